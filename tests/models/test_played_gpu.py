@@ -17,6 +17,7 @@ from image_copies.models.inference.embed import embed_batch
 from image_copies.models.network.checkpoint import build_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings
+from image_copies.models.objectives.arcface import _ClassSums, _RoundedClassSums
 from image_copies.models.training.learner import build_learner
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.stage_begin import build_objective
@@ -56,6 +57,7 @@ def move(module: nn.Module) -> nn.Module:
     [
         {},
         {"objective": {"kind": "softmax"}},
+        {"objective": {"kind": "arcface", "rounded_rows": True}},
         {"svmax": {}},
         {"koleo": {"weight": 0.1}},
         {"teacher": "teacher.safetensors", "distillation": {"kind": "vectors"}},
@@ -85,6 +87,19 @@ def test_a_step_stays_on_its_gpu(change: dict[str, Any], memory_format: torch.me
         output = learner.compute_batch_loss(pixels, labels, torch.arange(8))
         assert output.loss.device == GPU and output.loss.dtype == torch.float32
         assert all(value.device == GPU for value in output.logs.values() if isinstance(value, torch.Tensor))
+
+
+@pytest.mark.parametrize("sums", [_ClassSums, _RoundedClassSums])
+def test_the_gradients_of_the_class_matrix_stay_on_the_gpu(sums: Any) -> None:
+    """The backward pass called by hand, with what the forward pass has left."""
+    with FakeTensorMode():
+        embeddings, matrix, labels = torch.zeros(8, 16, device=GPU), torch.zeros(12, 16, device=GPU), torch.arange(8, device=GPU)
+        kept = SimpleNamespace(needs_input_grad=(True, True))
+        kept.save_for_backward = lambda *tensors: setattr(kept, "saved_tensors", tensors)
+        own, others = sums.forward(kept, embeddings, matrix, labels, 16.0, 5, torch.bfloat16)
+        to_embeddings, to_matrix, *_ = sums.backward(kept, own, others)
+    for gradient, of in ((to_embeddings, embeddings), (to_matrix, matrix)):
+        assert gradient.device == GPU and gradient.dtype == torch.float32 and gradient.shape == of.shape
 
 
 def test_an_operation_across_devices_is_refused() -> None:
