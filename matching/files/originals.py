@@ -82,9 +82,12 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing) -> str:
     found = compare(kept, file)
     if found is None:
         return ""
+    unclear = [change for change in found.query.changes if change in found.reference.changes]
     own = [change for change in found.query.changes if change not in found.reference.changes]
     if own:
         return f"the kept file {' and '.join(own)}"
+    if unclear:
+        return f"one of the two {' and '.join(unclear)}"
     if found.query.cropped:
         return "it shows more than the kept file"
     if found.reference.density > MAX_DENSITY and not found.reference.changes:

@@ -57,6 +57,8 @@ def compare_detail(
         if not any(stretched) and not (comparison.query.partial or comparison.reference.partial):
             usual = [_has_camera_shape(size) for size in sizes]
             stretched = [not usual[own] and usual[1 - own] and not trusted[own] for own in (0, 1)]
+        if not any(stretched) and max(map(min, densities)) < MIN_DENSITY:
+            stretched = [True, True]
     density = float(np.sqrt(densities[0][0] * densities[0][1]))
     return replace(
         comparison,

@@ -35,11 +35,11 @@ class Edits:
     """What is seen of one of two copies beside the other.
 
     Attributes:
-        covered: Something is laid over it, such as a caption or a sticker.
+        covered: Something is laid over it, such as a caption or a sticker; of both where nothing says over which.
         framed: Something is added around it, such as a border or a bar.
         cropped: The other one shows more.
         enlarged: It has more pixels, and no more detail.
-        stretched: Its aspect ratio was changed.
+        stretched: Its aspect ratio was changed; of both where nothing says of which.
         density: Pixels per length, of those of the other one.
     """
 
@@ -112,7 +112,7 @@ def from_shares(shape: tuple[int, ...]) -> Homography:
 
 
 def _find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
-    """Return whether something is laid over the picture that gives the frame, and over the other one."""
+    """Return whether something may be laid over the picture that gives the frame, and over the other one."""
     fixed, warped = aligned.blurred()
     inside = cv2.erode(aligned.covered, np.ones((7, 7), np.uint8)) > 0.5
     if not inside.any():
@@ -127,7 +127,7 @@ def _find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
         return False, False
     band = np.ones((5, 5), np.uint8)
     own, other = (_compare_edges(picture, outline, inside & ~differing, band) for picture in (fixed, warped))
-    return bool(own > STRONGER_EDGES * other), bool(other > STRONGER_EDGES * own)
+    return bool(STRONGER_EDGES * own > other), bool(STRONGER_EDGES * other > own)
 
 
 def _compare_edges(picture: Grey, outline: NDArray[np.bool_], elsewhere: NDArray[np.bool_], band: NDArray[np.uint8]) -> float:
@@ -168,9 +168,9 @@ def _find_differing(one: Grey, other: Grey, inside: NDArray[np.bool_]) -> NDArra
 
 
 def _open(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return what differs without its gaps, and without what is thinner than two pixels."""
-    closed = cv2.morphologyEx(differing.astype(np.uint8), cv2.MORPH_CLOSE, np.ones((CLOSED, CLOSED), np.uint8))
-    return cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((2, 2), np.uint8)).astype(bool)
+    """Return what differs without what is thinner than two pixels, as noise is, and without gaps."""
+    opened = cv2.morphologyEx(differing.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
+    return cv2.morphologyEx(opened, cv2.MORPH_CLOSE, np.ones((CLOSED, CLOSED), np.uint8)).astype(bool)
 
 
 def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) -> tuple[bool, bool]:

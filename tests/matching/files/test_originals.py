@@ -11,8 +11,10 @@ from PIL import ExifTags, Image, ImageDraw, ImageFont, ImageOps
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.keeping import KeepRule
-from image_copies.matching.files.originals import EditComparer
+from image_copies.matching.files.originals import EditComparer, choose_least_edited, find_advantage
 from image_copies.matching.files.plan import PlanRow, plan_group
+from image_copies.matching.verification.detail import compare_detail
+from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.pairs import KnownPair, PairJudge
 
 
@@ -131,3 +133,15 @@ def test_a_camera_file_is_not_called_enlarged(tmp_path: Path) -> None:
     assert (rows["camera"].action, rows["small"].action) == ("keep", "remove")
     soft.save(tmp_path / "camera.jpg", quality=92)
     assert plan(tmp_path)["small"].reason.endswith("camera.jpg, 960 × 720, was enlarged")
+
+
+def test_where_nothing_says_which_of_two_was_edited_a_person_looks(tmp_path: Path) -> None:
+    for name, side in (("large.jpg", 1.0), ("small.jpg", 0.5)):
+        scale(draw(), side, side).save(tmp_path / name)
+    large, small = (picture_facts(tmp_path / name) for name in ("large.jpg", "small.jpg"))
+    unclear = Comparison(Edits(covered=True), Edits(covered=True), np.eye(3))
+    assert choose_least_edited(large, [small], lambda one, other: unclear) is None
+    assert find_advantage(large, small, lambda one, other: unclear) == "one of the two has something laid over it"
+    apart = ((480, 360), (440, 400)), lambda: (np.zeros((360, 480, 3), np.uint8), np.zeros((400, 440, 3), np.uint8))
+    squeezed = compare_detail(Comparison(Edits(framed=True), Edits(), np.eye(3)), *apart)
+    assert squeezed.query.stretched and squeezed.reference.stretched  # framed: its shape is not the camera's
