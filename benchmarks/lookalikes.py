@@ -45,7 +45,7 @@ from image_copies.matching.verification.registration import prepare_picture, reg
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.match import main as run_match
 
-ALBUM_PICTURES, ALBUM_LOOKALIKES = 30, 15  # originals in the album
+ALBUM_PICTURES, ALBUM_LOOKALIKES = 60, 34  # originals in the album
 EDITED_PICTURES = 27  # references of which each edit is made
 PDQ_DISTANCE, PHASH_DISTANCE, DEDUP_DISTANCE = 31, 8, 10  # of 256, 64 and 64 bits
 

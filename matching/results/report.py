@@ -101,7 +101,8 @@ def _describe_decision(matches: Matches, rule: Rule) -> str:
     if matches.threshold is not None:
         said.append(f"{'the others ' if said else ''}of at least {matches.threshold:.3f}")
     expected = matches.threshold is not None and rule.score is None
-    return f"({', '.join(said)}{f'; {rule.rate:g} false alarms per query to be expected' if expected else ''})"
+    alarms = f"; {rule.rate:g} false alarms per query to be expected of unrelated pictures" if expected else ""
+    return f"({', '.join(said)}{alarms})"
 
 
 def _leave(row: PlanRow) -> PlanRow:

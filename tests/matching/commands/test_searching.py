@@ -224,7 +224,7 @@ def test_without_a_threshold_the_nearest_are_listed_and_a_folder_calibrates_one(
     run_match(*options, "--most", "2")
     assert "6 nearest pairs listed" in capsys.readouterr().out
     run_match(*options, "--unrelated", "unrelated", "--false-alarms", "0.01")
-    assert "; 0.01 false alarms per query to be expected)" in capsys.readouterr().out
+    assert "; 0.01 false alarms per query to be expected of unrelated pictures)" in capsys.readouterr().out
     run_match(*options, "--unrelated", "unrelated", "--false-alarms", "0.01", "--no-verify")
     assert (pd.read_csv("matches/matches.csv")["expected_false_alarms"] <= 0.01).all()
 
@@ -304,7 +304,7 @@ def test_a_run_whose_data_set_was_moved_is_used_with_its_new_place(
     with pytest.raises(UserError, match="name its new place: --data"):
         run_match(*arguments)
     run_match(*arguments, "--data", small_run.parent / "data")
-    assert "; 0.01 false alarms per query to be expected)" in capsys.readouterr().out
+    assert "; 0.01 false alarms per query to be expected of unrelated pictures)" in capsys.readouterr().out
 
 
 def test_the_script_prints_the_message_and_exits_with_2(
