@@ -4,9 +4,11 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.submissions.vectors.files import write_vectors
 
 DOCS = Path(__file__).parents[3] / "docs" / "matching.md"
 
@@ -17,11 +19,20 @@ def test_the_example_finds_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     Path("queries").mkdir()
     shutil.copy("pictures/R000001.jpg", "queries/copy.jpg")
     shutil.copy("pictures/R000001.jpg", "pictures/again.jpg")
+    unit = np.eye(3, 5, dtype=np.float32)
+    write_vectors(Path("queries.h5"), ["Q1", "Q2", "Q3"], [unit])
+    write_vectors(Path("references.h5"), ["R1", "R2", "R3"], [unit])
+    Path("ground_truth.csv").write_text("query_id,reference_id\nQ1,R1\nQ2,\nQ3,R3\n")
     blocks = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert len(blocks) == 1
-    exec(compile(blocks[0], str(DOCS), "exec"), {})
-    assert capsys.readouterr().out.splitlines()[-3:] == [
+    exec(
+        compile(blocks[0], str(DOCS), "exec"),
+        known := {"query_vectors": unit, "training_vectors": np.eye(200, 5, dtype=np.float32) + 0.1},
+    )
+    assert isinstance(moved := known["moved"], np.ndarray) and moved.shape == unit.shape
+    assert capsys.readouterr().out.splitlines()[-4:] == [
         "R000001.jpg is kept of 2 copies of each other",
         "True",
         "(1, 256)",
+        "0.5833333333333333",  # (1/2 + 2/3) / 2: Q2 and R2 are no copies, and as near as the others; false pairs come first
     ]
