@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import Homography, find_covered, invert, map_points, warp
 from image_copies.matching.verification.blocks import BLOCK, Grey, block_means
-from image_copies.matching.verification.edits import Comparison, from_shares
+from image_copies.matching.verification.edits import Comparison
+from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
 MIN_DENSITY = 1.15  # pixels per length, of those of the other picture, from which detail is measured

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import Aligned, Homography, invert, scale_points
 from image_copies.matching.verification.blocks import Grey
+from image_copies.matching.verification.geometry import from_shares
 
 LEVELS = 32  # steps of grey in which the tones of two pictures are compared
 MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
@@ -103,12 +104,6 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     fixed = Edits(fixed_covered, fixed_framed, fixed_cropped)
     moving = Edits(moving_covered, moving_framed, moving_cropped)
     return Comparison(moving, fixed, shares) if not aligned.swapped else Comparison(fixed, moving, invert(shares))
-
-
-def from_shares(shape: tuple[int, ...]) -> Homography:
-    """Return the map from shares of a frame [h, w] to its pixels."""
-    height, width = shape[:2]
-    return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1]], np.float64)
 
 
 def _find_covered_side(aligned: Aligned) -> tuple[bool, bool]:

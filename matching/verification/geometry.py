@@ -28,8 +28,8 @@ class Evidence:
         change: Change of the query that had to be undone; empty if it is neither a mirror image nor a negative.
         query_region: Box of the shared part in the query.
         reference_region: Box of the shared part in the reference.
-        homography: From the unchanged query's pixels to the reference's [3, 3], both as their features were found; None where
-            the evidence was read from a file.
+        homography: From the unchanged query to the reference [3, 3], in shares of widths and heights, as pictures are decoded at
+            several sizes; None where the evidence was read from a file.
     """
 
     inliers: int
@@ -128,8 +128,14 @@ def _fit_homography(
         change,
         _compute_box(query.points[shared_query][inside], query.width, query.height),
         _compute_box(target[inside], reference.width, reference.height),
-        np.asarray(homography, np.float64),
+        np.linalg.inv(from_shares((reference.height, reference.width))) @ homography @ from_shares((query.height, query.width)),
     )
+
+
+def from_shares(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the map from shares of a frame [h, w] to its pixels."""
+    height, width = shape[:2]
+    return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1]], np.float64)
 
 
 def _match_descriptors(query: NDArray[np.float32], reference: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

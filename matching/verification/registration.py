@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.matching.verification.agreement import Agreement, measure_agreement
-from image_copies.matching.verification.alignment import Aligned, Homography, align, reduce_picture, scale_points
+from image_copies.matching.verification.alignment import Aligned, Homography, align, reduce_picture
 from image_copies.matching.verification.features import Features, local_features
-from image_copies.matching.verification.geometry import Evidence, Views, verify
+from image_copies.matching.verification.geometry import Evidence, Views, from_shares, verify
 
 FEWEST_INLIERS = 6  # features from which a map is tried; the pixels decide whether it holds
 SURE_MEDIAN = 0.7  # median correlation from which no further map is tried
@@ -100,20 +100,13 @@ def _propose_maps(query: Picture, reference: Picture, evidence: Evidence | None)
     if evidence is None or evidence.homography is None:
         evidence = verify(query.views, reference.features, FEWEST_INLIERS)
     if evidence is not None and evidence.homography is not None:
-        source = _scale_to_features(query)
-        target = _scale_to_features(reference)
-        yield evidence.inliers, np.linalg.inv(target) @ evidence.homography @ source, "inverted" in evidence.change
+        source, target = from_shares(query.pixels.shape), from_shares(reference.pixels.shape)
+        yield evidence.inliers, target @ evidence.homography @ np.linalg.inv(source), "inverted" in evidence.change
     turned = [_compare_turned(query.thumbnail, reference.thumbnail, turn) for turn in TURNS]
     best = int(np.argmax(np.abs(turned)))
     if abs(turned[best]) >= MIN_LIKENESS:
         frame = np.linalg.inv(_to_square(reference.pixels.shape)) @ TURNS[best] @ _to_square(query.pixels.shape)
         yield 0, frame, turned[best] < 0
-
-
-def _scale_to_features(picture: Picture) -> Homography:
-    """Return the map from a picture's pixels to those in which its features were found."""
-    height, width = picture.pixels.shape[:2]
-    return scale_points(picture.features.width / width, picture.features.height / height)
 
 
 def _to_square(shape: tuple[int, ...]) -> Homography:
