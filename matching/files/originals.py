@@ -90,6 +90,6 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing) -> str:
         return f"one of the two {' and '.join(unclear)}"
     if found.query.cropped:
         return "it shows more than the kept file"
-    if found.reference.density > MAX_DENSITY and not found.reference.changes:
+    if found.reference.density > MAX_DENSITY and not (found.reference.enlarged or found.reference.stretched):
         return "it shows more detail than the kept file"
     return ""

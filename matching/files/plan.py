@@ -82,14 +82,14 @@ def plan_group(
 
     A file may be removed only if it certainly is a copy of the kept file itself, is no link, lies in no archive and is neither
     protected nor a reference. Where there are references, one of them is kept. With `compare`, the rule "largest" keeps the
-    least edited of the largest file and its certain copies.
+    least edited of the largest file and its certain copies, and a person is to look at what has something that the kept file
+    lacks, whatever it is kept for.
     """
     references = {facts.path for facts in members if is_reference(facts.path)}
     differ = len({digests[facts.path] for facts in members}) > 1
     kept, why = choose_kept(members, rule, folders, references, is_intact if differ else lambda path: True, preferred)
     chosen = kept.path in references or find_pattern(kept.path, preferred) < len(preferred)
-    compare = compare if rule == "largest" and not chosen else None
-    if compare is not None:
+    if compare is not None and rule == "largest" and not chosen:
         copies = (
             facts
             for facts in order_by_size(members)

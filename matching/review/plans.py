@@ -1,6 +1,6 @@
 """The plan of a folder of results: which files to keep, chosen by hand or by what is decided."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +26,6 @@ class ReviewedPlan:
         scores: Scores of the listed pairs, by their two files.
         judgements: What the listed pairs are, by their two files.
         state: The state of the folder's files when they were read or last written here.
-        by_size: Whether a file was kept for its size: then a person is to look at copies that were edited less.
     """
 
     folder: Path
@@ -34,7 +33,6 @@ class ReviewedPlan:
     scores: Mapping[frozenset[Path], float]
     judgements: Mapping[frozenset[Path], Judgement]
     state: str
-    by_size: Callable[[Path], bool] = lambda path: True
     _group_of: dict[Path, int] = field(default_factory=dict)
     _judge: PairJudge = field(default_factory=PairJudge)
 
@@ -119,8 +117,7 @@ class ReviewedPlan:
         def judge(one: Path, other: Path) -> Judgement:
             return self.judgements.get(frozenset((one, other))) or self._judge.judge(KnownPair(other, one))
 
-        weighed = self.by_size(kept) and why != BY_HAND and not by_file[kept].reference
-        return plan_around(rows, kept, why, score, judge, called, self._comparer.compare if weighed else None)
+        return plan_around(rows, kept, why, score, judge, called, None if why == BY_HAND else self._comparer.compare)
 
     def _write(self, group: int, rows: list[PlanRow]) -> None:
         if rows == self.groups[group]:

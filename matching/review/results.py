@@ -17,7 +17,7 @@ from image_copies.matching.commands.applying import carry_out_plan, list_removed
 from image_copies.matching.files.acting import Outcome
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.journal import Way
-from image_copies.matching.files.keeping import choose_kept, find_pattern
+from image_copies.matching.files.keeping import choose_kept
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import Decisions, Word, word_of
@@ -370,11 +370,7 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
     scores = {frozenset((match.query, match.reference)): match.score for match in reversed(matches)}  # the best one of each pair
     judged = {frozenset((match.query, match.reference)): match.judgement for match in matches if match.judgement is not None}
-
-    def by_size(path: Path) -> bool:
-        return notes.keep == "largest" and find_pattern(path, notes.preferred) == len(notes.preferred)
-
-    plan = ReviewedPlan(folder, groups, scores, judged, state, by_size)
+    plan = ReviewedPlan(folder, groups, scores, judged, state)
     return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
 
 

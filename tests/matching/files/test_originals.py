@@ -1,6 +1,7 @@
 """The kept file of certain copies is the one that was edited least, not the one with the most pixels."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,15 +45,17 @@ def cover(picture: Image.Image) -> Image.Image:
     return shown
 
 
-def plan(folder: Path, rule: KeepRule = "largest") -> dict[str, PlanRow]:
-    """The plan for pictures of a folder that are one group."""
+def plan(folder: Path, rule: KeepRule = "largest", reference: str = "", preferred: tuple[str, ...] = ()) -> dict[str, PlanRow]:
+    """The plan for pictures of a folder that are one group; `reference` is the stem of a file that was searched as one."""
     members = [picture_facts(path) for path in sorted(folder.iterdir())]
     digests = {facts.path: hashlib.sha256(facts.path.read_bytes()).digest() for facts in members}
     judge = PairJudge()
     rows = plan_group(
         *(1, members, digests, rule, [], lambda path: False, lambda *pair: -0.1),
         lambda one, other: judge.judge(KnownPair(other, one)),
+        is_reference=lambda path: path.stem == reference,
         compare=EditComparer(judge).compare,
+        preferred=preferred,
     )
     return {row.file.stem: row for row in rows}
 
@@ -110,6 +113,25 @@ def test_an_edited_copy_of_a_larger_original_goes(tmp_path: Path, edit: Callable
     rows = plan(tmp_path)
     assert rows["original"].action == "keep" and not rows["original"].reason.startswith("least edited")
     assert rows["edited"].action == "remove"
+
+
+@pytest.mark.parametrize(
+    ("edit", "advantage"),
+    [
+        (lambda picture: picture.crop((60, 40, 480, 360)), "it shows more than the kept file"),
+        (lambda picture: scale(picture, 0.4, 0.4), "it shows more detail than the kept file"),
+        (write, "the kept file has something laid over it"),
+    ],
+)
+def test_an_original_does_not_go_whatever_the_kept_file_is_kept_for(
+    tmp_path: Path, edit: Callable[[Image.Image], Image.Image], advantage: str
+) -> None:
+    edit(draw()).save(tmp_path / "edited.jpg", quality=95)
+    draw().save(tmp_path / "original.jpg", quality=95)
+    os.utime(tmp_path / "edited.jpg", (1, 1))
+    for rows in (plan(tmp_path, reference="edited"), plan(tmp_path, "oldest"), plan(tmp_path, preferred=("edited.jpg",))):
+        assert (rows["edited"].action, rows["original"].action) == ("keep", "review")
+        assert rows["original"].reason.endswith(f", but {advantage}")
 
 
 def test_what_shows_more_than_the_kept_file_is_looked_at(tmp_path: Path) -> None:
