@@ -10,6 +10,7 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.names import text_of
 from image_copies.matching.files.facts import Facts
+from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison
 from image_copies.matching.verification.pairs import LastUsed, PairJudge
@@ -17,9 +18,11 @@ from image_copies.matching.verification.pairs import LastUsed, PairJudge
 Comparing = Callable[[Facts, Facts], Comparison | None]
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
 MAX_DECODED = 2  # pictures that are kept as a whole: the largest file of a group is compared with several
+MAX_REDUCED = 400  # pictures of which the colours are kept, 0.05 MB each
 MAX_COMPARED = 8  # files that are compared with the largest one
 MIN_DENSITY = 0.5  # pixels per length of a file that is kept instead, of those of the largest one
 MAX_DENSITY = 1.1  # pixels per length up to which a file shows no more than the kept one
+LOSSLESS = ("PNG", "BMP", "TIFF", "GIF", "WEBP")  # formats that keep, or may keep, every artefact of what they were made of
 
 
 class EditComparer:
@@ -28,6 +31,7 @@ class EditComparer:
     def __init__(self, judge: PairJudge) -> None:
         self._judge = judge
         self._pixels = LastUsed(decode_rgb, MAX_DECODED)
+        self._colours = LastUsed(lambda path: reduce_colours(decode_rgb(path, short_side=SIDE)), MAX_REDUCED)
         self._known: dict[tuple[Path, Path], Comparison | None] = {}
 
     def compare(self, one: Facts, other: Facts) -> Comparison | None:
@@ -42,6 +46,9 @@ class EditComparer:
         """Add what only the files' own pixels show, if they can be read."""
         if not (one.width and other.width):
             return found
+        own, others = self._colours.of(one.path), self._colours.of(other.path)
+        if own is not None and others is not None:
+            found = compare_colours(found, own, others)
         sizes = (one.width, one.height), (other.width, other.height)
         dated = bool(one.taken), bool(other.taken)
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]
@@ -68,12 +75,15 @@ def choose_least_edited(largest: Facts, others: Iterable[Facts], compare: Compar
     kept, why = largest, ""
     for _, other in zip(range(MAX_COMPARED), others, strict=False):
         found = compare(kept, other)
-        if found is None or not found.query.changes or found.reference.changes or found.reference.cropped:
+        if found is None or found.reference.cropped or set(found.reference.changes) - set(found.query.changes):
+            continue
+        own = [change for change in found.query.changes if change not in found.reference.changes]
+        if not own:
             continue
         if found.reference.density < MIN_DENSITY and not found.query.enlarged:
             continue
         size = f"{kept.width} × {kept.height}"
-        kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path)}, {size}, {' and '.join(found.query.changes)}"
+        kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path)}, {size}, {' and '.join(own)}"
     return (kept, why) if why else None
 
 
@@ -92,4 +102,6 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing) -> str:
         return "it shows more than the kept file"
     if found.reference.density > MAX_DENSITY and not (found.reference.enlarged or found.reference.stretched):
         return "it shows more detail than the kept file"
+    if kept.form != file.form and {kept.form, file.form} & set(LOSSLESS) and found.reference.density > 1 / MAX_DENSITY:
+        return f"of {kept.form} and {file.form} with as many pixels, nothing says which was made of the other"
     return ""

@@ -1,4 +1,4 @@
-"""Whether a copy that has more pixels than another also shows more, or was enlarged or stretched from it."""
+"""Whether a copy that has more pixels than another also shows more, or was enlarged, stretched or turned."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +18,7 @@ DETAIL_GAIN = (
     0.25  # by which detail must grow with the density: that of sharp originals grows by 0.5, that of enlarged copies hardly
 )
 MAX_ANISOTROPY = 1.04  # ratio of the densities along two directions up to which the aspect ratio is the same
+MAX_TILT = 1.0  # degrees up to which a picture was not turned
 CAMERA_SHAPES, SHAPE_TOLERANCE = (4 / 3, 3 / 2, 16 / 9), 0.01  # aspect ratios of cameras
 MEASURED_SIDE = 1024  # pixels of the part in the middle in which detail is measured
 MIN_DETAIL = 2.0  # grey levels of the second difference in a block that shows something
@@ -31,13 +32,13 @@ def compare_detail(
     read: Callable[[], tuple[Pixels, Pixels]],
     trusted: tuple[bool, bool] = (False, False),
 ) -> Comparison:
-    """Add to the comparison of two copies which of them was enlarged or stretched, and which has more pixels for the same part.
+    """Add to the comparison of two copies which of them was enlarged, stretched or turned, and the ratio of their densities.
 
     Args:
         comparison: What is known of the two.
         sizes: Widths and heights in pixels of query and reference.
         read: Returns the pixels [h, w, 3] of both; called only where detail must be measured.
-        trusted: Which of the two cannot have been enlarged or stretched, whatever its pixels say.
+        trusted: Which of the two cannot have been enlarged, stretched or turned, whatever its pixels say.
     """
     query, reference = sizes
     to_reference = from_shares(reference[::-1]) @ comparison.homography @ invert(from_shares(query[::-1]))
@@ -61,10 +62,14 @@ def compare_detail(
         if not any(stretched) and max(map(min, densities)) < MIN_DENSITY:
             stretched = [True, True]
     density = float(np.sqrt(densities[0][0] * densities[0][1]))
+    is_turned = _is_turned(to_reference, query)
+    turned = [is_turned and not trust for trust in trusted]
     return replace(
         comparison,
-        query=replace(comparison.query, enlarged=all(enlarged[0]), stretched=stretched[0], density=density),
-        reference=replace(comparison.reference, enlarged=all(enlarged[1]), stretched=stretched[1], density=1 / density),
+        query=replace(comparison.query, enlarged=all(enlarged[0]), stretched=stretched[0], turned=turned[0], density=density),
+        reference=replace(
+            comparison.reference, enlarged=all(enlarged[1]), stretched=stretched[1], turned=turned[1], density=1 / density
+        ),
     )
 
 
@@ -78,6 +83,12 @@ def _measure_anisotropy(homography: Homography, size: tuple[int, int]) -> float:
     """Return the ratio of the largest to the smallest scale of a map in the middle of a picture."""
     most, least = np.linalg.svd(np.stack(_find_steps(homography, size)), compute_uv=False)
     return float(most / max(least, 1e-9))
+
+
+def _is_turned(homography: Homography, size: tuple[int, int]) -> bool:
+    """Whether a map mirrors or turns a picture."""
+    x, y = _find_steps(homography, size)
+    return bool(x[0] * y[1] - x[1] * y[0] < 0 or abs(np.degrees(np.arctan2(x[1], x[0]))) > MAX_TILT)
 
 
 def _find_steps(homography: Homography, size: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -41,6 +41,8 @@ class Edits:
         cropped: The other one shows more.
         enlarged: It has more pixels, and no more detail.
         stretched: Its aspect ratio was changed; of both where nothing says of which.
+        turned: It was mirrored or turned; of both where nothing says which.
+        discoloured: It has lost the colours that the other one has.
         density: Pixels per length, of those of the other one.
     """
 
@@ -49,6 +51,8 @@ class Edits:
     cropped: bool = False
     enlarged: bool = False
     stretched: bool = False
+    turned: bool = False
+    discoloured: bool = False
     density: float = 1.0
 
     @property
@@ -64,6 +68,8 @@ class Edits:
             "has something added around it": self.framed,
             "was enlarged": self.enlarged,
             "was stretched": self.stretched,
+            "was mirrored or turned": self.turned,
+            "has lost its colours": self.discoloured,
         }
         return [words for words, done in known.items() if done]
 

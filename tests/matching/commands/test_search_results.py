@@ -241,7 +241,7 @@ def test_references_stay_unless_their_removal_is_asked_for(album: Path, checkpoi
         plan = pd.read_csv("matches/plan.csv", keep_default_na=False)
         of_b = plan["file"].str.contains("/album/b/")
         assert len(plan[of_b]) >= 2 and set(plan[of_b]["action"]) == {"keep"} and set(plan[of_b]["reference"]) == {"yes"}
-        actions = {Path(row.file).name: row.action for row in plan.itertuples()}
+        actions = {Path(file).name: action for file, action in zip(plan["file"], plan["action"], strict=True)}
         assert (actions["R000000.jpg"], actions["R000001.jpg"]) == ("review", "remove")
         assert not plan[~of_b]["reference"].any()
         run_match(checkpoint, "--queries", "album/a", *arguments, "--remove-references")

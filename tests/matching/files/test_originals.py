@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import ExifTags, Image, ImageDraw, ImageFont, ImageOps
+from PIL import ExifTags, Image, ImageDraw, ImageEnhance, ImageFont, ImageOps
 
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.files.facts import picture_facts
@@ -98,8 +98,6 @@ def test_an_edited_copy_is_not_kept_for_its_size(tmp_path: Path, edit: Callable[
     [
         lambda picture: scale(picture, 0.6, 0.6),
         lambda picture: picture.crop((40, 30, 480, 360)),
-        lambda picture: picture.rotate(90, expand=True),
-        lambda picture: ImageOps.mirror(picture),
         lambda picture: ImageOps.grayscale(picture).convert("RGB"),
         lambda picture: scale(write(picture), 0.8, 0.8),
         lambda picture: scale(ImageOps.expand(picture, 24, "white"), 0.7, 0.7),
@@ -155,6 +153,54 @@ def test_a_camera_file_is_not_called_enlarged(tmp_path: Path) -> None:
     assert (rows["camera"].action, rows["small"].action) == ("keep", "remove")
     soft.save(tmp_path / "camera.jpg", quality=92)
     assert plan(tmp_path)["small"].reason.endswith("camera.jpg, 960 × 720, was enlarged")
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.2])
+def test_a_copy_without_colours_is_not_kept_for_its_bytes(tmp_path: Path, strength: float) -> None:
+    draw().save(tmp_path / "original.jpg", quality=92)
+    ImageEnhance.Color(draw()).enhance(strength).save(tmp_path / "grey.png")
+    rows = plan(tmp_path)
+    assert rows["original"].action == "keep" and rows["original"].reason.endswith("grey.png, 480 × 360, has lost its colours")
+    assert rows["grey"].action == "review"
+    rows = plan(tmp_path, reference="grey")
+    assert rows["original"].action == "review" and rows["original"].reason.endswith(", but the kept file has lost its colours")
+
+
+def test_bytes_are_no_evidence_between_a_lossless_and_a_lossy_file(tmp_path: Path) -> None:
+    """A worse JPEG file, saved again as PNG, has more bytes and no more pixels."""
+    draw().save(tmp_path / "original.jpg", quality=92)
+    draw().save(tmp_path / "worse.jpg", quality=50)
+    Image.open(tmp_path / "worse.jpg").save(tmp_path / "again.png")
+    (tmp_path / "worse.jpg").unlink()
+    scale(draw(), 0.6, 0.6).save(tmp_path / "small.jpg", quality=92)
+    rows = plan(tmp_path)
+    assert (rows["again"].action, rows["original"].action, rows["small"].action) == ("keep", "review", "remove")
+    assert rows["original"].reason.endswith(", but of PNG and JPEG with as many pixels, nothing says which was made of the other")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ImageOps.mirror,
+        ImageOps.flip,
+        lambda picture: picture.rotate(90, expand=True),
+        lambda picture: picture.rotate(3, Image.Resampling.BICUBIC, expand=True, fillcolor=(90, 90, 90)),
+    ],
+)
+def test_of_a_mirrored_or_turned_pair_the_dated_file_stays_or_a_person_looks(
+    tmp_path: Path, edit: Callable[[Image.Image], Image.Image]
+) -> None:
+    draw().save(tmp_path / "original.jpg", quality=92)
+    edit(draw()).save(tmp_path / "turned.jpg", quality=99)
+    rows = plan(tmp_path)
+    assert (rows["turned"].action, rows["original"].action) == ("keep", "review")
+    assert rows["original"].reason.endswith(", but one of the two was mirrored or turned")
+    exif = Image.Exif()
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
+    draw().save(tmp_path / "original.jpg", quality=92, exif=exif)
+    rows = plan(tmp_path)
+    assert rows["original"].action == "keep" and rows["original"].reason.endswith(", was mirrored or turned")
+    assert rows["turned"].action == "review"
 
 
 def test_where_nothing_says_which_of_two_was_edited_a_person_looks(tmp_path: Path) -> None:
