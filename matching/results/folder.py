@@ -52,12 +52,14 @@ def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
     """Lock the folder of the results against other processes.
 
     Raises:
-        UserError: another search is writing into it, or it is a file.
+        UserError: another search is writing into it, it is a file, or it cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise UserError(f"--output {folder} is a file. Name a folder.") from error
+    except OSError as error:
+        raise UserError(f"--output {folder} cannot be made ({error.strerror}). Name a folder that you may write to.") from error
     return hold_lock_file(folder / ".lock", f"another search is writing into {folder}. Wait for it, or name another --output.")
 
 

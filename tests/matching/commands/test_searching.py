@@ -276,6 +276,7 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
         (["--queries", "none"], "none is not a folder"),
         (["--queries", "loop"], "loop is not a folder"),
         (["--queries", "q", "--references", "empty"], "empty holds no image"),
+        (["--queries", "q", "--output", "q/picture.jpg/below"], "--output q/picture.jpg/below cannot be made"),
         (["--queries", "q", "--index", "none"], "none holds no index"),
         (["--index", "none", "--remove", "q"], "none holds no index"),
     ],
