@@ -63,14 +63,17 @@ def compare(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> co
     )
 
 
-def embed(pictures: Sequence[str | os.PathLike[str]]) -> NDArray[np.float32]:
-    """Return the vectors [n, 256] float32, of unit length, of pictures; near each other for copies.
+def embed(pictures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> NDArray[np.float32]:
+    """Return the vectors [n, 256] float32, of unit length, of pictures, or of one; near each other for copies.
 
     Raises:
         UserError: A picture cannot be decoded; the message names the first.
     """
-    paths = [Path(picture) for picture in pictures]
-    found = _open_shipped().extract_all(ImageSet([str(row) for row in range(len(paths))], paths))
+    paths = [Path(picture) for picture in ([pictures] if isinstance(pictures, (str, os.PathLike)) else pictures)]
+    extractor = _open_shipped()
+    if not paths:
+        return np.zeros((0, extractor.dimensions), np.float32)
+    found = extractor.extract_all(ImageSet([str(row) for row in range(len(paths))], paths))
     if found.unreadable.any():
         raise UserError(f"{paths[int(found.unreadable.argmax())]} cannot be decoded as a picture. Leave it out.")
     return found.vectors

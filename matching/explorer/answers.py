@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from image_copies.augmentations.composition import OverlaySource
 from image_copies.augmentations.query_set import FileOverlays
-from image_copies.data.commands import name_command
-from image_copies.data.errors import ImageError, UserError
+from image_copies.data.errors import ImageError
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.explorer.edits import apply_edit
 from image_copies.matching.explorer.uploads import data_url
 from image_copies.matching.extractor import Extractor, Normalizer
-from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.search import Nearest, SearchIndex, find_nearest
 from image_copies.matching.index.segments import load_segment
 from image_copies.matching.index.store import files_of_content, open_store, stored_vectors
@@ -76,8 +74,6 @@ def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explo
     Raises:
         UserError: there is no index in the folder, or it was made with another extractor.
     """
-    if not (folder / DATABASE).is_file():
-        raise UserError(f"{folder} holds no index. Make it with: {name_command('match')} --index {folder} --add DIR")
     with open_store(folder, extractor.identity, extractor.dimensions, new=False) as store:
         blocks = list(stored_vectors(store))
         paths = [files_of_content(store, number)[0] for numbers, _ in blocks for number in numbers.tolist()]

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.archives import find_archive, read_bytes
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
 from image_copies.data.remote import as_path, is_remote
@@ -69,6 +70,8 @@ def open_store(folder: Path, identity: str, dimensions: int, replace: bool = Fal
     Raises:
         UserError: The index cannot be used, is missing, or was made with another extractor; or the disk is full.
     """
+    if not new and not (folder / DATABASE).exists():
+        raise UserError(f"{folder} holds no index. Make it with: {name_command('match')} --index {folder} --add DIR")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:

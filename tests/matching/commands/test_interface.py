@@ -45,5 +45,7 @@ def test_what_cannot_be_decoded_is_named(album: Path) -> None:
     broken.write_bytes(b"no picture")
     with pytest.raises(UserError, match=r"broken\.jpg cannot be decoded"):
         image_copies.embed([album / "R000002.jpg", broken])
+    assert image_copies.embed([]).shape == (0, 256)
+    assert np.array_equal(image_copies.embed(str(album / "R000002.jpg")), image_copies.embed([album / "R000002.jpg"]))
     with pytest.raises(AttributeError, match="no attribute 'find_copy'"):
         image_copies.find_copy  # noqa: B018

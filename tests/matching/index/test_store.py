@@ -355,3 +355,12 @@ def test_a_link_to_a_file_that_never_ends_is_not_read_to_its_end(tmp_path: Path,
         "for path in discover([Path(sys.argv[1])]).paths: digest_of(path)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
+
+
+def test_an_index_that_must_be_there_is_not_made(tmp_path: Path) -> None:
+    with (
+        pytest.raises(UserError, match=r"nothere holds no index\. Make it with: .* --add DIR"),
+        open_store(tmp_path / "nothere", "extractor", 8, new=False),
+    ):
+        pass
+    assert not (tmp_path / "nothere").exists()
