@@ -82,15 +82,17 @@ class Comparison:
         query: What is seen of the query.
         reference: What is seen of the reference.
         homography: From the query's pixels to the reference's, as shares 0…1 of width and height [3, 3].
+        differing: Share of the blocks of both that differ, such as where another name is in the same form.
     """
 
     query: Edits
     reference: Edits
     homography: Homography
+    differing: float = 0.0
 
     def turned(self) -> "Comparison":
         """Return the same with query and reference exchanged."""
-        return Comparison(self.reference, self.query, invert(self.homography))
+        return Comparison(self.reference, self.query, invert(self.homography), self.differing)
 
 
 def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int, ...]) -> Comparison:

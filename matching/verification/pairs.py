@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -167,7 +167,8 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     )
     if registration is None or judgement.kind != "certain":
         return judgement, None
-    return judgement, compare_edits(registration.aligned, first.pixels.shape, second.pixels.shape)
+    edits = compare_edits(registration.aligned, first.pixels.shape, second.pixels.shape)
+    return judgement, replace(edits, differing=registration.agreement.changed)
 
 
 def _have_same_pixels(pair: KnownPair) -> bool:

@@ -99,7 +99,6 @@ def test_an_edited_copy_is_not_kept_for_its_size(tmp_path: Path, edit: Callable[
         lambda picture: scale(picture, 0.6, 0.6),
         lambda picture: picture.crop((40, 30, 480, 360)),
         lambda picture: ImageOps.grayscale(picture).convert("RGB"),
-        lambda picture: scale(write(picture), 0.8, 0.8),
         lambda picture: scale(ImageOps.expand(picture, 24, "white"), 0.7, 0.7),
         lambda picture: scale(picture, 0.7, 0.9),
     ],
@@ -130,6 +129,25 @@ def test_an_original_does_not_go_whatever_the_kept_file_is_kept_for(
     for rows in (plan(tmp_path, reference="edited"), plan(tmp_path, "oldest"), plan(tmp_path, preferred=("edited.jpg",))):
         assert (rows["edited"].action, rows["original"].action) == ("keep", "review")
         assert rows["original"].reason.endswith(f", but {advantage}")
+
+
+def test_what_has_something_that_the_kept_file_lacks_is_looked_at(tmp_path: Path) -> None:
+    """A caption, a sticker, another name in the same form: these went."""
+    draw().save(tmp_path / "original.jpg", quality=92)
+    scale(write(draw()), 0.8, 0.8).save(tmp_path / "written.jpg", quality=80)
+    rows = plan(tmp_path)
+    assert rows["original"].action == "keep" and rows["written"].action == "review"
+    assert rows["written"].reason.endswith(", but it has something that the kept file lacks")
+
+
+def test_the_same_form_with_another_name_is_looked_at(tmp_path: Path) -> None:
+    for name in ("Miller 120.00", "Schmidt 999.50"):
+        filled = draw()
+        ImageDraw.Draw(filled).text((150, 150), name, "black", font=ImageFont.load_default(30))
+        filled.save(tmp_path / f"{name[:6]}.png")
+    rows = plan(tmp_path)
+    assert {row.action for row in rows.values()} == {"keep", "review"}
+    assert {row.judgement.kind for row in rows.values() if row.judgement} == {"certain"}
 
 
 def test_what_shows_more_than_the_kept_file_is_looked_at(tmp_path: Path) -> None:
