@@ -115,9 +115,9 @@ def test_features_of_a_crop_lie_in_the_whole_picture() -> None:
     whole = local_features(picture)
     evidence = verify(crop_features(picture, (0.4, 0.4, 1.0, 1.0), whole), whole)
     assert evidence is not None and evidence.homography is not None
-    places = np.array([[200.0, 200, 1], [350, 250, 1]])
+    places = np.array([[0.5, 0.5, 1], [0.9, 0.65, 1]])
     mapped = places @ evidence.homography.T
-    assert np.allclose(mapped[:, :2] / mapped[:, 2:], places[:, :2], atol=1.5) and evidence.query_region[0] >= 0.39
+    assert np.allclose(mapped[:, :2] / mapped[:, 2:], places[:, :2], atol=0.004) and evidence.query_region[0] >= 0.39
 
 
 def test_a_page_is_confirmed_by_the_crop_that_found_it(tmp_path: Path) -> None:
