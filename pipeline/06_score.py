@@ -85,7 +85,7 @@ def check(options: argparse.Namespace) -> None:
 def score(options: argparse.Namespace) -> None:
     """Do what the options ask for; imports are local, because an up-to-date step must return at once."""
     if options.queries is not None:
-        from image_copies.pipeline.tools.score_vectors import score_vectors
+        from image_copies.pipeline.steps.score_files import score_vectors
 
         score_vectors(options.queries, options.references, options.ground_truth, options.training, options.output)
     elif options.subsets:
@@ -109,7 +109,7 @@ def score(options: argparse.Namespace) -> None:
             report=options.report,
         )
     elif options.submission is not None:
-        from image_copies.pipeline.steps.score import score_file
+        from image_copies.pipeline.steps.score_files import score_file
 
         score_file(options.submission, options.ground_truth, options.output, options.details, options.edits)
     else:

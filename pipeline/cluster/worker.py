@@ -110,7 +110,7 @@ def _use_own_gpu() -> Iterator[None]:
     if not os.environ.get("CUDA_VISIBLE_DEVICES"):
         yield
         return
-    from image_copies.pipeline.steps.gpu_search import search_on_gpu
+    from image_copies.pipeline.steps.search_device import search_on_gpu
 
     with search_on_gpu():
         yield

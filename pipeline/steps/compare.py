@@ -10,7 +10,7 @@ from image_copies.data.images import ImageSet
 from image_copies.data.layout import IscFolder, open_isc_folder
 from image_copies.data.remote import as_path
 from image_copies.pipeline.run.paths import RunPaths
-from image_copies.pipeline.steps.score import rank_file
+from image_copies.pipeline.steps.score_files import rank_file
 from image_copies.submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
 from image_copies.submissions.report.output_folder import check_output_folder
 from image_copies.submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval

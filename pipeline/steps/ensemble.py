@@ -20,7 +20,7 @@ from image_copies.pipeline.run.paths import SETS, RunPaths
 from image_copies.pipeline.run.recipe import Recipe, refuse_pca_after_whitening
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles
-from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
 from image_copies.pipeline.steps.synthetic_truths import synthetic_truths
 from image_copies.submissions.ensemble.normalization import count_neighbours_needed

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from image_copies.models.device import best_device, is_lack_of_memory
-from image_copies.submissions.search.backend import Metric, Rows, use_backend
+from image_copies.models.device import is_lack_of_memory
+from image_copies.submissions.search.backend import Metric, Rows
 from image_copies.submissions.search.exact import RELATIVE_ROUNDING
 
 QUERIES_PER_BLOCK = 4096
@@ -161,14 +161,3 @@ def _use_full_precision() -> Iterator[None]:
             yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def search_on_gpu() -> Iterator[None]:
-    """Search on this process's GPU, if there is one, inside the `with` block or the decorated function."""
-    device = best_device()
-    if device.type == "cpu":
-        yield
-        return
-    with use_backend(TorchSearch(device)):
-        yield

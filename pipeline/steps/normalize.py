@@ -2,7 +2,7 @@
 
 from image_copies.data.errors import prefix_errors
 from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import normalize_by_variant
 from image_copies.submissions.ensemble.rules import require_training_only
 from image_copies.submissions.ensemble.variant import read_choice

@@ -4,9 +4,7 @@ Without a ground truth, write a report that says so and suggests copies, and no 
 """
 
 import json
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from image_copies.data.errors import prefix_errors
@@ -17,21 +15,21 @@ from image_copies.data.remote import remove_folder
 from image_copies.pipeline.run.manifest import read_manifest
 from image_copies.pipeline.run.provenance import describe_origin, fingerprint_images
 from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.steps.gpu_search import search_on_gpu
 from image_copies.pipeline.steps.report import write_run_report, write_unscored_run_report
 from image_copies.pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
+from image_copies.pipeline.steps.score_files import write_details
 from image_copies.pipeline.steps.score_table import NOTICES
+from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
 from image_copies.submissions.ensemble.projection import fit_projection
 from image_copies.submissions.ensemble.rules import require_training_only
 from image_copies.submissions.ensemble.selection import apply_normalizations, find_best_beta
 from image_copies.submissions.ensemble.variant import read_choice
-from image_copies.submissions.formats.matching_track import evaluate_matches, read_matches
+from image_copies.submissions.formats.matching_track import read_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.report.gallery import MAX_SUGGESTED
 from image_copies.submissions.scoring.baselines import compute_perceptual_hash, describe_grey_pixels, describe_images
 from image_copies.submissions.scoring.bootstrap import Interval, micro_average_precision_interval
-from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from image_copies.submissions.vectors.files import Vectors, describe_vectors, read_vectors
 from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
@@ -131,59 +129,6 @@ def _describe_run(run: Run, data: IscFolder) -> dict[str, Any]:
         submission=digest_file(run.paths.submission),
         threads=threads,
     )
-
-
-def score_file(
-    path: Path, ground_truth: Path, output: Path | None = None, details: Path | None = None, edits: Path | None = None
-) -> None:
-    """Score a submission or matching-track file (.h5 or .csv) and print its scores as JSON, which `output` gets as well.
-
-    The folder `details` gets the precision-recall curve and, with the edits of the queries, the recall by edit.
-
-    Raises:
-        UserError: when a file cannot be read, is invalid or does not match the ground truth.
-    """
-    truth = read_ground_truth(ground_truth)
-    scores, ranked = rank_file(path, truth)
-    origin = describe_origin(file=digest_file(path), ground_truth=digest_file(ground_truth))
-    text = json.dumps(scores.as_dict() | {"made_from": origin}, indent=1)
-    print(text)
-    if output is not None:
-        write_text(output, text + "\n")
-    if details is not None:
-        write_details(details, ranked, truth, edits)
-        print(f"details: {details}")
-
-
-@search_on_gpu()
-def rank_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
-    """Score a descriptor submission (.h5) or a matching-track file (.csv).
-
-    Raises:
-        UserError: when the file is invalid, or lacks queries or references of the ground truth.
-    """
-    if path.suffix.lower() == ".csv":
-        return evaluate_matches(path, truth)
-    queries, references = open_submission(path)
-    with prefix_errors(path):
-        result = evaluate(queries, references, truth)
-    for oddity in describe_oddities(queries, references):
-        print(f"warning: {path}: {oddity}", file=sys.stderr)
-    return result
-
-
-def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_file: Path | None) -> None:
-    """Write `precision_recall.csv` and, with an `edits_file`, `recall_by_edit.csv` and `recall_by_number_of_edits.csv`.
-
-    Raises:
-        UserError: when the CSV of edits cannot be read, or the disk is full.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    write_curve(folder / "precision_recall.csv", ranked)
-    if edits_file is not None:
-        edits = read_edits(edits_file)
-        write_text(folder / "recall_by_edit.csv", tabulate_recall_by_edit(ranked, truth, edits).to_csv(index=False))
-        write_text(folder / "recall_by_number_of_edits.csv", tabulate_recall_by_number(ranked, truth, edits).to_csv(index=False))
 
 
 def score_baselines(data: IscFolder, truth: GroundTruth) -> list[ScoredVariant]:

@@ -13,7 +13,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import open_isc_folder
 from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import METHODS, normalize_by_variant
 from image_copies.submissions.ensemble.projection import fit_projection
 from image_copies.submissions.ensemble.rules import require_training_only

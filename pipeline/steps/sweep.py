@@ -12,7 +12,7 @@ from image_copies.data.ground_truth import read_ground_truth
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import assign_training_roles
 from image_copies.pipeline.steps.ensemble import open_joined, project_candidates
-from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import (
     METHODS,
     append_zero,

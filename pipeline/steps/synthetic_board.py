@@ -21,8 +21,8 @@ from image_copies.models.training.handmade import fit_handmade
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles
 from image_copies.pipeline.steps.ensemble import open_joined, project_candidates
-from image_copies.pipeline.steps.gpu_search import search_on_gpu
 from image_copies.pipeline.steps.run_warnings import BASELINE, ENSEMBLE, MODEL, SUBMITTED, find_warnings
+from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.pipeline.steps.synthetic_truths import family_truths, synthetic_truths
 from image_copies.pipeline.steps.validate import embed_in_memory
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas

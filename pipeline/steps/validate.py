@@ -10,7 +10,7 @@ from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import TrainingRoles
-from image_copies.pipeline.steps.gpu_search import search_on_gpu
+from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors
 

@@ -7,10 +7,13 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.submissions.formats.submission import write_submission
+from image_copies.submissions.vectors.files import Vectors
 
 TOP = Path(__file__).parents[2]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -20,6 +23,7 @@ for name in sys.argv.pop(1).split(","):
     sys.modules[name] = None  # as if it were not installed
 """
 COMMAND = RUN + "sys.argv[0] = 'image-copies'\nfrom image_copies.pipeline.command import main\nsys.exit(main())"
+QUERIES, REFERENCES = ["Q00000", "Q00001"], ["R000000", "R000001"]
 INTERFACE = """
 import image_copies
 (group,) = image_copies.find_copies("album")
@@ -61,6 +65,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with Image.open(folder / "album" / "R000002.jpg") as image:
         image.resize((image.width // 2, image.height // 2)).save(folder / "album" / "small.jpg")
     (folder / "truth.csv").write_text("query_id,reference_id\nsmall,small\n")
+    (folder / "given.csv").write_text("query_id,reference_id\nQ00000,R000000\nQ00001,R000001\n")
+    queries, references = (Vectors(ids, np.eye(2, 4, dtype=np.float32), np.zeros(2, bool)) for ids in (QUERIES, REFERENCES))
+    write_submission(folder / "submission.h5", queries, references)
     return folder
 
 
@@ -74,6 +81,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("match --apply move", "move: 1 files done"),
         ("undo", "undo: 1 files done"),
         ("embed --images album --output vectors.h5", "vectors: vectors.h5"),
+        ("score --submission submission.h5 --ground-truth given.csv", '"micro_average_precision": 1.0'),
         ("score --queries vectors.h5 --references vectors.h5 --ground-truth truth.csv", '"micro_average_precision": 1.0'),
     ],
 )

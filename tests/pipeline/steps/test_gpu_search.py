@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from image_copies.models import device
 from image_copies.pipeline.steps import gpu_search
-from image_copies.pipeline.steps.gpu_search import TorchSearch, search_on_gpu
+from image_copies.pipeline.steps.gpu_search import TorchSearch
+from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import find_neighbours
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.backend import search_block, use_backend
@@ -119,7 +121,7 @@ def test_steps_search_on_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPa
     search(vectors, vectors, 3)
     assert asked == [] or torch.cuda.is_available()
     asked.clear()
-    monkeypatch.setattr(gpu_search, "best_device", lambda: torch.device("cuda"))
+    monkeypatch.setattr(device, "best_device", lambda: torch.device("cuda"))
     assert same(search(vectors, vectors, 3), search_pairs(vectors, vectors, 3))
     assert asked == ["cuda", "searched"]
     search_pairs(vectors, vectors, 3)
