@@ -3,8 +3,10 @@
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,39 +17,72 @@ from image_copies.matching.calibration import make_rule
 from image_copies.matching.commands import comparing, searching
 from image_copies.matching.commands.sources import Sources, find_pictures
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
-from image_copies.matching.files.plan import read_plan
+from image_copies.matching.files.plan import COLUMNS, PlanRow, plan_values, read_plan
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import PLAN
+from image_copies.matching.results.grid import PictureGrid
 from image_copies.models.shipped import SHIPPED
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FALSE_ALARMS = 0.001
 MOST_REFERENCES = 10
 
 
-def find_copies(*folders: str | os.PathLike[str], verify: int = 10) -> list[list[Path]]:
+class Copies(list[list[Path]]):
+    """Groups of copies as absolute paths, each with the file that a plan would keep first; a notebook shows them as pictures."""
+
+    def __init__(self, rows: Sequence[PlanRow]) -> None:
+        groups: dict[int, list[Path]] = {}
+        for row in rows:
+            groups.setdefault(row.group, []).append(row.file)
+        super().__init__(groups.values())
+        self.rows = rows
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Return a table with a row for each file: its group, what a plan would do with it and why, the score and the class."""
+        import pandas as pd  # imported here: only tables need it
+
+        table = pd.DataFrame([plan_values(row) for row in self.rows], columns=COLUMNS)
+        return table.assign(**{name: pd.to_numeric(table[name]) for name in ("score", "certainty", "sharpness")})
+
+    def show(self, groups: int = 20) -> PictureGrid:
+        """Return the first groups as a grid of pictures, which a notebook shows."""
+        shown: dict[int, list[tuple[Path, str]]] = {}
+        for row in self.rows:
+            if row.group in shown or len(shown) < groups:
+                shown.setdefault(row.group, []).append((row.file, f"{row.action}: {row.file.name}"))
+        return PictureGrid([(f"{len(files)} copies", files) for files in shown.values()])
+
+    def _repr_html_(self) -> str:
+        return self.show()._repr_html_()
+
+
+def find_copies(*folders: str | os.PathLike[str], verify: int = 10, progress: bool = True) -> Copies:
     """Find the copies in folders, as `match.py --queries` does; no file is changed or written next to the pictures.
+
+    It can be interrupted at any time (Ctrl-C, a notebook's stop button) and leaves nothing behind.
 
     Args:
         folders: Folders, archives or files.
         verify: Nearest pictures of each that are compared by local features; 0 for none.
+        progress: Whether bars are shown on standard error, in a terminal and in a notebook alike.
 
     Returns:
-        Groups of copies as absolute paths, each with the file that a plan would keep first.
+        Groups of copies, a list of lists of paths with `to_pandas()` and `show()`.
 
     Raises:
         UserError: A folder is missing or holds no picture.
     """
     quiet = Output(quiet=True)
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as place, nullcontext() if progress else quiet.silence():
         sources = Sources([Path(folder) for folder in folders])
         pictures = find_pictures(sources, Path(place), quiet)
-        rule = make_rule(_open_shipped(), None, FALSE_ALARMS, MOST_REFERENCES)
+        rule = make_rule(open_shipped(), None, FALSE_ALARMS, MOST_REFERENCES)
         settings = searching.SearchSettings(sources, rule, Path(place), verified=verify)
-        searching.search(_open_shipped(), settings, pictures, quiet)
-        groups: dict[int, list[Path]] = {}
-        for row in read_plan(Path(place) / PLAN):
-            groups.setdefault(row.group, []).append(row.file)
-    return list(groups.values())
+        searching.search(open_shipped(), settings, pictures, quiet)
+        return Copies(read_plan(Path(place) / PLAN))
 
 
 def compare(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> comparing.Verdict:
@@ -58,9 +93,7 @@ def compare(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> co
     """
     one, other = Path(first), Path(second)
     known = comparing.compare_bytes(one, other)
-    return known or comparing.compare(
-        _open_shipped(), make_rule(_open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True
-    )
+    return known or comparing.compare(open_shipped(), make_rule(open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True)
 
 
 def embed(pictures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> NDArray[np.float32]:
@@ -70,7 +103,7 @@ def embed(pictures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
         UserError: A picture cannot be decoded; the message names the first.
     """
     paths = [Path(picture) for picture in ([pictures] if isinstance(pictures, (str, os.PathLike)) else pictures)]
-    extractor = _open_shipped()
+    extractor = open_shipped()
     if not paths:
         return np.zeros((0, extractor.dimensions), np.float32)
     found = extractor.extract_all(ImageSet([str(row) for row in range(len(paths))], paths))
@@ -80,5 +113,6 @@ def embed(pictures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
 
 
 @cache
-def _open_shipped() -> Extractor:
+def open_shipped() -> Extractor:
+    """Return the descriptor that ships."""
     return checkpoint_extractor(SHIPPED)

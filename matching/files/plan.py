@@ -208,10 +208,11 @@ def _decide_action(judgement: Judgement, doubt: str) -> tuple[Action, str]:
 
 def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
     """Write the plan whole; bytes of names that are no UTF-8 are kept as they are."""
-    write_table(path, COLUMNS, ([_plan_values(row).get(name, "") for name in COLUMNS] for row in rows))
+    write_table(path, COLUMNS, ([plan_values(row).get(name, "") for name in COLUMNS] for row in rows))
 
 
-def _plan_values(row: PlanRow) -> dict[str, object]:
+def plan_values(row: PlanRow) -> dict[str, object]:
+    """Return the cells of a row by column; those of what is not known are empty or missing."""
     known = {name: getattr(row, name) for name in ("group", "action", "file", "kept", "reason", "sha256")}
     shown = {"score": "" if row.score is None else f"{row.score:.6g}", "protected": "yes" if row.protected else ""}
     shown |= {"reference": "yes" if row.reference else ""}

@@ -1,7 +1,11 @@
 """Three functions from Python: copies in folders, two pictures, vectors; they write nothing and need no run."""
 
+import _thread
 import shutil
+import tempfile
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +14,8 @@ from PIL import Image
 import image_copies
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.squares import decode_squares
+from image_copies.models.inference import embedders
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +31,40 @@ def test_copies_are_grouped_with_the_larger_first_and_nothing_is_written(album: 
     before = sorted(album.iterdir())
     assert image_copies.find_copies(album) == [[album / "R000002.jpg", album / "small.jpg"]]
     assert sorted(album.iterdir()) == before
+
+
+def test_groups_are_a_table_and_a_grid_of_pictures(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = image_copies.find_copies(album, progress=False)
+    assert capsys.readouterr() == ("", "")
+    table = found.to_pandas()
+    assert table["file"].tolist() == found[0] and table["action"].tolist() == ["keep", "remove"]
+    assert table["score"].dtype == float and table["class"][1] == "certain" and table["width"].tolist() == [192, 96]
+    grid = found._repr_html_()
+    assert grid == found.show()._repr_html_() and grid.count('<img src="data:image/jpeg;base64,') == 2
+    assert not found.show(groups=0).rows
+    found[0][1].rename(album.parent / "gone.jpg")
+    assert "No such file" in found._repr_html_()
+    (album.parent / "gone.jpg").rename(found[0][1])
+    nothing = image_copies.find_copies(album / "R000001.jpg", album / "R000003.jpg")
+    assert nothing == [] and list(nothing.to_pandas().columns) == list(table.columns) and nothing._repr_html_() == ""
+
+
+def test_an_interrupted_search_leaves_nothing(album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    image_copies.embed(album / "R000001.jpg")  # opens the network, whose threads stay
+    before, threads = sorted(album.iterdir()), threading.active_count()
+
+    def decode_and_interrupt(*given: Any) -> Any:
+        assert any(tmp_path.iterdir())
+        _thread.interrupt_main()
+        return decode_squares(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(embedders, "decode_squares", decode_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            image_copies.find_copies(album)
+    assert not any(tmp_path.iterdir()) and sorted(album.iterdir()) == before and threading.active_count() == threads
+    assert len(image_copies.find_copies(album)) == 1
 
 
 def test_two_pictures_are_compared(album: Path) -> None:
