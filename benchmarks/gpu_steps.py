@@ -20,7 +20,7 @@ from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.learner import Learner, build_learner, set_up_network
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.state import Progress, load_state, save_state
+from image_copies.models.training.state import Progress, WrittenState, load_state
 
 GIB = 2**30
 KINDS = ("same", "adafactor", "sparse_adam")  # optimisers of the class matrix
@@ -51,13 +51,15 @@ def measure_steps(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row
     waits = _count_waits(learn) if device.type == "cuda" else None
     with tempfile.TemporaryDirectory() as folder:
         started = time.perf_counter()
-        save_state(Path(folder), {}, Progress(batch=1), learner.state(), learner.fabric)
+        writing = WrittenState(Path(folder), {}, Progress(batch=1), learner.state(), learner.fabric)
+        held = time.perf_counter() - started
+        writing.finish()
         saving = time.perf_counter() - started
         loaded = load_state(Path(folder), {}, learner.fabric)
         assert loaded is not None
         learner.restore(loaded[1])
     again = measure_median(device, learn, sizes.repeats)
-    resumed = f"state saved in {saving:.1f} s; a step after resume {again / own:.2f} × before"
+    resumed = f"state saved in {saving:.1f} s, training held up for {held:.1f} s; a step after resume {again / own:.2f} × before"
     yield Row(f"{item}, own step", f"{1e3 * own:.1f} ms in {learner.descriptor.memory_format}; {resumed}")
     if waits is not None:
         yield Row(f"{item}, waits a step", f"{waits}", "at most 2", waits <= 2)

@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -23,12 +24,12 @@ from image_copies.models.training.curve import EpochRow, append_rows, record_val
 from image_copies.models.training.learner import Figures, Learner, read_figures
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
-from image_copies.models.training.state import Identity, Progress, save_state
+from image_copies.models.training.state import Identity, Progress, WrittenState
 
-SAVE_INTERVAL_SECONDS = 30.0  # plus up to STEPS_PER_CHECK steps: the most that a killed run loses, unless saving is slow
+SAVE_INTERVAL_SECONDS = 30.0  # plus the time of writing and 2 × STEPS_PER_CHECK steps: what a killed run loses at most
 STEPS_PER_CHECK = 8  # between checks of the clock and reads of figures from the device
 STEPS_PER_MEASUREMENT = 8  # between figures that make the device synchronise
-MAX_SAVING_SHARE = 0.05  # of the time spent on saving: large states are saved less often
+MAX_SAVING_SHARE = 0.05  # of the time that saving holds training up: states that take long are saved less often
 MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
 REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
 LabelledBatches = Iterator[tuple[Tensor, Tensor, Tensor]]
@@ -51,23 +52,45 @@ class StageRun:
 
 
 class _Saver:
-    """Saves the training state when it is time, on all processes together."""
+    """Saves the training state when it is time, on all processes together; one is written while training goes on."""
 
     def __init__(self, run: StageRun) -> None:
         self.run, self.saved, self.cost = run, time.monotonic(), 0.0
+        self.writing: WrittenState | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Let the last state that was saved count; after an error other processes may not come to that."""
+        if kind is None or self.run.learner.fabric.world_size == 1:
+            self.finish()
 
     def due(self) -> bool:
+        """Whether it is time to save; a state that was written in the meantime is finished."""
         waited = time.monotonic() - self.saved
-        return self.run.learner.fabric.broadcast(waited > max(SAVE_INTERVAL_SECONDS, self.cost / MAX_SAVING_SHARE))
+        late = waited > max(SAVE_INTERVAL_SECONDS, self.cost / MAX_SAVING_SHARE)
+        written = self.writing is not None and self.writing.is_written()
+        late, written = self.run.learner.fabric.broadcast((late, written))
+        if written:
+            self.finish()
+        return late
 
     def save(self, progress: Progress, rows: list[EpochRow]) -> None:
         _check_weights(self.run, progress)
         started, fabric = time.monotonic(), self.run.learner.fabric
+        self.finish()
         if fabric.global_rank == 0:
             append_rows(self.run.folder, rows)
-        save_state(self.run.folder, self.run.identity, progress, self.run.learner.state(), fabric)
+        self.writing = WrittenState(self.run.folder, self.run.identity, progress, self.run.learner.state(), fabric)
         self.saved = time.monotonic()
         self.cost = self.saved - started
+
+    def finish(self) -> None:
+        """Wait until the state that is being written, if any, counts."""
+        writing, self.writing = self.writing, None
+        if writing is not None:
+            writing.finish()
 
 
 class _LateCheck:
@@ -117,30 +140,31 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
     run.learner.descriptor.train()
     run.learner.objective.train()
     pending: list[EpochRow] = []
-    saver = _Saver(run)
-    while True:
-        seconds_before, images_before = progress.seconds, progress.images
-        _run_epoch(run, progress, stream, saver, pending)
-        means = {name: value / progress.counts[name] for name, value in progress.sums.items()}
-        run.learner.schedule.after_epoch(means["loss"])
-        speed = (progress.images - images_before) * fabric.world_size / max(1e-9, progress.seconds - seconds_before)
-        _next_epoch(progress, means["loss"])
-        row = _build_row(run, progress, means, speed)
-        ended_by = fabric.broadcast(_end_reason(run.stage, progress, means["loss"]))
-        if ended_by:
-            _check_weights(run, progress)
-            return [*pending, replace(row, ended_by=ended_by)]
-        pending.append(row)
-        if _validation_due(run.stage, progress):
-            saver.save(progress, pending)  # first: a validation that ends the process must not come again at each restart
-            pending = []
-            with run.learner.average.applied() if run.learner.average is not None else nullcontext():
-                score = run.validate()
-            if score is not None:
-                record_validation(run.folder, replace(row, validation=score))
-        if saver.due():
-            saver.save(progress, pending)
-            pending = []
+    with _Saver(run) as saver:
+        while True:
+            seconds_before, images_before = progress.seconds, progress.images
+            _run_epoch(run, progress, stream, saver, pending)
+            means = {name: value / progress.counts[name] for name, value in progress.sums.items()}
+            run.learner.schedule.after_epoch(means["loss"])
+            speed = (progress.images - images_before) * fabric.world_size / max(1e-9, progress.seconds - seconds_before)
+            _next_epoch(progress, means["loss"])
+            row = _build_row(run, progress, means, speed)
+            ended_by = fabric.broadcast(_end_reason(run.stage, progress, means["loss"]))
+            if ended_by:
+                _check_weights(run, progress)
+                return [*pending, replace(row, ended_by=ended_by)]
+            pending.append(row)
+            if _validation_due(run.stage, progress):
+                saver.save(progress, pending)  # first: a validation that ends the process must not come again at each restart
+                saver.finish()
+                pending = []
+                with run.learner.average.applied() if run.learner.average is not None else nullcontext():
+                    score = run.validate()
+                if score is not None:
+                    record_validation(run.folder, replace(row, validation=score))
+            if saver.due():
+                saver.save(progress, pending)
+                pending = []
 
 
 def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver: _Saver, pending: list[EpochRow]) -> None:

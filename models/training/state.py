@@ -1,12 +1,14 @@
 """The training state on disk: tensors as safetensors, everything else as JSON, consistent at any moment.
 
-`state.json` contains the current step; each process stores its part in `state-<step>-<process>.safetensors`. The JSON file is
-replaced last, by an atomic rename, so that a kill leaves either the old state or the new one. Nothing is pickled.
+`state.json` contains the current step; a thread of each process writes its part, `state-<step>-<process>.safetensors`, while
+training goes on. The JSON file is replaced last, by an atomic rename, so that a kill leaves either the old state or the new one.
+Nothing is pickled.
 """
 
 import hashlib
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,39 +48,74 @@ class Progress:
     epochs_since_lowest: int = 0  # epochs since the loss last fell by at least 1 %
 
 
-def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
-    """Save the training state, of which this process's part is nested dicts and lists of tensors and JSON values.
+class WrittenState:
+    """A training state that a thread writes while training goes on; until all of it is written the one before counts.
 
-    All processes call this together.
+    This process's part is nested dicts and lists of tensors and JSON values, copied to the host before the constructor returns.
+    All processes construct and finish it together.
+    """
+
+    def __init__(self, folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
+        self._folder, self._fabric = folder, fabric
+        self._part = folder / f"state-{progress.step}-{fabric.global_rank}.safetensors"
+        self._about = {
+            "identity": identity,
+            "processes": fabric.world_size,
+            "threads": torch.get_num_threads(),
+            "progress": asdict(progress),
+        }
+        tensors: dict[str, Tensor] = {}
+        plain = _to_json(state, tensors)
+        thread = ThreadPoolExecutor(1, thread_name_prefix="training-state")
+        self._writing = thread.submit(self._write, tensors, plain)
+        thread.shutdown(wait=False)
+
+    def is_written(self) -> bool:
+        """Whether `finish` would not wait for this process's part."""
+        return self._writing.done()
+
+    def finish(self) -> None:
+        """Wait until all parts are written and this state counts.
+
+        Raises:
+            UserError: The files cannot be written, for example because the disk is full.
+        """
+        try:
+            self._writing.result()
+            if self._fabric.world_size > 1:
+                self._let_count()
+        except (OSError, SafetensorError) as error:
+            raise UserError(
+                f"the training state cannot be written to {self._part} ({error}). The last complete state is kept: "
+                "make room and run the same command again."
+            ) from error
+
+    def _write(self, tensors: dict[str, Tensor], plain: Any) -> None:
+        """Write this process's part; a state of one process counts then, several first wait for each other in `finish`."""
+        with whole_file_apart(self._part) as temporary:
+            save_file(tensors, temporary, metadata={"state": json.dumps(plain)})
+        if self._fabric.world_size == 1:
+            self._let_count()
+
+    def _let_count(self) -> None:
+        """Let all processes go on from this state, of which all parts are written, and remove this process's older parts."""
+        self._fabric.barrier()
+        if self._fabric.global_rank == 0:
+            with whole_file(self._folder / STATE) as temporary:
+                temporary.write_text(json.dumps(self._about, indent=1), encoding="utf-8")
+        self._fabric.barrier()
+        for old in self._folder.glob(f"state-*-{self._fabric.global_rank}.safetensors"):
+            if old != self._part:
+                old.unlink(missing_ok=True)
+
+
+def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
+    """Save the training state and wait until it is written (`WrittenState`).
 
     Raises:
-        UserError: The files cannot be written, for example because the disk is full.
+        UserError: The files cannot be written.
     """
-    tensors: dict[str, Tensor] = {}
-    plain = _to_json(state, tensors)
-    own = folder / f"state-{progress.step}-{fabric.global_rank}.safetensors"
-    try:
-        with whole_file_apart(own) as temporary:
-            save_file(tensors, temporary, metadata={"state": json.dumps(plain)})
-        fabric.barrier()
-        if fabric.global_rank == 0:
-            about = {
-                "identity": identity,
-                "processes": fabric.world_size,
-                "threads": torch.get_num_threads(),
-                "progress": asdict(progress),
-            }
-            with whole_file(folder / STATE) as temporary:
-                temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
-    except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"the training state cannot be written to {own} ({error}). The last complete state is kept: "
-            "make room and run the same command again."
-        ) from error
-    fabric.barrier()
-    for old in folder.glob(f"state-*-{fabric.global_rank}.safetensors"):
-        if old != own:
-            old.unlink(missing_ok=True)
+    WrittenState(folder, identity, progress, state, fabric).finish()
 
 
 def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progress, dict[str, Any]] | None:
@@ -187,10 +224,10 @@ def _flatten_keys(value: Any, name: str = "") -> dict[str, Any]:
 
 
 def _to_json(value: Any, tensors: dict[str, Tensor]) -> Any:
-    """Convert `value` to JSON; tensors are moved to `tensors` and replaced by their names."""
+    """Convert `value` to JSON; tensors are copied to `tensors` and replaced by their names."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        tensors[name] = value.detach().cpu().contiguous().clone() if value.numel() < 2 else value.detach().cpu().contiguous()
+        tensors[name] = value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         return {"tensor": name}
     if isinstance(value, Mapping):
         return {"items": [[key, _to_json(item, tensors)] for key, item in value.items()]}

@@ -4,16 +4,26 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from image_copies.data.errors import UserError
+from image_copies.data.images import find_images
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.training import stage as stage_run
+from image_copies.models.training import state
 from image_copies.models.training.launch import launch_fabric
+from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.state import Progress, load_state, save_state
+from image_copies.models.training.state import Progress, WrittenState, load_state, save_state
+from image_copies.models.training.trainer import train_model
 
 ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
 STATE: dict[str, Any] = {
@@ -41,6 +51,89 @@ def test_only_the_newest_state_is_kept(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         save_state(tmp_path, ME, Progress(step=step), STATE, fabric)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state-3-0.safetensors", "state.json"]
+
+
+def test_a_state_is_what_it_was_when_it_was_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training changes its tensors while the thread writes; until the writing is finished the older state counts."""
+    fabric, goes_on = launch_fabric("32"), threading.Event()
+    monkeypatch.setattr(state, "save_file", lambda *given, **named: (goes_on.wait(60), save_file(*given, **named)))
+    goes_on.set()
+    weights, progress = torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last), Progress(step=1)
+    save_state(tmp_path, ME, progress, {"weights": weights}, fabric)
+    goes_on.clear()
+    progress.step = 2
+    writing = WrittenState(tmp_path, ME, progress, {"weights": weights.mul_(2)}, fabric)
+    progress.step = 3
+    weights.fill_(9)
+    assert not writing.is_written()
+    found = load_state(tmp_path, ME, fabric)
+    assert found is not None and found[0].step == 1 and (found[1]["weights"] == 1).all()
+    goes_on.set()
+    writing.finish()
+    found = load_state(tmp_path, ME, fabric)
+    assert found is not None and found[0].step == 2 and (found[1]["weights"] == 2).all()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["state-2-0.safetensors", "state.json"]
+
+
+@pytest.fixture
+def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
+    """Trains ten steps of two images, with a state saved after each, in a folder."""
+    list(write_pictures(tmp_path / "pictures", "T", 4, seed=0, workers=1))
+    images = find_images(tmp_path / "pictures")
+    stage = {"image_size": 32, "batch_size": 2, "epochs": 5}
+    settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_nfnet"}, "workers": 0, "stages": [stage]})
+    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("MAX_SAVING_SHARE", 1e9), ("STEPS_PER_CHECK", 1)):
+        monkeypatch.setattr(stage_run, name, value)
+    return lambda: train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0)
+
+
+def test_a_training_writes_one_state_at_a_time(train: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, together = list[str](), list[int]()
+
+    def slow(tensors: dict[str, torch.Tensor], path: Path, **named: Any) -> None:
+        begun.append(path.name)
+        time.sleep(0.2)
+        together.append(len(list(path.parent.parent.glob(".state-*.part.safetensors"))))
+        save_file(tensors, path, **named)
+
+    monkeypatch.setattr(state, "save_file", slow)
+    train()
+    assert set(together) == {1} and len(begun) > 2
+
+
+def test_a_training_that_is_interrupted_waits_for_its_state(
+    train: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn, steps = Learner.learn, list[int]()
+
+    def slow(tensors: dict[str, torch.Tensor], path: Path, **named: Any) -> None:
+        time.sleep(0.3)
+        save_file(tensors, path, **named)
+
+    def interrupted(*given: Any) -> object:
+        steps.append(1)
+        if len(steps) == 4:
+            raise KeyboardInterrupt
+        return learn(*given)
+
+    monkeypatch.setattr(state, "save_file", slow)
+    monkeypatch.setattr(Learner, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train()
+    assert json.loads((tmp_path / "model/state.json").read_text())["progress"]["step"] == 3
+    assert [path.name for path in (tmp_path / "model").glob("state-*")] == ["state-3-0.safetensors"]
+
+
+def test_a_state_that_cannot_be_written_ends_the_training(
+    train: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(tensors: object, path: Path, **_: Any) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(state, "save_file", fail)
+    with pytest.raises(UserError, match=r"cannot be written to .*state-1-0\.safetensors .*Input/output error.*make room"):
+        train()
+    assert not list((tmp_path / "model").glob("*state*"))
 
 
 def test_a_damaged_state_is_named(tmp_path: Path) -> None:
