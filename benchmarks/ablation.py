@@ -2,7 +2,7 @@
 
     python benchmarks/ablation.py --trainings DIR --results ablation.json [--seeds 1] [--only NAME …] [--teacher FILE]
     python benchmarks/ablation.py --run RUN --results ablation.json
-    python benchmarks/ablation.py --results ablation.json --plot ablation.png
+    python benchmarks/ablation.py --results ablation.json
 
 --trainings: every training sees the same number of images, of the same 8,000 of DIR's training images (ISC2021 layout), and is
 scored on DIR's queries as they are, which take part in neither training nor any choice. --run: the vectors of a finished run, in
@@ -257,29 +257,6 @@ def group_by_name(store: Measurements, part: str) -> dict[str, list[dict[str, fl
     return rows
 
 
-def plot(store: Measurements, path: Path) -> None:
-    """Bars of both parts, the unchanged one dark."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    parts = [(part, rows) for part in ("training", "ensemble") if (rows := group_by_name(store, part))]
-    heights = [len(rows) for _, rows in parts]
-    figure, axes = pyplot.subplots(
-        len(parts), 1, figsize=(9, 1.4 + 0.28 * sum(heights)), squeeze=False, gridspec_kw={"height_ratios": heights}
-    )
-    for axis, (part, rows) in zip(axes[:, 0], parts, strict=True):
-        names = list(rows)[::-1]
-        values = [float(np.mean([figures["µAP"] for figures in rows[name]])) for name in names]
-        bars = axis.barh(names, values, color=["tab:blue" if name == names[-1] else "lightsteelblue" for name in names])
-        axis.bar_label(bars, [f"{value:.3f}" for value in values], padding=3, fontsize=8)
-        axis.set(xlabel="µAP", title=part, xlim=(0, 1.12 * max(values)))
-        axis.tick_params(labelsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainings", type=Path, metavar="DIR", help="train on this folder in the ISC2021 layout")
@@ -288,7 +265,6 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each kind (default: 1)")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="only these trainings")
     parser.add_argument("--teacher", type=Path, metavar="FILE", help="a descriptor of 256 dimensions, for trainings with one")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png")
     options = parser.parse_args()
     with report_errors():
         store = Measurements.open(options.results)
@@ -299,8 +275,6 @@ def main() -> None:
     for part in ("training", "ensemble"):
         if group_by_name(store, part):
             Console(width=130).print(make_table(store, part))
-    if options.plot:
-        plot(store, options.plot)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Search, scoring, PCA and embedding at growing sizes, within --minutes.
 
-    python benchmarks/full_size.py [--minutes 10] [--ground-truth CSV] [--plot FILE.png] [--parts search,score,pca,embed]
+    python benchmarks/full_size.py [--minutes 10] [--ground-truth CSV] [--parts search,score,pca,embed]
 
 Vectors are simulated: unit length, 256 dimensions; a fifth of the queries are noisy copies of references.
 search: ours against faiss.contrib.exhaustive_search.range_search_max_results on IndexFlatL2 with the same N, in one run.
@@ -66,13 +66,9 @@ def search_with_faiss(queries: NDArray[np.float32], references: NDArray[np.float
     return ScoredPairs(query_rows[order], rows[order], distances[order].astype(np.float64))
 
 
-def measure_search(seconds: float) -> list[tuple[int, int, float, float]]:
-    """Measure size by size, as long as the next one fits into `seconds`.
-
-    Returns:
-        Queries, references, Faiss's seconds and our seconds of each size.
-    """
-    measured: list[tuple[int, int, float, float]] = []
+def measure_search(seconds: float) -> None:
+    """Measure size by size, as long as the next one fits into `seconds`."""
+    measured: list[tuple[int, int, float, float]] = []  # queries, references, Faiss's seconds and our seconds of each size
     table = Table(
         "queries", "references", "Faiss, s", "ours, s", "ratio", "same pairs", "µAP Faiss", "µAP ours", "extra RSS, MiB"
     )
@@ -105,7 +101,6 @@ def measure_search(seconds: float) -> list[tuple[int, int, float, float]]:
     if full > 1:
         print(f"extrapolated to 25,000 × 1,000,000 by the number of pairs: Faiss {other * full:.0f} s, ours {own * full:.0f} s")
     print(f"search ratio at the largest size measured: {own / other:.2f} (wanted: at most 0.70)")
-    return measured
 
 
 def measure_scoring(path: Path | None) -> None:
@@ -164,20 +159,16 @@ def measure_embedding(backbones: list[str], images: int) -> None:
         list(write_pictures(Path(folder), "T", images, 0))
         found = find_images(folder)
         for name in backbones:
-            whole, forward, side_by_side = measure_speeds(name, found)
-            print(
-                f"{name}, 160 px: {whole:.0f} images/s, forward alone {forward:.0f}: {whole / forward:.0%} (wanted: 90 %); "
-                f"forward of batches side by side, as embedding does it, {side_by_side:.0f}: {whole / side_by_side:.0%}"
-            )
+            whole, forward = measure_speeds(name, found)
+            print(f"{name}, 160 px: {whole:.0f} images/s, forward alone {forward:.0f}: {whole / forward:.0%} (wanted: 90 %)")
 
 
-def measure_speeds(backbone: str, found: ImageSet) -> tuple[float, float, float]:
-    """Return median images per second over ROUNDS: from files, the forward pass alone, and batches of it side by side."""
+def measure_speeds(backbone: str, found: ImageSet) -> tuple[float, float]:
+    """Return median images per second over ROUNDS: from files, and of the forward pass alone."""
     import torch
 
     from image_copies.models.device import best_device
     from image_copies.models.inference.embed import embed_batch, embed_images
-    from image_copies.models.inference.parallel import map_in_parallel
     from image_copies.models.inference.settings import EmbeddingSettings
     from image_copies.models.network.checkpoint import Checkpoint
     from image_copies.models.network.descriptor import Descriptor
@@ -194,20 +185,13 @@ def measure_speeds(backbone: str, found: ImageSet) -> tuple[float, float, float]
         if device.type == "cuda":
             torch.cuda.synchronize()  # or the time would be that of queueing the work
 
-    def forward_side_by_side(batches: int) -> None:
-        list(map_in_parallel(lambda _: embed_batch(descriptor, batch, [160]), range(batches), device))
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-
     forward(1)
     chosen = choose_images(SECONDS_PER_ROUND, time_work(lambda: forward(1)) / 32, found)
-    alone, together, whole = [], [], []
+    alone, whole = [], []
     for _ in range(ROUNDS):  # in turns: other users of the machine slow both sides alike
         alone.append(time_work(lambda: forward(len(chosen) // 32)))
-        together.append(time_work(lambda: forward_side_by_side(len(chosen) // 32)))
         whole.append(time_work(lambda: list(embed_images(Checkpoint(descriptor, 160, {}), chosen, settings))))
-    whole_time, alone_time, together_time = (float(np.median(seconds)) for seconds in (whole, alone, together))
-    return len(chosen) / whole_time, len(chosen) / alone_time, len(chosen) / together_time
+    return len(chosen) / float(np.median(whole)), len(chosen) / float(np.median(alone))
 
 
 def time_work(work: Callable[[], object]) -> float:
@@ -231,35 +215,17 @@ def measure_peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1 if sys.platform == "darwin" else 1024)
 
 
-def plot(measured: list[tuple[int, int, float, float]], path: Path) -> None:
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    pairs = [n * m for n, m, _, _ in measured]
-    for column, label in ((2, "faiss range_search_max_results"), (3, "search_pairs")):
-        pyplot.loglog(pairs, [row[column] for row in measured], "o-", label=label)
-    pyplot.xlabel("queries × references")
-    pyplot.ylabel("seconds")
-    pyplot.legend()
-    pyplot.savefig(path, dpi=120)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10, help="for the search (default: 10)")
     parser.add_argument("--ground-truth", type=Path, help="the challenge's CSV, for scoring")
-    parser.add_argument("--plot", type=Path, help="write the growth of the search as a picture")
     parser.add_argument("--parts", default="search,score,pca,embed", help="which parts (default: all)")
     parser.add_argument("--pca-rows", type=int, default=1_000_000, help="training vectors of the PCA (default: 1,000,000)")
     parser.add_argument("--images", type=int, default=3200, help="images to draw and embed at most (default: 3200)")
     options = parser.parse_args()
     parts = options.parts.split(",")
     if "search" in parts:
-        measured = measure_search(60 * options.minutes)
-        if options.plot:
-            plot(measured, options.plot)
+        measure_search(60 * options.minutes)
     if "score" in parts:
         measure_scoring(options.ground_truth)
     if "pca" in parts:

@@ -9,45 +9,25 @@ CHUNK = 131_072  # classes
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of all parts.
+    """Sizes of all parts."""
 
-    Attributes:
-        models: Training steps by name, short ones first: each model at its last stage in recipes/isc2021.yaml.
-        batched: Those of which the step is measured by batch size.
-        batches: These batch sizes.
-        compiler: What torch.compile has compile them.
-        head: Training step in which the class head is measured.
-        precision: Precision of training, as in a recipe.
-        repeats: Number of timed steps.
-        loader: Pairs of image side in pixels and images per worker.
-        loader_workers: Numbers of worker processes.
-        embed: Pairs of backbone and image side in pixels.
-        embed_images: Number of images to embed.
-        embed_batch: Images per batch of embedding.
-        queries: Number of queries to search.
-        references: Number of references to search in.
-        trained: Descriptor settings of the trainings that are compared bit by bit.
-        epochs: Epochs of these trainings.
-        pictures: Number of procedural pictures to make.
-    """
-
-    models: dict[str, StepSize]
-    batched: tuple[str, ...]
+    models: dict[str, StepSize]  # training steps by name, short ones first: each model at its last stage in recipes/isc2021.yaml
+    batched: tuple[str, ...]  # those of which the step is measured by batch size
     batches: tuple[int, ...]
-    compiler: str
-    head: StepSize
-    precision: str
-    repeats: int
-    loader: tuple[tuple[int, int], ...]
+    compiler: str  # what torch.compile has compile them
+    head: StepSize  # training step in which the class head is measured
+    precision: str  # as in a recipe
+    repeats: int  # timed steps
+    loader: tuple[tuple[int, int], ...]  # image side in pixels, images per worker
     loader_workers: tuple[int, ...]
-    embed: tuple[tuple[str, int], ...]
+    embed: tuple[tuple[str, int], ...]  # backbone, image side in pixels
     embed_images: int
     embed_batch: int
     queries: int
     references: int
-    trained: dict[str, int | str]
-    epochs: int
-    pictures: int
+    trained: dict[str, int | str]  # descriptor settings of the trainings that are compared bit by bit
+    epochs: int  # of these trainings
+    pictures: int  # procedural ones
 
 
 def _size(backbone: str, dimensions: int, classes: int, pixels: int) -> StepSize:

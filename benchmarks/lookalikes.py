@@ -244,7 +244,7 @@ def main() -> None:
     cv2.setNumThreads(1)
     console = Console(width=150)
     photos = Path(options.data) / "photos"
-    ours = {"match.py --no-verify": match("--no-verify"), "match.py --verify": match("--verify"), "match.py": match()}
+    ours = {"match.py --no-verify": match("--no-verify"), "match.py": match()}
     with tempfile.TemporaryDirectory() as place:
         lookalikes, album, edited = (Path(place) / name for name in ("lookalikes", "album", "edited"))
         with zipfile.ZipFile(Path(options.data) / "lookalikes.zip") as archive:

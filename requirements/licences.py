@@ -1,6 +1,6 @@
-"""Write docs/dependencies.md: the licence of every pinned package, as the installed ones say it.
+"""Write requirements/licences.md: the licence of every pinned package, as the installed ones say it.
 
-python requirements/licences.py > docs/dependencies.md       in an environment with requirements-cluster.txt
+python requirements/licences.py > requirements/licences.md       in an environment with requirements-cluster.txt
 """
 
 import re
@@ -28,7 +28,7 @@ KINDS = (  # first that matches
 )
 HEAD = """# Dependencies and their licences
 
-Written by `python requirements/licences.py > docs/dependencies.md` from what the installed packages say of themselves: every
+Written by `python requirements/licences.py > requirements/licences.md` from what the installed packages say of themselves: every
 package of `requirements/versions.txt` and of `requirements/versions-cluster.txt` (clusters and object stores), with those that
 only development needs. What it means for use and for passing on stands in [SECURITY.md](../SECURITY.md#licences).
 """

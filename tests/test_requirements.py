@@ -149,7 +149,7 @@ def test_locks_hold_the_pinned_versions_with_hashes_and_name_no_place(python: st
 
 
 def test_licences_of_all_that_is_pinned_are_listed() -> None:
-    page = (TOP / "docs" / "dependencies.md").read_text("utf-8")
+    page = (TOP / "requirements" / "licences.md").read_text("utf-8")
     listed = re.findall(r"^- (\S+) (\d\S*): (.+)$", page, re.MULTILINE)
     assert {canonicalize_name(name): version for name, version, _ in listed} == _pinned_versions(*PINS)
     assert "## Unknown" not in page
@@ -158,7 +158,7 @@ def test_licences_of_all_that_is_pinned_are_listed() -> None:
 
 def test_no_package_is_under_the_gpl() -> None:
     """NVIDIA's libraries, which torch brings, may not be passed on together with such code."""
-    assert "## GPL, copyleft" not in (TOP / "docs" / "dependencies.md").read_text("utf-8")
+    assert "## GPL, copyleft" not in (TOP / "requirements" / "licences.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", None])
