@@ -59,14 +59,19 @@ class Copies(list[list[Path]]):
         return self.show()._repr_html_()
 
 
-def find_copies(*folders: str | os.PathLike[str], verify: int = 10, progress: bool = True) -> Copies:
+def find_copies(
+    *folders: str | os.PathLike[str], verify: int | None = None, views: bool | None = None, progress: bool = True
+) -> Copies:
     """Find the copies in folders, as `match.py --queries` does; no file is changed or written next to the pictures.
 
     It can be interrupted at any time (Ctrl-C, a notebook's stop button) and leaves nothing behind.
 
     Args:
         folders: Folders, archives or files.
-        verify: Nearest pictures of each that are compared by local features; 0 for none.
+        verify: Nearest pictures of each that are compared by local features; 0 for none, None for 10 if that takes less than
+            about a minute.
+        views: Whether crops and turns of pictures for which nothing is found for sure are searched with, too; None for if that
+            takes less than about a minute.
         progress: Whether bars are shown on standard error, in a terminal and in a notebook alike.
 
     Returns:
@@ -80,7 +85,7 @@ def find_copies(*folders: str | os.PathLike[str], verify: int = 10, progress: bo
         sources = Sources([Path(folder) for folder in folders])
         pictures = find_pictures(sources, Path(place), quiet)
         rule = make_rule(open_shipped(), None, FALSE_ALARMS, MOST_REFERENCES)
-        settings = searching.SearchSettings(sources, rule, Path(place), verified=verify)
+        settings = searching.SearchSettings(sources, rule, Path(place), verified=verify, views=views)
         searching.search(open_shipped(), settings, pictures, quiet)
         return Copies(read_plan(Path(place) / PLAN))
 

@@ -13,6 +13,7 @@ from PIL import Image
 
 import image_copies
 from image_copies.data.errors import UserError
+from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.squares import decode_squares
 from image_copies.models.inference import embedders
@@ -65,6 +66,17 @@ def test_an_interrupted_search_leaves_nothing(album: Path, tmp_path: Path, monke
             image_copies.find_copies(album)
     assert not any(tmp_path.iterdir()) and sorted(album.iterdir()) == before and threading.active_count() == threads
     assert len(image_copies.find_copies(album)) == 1
+
+
+def test_a_picture_on_a_page_is_found_as_by_the_command(tmp_path: Path) -> None:
+    """Only a crop of the page finds it, which was not looked at."""
+    picture = draw_picture(np.random.default_rng(5), 300)
+    letters = np.random.default_rng(0).integers(0, 2, (*(side // 4 for side in picture.shape[:2]), 1), np.uint8) * 255
+    page = np.concatenate([picture, letters.repeat(4, 0).repeat(4, 1).repeat(3, 2)], axis=1)
+    for name, pixels in (("page.png", page), ("picture.png", picture)):
+        Image.fromarray(pixels).save(tmp_path / name)
+    assert image_copies.find_copies(tmp_path, verify=10) == []
+    assert image_copies.find_copies(tmp_path) == [[tmp_path / "page.png", tmp_path / "picture.png"]]
 
 
 def test_two_pictures_are_compared(album: Path) -> None:
