@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.shards import uses_engine
 from image_copies.matching.extractor import Extractor
+from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
 from image_copies.matching.index.search import SearchIndex, find_nearest_of_blocks, open_search, vectors_of
 from image_copies.matching.index.store import (
@@ -108,11 +109,12 @@ class Search:
         Digests are the SHA-256 of each picture's bytes; empty where they are not known. Views are the vectors [VIEWS, d] of each
         picture's views if they are to be searched with, too; () for none of any.
         """
-        query, every = Path("<picture>"), [_allow_all] * len(vectors)
-        (hits,) = self._find_hits([self.extractor.normalize(vectors)], [every], self._limit)
+        query = Path("<picture>")
+        allowed = [self._make_filter(query, digest) if digest else _allow_all for digest in digests]
+        (hits,) = self._find_hits([self.extractor.normalize(vectors)], [allowed], self._limit)
         for row, of_views in enumerate(views):
             if of_views is not None:
-                hits[row] = _merge_hits([*hits[row], *self._look_at_views([of_views], [_allow_all])[0]])
+                hits[row] = _merge_hits([*hits[row], *self._look_at_views([of_views], [allowed[row]])[0]])[: self.wanted]
         return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
 
     def nearest(self, path: Path, digest: bytes) -> Match | None:
@@ -317,6 +319,17 @@ class PairScores:
                 normalized = self._extractor.normalize(np.stack(list(readable.values())))
                 self._raw |= {digest: vector.astype(np.float64) for digest, vector in readable.items()}
                 self._normalized |= dict(zip(readable, normalized.astype(np.float64), strict=True))
+
+
+def make_exclusions(store: Store, folders: Sequence[Path] = ()) -> Exclusions:
+    """Return what a person decided about the pictures of an index; pictures below the same one of `folders` are not compared."""
+    known = read_decisions(store)
+    accepted: dict[bytes, frozenset[bytes]] = {}
+    for decision in known:
+        if decision.copy:
+            for one, other in ((decision.first, decision.second), (decision.second, decision.first)):
+                accepted[one] = accepted.get(one, frozenset()) | {other}
+    return Exclusions(frozenset(decision.pair for decision in known if not decision.copy), accepted, folders)
 
 
 def _squared_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:

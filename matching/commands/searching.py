@@ -18,10 +18,9 @@ from image_copies.matching.commands.sources import Pictures, Sources
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.groups.planning import Grouped, GroupSettings, drop_flat, make_groups, read_facts
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import Added, add_pictures, forget_missing
 from image_copies.matching.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
-from image_copies.matching.matches import Exclusions, Found, Rule, match_values, rank_by_evidence
+from image_copies.matching.matches import Found, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import (
     LEAKAGE_GALLERY,
@@ -34,7 +33,7 @@ from image_copies.matching.results.folder import (
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.leakage import report_folders, report_leakage
 from image_copies.matching.results.report import report_unreadable, write_results, write_track
-from image_copies.matching.search import PairScores, Search
+from image_copies.matching.search import PairScores, Search, make_exclusions
 from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_pairs
 
 
@@ -150,7 +149,7 @@ def _find_and_group(
         _change_store(store, extractor, pictures.added, settings.removed, output)
         if own:
             _fill_own_index(store, extractor, settings.sources, pictures, output)
-        exclusions = _make_exclusions(store, settings.sources)
+        exclusions = make_exclusions(store, _name_sources(settings.sources) if settings.sources.no_self else ())
         lookup = Search(store, extractor, settings.rule, exclusions, exact=settings.exact)
         references = lookup.index.ntotal
         queries = None if settings.within else len(pictures.queries.paths)
@@ -170,7 +169,8 @@ def _find_and_group(
             write_track(settings.track, found.candidates or found.matches.pairs, output)
         facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
         judge = PairJudge()
-        found = _judge_pairs(replace(found, matches=replace(found.matches, pairs=drop_flat(found.matches.pairs, facts))), judge)
+        shown = drop_flat(found.matches.pairs, {path for path, fact in facts.items() if fact.flat})
+        found = _judge_pairs(replace(found, matches=replace(found.matches, pairs=shown)), judge)
         if not found.matches.decided:
             return found, None
         sources = settings.sources
@@ -246,20 +246,6 @@ def _report_shares(settings: SearchSettings, found: Found, output: Output) -> No
         named = _name_sources(settings.sources)
         page = write_matches_page(settings.folder / LEAKAGE_GALLERY, across_sets, settings.rule, sources=named)
         output.say(f"the worst pairs across sets: {page}")
-
-
-def _make_exclusions(store: Store, sources: Sources) -> Exclusions:
-    known = read_decisions(store)
-    accepted: dict[bytes, frozenset[bytes]] = {}
-    for decision in known:
-        if decision.copy:
-            for one, other in ((decision.first, decision.second), (decision.second, decision.first)):
-                accepted[one] = accepted.get(one, frozenset()) | {other}
-    return Exclusions(
-        frozenset(decision.pair for decision in known if not decision.copy),
-        accepted,
-        _name_sources(sources) if sources.no_self else (),
-    )
 
 
 def _name_sources(sources: Sources) -> list[Path]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,21 +11,19 @@ from numpy.typing import NDArray
 
 from image_copies.augmentations.composition import OverlaySource
 from image_copies.augmentations.query_set import FileOverlays
-from image_copies.data.errors import ImageError
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
+from image_copies.matching.commands.comparing import COPIES
 from image_copies.matching.explorer.edits import apply_edit
+from image_copies.matching.explorer.second_look import SecondLook
 from image_copies.matching.explorer.uploads import data_url
 from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.index.search import Nearest, SearchIndex, find_nearest
 from image_copies.matching.index.segments import load_segment
 from image_copies.matching.index.store import files_of_content, open_store, stored_vectors
-from image_copies.matching.matches import Rule, judgement_values
+from image_copies.matching.matches import Match, Rule, judgement_values
 from image_copies.matching.threshold import Tail
-from image_copies.matching.verification.judgement import Clues, Judgement, judge
-from image_copies.matching.verification.pairs import KnownPair, Seen, compare_seen, see
-from image_copies.matching.verification.registration import prepare_picture
-from image_copies.matching.verification.shots import Shot
+from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.views import CROPS, VIEWS, embed_views_of
 from image_copies.submissions.vectors.files import Vectors
 
@@ -36,11 +34,16 @@ Kind = Literal["reference", "training", "query"]
 
 @dataclass(frozen=True)
 class _Near:
-    """A row of the references, its squared distance, and which kind of view of the picture is so near: "crop", "turn" or ""."""
+    """A row of the references, its squared distance, and the number of the picture's view that is so near; −1 for the whole."""
 
     row: int
     distance: float
-    view: str
+    number: int
+
+    @property
+    def view(self) -> str:
+        """The kind of the view: "crop", "turn" or ""."""
+        return "" if self.number < 0 else "crop" if self.number < len(CROPS) else "turn"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Explorer:
     rate: float  # expected false alarms per query that the threshold is set for, between 0 and 1
     pictures: dict[Kind, ImageSet]  # as far as they exist
     others: OverlaySource | None  # images that edits may paste
+    second_look: SecondLook = field(default_factory=SecondLook)
 
     def threshold(self) -> float | None:
         """Return the lowest score of a copy; None where it is not calibrated."""
@@ -124,8 +128,7 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
     alarms = explorer.tail.false_alarms(distances, explorer.index.ntotal).tolist() if explorer.tail else [None] * len(rows)
     before = _scores(query[0], explorer.references.vectors[rows])
     threshold = explorer.threshold()
-    copies = [threshold is not None and -one.distance >= threshold for one in near]
-    judgements = _judge_copies(explorer, pixels, [row for row, copy in zip(rows, copies, strict=True) if copy])
+    copies = _find_copies(explorer, pixels, near)
     return {
         "picture": data_url(pixels),
         "record": made.record if made else [],
@@ -136,11 +139,11 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
                 "score": -one.distance,
                 "unnormalized": unnormalized,
                 "false_alarms": expected,
-                "copy": copy,
+                "copy": one.row in copies and copies[one.row].kind in COPIES,
                 "view": one.view,
             }
-            | (judgement_values(judgements[one.row]) if one.row in judgements else {})
-            for one, unnormalized, expected, copy in zip(near, before, alarms, copies, strict=True)
+            | (judgement_values(copies[one.row]) if one.row in copies else {})
+            for one, unnormalized, expected in zip(near, before, alarms, strict=True)
         ],
         "normalization": _normalization(explorer, query, searched),
         "seconds": time.perf_counter() - started,
@@ -149,38 +152,37 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
 
 def _find_near(explorer: Explorer, pixels: NDArray[np.uint8], searched: NDArray[np.float32]) -> list[_Near]:
     """Return the nearest references; those of the picture's crops and turns, too, if none of its own is a copy by its score."""
-    near = _list_near(find_nearest(explorer.index, searched, SHOWN_REFERENCES), 0.0, "")
+    near = _list_near(find_nearest(explorer.index, searched, SHOWN_REFERENCES), 0.0, -1)
     threshold = explorer.threshold()
     if explorer.tail is None or threshold is None or any(-one.distance >= threshold for one in near):
         return near
     normalized = explorer.extractor.normalize(embed_views_of(explorer.extractor, pixels))
     penalty = explorer.tail.penalty(VIEWS)
     for number, view in enumerate(normalized):
-        name = "crop" if number < len(CROPS) else "turn"
-        near += _list_near(find_nearest(explorer.index, view[None], SHOWN_REFERENCES), penalty, name)
+        near += _list_near(find_nearest(explorer.index, view[None], SHOWN_REFERENCES), penalty, number)
     best: dict[int, _Near] = {}
     for one in sorted(near, key=lambda one: (one.distance, one.row)):
         best.setdefault(one.row, one)
     return list(best.values())[:SHOWN_REFERENCES]
 
 
-def _list_near(found: Nearest, penalty: float, view: str) -> list[_Near]:
+def _list_near(found: Nearest, penalty: float, number: int) -> list[_Near]:
     """Return what was found for one query."""
     rows = found.contents[0].tolist() if found.contents.size else []
-    return [_Near(row, distance + penalty, view) for row, distance in zip(rows, found.distances.ravel().tolist(), strict=True)]
+    return [_Near(row, distance + penalty, number) for row, distance in zip(rows, found.distances.ravel().tolist(), strict=True)]
 
 
-def _judge_copies(explorer: Explorer, pixels: NDArray[np.uint8], rows: Sequence[int]) -> dict[int, Judgement]:
-    """Say of the references that are copies by their scores whether they are, by the pixels."""
-    paths = dict(zip(explorer.pictures["reference"].ids, explorer.pictures["reference"].paths, strict=True))
-    query, judgements = Seen(prepare_picture(pixels), Shot()), {}
-    for row in rows:
-        path = paths[explorer.references.ids[row]]
-        try:
-            judgements[row] = compare_seen(query, see(path), KnownPair(path, path))
-        except ImageError:
-            judgements[row] = judge(Clues(described=True))
-    return judgements
+def _find_copies(explorer: Explorer, pixels: NDArray[np.uint8], near: Sequence[_Near]) -> dict[int, Judgement]:
+    """Return what the references are, by their row, that are copies by their scores or by features; none without a threshold."""
+    threshold, known = explorer.threshold(), explorer.pictures["reference"]
+    if threshold is None:
+        return {}
+    paths, picture = dict(zip(known.ids, known.paths, strict=True)), Path("<picture>")
+    rows = {paths[explorer.references.ids[one.row]]: one.row for one in near}
+    crops = [CROPS[one.number] if one.view == "crop" else None for one in near]
+    found = [Match(picture, path, -one.distance, None, crop=crop) for path, one, crop in zip(rows, near, crops, strict=True)]
+    copies = explorer.second_look.look(pixels, found, Rule(None, explorer.tail, explorer.rate, SHOWN_REFERENCES), threshold)
+    return {rows[copy.reference]: copy.judgement for copy in copies if copy.judgement is not None}
 
 
 def _normalization(explorer: Explorer, query: NDArray[np.float32], searched: NDArray[np.float32]) -> dict[str, Any] | None:

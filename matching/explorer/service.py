@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from queue import SimpleQueue
@@ -23,20 +23,18 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.names import text_of
 from image_copies.data.settings import Settings
+from image_copies.matching.commands.effort import NEAREST
+from image_copies.matching.explorer.second_look import SecondLook
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.filling import digest_or_none
 from image_copies.matching.index.search import SearchIndex, open_search
 from image_copies.matching.index.store import Store, count_changes, open_store
 from image_copies.matching.matches import Match, Rule, match_values
-from image_copies.matching.search import Search
-from image_copies.matching.verification.judgement import Clues, Judgement, judge
-from image_copies.matching.verification.pairs import KnownPair, LastUsed, Seen, compare_seen, see
+from image_copies.matching.search import Search, make_exclusions
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, guard, receive_picture
 
 MAX_VECTORS = 1000  # of one request
-MAX_CACHED_REFERENCES = 50  # whose pixels are kept for the next request, 0.6 MB each
 
 
 class VectorQuestion(Settings):
@@ -52,6 +50,7 @@ class _Request:
     vectors: NDArray[np.float32]  # [n, d]
     digest: bytes
     views: NDArray[np.float32] | None = None  # [VIEWS, d], of a single picture
+    candidates: int = 0  # nearest references whatever their score; 0 to follow the rule
     answer: Future[list[list[Match]]] = field(default_factory=Future)
 
 
@@ -72,7 +71,7 @@ class SearchService:
     _network: threading.Lock = field(default_factory=threading.Lock)
     _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES))
     _opening: threading.Lock = field(default_factory=threading.Lock)
-    _references: LastUsed[Seen] = field(default_factory=lambda: LastUsed(see, MAX_CACHED_REFERENCES))
+    _second_look: SecondLook = field(default_factory=SecondLook)
 
     def about(self) -> dict[str, Any]:
         """Return what the service searches.
@@ -121,31 +120,33 @@ class SearchService:
         with self._network:
             return embed_views_of(self.extractor, pixels)
 
-    def judge(self, content: bytes, found: Sequence[Match]) -> list[Match]:
-        """Say of the references found for a picture whether they are its copies, by their pixels."""
-        digest = hashlib.sha256(content).digest()
+    def look(self, content: bytes, found: Sequence[Match]) -> list[Match]:
+        """Return the copies among a picture's nearest references, as a search of folders finds them, and what each is."""
         with self._decoding:
-            try:
-                query = see(content) if found else None
-            except ImageError:  # smaller than what is compared
-                query = None
-            return [replace(match, judgement=self._judge_one(query, digest, match)) for match in found]
+            return self._second_look.look(content, found, self.rule, self._threshold())
 
-    def _judge_one(self, query: Seen | None, digest: bytes, match: Match) -> Judgement:
-        pair = KnownPair(match.query, match.reference, match.score == 0 and digest_or_none(match.reference) == digest)
-        reference = None if pair.same_bytes or query is None else self._references.of(match.reference)
-        if query is None or reference is None:
-            return judge(Clues(same_bytes=pair.same_bytes, described=True))
-        return compare_seen(query, reference, pair)
+    def is_sure(self, found: Sequence[Match]) -> bool:
+        """Whether the score of any reference is that of a copy."""
+        threshold = self._threshold()
+        return threshold is not None and any(match.score >= threshold for match in found)
+
+    def _threshold(self) -> float | None:
+        """Return the lowest score of a copy in what was searched last."""
+        return self.rule.threshold(self._opened[1].ntotal if self._opened else 1)
 
     def ask(
-        self, vectors: NDArray[np.float32], digest: bytes = b"", views: NDArray[np.float32] | None = None
+        self,
+        vectors: NDArray[np.float32],
+        digest: bytes = b"",
+        views: NDArray[np.float32] | None = None,
+        candidates: int = 0,
     ) -> Future[list[list[Match]]]:
         """Search for vectors [n, d] in the next turn; `digest` is the SHA-256 of the picture, where it is known.
 
-        Views are the vectors of a single picture's views, to be searched with, too.
+        Views are the vectors of a single picture's views, to be searched with, too. So many `candidates` are returned whatever
+        their score; 0 for those that are copies by the rule.
         """
-        asked = _Request(vectors, digest, views)
+        asked = _Request(vectors, digest, views, candidates)
         with self._opening:
             if self._searching is None:
                 self._searching = threading.Thread(target=self._search, daemon=True)
@@ -192,15 +193,18 @@ class SearchService:
         return waiting
 
     def _answer(self, store: Store, waiting: list[_Request]) -> None:
-        search = Search(store, self.extractor, self.rule)
-        search.__dict__["index"] = self._search_index(store)  # opened once for all requests
-        digests = [asked.digest for asked in waiting for _ in asked.vectors]
-        views = [asked.views for asked in waiting for _ in asked.vectors]
-        found = iter(search.near(np.concatenate([asked.vectors for asked in waiting]), digests, views))
-        for asked in waiting:
-            matches = [next(found) for _ in asked.vectors]
-            if asked.answer.set_running_or_notify_cancel():
-                asked.answer.set_result(matches)
+        exclusions, index = make_exclusions(store), self._search_index(store)  # opened once for all requests
+        for candidates in sorted({asked.candidates for asked in waiting}):
+            search = Search(store, self.extractor, self.rule, exclusions, candidates)
+            search.__dict__["index"] = index
+            together = [asked for asked in waiting if asked.candidates == candidates]
+            digests = [asked.digest for asked in together for _ in asked.vectors]
+            views = [asked.views for asked in together for _ in asked.vectors]
+            found = iter(search.near(np.concatenate([asked.vectors for asked in together]), digests, views))
+            for asked in together:
+                matches = [next(found) for _ in asked.vectors]
+                if asked.answer.set_running_or_notify_cancel():
+                    asked.answer.set_result(matches)
 
     def _search_index(self, store: Store) -> SearchIndex:
         """The index of the store's present state; opened again when another process has changed it."""
@@ -236,12 +240,13 @@ def make_service(service: SearchService) -> FastAPI:
     async def matches(request: Request, judged: bool = True) -> dict[str, Any]:
         async with receive_picture(request, receiving) as content:
             vector, digest = await run_in_threadpool(service.embed, content), hashlib.sha256(content).digest()
-        (found,) = await asyncio.wrap_future(service.ask(vector, digest))
-        if not found and service.rule.tail is not None:
+        candidates = NEAREST if judged and service.rule.threshold(1) is not None else 0
+        (found,) = await asyncio.wrap_future(service.ask(vector, digest, candidates=candidates))
+        if service.rule.tail is not None and not service.is_sure(found):
             views = await run_in_threadpool(service.embed_views, content)
-            (found,) = await asyncio.wrap_future(service.ask(vector, digest, views))
+            (found,) = await asyncio.wrap_future(service.ask(vector, digest, views, candidates))
         if judged:
-            found = await run_in_threadpool(service.judge, content, found)
+            found = await run_in_threadpool(service.look, content, found)
         return {"matches": [_plain(match) for match in found]}
 
     @app.post("/api/vectors", summary="The references that ready vectors' pictures copy")

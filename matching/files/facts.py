@@ -143,9 +143,13 @@ def _parse_date(stamp: str) -> str:
 
 def _measure_content(content: bytes) -> tuple[float, bool]:
     try:
-        pixels = decode_rgb(content, short_side=MEASURED_SIDE)
+        return measure_picture(decode_rgb(content, short_side=MEASURED_SIDE))
     except ImageError:
         return 0.0, False
+
+
+def measure_picture(pixels: NDArray[np.uint8]) -> tuple[float, bool]:
+    """Return the sharpness of a picture [h, w, 3], at least MEASURED_SIDE if its file is, and whether it shows nothing."""
     scale = MEASURED_SIDE / max(pixels.shape[:2])
     if scale < 1:
         size = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))

@@ -1,6 +1,6 @@
 """Groups of copies from matches, and the plan for their files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,13 +59,9 @@ def read_facts(paths: Sequence[Path]) -> dict[Path, Facts]:
     return found
 
 
-def drop_flat(pairs: Sequence[Match], facts: dict[Path, Facts]) -> list[Match]:
+def drop_flat(pairs: Sequence[Match], flat: Collection[Path]) -> list[Match]:
     """Return the pairs but for those of pictures that show nothing; the same bytes are a pair all the same."""
-    return [
-        match
-        for match in pairs
-        if match.score == 0 or not any(path in facts and facts[path].flat for path in (match.query, match.reference))
-    ]
+    return [match for match in pairs if match.score == 0 or (match.query not in flat and match.reference not in flat)]
 
 
 def make_groups(

@@ -5,11 +5,13 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
 import cv2
 import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from image_copies.data.archives import read_bytes
@@ -62,16 +64,29 @@ class LastUsed(Generic[T]):
         return made
 
 
-def _find_features(path: Path) -> Features:
-    return local_features(decode_rgb(path, short_side=MAX_SIDE // 2))
+Read = Callable[[int | None], NDArray[np.uint8]]  # returns a picture's pixels, reduced at most to this short side; None: whole
+
+
+def find_features(path: Path) -> Features:
+    """Find the features of a file by which pairs are verified.
+
+    Raises:
+        ImageError: it cannot be read.
+    """
+    return _find_features(partial(decode_rgb, path))
+
+
+def _find_features(read: Read) -> Features:
+    return local_features(read(MAX_SIDE // 2))
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A picture that is to be judged, and when and by which camera it was taken."""
+    """A picture that is to be judged, when and by which camera it was taken, and how its own pixels are read."""
 
     picture: Picture
     shot: Shot
+    read: Read
 
 
 @dataclass(frozen=True)
@@ -144,7 +159,8 @@ def see(source: Path | bytes) -> Seen:
         content = source if isinstance(source, bytes) else read_bytes(source, MAX_FILE_BYTES + 1)
     except (OSError, UserError) as error:
         raise ImageError(source if isinstance(source, Path) else Path("<bytes>"), f"cannot be read ({error})") from error
-    return Seen(prepare_picture(decode_rgb(content, short_side=alignment.MAX_SIDE)), read_shot(content))
+    picture = prepare_picture(decode_rgb(content, short_side=alignment.MAX_SIDE))
+    return Seen(picture, read_shot(content), partial(decode_rgb, source))
 
 
 def compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> Judgement:
@@ -159,7 +175,7 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     registration = register(first, second, pair.evidence)
     judgement = judge(
         Clues(
-            same_pixels=reduced and _have_same_pixels(pair),
+            same_pixels=reduced and _have_same_pixels(query, reference),
             described=pair.described,
             registration=registration,
             shots=(query.shot, reference.shot),
@@ -171,16 +187,16 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     return judgement, replace(edits, differing=registration.agreement.changed)
 
 
-def _have_same_pixels(pair: KnownPair) -> bool:
+def _have_same_pixels(query: Seen, reference: Seen) -> bool:
     try:
-        return np.array_equal(decode_rgb(pair.query), decode_rgb(pair.reference))
+        return np.array_equal(query.read(None), reference.read(None))
     except ImageError:
         return False
 
 
 def verify_two(first: Path, second: Path) -> Evidence | None:
     """Look at two pictures; None where nothing confirms that one copies the other."""
-    features = LastUsed(_find_features, MAX_CACHED_FEATURES)
+    features = LastUsed(find_features, MAX_CACHED_FEATURES)
     one, other = features.of(first), features.of(second)
     return verify(one, other) if one is not None and other is not None else None
 
@@ -194,28 +210,18 @@ def verify_pairs(pairs: Sequence[tuple[Path, Path]], crops: Sequence[Box | None]
             shows nothing, the crops of a query's first MAX_CROPS such pairs are looked at: on a page the strongest features are
             its letters.
     """
-    features = LastUsed(_find_features, MAX_CACHED_FEATURES)
+    features = LastUsed(find_features, MAX_CACHED_FEATURES)
     by_query: dict[Path, list[int]] = defaultdict(list)
     for row, (query, _) in enumerate(pairs):
         by_query[query].append(row)
 
     def look(rows: list[int]) -> list[tuple[int, Evidence | None]]:
         path = pairs[rows[0]][0]
-        own = features.of(path)
-        if own is None:
+        if features.of(path) is None:
             return [(row, None) for row in rows]
-        query, found = Views(own), []  # a query's mirror image and negative are made once for all its references
-        for row in rows:
-            reference = features.of(pairs[row][1])
-            found.append((row, None if reference is None else verify(query, reference)))
-        again = [(place, row) for place, (row, one) in enumerate(found) if one is None and crops and crops[row]][:MAX_CROPS]
-        if again:
-            pixels = decode_rgb(path, short_side=CROPPED_SIDE)
-            for place, row in again:
-                crop, reference = crops[row], features.of(pairs[row][1])
-                if crop is not None and reference is not None:
-                    found[place] = row, verify(crop_features(pixels, crop, own), reference)
-        return found
+        own_crops = [crops[row] for row in rows] if crops else []
+        found = verify_query(partial(decode_rgb, path), [pairs[row][1] for row in rows], own_crops, features, features.of(path))
+        return list(zip(rows, found, strict=True))
 
     cv2.setNumThreads(1)  # the threads below share the cores
     evidence: list[Evidence | None] = [None] * len(pairs)
@@ -225,3 +231,35 @@ def verify_pairs(pairs: Sequence[tuple[Path, Path]], crops: Sequence[Box | None]
                 evidence[row] = one
             bar.update(len(found))
     return evidence
+
+
+def verify_query(
+    read: Read,
+    references: Sequence[Path],
+    crops: Sequence[Box | None],
+    features: LastUsed[Features],
+    own: Features | None = None,
+) -> list[Evidence | None]:
+    """Look at a query and its references as `verify_pairs` does.
+
+    Args:
+        read: Reads the query's pixels.
+        references: The files, the best first.
+        crops: As of `verify_pairs`.
+        features: Those of references.
+        own: Those of the query, if they are known.
+
+    Raises:
+        ImageError: the query cannot be read.
+    """
+    own = own or _find_features(read)
+    query = Views(own)  # its mirror image and negative are made once for all its references
+    others = [features.of(path) for path in references]
+    found = [None if other is None else verify(query, other) for other in others]
+    again = [place for place, one in enumerate(found) if one is None and crops and crops[place]][:MAX_CROPS]
+    pixels = read(CROPPED_SIDE) if again else None
+    for place in again:
+        crop, other = crops[place], others[place]
+        if crop is not None and other is not None and pixels is not None:
+            found[place] = verify(crop_features(pixels, crop, own), other)
+    return found

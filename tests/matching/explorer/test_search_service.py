@@ -1,6 +1,7 @@
 """Search over HTTP: the answers of the search itself, also while the index changes; nothing that is sent can harm it."""
 
 import io
+import json
 import shutil
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from image_copies.matching.index.store import Store, open_store, remove_files, s
 from image_copies.matching.matches import Rule
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import check, make_parser
+from image_copies.pipeline.match import main as run_match
 
 BYTES = {"content-type": "application/octet-stream"}
 
@@ -86,19 +88,38 @@ def test_references_found_are_judged_by_their_pixels(client: TestClient, folder:
     assert [match["reference"] for match in quick] == [m["reference"] for m in (copy, *others)] and "class" not in quick[0]
 
 
-def test_turned_pictures_are_found_by_their_views(tmp_path: Path) -> None:
-    shipped, folder = checkpoint_extractor(SHIPPED), tmp_path / "pictures"
-    folder.mkdir()
-    for seed in range(6):
-        Image.fromarray(draw_picture(np.random.default_rng(seed), 240)).save(folder / f"{seed}.png")
-    with open_store(tmp_path / "index", shipped.identity, shipped.dimensions) as store:
-        add_pictures(store, shipped, discover([folder]).paths)
-    service = SearchService(tmp_path / "index", shipped, make_rule(shipped, None, 0.001, 3))
-    target = io.BytesIO()
-    Image.fromarray(np.rot90(draw_picture(np.random.default_rng(3), 240))).save(target, "PNG")
+def test_a_picture_gets_the_answer_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where only a crop, a turn or features find it, where the pixels alone are the same, and where a person decided."""
+    shipped, folder, queries = checkpoint_extractor(SHIPPED), tmp_path / "pictures", tmp_path / "queries"
+    for made in (folder, queries):
+        made.mkdir()
+    pictures = [draw_picture(np.random.default_rng(seed), 300) for seed in range(6)]
+    for seed, picture in enumerate(pictures):
+        Image.fromarray(picture).save(folder / f"{seed}.png")
+    letters = np.random.default_rng(0).integers(0, 2, (*(side // 4 for side in pictures[5].shape[:2]), 1), np.uint8) * 255
+    page = np.concatenate([pictures[5], letters.repeat(4, 0).repeat(4, 1).repeat(3, 2)], axis=1)
+    made_of = {"page": page, "turned": np.rot90(pictures[3]), "negative": 255 - pictures[1], "same": pictures[2]}
+    for name, picture in (
+        made_of | {"other": draw_picture(np.random.default_rng(9), 300), "denied": pictures[4][:, ::-1]}
+    ).items():
+        Image.fromarray(picture).save(queries / f"{name}.png", compress_level=1)
+    options = ["--checkpoint", str(SHIPPED), "--index", str(tmp_path / "index"), "--output", str(tmp_path / "found")]
+    run_match([*options, "--add", str(folder)])
+    run_match([str(queries / "denied.png"), str(folder / "4.png"), "--decide", "not-a-copy", *options[2:4]])
+    capsys.readouterr()
+    run_match([*options, "--queries", str(queries), "--json"])
+    found = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if line["type"] == "match"]
+    service = SearchService(tmp_path / "index", shipped, make_rule(shipped, None, 0.001, 10))
     with TestClient(make_service(service), base_url="http://127.0.0.1") as opened:
-        (found,) = opened.post("/api/matches", content=target.getvalue(), headers=BYTES).json()["matches"]
-    assert Path(found["reference"]).name == "3.png" and found["class"] == "certain"
+        answered = {
+            path: opened.post("/api/matches", content=path.read_bytes(), headers=BYTES).json()["matches"]
+            for path in sorted(queries.iterdir())
+        }
+    said = ("reference", "class", "reason", "certainty", "inliers")
+    assert {path.stem for path, matches in answered.items() if matches} == set(made_of)
+    for path, matches in answered.items():
+        expected = [match for match in found if match["query"] == str(path)]
+        assert [[match.get(key) for key in said] for match in matches] == [[match.get(key) for key in said] for match in expected]
 
 
 def test_changes_of_the_index_are_seen(client: TestClient, folder: Path, extractor: Extractor) -> None:
