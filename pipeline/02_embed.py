@@ -25,7 +25,9 @@ def make_parser() -> argparse.ArgumentParser:
         help="embed --images with this checkpoint instead of the descriptor that ships with the project",
     )
     parser.add_argument("--images", type=named_place, metavar="DIR", help="folder of images to embed outside a run; or s3://…")
-    parser.add_argument("--output", type=named_place, metavar="FILE.h5", help="with --images: vectors file to write; or s3://…")
+    parser.add_argument(
+        "--output", type=named_place, metavar="FILE", help="with --images: vectors to write, .h5 or .parquet; or s3://…"
+    )
     parser.add_argument(
         "--workers", type=int, metavar="N", help="with --images: processes that decode images; one per core if not given"
     )

@@ -18,7 +18,11 @@ from packaging.utils import canonicalize_name
 TOP = Path(__file__).parents[1]
 PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "submissions")
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EVERYTHING = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["train"]
+EVERYTHING = [
+    *PROJECT["dependencies"],
+    *PROJECT["optional-dependencies"]["train"],
+    *PROJECT["optional-dependencies"]["interchange"],
+]
 PINNED = re.compile(r"([A-Za-z0-9._-]+(?:\[[a-z]+\])?)==([0-9][^;\s]*)(\s*;.*)?")
 NO_STATEMENT_IMPORTS = {
     "tensorboard",  # torch.utils.tensorboard does

@@ -30,6 +30,6 @@ def embed_by_graph(checkpoint: Path, folder: Path, output: Path, workers: int | 
             unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
             yield block.vectors
 
-    write_vectors(output, images.ids, embed(), unreadable)
+    write_vectors(output, images.ids, embed(), unreadable, files=images.paths)
     list_unreadable(output.with_name(f"{output.name}.unreadable.txt"), [images.paths[row] for row in np.flatnonzero(unreadable)])
     print(f"vectors: {output}", flush=True)

@@ -17,6 +17,7 @@ from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evalua
 from image_copies.submissions.settings import Method, NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors, read_ids, read_vectors
 from image_copies.submissions.vectors.hdf5 import describe_dataset_problem, open_hdf5
+from image_copies.submissions.vectors.parquet import is_parquet
 from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
 
 Source = str | os.PathLike[str] | Mapping[str, ArrayLike]  # a file, or the vector [d] of each id
@@ -111,7 +112,7 @@ def _hold(vectors: Mapping[str, ArrayLike]) -> Vectors:
 
 def _is_submission(path: Path) -> bool:
     """Whether a file has the challenge's form, with queries and references in one file."""
-    if not path.is_file():
+    if not path.is_file() or is_parquet(path):
         return False
     with open_hdf5(path) as file:
         return "query" in file and "vectors" not in file

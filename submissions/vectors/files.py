@@ -1,6 +1,9 @@
-"""The vectors file: HDF5 with `ids` (UTF-8), `vectors` (float32 or float16 [n, d]) and, optionally, `unreadable` (bool [n])."""
+"""The vectors file: HDF5 with `ids` (UTF-8), `vectors` (float32 or float16 [n, d]) and, optionally, `unreadable` (bool [n]).
 
-from collections.abc import Iterable, Iterator
+A name that ends in .parquet stands for the same in Parquet (`parquet.py`).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +23,7 @@ from image_copies.submissions.vectors.hdf5 import (
     open_hdf5,
     refuse_endless_strings,
 )
+from image_copies.submissions.vectors.parquet import describe_parquet, is_parquet, iterate_parquet, write_parquet
 
 ROWS_PER_BLOCK = 65_536
 MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38
@@ -74,16 +78,21 @@ def write_vectors(
     blocks: Iterable[NDArray[np.float32]],
     unreadable: NDArray[np.bool_] | None = None,
     half: bool = False,
+    files: Sequence[Path] | None = None,
 ) -> None:
     """Write a vectors file atomically: ids of n rows, and blocks of them, float32 [m, d], in their order.
 
     `unreadable` bool [n] is read after the last block, so that the iterator of blocks may fill it. With `half` the vectors are
-    stored as float16, in half the space; they are read as float32 all the same.
+    stored as float16, in half the space; they are read as float32 all the same. Parquet also names `files` [n] and their SHA-256.
 
     Raises:
         ValueError: when the numbers of rows and ids differ.
         UserError: when the disk is full, or the object store cannot be written to.
     """
+    if is_parquet(path):
+        with whole_file(as_path(path)) as temporary:
+            _check_count(write_parquet(temporary, ids, blocks, files, half), ids)
+        return
     strings = h5py.string_dtype("utf-8")
     with whole_file(as_path(path)) as temporary, create_hdf5(temporary) as (file, check):
         file.create_dataset("ids", data=np.array(ids, dtype=object), dtype=strings)
@@ -96,8 +105,7 @@ def write_vectors(
             stored[row : row + len(block)] = block
             check()
             row += len(block)
-        if row != len(ids):
-            raise ValueError(f"{row} vectors for {len(ids)} ids")
+        _check_count(row, ids)
         file.create_dataset("unreadable", data=np.zeros(len(ids), bool) if unreadable is None else unreadable)
 
 
@@ -121,6 +129,10 @@ def describe_vectors(path: Path | str) -> VectorsShape:
     Raises:
         UserError: when the file is missing, or a data set is missing or has an unexpected shape or type, or an id is repeated.
     """
+    if is_parquet(path):
+        ids, dimensions, unreadable = describe_parquet(as_path(path))
+        _check_unique(path, ids)
+        return VectorsShape(ids, dimensions, unreadable)
     with _open_hdf5(path) as file:
         for name in ("ids", "vectors", *(["unreadable"] if "unreadable" in file else [])):
             problem = describe_dataset_problem(file, name)
@@ -144,11 +156,7 @@ def describe_vectors(path: Path | str) -> VectorsShape:
         ids = read_ids(stored)
         if len(ids) != len(vectors):
             raise UserError(f"{path} holds {len(ids)} ids but {len(vectors)} vectors. Embed the images again (step 02).")
-        if len(set(ids)) != len(ids):
-            raise UserError(
-                f"{path} holds {len(ids) - len(set(ids))} repeated ids; each image must have exactly one row. "
-                "Remove the repeated rows, or embed the images again (step 02)."
-            )
+        _check_unique(path, ids)
         unreadable = np.asarray(file["unreadable"], dtype=bool) if "unreadable" in file else np.zeros(len(ids), bool)
         if unreadable.shape != (len(ids),):
             raise UserError(
@@ -167,31 +175,25 @@ def iterate_vectors(
         UserError: when the file is missing or damaged, or a block holds NaN, infinity, a norm above MAX_NORM or a zero vector
             that is not flagged unreadable.
     """
-    with _open_hdf5(path) as file:
-        vectors = file["vectors"]
-        flags = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
-        end = len(vectors) if last is None else min(last, len(vectors))
-        for start in range(first, end, block):
-            try:
-                rows = vectors[start : min(start + block, end)].astype(np.float32, copy=False)
-            except OSError as error:
+    blocks = iterate_parquet(as_path(path), block, first, last) if is_parquet(path) else _iterate_hdf5(path, block, first, last)
+    start = first
+    for rows, flags in blocks:
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = np.einsum("nd,nd->n", rows, rows)
+        for wrong, problem in (
+            (~(squares <= MAX_NORM**2), f"hold NaN or infinity, or have a norm above {MAX_NORM:.0e}"),
+            ((squares == 0) & ~flags, "are zero without being flagged unreadable"),
+        ):
+            found = np.flatnonzero(wrong)
+            if len(found):
+                first_id = describe_vectors(path).ids[start + found[0]]
                 raise UserError(
-                    f"{path} is damaged at row {start}: {error}. Delete it and repeat the step that wrote it."
-                ) from error
-            with np.errstate(over="ignore", invalid="ignore"):
-                squares = np.einsum("nd,nd->n", rows, rows)
-            for wrong, problem in (
-                (~(squares <= MAX_NORM**2), f"hold NaN or infinity, or have a norm above {MAX_NORM:.0e}"),
-                ((squares == 0) & ~flags[start : start + len(rows)], "are zero without being flagged unreadable"),
-            ):
-                found = start + np.flatnonzero(wrong)
-                if len(found):
-                    raise UserError(
-                        f"{path}: {len(found)} of the rows from {start} {problem}, the first is row {found[0]} "
-                        f"({read_ids(file['ids'][found[:1]])[0]!r}). Either the model that made them diverged, or the file is "
-                        "damaged: delete it and repeat the step that wrote it."
-                    )
-            yield rows
+                    f"{path}: {len(found)} of the rows from {start} {problem}, the first is row {start + found[0]} "
+                    f"({first_id!r}). Either the model that made them diverged, or the file is "
+                    "damaged: delete it and repeat the step that wrote it."
+                )
+        yield rows
+        start += len(rows)
 
 
 def read_ids(stored: h5py.Dataset | NDArray[Any]) -> list[str]:
@@ -216,3 +218,34 @@ def _open_hdf5(path: Path | str) -> Iterator[h5py.File]:
             yield file
     except HDF5_ERRORS as error:
         raise UserError(f"{path} is not a complete HDF5 file ({error}). Delete it and repeat the step that wrote it.") from error
+
+
+def _iterate_hdf5(
+    path: Path | str, block: int, first: int, last: int | None
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+    """Yield rows [m, d] and which of them are unreadable, [m]."""
+    with _open_hdf5(path) as file:
+        vectors = file["vectors"]
+        flags = np.asarray(file["unreadable"], bool) if "unreadable" in file else np.zeros(len(vectors), bool)
+        end = len(vectors) if last is None else min(last, len(vectors))
+        for start in range(first, end, block):
+            try:
+                rows = vectors[start : min(start + block, end)].astype(np.float32, copy=False)
+            except OSError as error:
+                raise UserError(
+                    f"{path} is damaged at row {start}: {error}. Delete it and repeat the step that wrote it."
+                ) from error
+            yield rows, flags[start : start + len(rows)]
+
+
+def _check_count(rows: int, ids: Sequence[str]) -> None:
+    if rows != len(ids):
+        raise ValueError(f"{rows} vectors for {len(ids)} ids")
+
+
+def _check_unique(path: Path | str, ids: Sequence[str]) -> None:
+    if len(set(ids)) != len(ids):
+        raise UserError(
+            f"{path} holds {len(ids) - len(set(ids))} repeated ids; each image must have exactly one row. "
+            "Remove the repeated rows, or embed the images again (step 02)."
+        )

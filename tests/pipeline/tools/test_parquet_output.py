@@ -1,0 +1,33 @@
+"""`image-copies embed --output vectors.parquet`, with torch and without: ids, paths, digests and vectors."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.steps.embed import embed_folder
+from image_copies.pipeline.tools.folder_vectors import embed_by_graph
+from image_copies.submissions.vectors.files import read_vectors
+
+pq: Any = pytest.importorskip("pyarrow.parquet", reason="the extra interchange is not installed")
+
+
+@pytest.mark.parametrize("embed", [embed_folder, embed_by_graph])
+def test_a_folder_becomes_parquet(tmp_path: Path, embed: Callable[..., None]) -> None:
+    folder, output = tmp_path / "pictures", tmp_path / "vectors.parquet"
+    list(write_pictures(folder, "R", 3, seed=1, workers=1))
+    (folder / "broken.jpg").write_bytes(b"no picture")
+    embed(SHIPPED, folder, output)
+    table = pq.read_table(output).to_pydict()
+    paths = [folder / name for name in ("R000000.jpg", "R000001.jpg", "R000002.jpg", "broken.jpg")]
+    assert table["id"] == [path.stem for path in paths] and table["path"] == list(map(str, paths))
+    assert table["sha256"] == [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths]
+    assert [vector is None for vector in table["vector"]] == [False, False, False, True]
+    read, direct = read_vectors(output), tmp_path / "vectors.h5"
+    embed(SHIPPED, folder, direct)
+    assert read.unreadable.tolist() == [False, False, False, True] and np.array_equal(read.vectors, read_vectors(direct).vectors)
