@@ -72,7 +72,7 @@ def group_files(
     for match in pairs:
         one, other = digests.get(match.query), digests.get(match.reference)
         if one is not None and other is not None and one != other and not {one, other} & empty:
-            link = Link(names[one], names[other], match.score)
+            link = Link(names[one], names[other], match.score, match.judgement)
             links[_pair_of(link)] = min(link, links.get(_pair_of(link), link), key=lambda link: (-link.score, link.first))
 
     def matching(asked: Sequence[tuple[int, int]]) -> list[bool]:
@@ -85,7 +85,7 @@ def group_files(
 
     def named_link(link: Link[int]) -> Link[Path]:
         link = links[_pair_of(link)]
-        return Link(min(files[link.first]), min(files[link.second]), link.score)
+        return Link(min(files[link.first]), min(files[link.second]), link.score, link.judgement)
 
     def named_cut(cut: Cut[int]) -> Cut[Path]:
         return Cut(named_link(cut.link), cut.matching, cut.compared, cut.reason)

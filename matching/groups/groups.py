@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Literal, TypeVar
 
+from image_copies.matching.verification.judgement import Judgement
+
 T = TypeVar("T")
 MAX_GROUP_SIZE = 200  # contents
 MIN_MATCHING_SHARE = 0.5  # groups are merged if more than this share of the pairs between them match
@@ -27,6 +29,7 @@ class Link(Generic[T]):
     first: T
     second: T
     score: float  # −‖q − r‖², at most 0
+    judgement: Judgement | None = None  # what the pair is by its pixels, where somebody looked
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.grouped import FileGroups
+from image_copies.matching.groups.groups import Link
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, describe_match
 from image_copies.matching.verification.judgement import Kind
 from image_copies.submissions.report.rendering import render
@@ -31,8 +32,7 @@ class GroupCard:
 
     number: int
     files: int
-    weakest: float | None
-    weakest_names: str
+    weakest: str  # the weakest link: what it is, and the two files; empty where all have the same bytes
     pictures: list[tuple[str | None, str, str, str]]  # thumbnail's path, label, name and a line of facts of each
 
 
@@ -111,7 +111,7 @@ def write_matches_page(
                 cards=section.pages[number - 1],
                 here=address,
                 navigation=[(each, [addresses[each.key, place] for place in range(1, len(each.pages) + 1)]) for each in sections],
-                cuts=[(name(c.link.first), name(c.link.second), c) for c in groups.cuts[:MAX_LISTED]] if groups else [],
+                cuts=[(_describe_link(cut.link, name), cut) for cut in groups.cuts[:MAX_LISTED]] if groups else [],
                 hubs=[(name(hub.files[0]), hub) for hub in groups.hubs[:MAX_LISTED]] if groups else [],
                 flat=[name(path) for path in groups.flat[:MAX_LISTED]] if groups else [],
                 counted=describe_count(matches),
@@ -158,13 +158,18 @@ def _make_group_cards(
         planned.setdefault(row.group, []).append(row)
     cards = []
     for number, group in enumerate(groups.groups[:MAX_GROUPS], 1):
-        weakest = group.weakest
-        names = f"{name(weakest.first)} and {name(weakest.second)}" if weakest else ""
         pictures: list[tuple[str | None, str, str, str]] = [
             (thumbnail(str(row.file)), row.action, name(row.file), _facts(row)) for row in planned[number][:MAX_GROUP_FILES]
         ]
-        cards.append(GroupCard(number, len(group.files), weakest.score if weakest else None, names, pictures))
+        weakest = _describe_link(group.weakest, name) if group.weakest else ""
+        cards.append(GroupCard(number, len(group.files), weakest, pictures))
     return cards
+
+
+def _describe_link(link: Link[Path], name: Callable[[Path], str]) -> str:
+    judged = link.judgement
+    kind = f": {judged.kind} ({judged.certainty} of 100)" if judged else ""
+    return f"{name(link.first)} and {name(link.second)}{kind}"
 
 
 def _facts(row: PlanRow) -> str:

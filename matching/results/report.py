@@ -9,7 +9,7 @@ from image_copies.data.unreadable import list_unreadable
 from image_copies.matching.files.plan import PlanRow, list_companions, write_plan
 from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
 from image_copies.matching.groups.planning import Grouped
-from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
+from image_copies.matching.matches import Match, Matches, Rule, describe_count, judgement_values, match_values, write_matches_csv
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, STACK_LIST, STACKS, UNREADABLE
 from image_copies.matching.results.gallery import write_matches_page
@@ -116,8 +116,11 @@ def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
     write_hubs_csv(folder / HUBS, grouped.groups.hubs)
     for number, group in enumerate(grouped.groups.groups, 1):
         kept = next(row.file for row in grouped.rows if row.group == number)
-        weakest = group.weakest.score if group.weakest else 0.0
-        output.record("group", {"group": number, "files": group.files, "keep": kept, "weakest_score": weakest})
+        weakest = {"weakest_score": group.weakest.score if group.weakest else 0.0}
+        if group.weakest and group.weakest.judgement:
+            judged = judgement_values(group.weakest.judgement)
+            weakest |= {f"weakest_{name}": judged[name] for name in ("class", "certainty")}
+        output.record("group", {"group": number, "files": group.files, "keep": kept} | weakest)
     if not (grouped.groups.groups or grouped.groups.cuts or grouped.groups.hubs or grouped.groups.flat):
         return
     files = sum(len(group.files) for group in grouped.groups.groups)

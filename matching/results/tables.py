@@ -10,6 +10,7 @@ from image_copies.matching.files.facts import facts_values
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.grouped import FileGroup, FileHub
 from image_copies.matching.groups.groups import Cut
+from image_copies.matching.verification.judgement import Judgement
 
 FACTS = ("width", "height", "bytes", "format", "taken", "exif_entries", "sharpness")
 
@@ -17,19 +18,26 @@ FACTS = ("width", "height", "bytes", "format", "taken", "exif_entries", "sharpne
 def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
     """Write every group, numbered from 1: its files, the suggestion of the plan for each, and the group's weakest link.
 
+    Of each pair there are the score and, for people, class and certainty.
+
     Raises:
         UserError: the disk is full.
     """
 
     def cells(row: PlanRow) -> list[object]:
         weakest = groups[row.group - 1].weakest
-        held = [f"{weakest.score:.6g}", weakest.first, weakest.second] if weakest else ["", "", ""]
+        held = (
+            [f"{weakest.score:.6g}", *_judgement_cells(weakest.judgement), weakest.first, weakest.second] if weakest else missing
+        )
         facts = facts_values(row.facts) if row.facts else {}
         score = "" if row.score is None else f"{row.score:.6g}"
-        return [row.group, row.file, row.action, row.reason, score, *(facts.get(name, "") for name in FACTS), *held]
+        pair = [score, *_judgement_cells(row.judgement)]
+        return [row.group, row.file, row.action, row.reason, *pair, *(facts.get(name, "") for name in FACTS), *held]
 
-    weakest = ("weakest_score", "weakest_first", "weakest_second")
-    write_table(path, ["group", "file", "suggestion", "reason", "score", *FACTS, *weakest], map(cells, rows))
+    weakest = ("weakest_score", "weakest_class", "weakest_certainty", "weakest_first", "weakest_second")
+    missing = [""] * len(weakest)
+    columns = ["group", "file", "suggestion", "reason", "score", "class", "certainty", *FACTS, *weakest]
+    write_table(path, columns, map(cells, rows))
 
 
 def write_cuts_csv(path: Path, cuts: Iterable[Cut[Path]]) -> None:
@@ -38,8 +46,18 @@ def write_cuts_csv(path: Path, cuts: Iterable[Cut[Path]]) -> None:
     Raises:
         UserError: the disk is full.
     """
-    rows = ([cut.link.first, cut.link.second, f"{cut.link.score:.6g}", cut.matching, cut.compared, cut.reason] for cut in cuts)
-    write_table(path, ["first", "second", "score", "matching", "compared", "reason"], rows)
+
+    def cells(cut: Cut[Path]) -> list[object]:
+        link = cut.link
+        pair = [link.first, link.second, f"{link.score:.6g}", *_judgement_cells(link.judgement)]
+        return [*pair, cut.matching, cut.compared, cut.reason]
+
+    columns = ["first", "second", "score", "class", "certainty", "matching", "compared", "reason"]
+    write_table(path, columns, map(cells, cuts))
+
+
+def _judgement_cells(judgement: Judgement | None) -> list[object]:
+    return [judgement.kind, judgement.certainty] if judgement else ["", ""]
 
 
 def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
@@ -68,8 +86,7 @@ def write_stacks(table: Path, listed: Path, rows: Iterable[PlanRow]) -> None:
         stacks.setdefault(row.group, []).append(row)
 
     def cells(row: PlanRow) -> list[object]:
-        judged = [row.judgement.kind, row.judgement.certainty] if row.judgement else ["", ""]
-        return [row.group, row.file, row.kept, *judged]
+        return [row.group, row.file, row.kept, *_judgement_cells(row.judgement)]
 
     write_table(
         table, ["stack", "file", "primary", "class", "certainty"], (cells(row) for rows in stacks.values() for row in rows)

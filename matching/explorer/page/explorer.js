@@ -107,23 +107,23 @@ function showVerdict({ nearest, threshold }) {
       ? ["No threshold", state.about.uncalibrated]
       : [
           copies ? `${copies} ${copies === 1 ? "reference is" : "references are"} copied` : "Copies nothing that is known",
-          `A copy scores at least ${figure(threshold)}: ${state.about.rate} false alarms per query are to be expected. ` +
-            "Under each reference: its score, the score before normalisation, false alarms per query at its score.",
+          `A copy is near enough by its vector, for ${state.about.rate} false alarms per query, or confirmed by its features. ` +
+            "Of each: its class and certainty, 0 to 100; false alarms per query at its distance.",
         ];
   at("verdict").className = copies ? "verdict yes" : "verdict";
   at("verdict").replaceChildren(element("b", { textContent: head }), element("span", { textContent: text }));
 }
 
 function card(item) {
-  const details = [`before ${figure(item.unnormalized)}`];
-  if (item.class) details.unshift(item.reason, `score ${figure(item.score)}`);
+  const details = item.class ? [item.reason] : [];
+  const word = item.class ? `${item.class}, ${item.certainty} of 100` : state.about.threshold === null ? "near" : "no copy";
   if (item.view) details.push(`found by a ${item.view} of the picture`);
   if (item.false_alarms !== null) details.push(`false alarms ${item.false_alarms < 1 ? item.false_alarms.toPrecision(1) : "over 1"}`);
   return element(
     "div",
-    { className: item.copy ? "pair copy" : "pair" },
+    { className: item.copy ? "pair copy" : "pair", title: `score ${figure(item.score)}, before normalisation ${figure(item.unnormalized)}` },
     thumbnail("reference", item.id),
-    element("div", {}, element("b", { textContent: item.class ? `${item.class}, ${item.certainty} of 100` : figure(item.score) }), ` ${item.id}`),
+    element("div", {}, element("b", { textContent: word }), ` ${item.id}`),
     ...details.map((textContent) => element("div", { className: "soft", textContent })),
   );
 }

@@ -1,10 +1,15 @@
 """The gallery shows pairs by their classes, on pages of 50, with names below their sources."""
 
+import csv
 import re
 from pathlib import Path
 
+from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.groups.grouped import FileGroup, FileGroups
+from image_copies.matching.groups.groups import Cut, Link
 from image_copies.matching.matches import Match, Matches, Rule
 from image_copies.matching.results.gallery import write_matches_page
+from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 RULE = Rule(-0.5, None, 0.001, 10)
@@ -63,3 +68,24 @@ def test_of_very_many_pairs_the_first_are_shown_and_the_rest_is_counted(tmp_path
     pages = read_gallery(tmp_path, make_pairs(tmp_path, "likely", 250), tmp_path)
     assert set(pages) == {"index.html", "look-2.html", "look-3.html", "look-4.html"}
     assert "The first 200 of 250 are shown; matches.csv lists all." in pages["index.html"]
+
+
+def test_people_read_classes_and_programs_scores(tmp_path: Path) -> None:
+    first, second, third = (tmp_path / f"{name}.jpg" for name in "abc")
+    link = Link(first, second, -0.125, Judgement("likely", "seen", 61))
+    cut = Cut(Link(second, third, -0.25, Judgement("same scene", "moved", 30)), 1, 2, "ends")
+    groups = FileGroups([FileGroup([first, second], link)], [cut], [])
+    rows = [
+        PlanRow(1, "keep", first, first, "largest", None, None, False, "00" * 32),
+        PlanRow(1, "review", second, first, "seen", -0.125, None, False, "00" * 32, judgement=Judgement("likely", "seen", 61)),
+    ]
+    page = write_matches_page(tmp_path / "gallery", Matches([], -0.5, 2, 2, []), RULE, groups, rows, [tmp_path]).read_text()
+    assert "Weakest link: a.jpg and b.jpg: likely (61 of 100)." in page and "b.jpg and c.jpg: same scene (30 of 100);" in page
+    assert not re.search(r"[−-]0\.\d", page)
+    write_groups_csv(tmp_path / "groups.csv", groups.groups, rows)
+    write_cuts_csv(tmp_path / "cuts.csv", groups.cuts)
+    kept, other = csv.DictReader((tmp_path / "groups.csv").read_text().splitlines())
+    assert (other["score"], other["class"], other["certainty"], kept["class"]) == ("-0.125", "likely", "61", "")
+    assert [kept[f"weakest_{name}"] for name in ("score", "class", "certainty")] == ["-0.125", "likely", "61"]
+    (line,) = csv.DictReader((tmp_path / "cuts.csv").read_text().splitlines())
+    assert (line["score"], line["class"], line["certainty"], line["matching"]) == ("-0.25", "same scene", "30", "1")
