@@ -11,13 +11,17 @@ from torch import Tensor, nn
 
 from image_copies.data.errors import UserError
 from image_copies.models.network.base import Backbone
+from image_copies.models.network.googlenet import build_googlenet
 from image_copies.models.network.handmade import FEATURES, build_features
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take images of any size
 
 # Backbones that are not timm's: functions of `model_args` and of whether the backbone brings its own weights.
-BACKBONES: dict[str, Callable[[dict[str, Any], bool], Backbone]] = {str(kind): partial(build_features, kind) for kind in FEATURES}
+BACKBONES: dict[str, Callable[[dict[str, Any], bool], Backbone]] = {
+    "googlenet": build_googlenet,
+    **{str(kind): partial(build_features, kind) for kind in FEATURES},
+}
 
 
 def build_backbone(name: str, arguments: dict[str, Any], pretrained: bool) -> Backbone:

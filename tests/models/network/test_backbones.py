@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torchvision.models import googlenet
+from torchvision.transforms import functional
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.backbones import BACKBONES, build_backbone, check_backbone
+from image_copies.models.network.backbones import BACKBONES, IMAGENET_MEAN, IMAGENET_STD, build_backbone, check_backbone
 from image_copies.models.network.base import Backbone
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
@@ -72,3 +74,20 @@ def test_vectors_are_not_pooled() -> None:
 def test_an_unknown_backbone_is_named_with_similar_ones() -> None:
     with pytest.raises(UserError, match=r"timm has no backbone 'gabors'\. Did you mean gabor"):
         check_backbone("gabors")
+
+
+def test_googlenet_gives_torchvisions_last_map_from_a_file_of_its_weights(tmp_path: Path) -> None:
+    whole = googlenet(weights=None, aux_logits=False, init_weights=False, transform_input=True).eval()
+    torch.save(whole.state_dict(), tmp_path / "googlenet.pth")
+    settings = DescriptorSettings(backbone="googlenet", weights=str(tmp_path / "googlenet.pth"), dimensions=None)
+    descriptor = Descriptor(settings).eval()
+    seen: list[Tensor] = []
+    whole.inception5b.register_forward_hook(lambda module, images, maps: seen.append(maps))
+    pixels = torch.rand(2, 3, 64, 64)
+    with torch.inference_mode():
+        whole(functional.normalize(pixels, IMAGENET_MEAN, IMAGENET_STD))  # which it turns into what its weights learnt from
+        maps = build_backbone("googlenet", {}, pretrained=False).compute(descriptor.backbone, (pixels - 0.5) / 0.5)
+    torch.testing.assert_close(maps, seen[0], rtol=1e-4, atol=1e-5)
+    assert descriptor.dimensions == maps.shape[1] == 1024 and (descriptor.mean, descriptor.std) == ((0.5,) * 3, (0.5,) * 3)
+    with pytest.raises(UserError, match="googlenet takes no model_args"):
+        build_backbone("googlenet", {"width": 2}, pretrained=False)

@@ -24,7 +24,6 @@ WITHOUT_A_RECIPE = {
     "projection_bias": "published descriptors have it",
     "teacher": "docs/training.md, A teacher",
     "temperature": "of SSCD's objective and of distillation",
-    "turn": "IDEAL's control: rotation as augmentation",
     "validate_minutes": "benchmarks/gpu_tiny.yaml",
     "violating": "the challenge winner's objective",
     "weight_average": "docs/training.md, In addition to the objective",
