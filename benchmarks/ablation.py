@@ -129,9 +129,9 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
         "MixUp": _set(mix={"kind": "mixup"}),
         "CutMix": _set(mix={"kind": "cutmix"}),
         "InfoNCE": _compare_pairs(infonce),
-        "InfoNCE and KoLeo (weight 5; SSCD's objective)": _compare_pairs(infonce, koleo={"weight": 5.0}),
+        "InfoNCE and KoLeo (weight 5)": _compare_pairs(infonce, koleo={"weight": 5.0}),
         "contrastive with cross-batch memory, means over all pairs": _compare_pairs({"kind": "contrastive", "memory": 8000}),
-        "contrastive with cross-batch memory, means over violating pairs (the winner's objective)": _compare_pairs(
+        "contrastive with cross-batch memory, means over violating pairs": _compare_pairs(
             {"kind": "contrastive", "memory": 8000, "violating": True}
         ),
         "InfoNCE with cross-batch memory": _compare_pairs(infonce | {"memory": 8000}),

@@ -1,5 +1,7 @@
 """The benchmarks of ablation, unseen families and quality: what is changed, tables of kept results."""
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -40,6 +42,16 @@ def test_the_kept_results_give_tables(tmp_path: Path) -> None:
     assert "µAP with mirror images" in [column.header for column in ablation.make_table(store, "training").columns]
     kept = set(ablation.group_by_name(store, "training"))
     assert kept == set(ablation.list_trainings(Path("teacher.safetensors"))) | ablation.NOT_REPEATABLE
+
+
+def test_the_documents_quote_what_was_measured() -> None:
+    kept = json.loads((BENCHMARKS / "ablation.json").read_text(encoding="utf-8"))["measurements"]
+    measured = {f"{figure:.3f}" for entry in kept for figure in entry["figures"].values()}
+    page = (BENCHMARKS.parent / "docs" / "experiments.md").read_text(encoding="utf-8")
+    section = page.split("\n## Ablation\n")[1].split("\n## ")[0]
+    cells = [cell for line in section.splitlines() if line.startswith("|") for cell in line.split("|")]
+    quoted = [number for cell in cells if re.fullmatch(r"[\d./; ]+", cell) for number in re.findall(r"\d\.\d{3}", cell)]
+    assert len(quoted) > 60 and set(quoted) <= measured
 
 
 def test_scores_and_recall_by_edit(tmp_path: Path) -> None:
