@@ -1,11 +1,12 @@
-"""Work on items by threads of this process, ahead of the result that is asked for."""
+"""Work on items ahead of the result that is asked for, by threads of this process or a device."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Launched = TypeVar("Launched")
 Result = TypeVar("Result")
 
 
@@ -28,3 +29,17 @@ def map_in_threads(work: Callable[[Item], Result], items: Iterable[Item], thread
                 yield begun.popleft().result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)  # the one that still waits for a thread
+
+
+def overlap(launch: Callable[[Item], Launched], read: Callable[[Launched], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield read(launch(item)) for every item, in order; the next item is launched before the result of one is read.
+
+    A GPU, which works through what is launched, then has work while the host reads a result and fetches another item.
+    """
+    waiting = deque[Launched]()
+    for item in items:
+        waiting.append(launch(item))
+        if len(waiting) > 1:
+            yield read(waiting.popleft())
+    while waiting:
+        yield read(waiting.popleft())

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,7 +16,14 @@ from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
 from image_copies.data.squares import resize_square
 from image_copies.matching.threshold import Tail
-from image_copies.models.inference.embedders import EmbeddedBlock, Embedder, embed_with_all, list_square_sizes
+from image_copies.models.inference.embedders import (
+    EmbeddedBlock,
+    Embedder,
+    Source,
+    embed_batches,
+    embed_with_all,
+    list_square_sizes,
+)
 from image_copies.models.inference.graph import open_network
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -86,10 +93,19 @@ class Extractor:
         for block in embed_with_all(self.networks, images, self.settings):
             yield EmbeddedBlock(block.first, self.project(block.vectors), block.unreadable)
 
-    def extract_all(self, images: ImageSet) -> Vectors:
-        """Return the vectors of all files at once."""
-        blocks = list(self.extract(images))
-        return Vectors(images.ids, np.concatenate([b.vectors for b in blocks]), np.concatenate([b.unreadable for b in blocks]))
+    def extract_batches(self, batches: Iterable[Sequence[Source]]) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+        """Yield the vectors [n, dimensions] of each batch of files or of their bytes, and which cannot be read, bool [n]."""
+        for vectors, unreadable in embed_batches(self.networks, batches, self.settings):
+            yield (self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)), unreadable
+
+    def extract_all(self, images: ImageSet, advance: Callable[[int], object] = lambda count: None) -> Vectors:
+        """Return the vectors of all files at once; `advance` is called with the number of files done since the last call."""
+        vectors, unreadable = np.zeros((len(images), self.dimensions), np.float32), np.zeros(len(images), bool)
+        for block in self.extract(images):
+            rows = slice(block.first, block.first + len(block.vectors))
+            vectors[rows], unreadable[rows] = block.vectors, block.unreadable
+            advance(len(block.vectors))
+        return Vectors(images.ids, vectors, unreadable)
 
     def extract_picture(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""

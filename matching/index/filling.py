@@ -1,33 +1,43 @@
 """Filling an index of references: each content is embedded once, whatever its files are called."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import tee
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
+from tqdm import tqdm
 
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.remote import map_files
+from image_copies.data.process import choose_workers
+from image_copies.data.remote import READERS, is_remote, map_files
 from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
+from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import (
     Content,
     Store,
     add_files,
     contents_of,
-    digest_of,
     digests_of_files,
     keep_queries,
+    read_content,
     remove_files,
     stored_files,
     vectors_by_digest,
 )
+from image_copies.models.inference.embedders import Source, choose_batch
 from image_copies.submissions.vectors.files import Vectors
 
 IMAGES_PER_COMMIT = 1024  # the most that a kill can lose
+READ_TOGETHER = 4  # files that a thread reads before a batch is made of them
+MOST_KEPT_BYTES = 32 * 2**20  # of files that were read together and wait to be decoded; what is more is read again
+Digests = dict[Path, bytes | None]  # SHA-256 of each file; None where it cannot be opened
+Opened = tuple[Path, bytes | None, bytes | None]  # a file, its SHA-256, None where it cannot be opened, and its bytes if kept
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -47,21 +57,19 @@ def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> A
     """
     embedded = 0
     closed: list[Path] = []
-    found = _digest_parts(paths)
+    chosen: set[bytes] = set()  # of earlier parts, which need not be in the index yet
 
-    def choose() -> Iterator[_Part]:
-        chosen: set[bytes] = set()  # of earlier parts, which need not be in the index yet
-        for digests in found:
-            known = digests_of_files(store, digests)
-            closed.extend(path for path, digest in digests.items() if digest is None)
-            new = {path: digest for path, digest in digests.items() if digest is not None and known.get(path) != digest}
-            lacking = set(new.values()) - contents_of(store, new.values()).keys() - chosen
-            before = vectors_by_digest(store, lacking)  # embedded as queries
-            first = {digest: path for path, digest in reversed(new.items()) if digest in lacking and digest not in before}
-            chosen |= lacking
-            yield _Part(len(digests), new, first, [Content(*item) for item in before.items()])
+    def choose(digests: Digests) -> _Part:
+        known = digests_of_files(store, digests)
+        closed.extend(path for path, digest in digests.items() if digest is None)
+        new = {path: digest for path, digest in digests.items() if digest is not None and known.get(path) != digest}
+        lacking = set(new.values()) - contents_of(store, new.values()).keys() - chosen
+        before = vectors_by_digest(store, lacking)  # embedded as queries
+        chosen.update(lacking)
+        first = _first_of_each(new, lacking - before.keys())
+        return _Part(len(digests), new, first, [Content(*item) for item in before.items()])
 
-    for part, contents in _embed_parts(extractor, choose(), len(paths), "adding references"):
+    for part, contents in _embed_chosen(extractor, paths, choose, "adding references"):
         if part.files:
             add_files(store, part.files, [*contents, *part.known])
         embedded += len(part.first)
@@ -85,18 +93,16 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
         UserError: when the index is damaged or cannot be written.
     """
     digests: dict[Path, bytes] = {}
-    found = _digest_parts(paths)
+    chosen: set[bytes] = set()
 
-    def choose() -> Iterator[_Part]:
-        chosen: set[bytes] = set()
-        for opened in found:
-            part = {path: digest for path, digest in opened.items() if digest is not None}
-            digests.update(part)
-            lacking = set(part.values()) - vectors_by_digest(store, set(part.values())).keys() - chosen
-            chosen.update(lacking)
-            yield _Part(len(opened), part, {digest: path for path, digest in reversed(part.items()) if digest in lacking}, [])
+    def choose(opened: Digests) -> _Part:
+        part = {path: digest for path, digest in opened.items() if digest is not None}
+        digests.update(part)
+        lacking = set(part.values()) - vectors_by_digest(store, set(part.values())).keys() - chosen
+        chosen.update(lacking)
+        return _Part(len(opened), part, _first_of_each(part, lacking), [])
 
-    for part, contents in _embed_parts(extractor, choose(), len(paths), "embedding queries"):
+    for part, contents in _embed_chosen(extractor, paths, choose, "embedding queries"):
         if part.first:
             keep_queries(store, contents)
     return digests
@@ -104,15 +110,13 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
 
 def embed_pictures(extractor: Extractor, images: ImageSet, name: str) -> Vectors:
     """Return the vectors of pictures that no index needs to know; `name` says what is done, for the line of progress."""
+    if not _works_elsewhere(extractor):
+        with _show_progress(len(images), name) as bar:
+            return extractor.extract_all(images, bar.update)
     vectors, unreadable = np.zeros((len(images), extractor.dimensions), np.float32), np.zeros(len(images), bool)
-    named = {b"%d" % row: path for row, path in enumerate(images.paths)}
-    keys = list(named)
-    parts = [
-        _Part(len(own), {}, {key: named[key] for key in own}, [])
-        for first in range(0, len(keys), IMAGES_PER_COMMIT)
-        if (own := keys[first : first + IMAGES_PER_COMMIT])
-    ]
-    for _, contents in _embed_parts(extractor, parts, len(images), name):
+    rows = [(b"%d" % row, path) for row, path in enumerate(images.paths)]
+    parts = [_Part(len(own), {}, dict(own), []) for own in _cut(rows)]
+    for contents in _embed_elsewhere(extractor, parts, len(images), name):
         for content in contents:
             if content.vector is None:
                 unreadable[int(content.digest)] = True
@@ -123,44 +127,120 @@ def embed_pictures(extractor: Extractor, images: ImageSet, name: str) -> Vectors
 
 @dataclass(frozen=True)
 class _Part:
-    """At most IMAGES_PER_COMMIT pictures, which enter the index together."""
+    """At most IMAGES_PER_COMMIT pictures."""
 
     count: int  # of pictures
     files: dict[Path, bytes]  # digest of each picture to record
     first: dict[bytes, Path]  # path of each content to embed, by its digest
     known: list[Content]  # contents that the index lacks, with vectors from an earlier search
 
+    def join(self, other: "_Part") -> "_Part":
+        """Return the pictures of both."""
+        return _Part(self.count + other.count, self.files | other.files, self.first | other.first, [*self.known, *other.known])
 
-def _digest_parts(paths: Sequence[Path]) -> Iterable[dict[Path, bytes | None]]:
-    """Return the digests of IMAGES_PER_COMMIT files at a time; on an engine all of them, before it embeds any."""
+
+def _first_of_each(files: dict[Path, bytes], digests: Set[bytes]) -> dict[bytes, Path]:
+    """Return the first file with each of the digests, in the order of the files."""
+    first: dict[bytes, Path] = {}
+    for path, digest in files.items():
+        if digest in digests:
+            first.setdefault(digest, path)
+    return first
+
+
+def _cut(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    return (items[start : start + IMAGES_PER_COMMIT] for start in range(0, len(items), IMAGES_PER_COMMIT))
+
+
+def _show_progress(total: int, name: str) -> "tqdm[Any]":
+    return tqdm(total=total, desc=name, unit="image", leave=False, delay=1)
+
+
+def _embed_chosen(
+    extractor: Extractor, paths: Sequence[Path], choose: Callable[[Digests], _Part], name: str
+) -> Iterator[tuple[_Part, list[Content]]]:
+    """Yield IMAGES_PER_COMMIT pictures at a time, which enter the index together, with those contents that were embedded."""
+    if _works_elsewhere(extractor):
+        parts = [choose(digests) for digests in list(_digest_elsewhere(paths))]  # all, before it embeds any
+        yield from zip(parts, _embed_elsewhere(extractor, parts, len(paths), name), strict=True)
+        return
+    waiting = deque[_Part]()
+    whole, contents = _Part(0, {}, {}, []), list[Content]()
+
+    def batches() -> Iterator[list[Source]]:
+        for opened in _read_batches(extractor, paths):
+            waiting.append(choose({path: digest for path, digest, _ in opened}))
+            bytes_of = {path: content for path, _, content in opened}
+            yield [(path, bytes_of[path]) for path in waiting[-1].first.values()]
+
+    with _show_progress(len(paths), name) as bar:
+        for vectors, unreadable in extractor.extract_batches(batches()):
+            part = waiting.popleft()
+            rows = zip(part.first, vectors, unreadable, strict=True)
+            contents += [Content(digest, None if bad else vector) for digest, vector, bad in rows]
+            whole = whole.join(part)
+            bar.update(part.count)
+            if whole.count >= IMAGES_PER_COMMIT:
+                yield whole, contents
+                whole, contents = _Part(0, {}, {}, []), []
+    if whole.count:
+        yield whole, contents
+
+
+def _read_batches(extractor: Extractor, paths: Sequence[Path]) -> Iterator[list[Opened]]:
+    """Yield the files, each read once unless it is large, in batches to embed together; a part to commit begins a batch."""
+    most, batch, kept = choose_batch(extractor.networks, extractor.settings), list[Opened](), 0
+    together = [part[start : start + READ_TOGETHER] for part in _cut(paths) for start in range(0, len(part), READ_TOGETHER)]
+    threads = READERS if any(map(is_remote, paths)) else choose_workers(extractor.settings.workers)
+    done = 0
+    for opened in map_in_threads(_open_files, together, max(1, threads)):
+        batch += opened
+        done += len(opened)
+        kept += sum(len(content) for _, _, content in opened if content is not None)
+        if len(batch) >= most or kept >= MOST_KEPT_BYTES or done % IMAGES_PER_COMMIT == 0 or done == len(paths):
+            yield batch
+            batch, kept = [], 0
+
+
+def _open_files(paths: Sequence[Path]) -> list[Opened]:
+    opened, left = list[Opened](), MOST_KEPT_BYTES
+    for path in paths:
+        digest, content = _open_or_none(path, left)
+        left -= len(content or b"")
+        opened.append((path, digest, content))
+    return opened
+
+
+def _works_elsewhere(extractor: Extractor) -> bool:
+    return uses_engine() and extractor.source is not None
+
+
+def _digest_elsewhere(paths: Sequence[Path]) -> Iterator[Digests]:
+    """Return the digests of IMAGES_PER_COMMIT files at a time."""
     work = ShardWork("reading files", "image", partial(hold, None), _digest_shard, len)
-    parts = [paths[start : start + IMAGES_PER_COMMIT] for start in range(0, len(paths), IMAGES_PER_COMMIT)]
-    digests = run_shards(work, parts, len(paths))
-    return list(digests) if uses_engine() else digests
+    return run_shards(work, _cut(paths), len(paths))
 
 
-def _digest_shard(_: None, paths: Sequence[Path], place: Place) -> dict[Path, bytes | None]:
-    digests = _digest_all(paths)
+def _digest_shard(_: None, paths: Sequence[Path], place: Place) -> Digests:
+    digests = dict(zip(paths, map_files(digest_or_none, paths), strict=True))
     place.report_absent([path for path, digest in digests.items() if digest is None and not path.exists()])
     place.advance(len(paths))
     return digests
 
 
-def _embed_parts(extractor: Extractor, parts: Iterable[_Part], total: int, name: str) -> Iterator[tuple[_Part, list[Content]]]:
-    """Yield each part with its embedded contents; the next one is chosen then, or on an engine all before the first."""
-    elsewhere = uses_engine() and extractor.source is not None
+def _embed_elsewhere(extractor: Extractor, parts: Sequence[_Part], total: int, name: str) -> Iterator[list[Content]]:
+    assert extractor.source is not None
     work = ShardWork(
         name=name,
         unit="image",
-        open=extractor.source if elsewhere and extractor.source is not None else partial(hold, extractor),
+        open=extractor.source,
         work=_embed_shard,
         size=_count_pictures,
-        inputs=extractor.files if elsewhere else (),
+        inputs=extractor.files,
         opened_as=extractor.identity,
         uses_gpu=True,
     )
-    chosen, again = tee(list(parts) if elsewhere else parts)
-    yield from zip(chosen, run_shards(work, again, total, here=not elsewhere), strict=True)
+    return run_shards(work, parts, total)
 
 
 def _count_pictures(part: _Part) -> int:
@@ -176,22 +256,23 @@ def _embed_shard(extractor: Extractor, part: _Part, place: Place) -> list[Conten
     return contents
 
 
-def _digest_all(paths: Sequence[Path]) -> dict[Path, bytes | None]:
-    return dict(zip(paths, map_files(digest_or_none, paths), strict=True))
-
-
 def digest_or_none(path: Path) -> bytes | None:
     """Return the SHA-256 of a file's bytes; None where it cannot be opened.
 
     Raises:
         StorageError: the object store that holds the file cannot be used.
     """
+    return _open_or_none(path, 0)[0]
+
+
+def _open_or_none(path: Path, most: int) -> tuple[bytes, bytes | None] | tuple[None, None]:
+    """Return the digest and, if there are at most so many, the bytes of a file; None where it cannot be opened."""
     try:
-        return digest_of(path)
+        return read_content(path, most)
     except StorageError:
         raise
     except UserError:
-        return None
+        return None, None
 
 
 def _contents(extractor: Extractor, files: dict[bytes, Path]) -> Iterator[Content]:

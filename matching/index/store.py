@@ -49,16 +49,26 @@ def digest_of(path: Path) -> bytes:
     Raises:
         UserError: when it cannot be read.
     """
+    return read_content(path, 0)[0]
+
+
+def read_content(path: Path, most: int) -> tuple[bytes, bytes | None]:
+    """Return the SHA-256 of the bytes of a file or of an archive's member, and the bytes; None for more than `most` of a file.
+
+    Raises:
+        UserError: when it cannot be read.
+    """
     try:
-        if is_remote(path):
-            return hashlib.sha256(read_bytes(path)).digest()
-        return bytes.fromhex(digest_file(path))
+        if not is_remote(path) and path.stat().st_size > most:
+            return bytes.fromhex(digest_file(path)), None
+        content = read_bytes(path)
     except (NotADirectoryError, FileNotFoundError) as error:
         if find_archive(path) is None:
             raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
-        return hashlib.sha256(read_bytes(path)).digest()
+        content = read_bytes(path)
     except OSError as error:
         raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
+    return hashlib.sha256(content).digest(), content
 
 
 @contextmanager

@@ -18,11 +18,12 @@ from image_copies.data.encoded import EncodedBatch, EncodedImages, join_encoded
 from image_copies.data.images import ImageSet
 from image_copies.data.loader import SquaresOfSizes
 from image_copies.data.process import choose_workers
+from image_copies.data.threads import overlap
 from image_copies.models.device import autocast, best_device, report_lack_of_memory
 from image_copies.models.inference.device_decoding import DeviceDecoder, open_decoder
 from image_copies.models.inference.embedders import EmbeddedBlock, check_finite
 from image_copies.models.inference.padding import pad_batch
-from image_copies.models.inference.parallel import map_in_parallel, overlap
+from image_copies.models.inference.parallel import map_in_parallel
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.memory_format import choose_memory_format
@@ -86,7 +87,7 @@ def embed_together(
     device = best_device()
     with report_lack_of_memory("while the device's decoder was tried", MEMORY_REMEDY):
         decoder = open_decoder(device) if networks[0][1].decode_on == "device" else None
-    launches = [_prepare(checkpoint, settings, device) for checkpoint, settings in networks]
+    launches = [prepare_network(checkpoint, settings, device) for checkpoint, settings in networks]
     batches = load_batches(networks, images) if batches is None else batches
 
     def launch(loaded: Batch | EncodedBatch) -> list[_Launched]:
@@ -94,7 +95,7 @@ def embed_together(
         return [launch(squares) for launch in launches]
 
     def read(launched: list[_Launched]) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
-        return [_read(one) for one in launched]
+        return [read_launched(one) for one in launched]
 
     if device.type == "cpu":
         embedded = map_in_parallel(lambda loaded: read(launch(loaded)), batches, device)
@@ -107,7 +108,7 @@ def embed_together(
             restored.enter_context(checkpoint.descriptor.use_whitening(settings.whiten))
         for results in embedded:
             for vectors, _ in results:
-                check_finite(vectors, images, first)
+                check_finite(vectors, images.paths[first : first + len(vectors)])
             yield tuple(EmbeddedBlock(first, vectors, unreadable) for vectors, unreadable in results)
             first += len(results[0][0])
     if decoder is not None and decoder.refused:
@@ -123,7 +124,7 @@ def _finish(loaded: Batch | EncodedBatch, decoder: DeviceDecoder | None) -> Batc
         return decoder.make_squares(loaded)
 
 
-def _prepare(checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device) -> Callable[[Batch], _Launched]:
+def prepare_network(checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device) -> Callable[[Batch], _Launched]:
     """Put a network on the device and return what sends a batch through it."""
     with report_lack_of_memory("while a network was put on the device", MEMORY_REMEDY):
         descriptor = checkpoint.descriptor.eval().to(device)
@@ -141,7 +142,7 @@ def _prepare(checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.
     return launch
 
 
-def _read(launched: _Launched) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def read_launched(launched: _Launched) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
     """Wait for a batch's vectors [n, d]; return them with which images cannot be read [n]."""
     if launched.arrived is not None:
         launched.arrived.synchronize()

@@ -1,8 +1,9 @@
 """Networks as plain functions of pixels, independent of what runs them; without torch."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +14,13 @@ from image_copies.data.images import ImageSet
 from image_copies.data.process import choose_workers
 from image_copies.data.remote import map_files
 from image_copies.data.squares import decode_squares, read_or_nothing
-from image_copies.data.threads import map_in_threads
+from image_copies.data.threads import map_in_threads, overlap
 from image_copies.models.inference.settings import EmbeddingSettings
 
 MOST_SIDE_BY_SIDE = 32  # images of a batch that a core works on alone; more take more memory and are no faster
 Squares = Mapping[int, NDArray[np.uint8]]  # size → uint8 [n, 3, size, size], the same images at several sizes
+Waiting = Callable[[], NDArray[np.float32]]
+Source = tuple[Path, bytes | None]  # an image file, and its bytes where they have been read
 
 
 @dataclass(frozen=True)
@@ -37,51 +40,89 @@ class Embedder:
     dimensions: int
     embed: Callable[[Squares], NDArray[np.float32]]  # maps images at each of `sizes` to unit vectors [n, d], of any batch alike
     side_by_side: Callable[[], AbstractContextManager[object]] | None  # held while threads embed a batch each; None on a GPU
+    launch: Callable[[Squares], Waiting] | None = None  # the same on a GPU, which need not be waited for at once
+
+    def begin(self, squares: Squares) -> Waiting:
+        """Begin to embed, where that is possible, and return what waits for the vectors [n, d]."""
+        return partial(self.embed, squares) if self.launch is None else self.launch(squares)
 
 
 def embed_with_all(networks: Sequence[Embedder], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
-    """Embed images with several networks; the vectors are concatenated, [m, Σ dimensions].
+    """Embed images with several networks, each file read once; the vectors are concatenated, [m, Σ dimensions].
 
-    Each file is read once. Threads decode batches ahead of a GPU; on a CPU, each also embeds the batch that it has decoded.
+    Raises:
+        UserError: A vector is not finite.
+    """
+    count, first = choose_batch(networks, settings), 0
+    batches = ([(path, None) for path in images.paths[start : start + count]] for start in range(0, len(images), count))
+    for vectors, unreadable in embed_batches(networks, batches, settings):
+        yield EmbeddedBlock(first, vectors, unreadable)
+        first += len(vectors)
+
+
+def choose_batch(networks: Sequence[Embedder], settings: EmbeddingSettings) -> int:
+    """Return how many images to embed together."""
+    return settings.batch_size if _need_gpu(networks) else min(settings.batch_size, MOST_SIDE_BY_SIDE)
+
+
+def embed_batches(
+    networks: Sequence[Embedder], batches: Iterable[Sequence[Source]], settings: EmbeddingSettings
+) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+    """Yield the concatenated vectors [n, Σ dimensions] of each batch, and which of its images cannot be read, bool [n].
+
+    Batches are taken one by one by the caller's thread, as there is room to work on them. Threads decode them ahead of a GPU,
+    which has its next batch before the vectors of one are read; on a CPU, each also embeds the batch that it has decoded.
 
     Raises:
         UserError: A vector is not finite.
     """
     sizes, threads = list_square_sizes(networks), max(1, choose_workers(settings.workers))
-    alone = any(network.side_by_side is None for network in networks)
-    count = settings.batch_size if alone else min(settings.batch_size, MOST_SIDE_BY_SIDE)
-    batches = [images.paths[first : first + count] for first in range(0, len(images), count)]
 
-    def load(paths: Sequence[Path]) -> tuple[Squares, NDArray[np.bool_]]:
-        return _load_batch(paths, sizes)
+    def load(batch: Sequence[Source]) -> _Loaded:
+        return _load_batch(batch, sizes)
 
-    def embed(loaded: tuple[Squares, NDArray[np.bool_]]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-        squares, unreadable = loaded
-        vectors = np.concatenate([network.embed(squares) for network in networks], axis=1)
-        vectors[unreadable] = 0
-        return vectors, unreadable
+    def launch(loaded: _Loaded) -> tuple[_Loaded, list[Waiting]]:
+        return loaded, [network.begin(loaded.squares) for network in networks if loaded.paths]
 
+    def read(launched: tuple[_Loaded, list[Waiting]]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+        loaded, waiting = launched
+        if not waiting:
+            return np.zeros((0, sum(network.dimensions for network in networks)), np.float32), loaded.unreadable
+        vectors = np.concatenate([wait() for wait in waiting], axis=1)
+        vectors[loaded.unreadable] = 0
+        check_finite(vectors, loaded.paths)
+        return vectors, loaded.unreadable
+
+    if _need_gpu(networks):
+        yield from overlap(launch, read, map_in_threads(load, batches, threads))
+        return
     with ExitStack() as held:
         for network in networks:
             if network.side_by_side is not None:
                 held.enter_context(network.side_by_side())
-        embedded: Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]
-        if alone:
-            embedded = map(embed, map_in_threads(load, batches, threads))
-        else:
-            embedded = map_in_threads(lambda paths: embed(load(paths)), batches, min(threads, max(1, len(batches))))
-        first = 0
-        for vectors, unreadable in embedded:
-            check_finite(vectors, images, first)
-            yield EmbeddedBlock(first, vectors, unreadable)
-            first += len(vectors)
+        yield from map_in_threads(lambda batch: read(launch(load(batch))), batches, threads)
 
 
-def _load_batch(paths: Sequence[Path], sizes: Sequence[int]) -> tuple[Squares, NDArray[np.bool_]]:
-    """Read and decode images; return them at each size, and which cannot be read, bool [n]."""
-    decoded = [decode_squares(content, sizes) for content in map_files(read_or_nothing, paths)]
-    squares = {size: np.stack([image[size][0] for image in decoded]) for size in sizes}
-    return squares, np.array([not all(readable for _, readable in image.values()) for image in decoded])
+@dataclass(frozen=True)
+class _Loaded:
+    """A batch of decoded images."""
+
+    paths: list[Path]
+    squares: Squares
+    unreadable: NDArray[np.bool_]
+
+
+def _need_gpu(networks: Sequence[Embedder]) -> bool:
+    return any(network.side_by_side is None for network in networks)
+
+
+def _load_batch(batch: Sequence[Source], sizes: Sequence[int]) -> _Loaded:
+    """Decode images, after reading those that have not been read, at each size."""
+    read = iter(map_files(read_or_nothing, [path for path, content in batch if content is None]))
+    decoded = [decode_squares(next(read) if content is None else content, sizes) for _, content in batch]
+    squares = {size: np.stack([image[size][0] for image in decoded]) for size in sizes} if decoded else {}
+    unreadable = np.array([not all(readable for _, readable in image.values()) for image in decoded], bool)
+    return _Loaded([path for path, _ in batch], squares, unreadable)
 
 
 def list_square_sizes(networks: Sequence[Embedder]) -> list[int]:
@@ -89,8 +130,8 @@ def list_square_sizes(networks: Sequence[Embedder]) -> list[int]:
     return sorted({size for network in networks for size in network.sizes})
 
 
-def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> None:
-    """Check that all vectors [m, d], of the images from index `first` on, are finite.
+def check_finite(vectors: NDArray[np.float32], paths: Sequence[Path]) -> None:
+    """Check that all vectors [m, d], of these images, are finite.
 
     Raises:
         UserError: A vector contains NaN or infinity; the message names the first such image.
@@ -98,6 +139,6 @@ def check_finite(vectors: NDArray[np.float32], images: ImageSet, first: int) -> 
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
         raise UserError(
-            f"the network's vector of {images.paths[first + broken[0]]} is not finite: its weights are damaged, its training "
+            f"the network's vector of {paths[broken[0]]} is not finite: its weights are damaged, its training "
             "diverged, or precision 16 is too narrow for it (embedding.precision: bf16 or 32)."
         )

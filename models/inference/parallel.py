@@ -1,7 +1,6 @@
 """Concurrent batches on a CPU, whose cores the layers of one small network cannot keep busy."""
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -11,7 +10,6 @@ import torch
 from image_copies.data.threads import map_in_threads
 
 Item = TypeVar("Item")
-Launched = TypeVar("Launched")
 Result = TypeVar("Result")
 MAX_CONCURRENT = 16  # batches; each has its own activations in memory
 
@@ -57,17 +55,3 @@ def use_one_thread() -> Iterator[int]:
             _open_blocks -= 1
             if not _open_blocks:
                 torch.set_num_threads(_threads_before)
-
-
-def overlap(launch: Callable[[Item], Launched], read: Callable[[Launched], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield read(launch(item)) for every item, in order; the next item is launched before the result of one is read.
-
-    A GPU, which works through what is launched, then has work while the host reads a result and fetches another item.
-    """
-    waiting = deque[Launched]()
-    for item in items:
-        waiting.append(launch(item))
-        if len(waiting) > 1:
-            yield read(waiting.popleft())
-    while waiting:
-        yield read(waiting.popleft())

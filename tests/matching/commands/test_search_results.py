@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,17 +15,17 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.matching.extractor import Extractor
+from image_copies.data.squares import decode_squares
 from image_copies.matching.files.plan import read_plan, write_plan
 from image_copies.matching.groups import planning
 from image_copies.matching.groups.grouped import FileGroups, group_files
-from image_copies.matching.index import codes, filling
-from image_copies.matching.index.store import Content
+from image_copies.matching.index import codes
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
 
@@ -446,13 +446,12 @@ def test_a_name_that_breaks_a_line_is_not_listed_as_two(
 
 def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     embedded: list[int] = []
-    contents = filling._contents
 
-    def counted(extractor: Extractor, found: dict[bytes, Path]) -> Iterator[Content]:
-        embedded.append(len(found))
-        return contents(extractor, found)
+    def counted(content: bytes, sizes: Iterable[int]) -> dict[int, tuple[NDArray[np.uint8], bool]]:
+        embedded.append(1)
+        return decode_squares(content, sizes)
 
-    monkeypatch.setattr(filling, "_contents", counted)
+    monkeypatch.setattr("image_copies.models.inference.embedders.decode_squares", counted)
     for _ in range(2):
         run_match(checkpoint, "--queries", "album/b", "--references", "album/a")
     assert sum(embedded) == 6 + 3  # same.jpg holds the bytes of a reference

@@ -15,15 +15,17 @@ from PIL import Image
 
 from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.index import filling
 from image_copies.matching.index.filling import Added, add_pictures, forget_missing
-from image_copies.matching.index.store import digest_of, open_store, stored_files
+from image_copies.matching.index.store import digest_of, open_store, read_content, stored_files, vectors_by_digest
 from image_copies.matching.matches import Rule
 from image_copies.matching.results.folder import hold_results_folder
 from image_copies.matching.search import Search
-from image_copies.models.inference.embedders import Squares
+from image_copies.models.inference import embedders
+from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
@@ -97,13 +99,61 @@ def test_a_query_that_is_a_reference_itself_takes_no_place(pictures: Path, check
     assert all(match.query != match.reference for match in matches.pairs)
 
 
+@pytest.mark.parametrize(("kept", "again"), [(2**20, False), (0, True)])
+def test_a_file_is_read_once_unless_it_is_too_large_to_be_kept(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, kept: int, again: bool
+) -> None:
+    read: list[Path] = []
+
+    def count(path: Path) -> bytes:
+        read.append(path)
+        return path.read_bytes()
+
+    monkeypatch.setattr(embedders, "read_or_nothing", count)
+    monkeypatch.setattr(filling, "MOST_KEPT_BYTES", kept)
+    monkeypatch.setattr(filling, "IMAGES_PER_COMMIT", 6)
+    extractor, paths = checkpoint_extractor(checkpoint), below(pictures / "references")
+    shutil.copy(paths[0], paths[0].with_name("again.jpg"))
+    with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
+        added = add_pictures(store, extractor, [*paths, paths[0].with_name("again.jpg")])
+        assert added == Added(len(paths) + 1, len(paths), []) and len(read) == (len(paths) if again else 0)
+        expected = extractor.extract_all(ImageSet([str(path) for path in paths], paths))
+        found = vectors_by_digest(store, [digest_of(path) for path in paths])
+        for path, vector, unreadable in zip(paths, expected.vectors, expected.unreadable, strict=True):
+            stored = found[digest_of(path)]
+            assert unreadable if stored is None else np.array_equal(stored, vector)
+
+
+def test_a_gpu_has_its_next_batch_before_one_is_read_and_committed(
+    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filling, "IMAGES_PER_COMMIT", 4)
+    extractor = checkpoint_extractor(checkpoint)
+    (network,) = extractor.networks
+    done: list[str] = []
+
+    def launch(squares: Squares) -> Callable[[], NDArray[np.float32]]:
+        done.append("launch")
+
+        def wait() -> NDArray[np.float32]:
+            done.append("read")
+            return network.embed(squares)
+
+        return wait
+
+    played = replace(extractor, networks=[Embedder(network.sizes, network.dimensions, network.embed, None, launch)])
+    with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
+        assert add_pictures(store, played, below(pictures / "references")) == Added(9, 9, [])
+    assert done == ["launch", "launch", "read", "launch", "read", "read"]
+
+
 def test_a_file_that_cannot_be_opened_stops_no_one(pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = pictures / "references" / "R000002.jpg"
 
-    def denied(path: Path) -> bytes:
-        return digest_of(path if path.name != closed.name else path / "denied")
+    def denied(path: Path, most: int) -> tuple[bytes, bytes | None]:
+        return read_content(path if path.name != closed.name else path / "denied", most)
 
-    monkeypatch.setattr(filling, "digest_of", denied)
+    monkeypatch.setattr(filling, "read_content", denied)
     extractor = checkpoint_extractor(checkpoint)
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
         assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 8, [closed])

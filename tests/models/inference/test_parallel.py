@@ -4,7 +4,8 @@ from threading import Barrier
 import pytest
 import torch
 
-from image_copies.models.inference.parallel import map_in_parallel, overlap
+from image_copies.data.threads import overlap
+from image_copies.models.inference.parallel import map_in_parallel
 
 CPU = torch.device("cpu")
 
