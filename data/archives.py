@@ -1,4 +1,4 @@
-"""Pictures inside tar and zip archives, read without unpacking.
+"""Pictures inside tar and zip archives and tables (`picture_tables.py`), read without unpacking.
 
 A member has the path `archive.zip/name/inside.jpg`. Nothing is ever written, so a member's name cannot lead anywhere; names that
 are absolute or contain `..` are refused all the same. Sizes are bounded: an archive that unpacks to far more than its own size (a
@@ -17,15 +17,19 @@ from pathlib import Path, PurePosixPath
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_file, open_regular
+from image_copies.data.picture_tables import TABLE_ENDINGS, open_pictures
 from image_copies.data.remote import RemotePath
 
-ARCHIVE_ENDINGS = (".zip", ".cbz", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".cbt")
+ZIP_ENDINGS = (".zip", ".cbz")
+ARCHIVE_ENDINGS = (*ZIP_ENDINGS, ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".cbt", *TABLE_ENDINGS)
 MAX_MEMBER_BYTES = 256 * 2**20  # bytes, unpacked
 MAX_EXPANSION_RATIO = 200  # unpacked bytes of a tar per byte of the file
 MIN_SUSPECT_BYTES = 2**30  # unpacked; below this, no ratio is suspect
 MAX_OPEN_ARCHIVES = 4  # per thread
-ARCHIVE_ERRORS = (  # what zipfile and tarfile raise on damaged files
+ARCHIVE_ERRORS = (  # what zipfile, tarfile and pyarrow raise on damaged files
     OSError,
+    IndexError,
+    TypeError,
     EOFError,
     RuntimeError,
     ValueError,
@@ -132,7 +136,14 @@ def _open_archive(path: Path) -> _Archive:
     opened = _opened.archives
     if key not in opened:
         try:
-            opened[key] = _open_zip(path) if path.name.lower().endswith((".zip", ".cbz")) else _open_tar(path, state.st_size)
+            name = path.name.lower()
+            opened[key] = (
+                _open_zip(path)
+                if name.endswith(ZIP_ENDINGS)
+                else _open_table(path)
+                if name.endswith(TABLE_ENDINGS)
+                else _open_tar(path, state.st_size)
+            )
         except ARCHIVE_ERRORS as error:
             raise UserError(f"{path} cannot be read as an archive ({error}).") from error
         while len(opened) > MAX_OPEN_ARCHIVES:
@@ -165,13 +176,18 @@ def _open_tar(path: Path, size: int) -> _Archive:
                 f"{path} unpacks from {size / 2**20:.1f} MiB to more than {unpacked // 2**30} GiB and is refused as a bomb."
             )
         if info.isreg():
-            found[info.name] = info
+            found[info.name.removeprefix("./")] = info  # as `tar cf a.tar .` writes it
 
     def read(name: str, limit: int) -> bytes:
         member = archive.extractfile(found[name])
         return b"" if member is None else member.read(limit)
 
     return _Archive(_list_members(found, lambda name: None), read, archive.close)
+
+
+def _open_table(path: Path) -> _Archive:
+    names, read, close = open_pictures(path)
+    return _Archive(Listing(names, {}), lambda name, limit: read(name)[:limit], close)
 
 
 def _list_members(names: dict[str, zipfile.ZipInfo] | dict[str, tarfile.TarInfo], reason: Callable[[str], str | None]) -> Listing:

@@ -102,6 +102,7 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
     if is_file(source):
         path = Path(os.path.realpath(source.parent)) / source.name
         if is_archive(path):
+            list_archive(path)  # one that is named and cannot be read is an error, which says why
             yield from _walk_members(path)
         else:
             yield path, _find_skip_reason(path)

@@ -29,7 +29,7 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     )
     _add_sources(
         options.add_argument_group(
-            "pictures (a SOURCE is a folder, a tar or zip archive, a file or @list.txt, here or at s3://…)"
+            "pictures (a SOURCE is a folder, a tar, zip, Parquet or Arrow file of pictures, a picture or @list.txt, here or at s3://…)"
         )
     )
     _add_index(options.add_argument_group("a kept index"))

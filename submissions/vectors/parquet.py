@@ -93,7 +93,8 @@ def iterate_parquet(
         for vectors in _iterate_rows(file, first, file.metadata.num_rows if last is None else last):
             absent = np.asarray(vectors.is_null())
             rows = np.zeros((len(absent), dimensions), np.float32)
-            rows[~absent] = np.asarray(vectors.drop_null().flatten(), np.float32).reshape(-1, dimensions)
+            with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is refused
+                rows[~absent] = np.asarray(vectors.drop_null().flatten(), np.float32).reshape(-1, dimensions)
             held, flags = np.concatenate([held, rows]), np.concatenate([flags, absent])
             while len(held) >= block:
                 yield held[:block], flags[:block]

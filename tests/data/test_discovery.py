@@ -176,6 +176,15 @@ def test_a_tar_that_expands_too_much_is_refused(tmp_path: Path, monkeypatch: pyt
         list_archive(tmp_path / "bomb.tar.gz")
     with pytest.raises(UserError, match="1 an archive that cannot be read"):
         discover([tmp_path])
+    with pytest.raises(UserError, match=r"unpacks from .* to more"):
+        discover([tmp_path / "bomb.tar.gz"])
+
+
+def test_a_tar_of_a_folder_from_inside_it_is_read(tmp_path: Path) -> None:
+    write_tar(tmp_path / "a.tar", {"./a.png": encoded(), "./sub/b.png": encoded(), "./../c.png": encoded()})
+    found = discover([tmp_path / "a.tar"])
+    assert [str(path.relative_to(tmp_path)) for path in found.paths] == ["a.tar/a.png", "a.tar/sub/b.png"]
+    assert read_bytes(found.paths[0]) == encoded() and len(found.skipped["unsafe name in an archive"]) == 1
 
 
 @pytest.mark.parametrize("name", ["broken.zip", "broken.tar", "broken.tar.gz"])
