@@ -24,7 +24,6 @@ from image_copies.models.distributed import (
 )
 from image_copies.models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
 
-NOTHING = -1e4  # a finite logit whose exp is 0
 WEIGHT_RANGE = 4096.0  # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
 CHUNK_SHARE = 1 / 32  # of a GPU's memory, for the temporaries of one chunk
 ROWS_PER_SEED = 65_536  # rows of the initial class matrix drawn with one generator, whatever the number of processes
@@ -202,9 +201,10 @@ class _ClassSums(torch.autograd.Function):
 class _RoundedClassSums(torch.autograd.Function):
     """What `_ClassSums` computes, in fewer passes over the matrix and the logits.
 
-    The unit rows are rounded to bfloat16 once, and kept from the forward to the backward pass. Scaled embeddings times unit rows
-    are logits within ±s, so that exp needs no largest logit to be subtracted; what depends on the image alone is multiplied into
-    the embeddings. Needs exp(s) C below float32's largest number (settings.MAX_ROUNDED_SCALE).
+    The unit rows are rounded to bfloat16 once, and kept from the forward to the backward pass; so is exp of the logits, unless it
+    takes too much memory (`keeps_weights`). Scaled embeddings times unit rows are logits within ±s, so that exp needs no largest
+    logit to be subtracted; what depends on the image alone is multiplied into the embeddings. Needs exp(s) C below float32's
+    largest number (settings.MAX_ROUNDED_SCALE).
     """
 
     @staticmethod
@@ -214,36 +214,48 @@ class _RoundedClassSums(torch.autograd.Function):
         lengths, inside, rows, own = _compare_with_own(embeddings, matrix, labels)
         unit = _round_rows(matrix, lengths, chunk, product_dtype)
         scaled = (scale * embeddings).to(product_dtype)
-        total = torch.zeros(len(embeddings), device=embeddings.device)
+        total, kept = torch.zeros(len(embeddings), device=embeddings.device), list[Tensor]()
         for start in range(0, len(matrix), chunk):
-            total += _mask_own(_product(scaled, unit[start : start + chunk].T), inside, rows, start).exp_().sum(dim=1)
+            weights = _weigh_others(scaled, unit[start : start + chunk], inside, rows, start)
+            total += weights.sum(dim=1, dtype=torch.float32)
+            if keeps_weights(*embeddings.shape):
+                kept.append(weights)
         total = sum_over_processes(total).log()
-        ctx.save_for_backward(embeddings, matrix, lengths, unit, inside, rows, total)
+        ctx.save_for_backward(embeddings, matrix, lengths, unit, inside, rows, total, *kept)
         ctx.scale, ctx.chunk = scale, chunk
         return sum_over_processes(own), total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         to_own, to_total = gradients
-        embeddings, matrix, lengths, unit, inside, rows, total = ctx.saved_tensors
+        embeddings, matrix, lengths, unit, inside, rows, total, *kept = ctx.saved_tensors
         learns = ctx.needs_input_grad[1]
         scaled = (ctx.scale * embeddings).to(unit.dtype)
         factors = (to_total * ctx.scale * torch.exp(-total.clamp(min=-2 * ctx.scale)))[:, None]  # −∞ if no other class was drawn
         weighted = (factors * embeddings).to(unit.dtype)
         to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix if learns else matrix[:0])
-        for start in range(0, len(matrix), ctx.chunk):
+        for number, start in enumerate(range(0, len(matrix), ctx.chunk)):
             part = slice(start, start + ctx.chunk)
-            logits = _mask_own(_product(scaled, unit[part].T), inside, rows, start, NOTHING)
-            weights = logits.exp()
-            rounded = weights.to(unit.dtype)
-            to_embeddings += _product(rounded, unit[part])
-            if learns:  # the gradient's part along a row is the sum of what each image adds along it: its cosine's share
-                along = ((factors / ctx.scale).T @ logits.mul_(weights))[0]
-                to_rows = _product(rounded.T, weighted, out=to_matrix[part])
-                to_rows.addcmul_(matrix[part], (along / lengths[part])[:, None], value=-1).div_(lengths[part, None])
+            weights = kept[number] if kept else _weigh_others(scaled, unit[part], inside, rows, start)
+            to_embeddings += _product(weights, unit[part])
+            if learns:
+                to_rows = _product(weights.T, weighted, out=to_matrix[part])
+                along = torch.linalg.vecdot(to_rows, matrix[part]).div_(lengths[part].square())
+                to_rows.addcmul_(matrix[part], along[:, None], value=-1).div_(lengths[part, None])
         to_embeddings *= factors
         _add_gradients_of_own(to_own, embeddings, matrix, lengths, inside, rows, to_embeddings, to_matrix if learns else None)
         return sum_over_processes(to_embeddings), to_matrix if learns else None, None, None, None, None
+
+
+def keeps_weights(images: int, dimensions: int) -> bool:
+    """Whether exp of the logits [images, C] is kept with rounded rows: where it takes no more memory than the matrix."""
+    return images <= 2 * dimensions
+
+
+def _weigh_others(scaled: Tensor, unit: Tensor, inside: Tensor, rows: Tensor, start: int) -> Tensor:
+    """Return exp of the logits of one chunk of classes [n, c], rounded; 0 at each image's own class."""
+    logits = _mask_own(_product(scaled, unit.T), inside, rows, start)
+    return torch.exp(logits, out=torch.empty_like(logits, dtype=unit.dtype))
 
 
 def _compare_with_own(embeddings: Tensor, matrix: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -320,12 +332,12 @@ def _compute_logits_of_others(
     return _mask_own(logits, inside, rows, start)
 
 
-def _mask_own(logits: Tensor, inside: Tensor, rows: Tensor, start: int, masked: float = -torch.inf) -> Tensor:
-    """Set the logits [n, c] of each image's own class, in place; the first column is that of the class `start`."""
+def _mask_own(logits: Tensor, inside: Tensor, rows: Tensor, start: int) -> Tensor:
+    """Set the logits [n, c] of each image's own class to −∞, in place; the first column is that of the class `start`."""
     columns = (rows - start).clamp(0, logits.shape[1] - 1)
     here = inside & (rows >= start) & (rows < start + logits.shape[1])
     images = torch.arange(len(logits), device=logits.device)
-    logits[images, columns] = logits[images, columns].masked_fill(here, masked)
+    logits[images, columns] = logits[images, columns].masked_fill(here, -torch.inf)
     return logits
 
 

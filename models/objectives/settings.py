@@ -74,8 +74,9 @@ class ArcFaceSettings(ObjectiveSettings):
             memory holds.
         negatives: Fraction of the classes, drawn at random, that each step compares with (X. An et al., Partial FC, 2021), an
             approximation; None for all classes.
-        rounded_rows: With precision bf16, round the class matrix once a step and keep that for the backward pass: ¾ of the memory
-            traffic, for half a matrix more of memory. Rounding differs; scale at most 64.
+        rounded_rows: With precision bf16, round the class matrix once a step and keep that for the backward pass, with exp of the
+            logits where that takes no more memory than the matrix: half to ¾ of the memory traffic, for up to 1.5 × the matrix in
+            memory. Rounding differs; scale at most 64.
     """
 
     kind: Literal["arcface"] = "arcface"

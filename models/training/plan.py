@@ -25,7 +25,7 @@ from image_copies.data.squares import resize_square
 from image_copies.models.device import autocast, best_device, report_lack_of_memory
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.network.memory_format import choose_memory_format
-from image_copies.models.objectives.arcface import choose_chunk
+from image_copies.models.objectives.arcface import choose_chunk, keeps_weights
 from image_copies.models.objectives.base import Objective
 from image_copies.models.objectives.settings import ClassRows
 from image_copies.models.training.class_counts import repeats_stage_before
@@ -122,6 +122,7 @@ def plan_model(
         step = measured[stage.image_size, batch]
         rows = settings.objective.class_rows(classes, batch, processes)
         compared = choose_chunk(rows.compared, batch, width, device) if rows.compared else 0
+        halves = rows.rounded * (width + (batch if keeps_weights(batch, width) else 0))
         weights = sum(parameter.numel() for parameter in descriptor.parameters()) * BYTES_PER_FLOAT
         learnt = rows.held if processors > 1 else classes
         network = seen * step.seconds_per_image / processors
@@ -134,7 +135,7 @@ def plan_model(
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
-            matrix=width * (_count_matrix_rows(settings, rows) * BYTES_PER_FLOAT + rows.rounded * BYTES_PER_HALF) + taught,
+            matrix=width * _count_matrix_rows(settings, rows) * BYTES_PER_FLOAT + halves * BYTES_PER_HALF + taught,
             optimizer=_optimizer_bytes(settings, rows.held, width, weights),
             network=2 * weights,
             activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * compared * batch,

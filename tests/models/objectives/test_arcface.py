@@ -6,9 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional
 
-from image_copies.models.objectives.arcface import ROWS_PER_SEED, _draw_prototypes, angular_margin
+from image_copies.models.objectives import arcface
+from image_copies.models.objectives.arcface import ROWS_PER_SEED, _draw_prototypes, angular_margin, keeps_weights
 from image_copies.models.objectives.settings import ArcFaceSettings
 
 
@@ -102,6 +104,29 @@ def test_half_precision_products_stay_near_float32(
         assert float((ours / loss_scale - theirs).norm() / theirs.norm()) < gradient_error
     along = (to_near[1] * head.matrix).sum(dim=1).norm() / (to_near[1].norm(dim=1) * head.matrix.norm(dim=1)).norm()
     assert float(along.detach()) < 2e-3  # a row's length does not matter
+
+
+def test_kept_weights_are_those_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, labels, counts = ArcFaceSettings(chunk=128, rounded_rows=True).build(32, 500, 1), torch.arange(8) * 50, list[int]()
+    embeddings = torch.randn(8, 32, generator=torch.Generator().manual_seed(1), requires_grad=True)
+
+    def step() -> list[torch.Tensor]:
+        saved: list[torch.Tensor] = []
+
+        def save(tensor: torch.Tensor) -> torch.Tensor:
+            saved.append(tensor)
+            return tensor
+
+        with torch.autocast("cpu", torch.bfloat16), saved_tensors_hooks(save, lambda tensor: tensor):
+            loss = head(embeddings, labels).loss
+        counts.append(sum(one.numel() for one in saved if one.dtype == torch.bfloat16))
+        return [loss.detach(), *torch.autograd.grad(loss, [embeddings, head.matrix])]
+
+    kept = step()
+    monkeypatch.setattr(arcface, "keeps_weights", lambda *_: False)
+    assert all(torch.equal(*pair) for pair in zip(kept, step(), strict=True))
+    assert counts == [500 * (32 + 8), 500 * 32]
+    assert keeps_weights(512, 256) and not keeps_weights(513, 256)
 
 
 def test_rounded_rows_count_as_half_a_matrix_and_need_a_small_scale() -> None:

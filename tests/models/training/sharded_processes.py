@@ -24,6 +24,7 @@ CASES = {
     "margin 0": (CLASSES, ArcFaceSettings(scale=16, margin=0.0, chunk=100)),
     "fewer classes than processes": (3, ArcFaceSettings(scale=16, chunk=2)),
     "koleo": (CLASSES, ArcFaceSettings(scale=16, chunk=3)),
+    "rounded": (CLASSES, ArcFaceSettings(scale=16, chunk=3, rounded_rows=True)),
 }
 TAUGHT: dict[str, tuple[ObjectiveSettings, DistillationSettings]] = {
     "vectors": (ArcFaceSettings(scale=16, chunk=3), DistillationSettings(kind="vectors", weight=2.0)),
@@ -50,7 +51,8 @@ def work(folder: Path, rank: int, ranks: int) -> None:
         head = settings.build(DIMENSIONS, classes, 1)
         local = raw[own].clone().requires_grad_()
         objective: Objective = Koleo(head, 2.0) if name == "koleo" else head
-        loss = objective(local, labels[own] % classes).loss
+        with torch.autocast("cpu", torch.bfloat16, enabled=settings.rounded_rows):
+            loss = objective(local, labels[own] % classes).loss
         loss.backward()
         results[name] = {
             "loss": loss.detach(),

@@ -23,17 +23,18 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str
     return {ranks: [torch.load(folder / f"{ranks}-{rank}.pt") for rank in range(ranks)] for ranks in (1, 2, 4)}
 
 
-@pytest.mark.parametrize("case", ["plain", "margin 0", "fewer classes than processes", "koleo", *DISTILLED])
+@pytest.mark.parametrize("case", ["plain", "margin 0", "fewer classes than processes", "koleo", "rounded", *DISTILLED])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_processes_agree_with_one(results: dict[int, list[dict[str, dict[str, torch.Tensor]]]], ranks: int, case: str) -> None:
     alone, parts = results[1][0][case], [result[case] for result in results[ranks]]
+    tolerance = 1e-2 if case == "rounded" else 1e-5  # bfloat16 products of other parts
     assert torch.equal(torch.cat([part["matrix"] for part in parts]), alone["matrix"])
     for part in parts:
-        torch.testing.assert_close(part["loss"], alone["loss"], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(part["loss"], alone["loss"], rtol=tolerance, atol=tolerance)
     together = torch.cat([part["to_matrix"] for part in parts])
-    torch.testing.assert_close(together, alone["to_matrix"], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(together, alone["to_matrix"], rtol=tolerance, atol=tolerance)
     averaged = torch.cat([part["to_embeddings"] for part in parts]) / ranks  # as data parallelism does
-    torch.testing.assert_close(averaged, alone["to_embeddings"], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(averaged, alone["to_embeddings"], rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("case", DISTILLED)
