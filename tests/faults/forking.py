@@ -37,7 +37,10 @@ def import_everything() -> None:
     for room in ROOMS:
         package = importlib.import_module(f"image_copies.{room}")
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not found.name.rsplit(".", 1)[1][0].isdigit():  # the steps' commands are run, not imported
+            name = found.name.rsplit(".", 1)[1]
+            if (
+                not name[0].isdigit() and name != "threatexchange"
+            ):  # the steps' commands are run, not imported; the other is an extra
                 importlib.import_module(found.name)
 
 
