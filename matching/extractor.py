@@ -82,7 +82,7 @@ class Extractor:
     settings: EmbeddingSettings
     project: Project  # concatenated vectors [n, Σ d] to [n, dimensions] float32 of unit length
     dimensions: int
-    identity: str  # digest of everything that a reference's vector depends on
+    identity: str  # digest of what a reference's vector depends on; not of the runtime: equal to SAME_VECTORS (embedders.py)
     normalizer: Normalizer | None = None
     calibrate: Callable[[], Tail | None] = lambda: None  # the tail of unrelated pairs' distances; None where it is not known
     source: "Callable[[], Extractor] | None" = None  # opens the same extractor in another process, if it can be

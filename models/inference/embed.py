@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from image_copies.data.threads import overlap
 from image_copies.models.device import autocast, best_device, report_lack_of_memory
 from image_copies.models.inference.device_decoding import DeviceDecoder, open_decoder
 from image_copies.models.inference.embedders import EmbeddedBlock, check_finite
+from image_copies.models.inference.folding import fold_batch_norms
 from image_copies.models.inference.padding import pad_batch
 from image_copies.models.inference.parallel import map_in_parallel
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -102,15 +102,11 @@ def embed_together(
     else:
         embedded = overlap(launch, read, batches)
     first = 0
-    with ExitStack() as restored:  # because a validated descriptor continues training
-        for checkpoint, settings in networks:
-            restored.enter_context(checkpoint.descriptor.use_exponent(settings.pooling_exponent))
-            restored.enter_context(checkpoint.descriptor.use_whitening(settings.whiten))
-        for results in embedded:
-            for vectors, _ in results:
-                check_finite(vectors, images.paths[first : first + len(vectors)])
-            yield tuple(EmbeddedBlock(first, vectors, unreadable) for vectors, unreadable in results)
-            first += len(results[0][0])
+    for results in embedded:
+        for vectors, _ in results:
+            check_finite(vectors, images.paths[first : first + len(vectors)])
+        yield tuple(EmbeddedBlock(first, vectors, unreadable) for vectors, unreadable in results)
+        first += len(results[0][0])
     if decoder is not None and decoder.refused:
         print(f"  the device's decoder refused {decoder.refused:,} JPEG files, which were decoded on the CPU", flush=True)
 
@@ -125,11 +121,13 @@ def _finish(loaded: Batch | EncodedBatch, decoder: DeviceDecoder | None) -> Batc
 
 
 def prepare_network(checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device) -> Callable[[Batch], _Launched]:
-    """Put a network on the device and return what sends a batch through it."""
-    with report_lack_of_memory("while a network was put on the device", MEMORY_REMEDY):
-        descriptor = checkpoint.descriptor.eval().to(device)
-        descriptor.arrange(descriptor.memory_format)
+    """Put a copy of a network, for inference, on the device and return what sends a batch through it."""
     sizes = image_sizes(settings, checkpoint.image_size)
+    with report_lack_of_memory("while a network was put on the device", MEMORY_REMEDY):
+        descriptor = fold_batch_norms(checkpoint.descriptor, max(sizes)).to(device)
+        descriptor.arrange(descriptor.memory_format)
+    descriptor.pool_with(settings.pooling_exponent)
+    descriptor.whitens = settings.whiten
 
     def launch(loaded: Batch) -> _Launched:
         pixels, readable = loaded[max(sizes)]

@@ -17,6 +17,7 @@ from image_copies.data.squares import decode_squares, read_or_nothing
 from image_copies.data.threads import map_in_threads, overlap
 from image_copies.models.inference.settings import EmbeddingSettings
 
+SAME_VECTORS = 1e-5  # largest difference in a coordinate between vectors of one descriptor, whatever runs it
 MOST_SIDE_BY_SIDE = 32  # images of a batch that a core works on alone; more take more memory and are no faster
 Squares = Mapping[int, NDArray[np.uint8]]  # size → uint8 [n, 3, size, size], the same images at several sizes
 Waiting = Callable[[], NDArray[np.float32]]

@@ -18,7 +18,6 @@ from image_copies.models.inference.embedders import Embedder
 from image_copies.models.inference.onnx_embedder import open_session
 from image_copies.models.inference.settings import EmbeddingSettings
 
-SAME_VECTORS = 1e-5  # of a vector's coordinate from torch's
 DRIVERS = {"nt": "nvcuda.dll", "posix": "libcuda.so.1"}  # NVIDIA's, by os.name
 
 

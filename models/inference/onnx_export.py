@@ -21,8 +21,9 @@ from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file, whole_file
 from image_copies.models.inference.embed import average_vectors, image_sizes, make_views
-from image_copies.models.inference.embedders import Embedder
-from image_copies.models.inference.graph import SAME_VECTORS, graph_path
+from image_copies.models.inference.embedders import SAME_VECTORS, Embedder
+from image_copies.models.inference.folding import draw_pictures
+from image_copies.models.inference.graph import graph_path
 from image_copies.models.inference.onnx_embedder import DESCRIPTION, VECTORS, OnnxDescription, input_name, open_session
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
@@ -129,7 +130,7 @@ def _make_graph(module: Exported) -> ir.Model:
     Raises:
         UserError: The network cannot be exported.
     """
-    example, batch = tuple(_draw_pictures(size, 3) for size in module.sizes), torch.export.Dim("batch")
+    example, batch = tuple(draw_pictures(size, 3) for size in module.sizes), torch.export.Dim("batch")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecation warnings of the exporter's own code
@@ -202,21 +203,8 @@ def largest_difference(module: Exported, network: Embedder) -> float:
     """Return the largest difference of a coordinate between what was exported and torch, over batches of 1, 2 and 5 pictures."""
     differences = []
     for count in (1, 2, 5):
-        squares = {size: _draw_pictures(size, count) for size in module.sizes}
+        squares = {size: draw_pictures(size, count) for size in module.sizes}
         expected = module(*squares.values()).numpy()
         found = network.embed({size: square.numpy() for size, square in squares.items()})
         differences.append(float(np.abs(found - expected).max()))
     return max(differences)
-
-
-def _draw_pictures(size: int, count: int) -> Tensor:
-    """Draw smooth random pictures uint8 [count, 3, size, size]; noise would give nearly equal vectors.
-
-    Of several, the last one is plain in half of it: small constants decide what such an area gives.
-    """
-    generator = torch.Generator().manual_seed(size + count)
-    coarse = torch.rand(count, 3, 5, 5, generator=generator)
-    pictures = (nn.functional.interpolate(coarse, (size, size), mode="bilinear") * 255).round().to(torch.uint8)
-    if count > 1:
-        pictures[-1, :, : size // 2] = 255
-    return pictures

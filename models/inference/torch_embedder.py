@@ -21,9 +21,9 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
         UserError: The file is missing or not a checkpoint, or there are more processes than GPUs.
     """
     loaded, device = load_descriptor(checkpoint), best_device()
+    if device.type == "cuda":
+        torch.backends.cudnn.allow_tf32 = False  # its errors of 1e-3 would belong into another index than the CPU's vectors
     measure_memory_format(loaded, settings)
-    loaded.descriptor.pool_with(settings.pooling_exponent)
-    loaded.descriptor.whitens = settings.whiten
     begin, size = prepare_network(loaded, settings, device), max(image_sizes(settings, loaded.image_size))
 
     def launch(squares: Squares) -> Waiting:

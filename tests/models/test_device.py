@@ -12,6 +12,7 @@ from image_copies.data.images import find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.device import best_device, describe_device, report_lack_of_memory
 from image_copies.models.distributed import report_lost_process
+from image_copies.models.inference import embed
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.embedders import embed_with_all
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -120,6 +121,7 @@ def test_embedding_and_whitening_name_batch_and_size_when_memory_runs_out(
     def full(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
+    monkeypatch.setattr(embed, "fold_batch_norms", lambda descriptor, _: descriptor)  # which tries the network on pictures
     monkeypatch.setattr(Descriptor, "forward", full)
     with pytest.raises(UserError, match=r"batch of (3|16) images of 32 px was embedded.* Lower batch_size"):
         list(embed_images(checkpoint, images, embedding))

@@ -13,8 +13,8 @@ from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.squares import resize_square
 from image_copies.models.inference import graph
-from image_copies.models.inference.embedders import Squares
-from image_copies.models.inference.graph import SAME_VECTORS, graph_path, open_network
+from image_copies.models.inference.embedders import SAME_VECTORS, Squares
+from image_copies.models.inference.graph import graph_path, open_network
 from image_copies.models.inference.onnx_embedder import open_onnx, open_session
 from image_copies.models.inference.onnx_export import Exported, export_graph, largest_difference
 from image_copies.models.inference.settings import EmbeddingSettings

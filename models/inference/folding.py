@@ -1,0 +1,102 @@
+"""A network for inference: batch normalisations become part of the convolutions before them."""
+
+import copy
+from collections import Counter
+
+import torch
+from timm.layers.conv2d_same import Conv2dSame
+from timm.layers.norm_act import BatchNormAct2d
+from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
+
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.models.inference.embedders import SAME_VECTORS
+from image_copies.models.network.base import ImageDescriptor
+
+CONVOLUTIONS = (nn.Conv2d, Conv2dSame)  # of exactly these types: others compute their weights
+NORMALISATIONS = (nn.BatchNorm2d, BatchNormAct2d)
+
+
+@torch.inference_mode(False)
+@torch.no_grad()
+def fold_batch_norms(descriptor: ImageDescriptor, image_size: int) -> ImageDescriptor:
+    """Return a copy for inference, on the CPU, whose batch normalisations are folded into the convolutions before them.
+
+    Which convolution a normalisation follows is seen on a picture. Vectors of drawn pictures must be the same to SAME_VECTORS,
+    or nothing is folded.
+    """
+    plain = copy.deepcopy(descriptor).cpu().eval()
+    if not any(type(module) in NORMALISATIONS for module in plain.modules()):
+        return plain
+    folded = copy.deepcopy(plain)
+    pictures = normalize_pixels(draw_pictures(image_size, 2), plain.mean, plain.std)
+    for convolution, name in _find_pairs(folded, pictures[:1]):
+        normalisation = folded.get_submodule(name)
+        assert isinstance(normalisation, nn.BatchNorm2d)
+        _fold(convolution, normalisation)
+        folded.set_submodule(name, _keep_activation(normalisation))
+    return folded if (folded(pictures) - plain(pictures)).abs().max() <= SAME_VECTORS else plain
+
+
+def _find_pairs(descriptor: ImageDescriptor, picture: Tensor) -> list[tuple[nn.Conv2d, str]]:
+    """Return the convolutions whose output a normalisation takes, with its name, where both are only used so."""
+    made: dict[int, tuple[nn.Conv2d, Tensor]] = {}  # by the output's id; kept, so that no id is used again
+    pairs, used = Counter[tuple[nn.Conv2d, str]](), Counter[nn.Conv2d | str]()
+    handles = []
+
+    def note_convolution(module: nn.Module, _: tuple[Tensor, ...], output: Tensor) -> None:
+        assert isinstance(module, nn.Conv2d)
+        made[id(output)] = module, output
+        used[module] += 1
+
+    def note_normalisation(name: str, inputs: tuple[Tensor, ...]) -> None:
+        used[name] += 1
+        if id(inputs[0]) in made:
+            pairs[made[id(inputs[0])][0], name] += 1
+
+    for name, module in descriptor.named_modules():
+        if type(module) in CONVOLUTIONS:
+            handles.append(module.register_forward_hook(note_convolution))
+        elif type(module) in NORMALISATIONS and module.running_mean is not None:
+            handles.append(module.register_forward_pre_hook(lambda _, inputs, name=name: note_normalisation(name, inputs)))
+    try:
+        descriptor(picture)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return [pair for pair, count in pairs.items() if used[pair[0]] == used[pair[1]] == count]
+
+
+def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
+    """Change a convolution's weights and bias, computed in float64, to those of both."""
+    mean, variance = normalisation.running_mean, normalisation.running_var
+    assert mean is not None and variance is not None
+    bias, scale, shift = (
+        None if value is None else value.double() for value in (convolution.bias, normalisation.weight, normalisation.bias)
+    )
+    fused = fuse_conv_bn_weights(
+        convolution.weight.double(), bias, mean.double(), variance.double(), normalisation.eps, scale, shift
+    )
+    convolution.weight, convolution.bias = (nn.Parameter(value.float(), requires_grad=False) for value in fused)
+
+
+def _keep_activation(normalisation: nn.BatchNorm2d) -> nn.Module:
+    """Return what timm's normalisation does to its result."""
+    if not isinstance(normalisation, BatchNormAct2d):
+        return nn.Identity()
+    dropout, activation = normalisation.drop, normalisation.act
+    assert isinstance(dropout, nn.Module) and isinstance(activation, nn.Module)
+    return nn.Sequential(dropout, activation)
+
+
+def draw_pictures(size: int, count: int) -> Tensor:
+    """Draw smooth random pictures uint8 [count, 3, size, size]; noise would give nearly equal vectors.
+
+    Of several, the last one is plain in half of it: small constants decide what such an area gives.
+    """
+    generator = torch.Generator().manual_seed(size + count)
+    coarse = torch.rand(count, 3, 5, 5, generator=generator)
+    pictures = (nn.functional.interpolate(coarse, (size, size), mode="bilinear") * 255).round().to(torch.uint8)
+    if count > 1:
+        pictures[-1, :, : size // 2] = 255
+    return pictures

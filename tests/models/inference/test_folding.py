@@ -1,0 +1,98 @@
+"""Networks whose batch normalisations are folded give the same vectors."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.models.inference import torch_embedder
+from image_copies.models.inference.embedders import SAME_VECTORS
+from image_copies.models.inference.folding import draw_pictures, fold_batch_norms
+from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.shipped import SHIPPED
+
+
+def count_norms(descriptor: ImageDescriptor) -> int:
+    return sum(isinstance(module, nn.BatchNorm2d) for module in descriptor.modules())
+
+
+def draw_statistics(descriptor: ImageDescriptor) -> None:
+    for module in descriptor.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert module.running_mean is not None and module.running_var is not None
+            nn.init.normal_(module.running_mean, std=0.1)
+            nn.init.uniform_(module.running_var, 0.8, 1.2)
+            nn.init.uniform_(module.weight, 0.8, 1.2)
+            nn.init.normal_(module.bias, std=0.1)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "left"),
+    [
+        ("test_efficientnet", 0),
+        ("resnet18", 0),
+        ("tf_efficientnetv2_b0", 0),
+        ("regnetx_002", 0),
+        ("test_vit", 0),
+        ("densenet121", 62),
+    ],
+)
+@torch.no_grad()
+def test_vectors_stay_the_same(backbone: str, left: int) -> None:
+    """Of densenet's normalisations, 62 of 121 come before convolutions."""
+    torch.manual_seed(0)
+    descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=16))
+    draw_statistics(descriptor)
+    size = 160 if backbone == "test_vit" else 64
+    state, pictures = {name: value.clone() for name, value in descriptor.state_dict().items()}, draw_pictures(size, 5)
+    folded = fold_batch_norms(descriptor, size)
+    assert count_norms(folded) == left and descriptor.training
+    assert all(torch.equal(value, state[name]) for name, value in descriptor.state_dict().items())
+    pixels = normalize_pixels(pictures, descriptor.mean, descriptor.std)
+    assert (folded(pixels) - descriptor.eval()(pixels)).abs().max() <= SAME_VECTORS
+
+
+@torch.no_grad()
+def test_the_descriptor_that_ships_is_folded_whole() -> None:
+    loaded = load_descriptor(SHIPPED)
+    assert count_norms(loaded.descriptor) > 20 and not count_norms(fold_batch_norms(loaded.descriptor, loaded.image_size))
+
+
+@torch.no_grad()
+def test_a_convolution_of_two_normalisations_is_left() -> None:
+    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
+    other = copy.deepcopy(descriptor.backbone.bn1)
+    draw_statistics(descriptor)
+
+    def compute(network: Any, images: Tensor) -> Tensor:
+        first = network.conv_stem(images)
+        return torch.cat([network.bn1(first), network.other(first)])[: len(images)]
+
+    descriptor.backbone.other, descriptor.compute = other, compute
+    descriptor.projection = nn.Linear(descriptor.backbone.conv_stem.out_channels, 16)
+    norms = count_norms(descriptor)
+    assert count_norms(fold_batch_norms(descriptor, 32)) == norms
+
+
+@torch.no_grad()
+def test_what_would_change_vectors_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
+    monkeypatch.setattr("image_copies.models.inference.folding.SAME_VECTORS", 0.0)
+    draw_statistics(descriptor)
+    assert count_norms(fold_batch_norms(descriptor, 32)) == count_norms(descriptor)
+
+
+def test_a_gpu_rounds_no_more_than_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr(torch_embedder, "best_device", lambda: torch.device("cuda"))
+    for name in ("measure_memory_format", "prepare_network"):
+        monkeypatch.setattr(torch_embedder, name, lambda *_: None)
+    assert torch_embedder.load_embedder(SHIPPED, EmbeddingSettings()).launch is not None
+    assert not torch.backends.cudnn.allow_tf32
