@@ -29,6 +29,7 @@ from image_copies.pipeline.run.manifest import fingerprint
 from image_copies.pipeline.steps.background import write_background
 from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
 from image_copies.submissions.vectors.files import write_vectors
+from image_copies.submissions.vectors.parquet import check_parquet
 
 _LOADED: dict[Path, LoadedBatches] = {}  # of the shard that comes next, by its key
 
@@ -143,6 +144,7 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
     Raises:
         UserError: when the folder holds no image, the checkpoint cannot be loaded, or the disk is full.
     """
+    check_parquet(output)
     settings = EmbeddingSettings(workers=workers)
     embed_to_file(checkpoint, find_images(folder, naming="path"), settings, output)
     print(f"vectors: {output}", flush=True)

@@ -29,6 +29,16 @@ def is_parquet(path: Path | str) -> bool:
     return str(path).lower().endswith((".parquet", ".pq"))
 
 
+def check_parquet(path: Path | str) -> None:
+    """Check that a file can be written as its name says, before hours are spent on what it is to hold.
+
+    Raises:
+        UserError: pyarrow is not installed.
+    """
+    if is_parquet(path):
+        _import_pyarrow()
+
+
 def write_parquet(
     path: Path, ids: Sequence[str], blocks: Iterable[NDArray[np.float32]], files: Sequence[Path] | None, half: bool
 ) -> int:

@@ -29,6 +29,8 @@ import image_copies
 (group,) = image_copies.find_copies("album")
 print(*(path.name for path in group))
 print(image_copies.compare("album/R000002.jpg", "album/small.jpg").copy, image_copies.embed(["album/small.jpg"]).shape)
+from image_copies.matching.imagededup import CNN
+print(CNN(verbose=False).find_duplicates_to_remove("album", min_similarity_threshold=0.8))
 """
 SERVICE = """
 from fastapi.testclient import TestClient
@@ -47,7 +49,8 @@ print(answer["matches"][0]["score"])
 
 def blocked() -> str:
     """The modules of all that only extras install."""
-    names = {re.split(r"[\[<>=!; ]", line)[0].lower() for line in PROJECT["optional-dependencies"]["train"]}
+    extras = [line for name in ("train", "interchange") for line in PROJECT["optional-dependencies"][name]]
+    names = {re.split(r"[\[<>=!; ]", line)[0].lower() for line in extras}
     modules = {module for module, owners in packages_distributions().items() if {owner.lower() for owner in owners} & names}
     assert {"torch", "timm", "faiss", "scipy", "sklearn", "onnx", "onnxscript", "matplotlib"} <= modules
     return ",".join(sorted(module for module in modules if module.isidentifier()))
@@ -92,7 +95,7 @@ def test_commands(place: Path, line: str, said: str) -> None:
 
 def test_python(place: Path) -> None:
     done = call(RUN + INTERFACE, folder=place)
-    assert done.stdout == "R000002.jpg small.jpg\nTrue (1, 256)\n", done.stderr
+    assert done.stdout == "R000002.jpg small.jpg\nTrue (1, 256)\n['small.jpg']\n", done.stderr
 
 
 def test_the_service(place: Path) -> None:

@@ -1,6 +1,7 @@
 """`image-copies embed --output vectors.parquet`, with torch and without: ids, paths, digests and vectors."""
 
 import hashlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.steps.embed import embed_folder
@@ -31,3 +33,14 @@ def test_a_folder_becomes_parquet(tmp_path: Path, embed: Callable[..., None]) ->
     read, direct = read_vectors(output), tmp_path / "vectors.h5"
     embed(SHIPPED, folder, direct)
     assert read.unreadable.tolist() == [False, False, False, True] and np.array_equal(read.vectors, read_vectors(direct).vectors)
+
+
+@pytest.mark.parametrize("embed", [embed_folder, embed_by_graph])
+def test_nothing_is_embedded_for_a_file_that_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embed: Callable[..., None]
+) -> None:
+    list(write_pictures(tmp_path / "pictures", "R", 1, seed=1, workers=1))
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match=r"Parquet needs pyarrow: .*interchange"):
+        embed(SHIPPED, tmp_path / "pictures", tmp_path / "vectors.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["pictures"]
