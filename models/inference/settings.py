@@ -1,4 +1,4 @@
-"""How images are embedded, and the models of a recipe that only embed: handmade ones and files."""
+"""How images are embedded, and the models of a recipe that are not trained: handmade ones, files, and vectors."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -108,6 +108,32 @@ class FileModelSettings(Settings):
     def what_trains(self) -> dict[str, Any]:
         """The settings that its checkpoint depends on, besides the file's content."""
         return {"kind": self.kind}
+
+
+class VectorsModelSettings(Settings):
+    """A model of the recipe that is vectors of any dimension, made elsewhere: nothing is trained or embedded.
+
+    Each key names a file of step 02's form, or the challenge's for queries and references. Vectors are scaled to unit length; ids
+    are the images' file names without extension, and there may be more than the images.
+
+    Attributes:
+        kind: "vectors".
+        training: Vectors of the training images.
+        reference: Vectors of the reference images.
+        query: Vectors of the queries.
+        synthetic: Vectors of the synthetic queries, which step 00 writes to `queries/query_images` of the run; choices need them.
+    """
+
+    kind: Literal["vectors"]
+    training: Path
+    reference: Path
+    query: Path
+    synthetic: Path
+
+    @property
+    def embedding(self) -> None:
+        """None: nothing is embedded."""
+        return None
 
 
 UntrainedModelSettings = HandmadeModelSettings | FileModelSettings

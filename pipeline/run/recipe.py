@@ -19,6 +19,7 @@ from image_copies.models.inference.settings import (
     FileModelSettings,
     HandmadeModelSettings,
     UntrainedModelSettings,
+    VectorsModelSettings,
 )
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.safe_yaml import read_yaml
@@ -123,13 +124,14 @@ def _kind_of_model(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
     if kind is None:
         return "[trained]"
-    return "[a file]" if kind == "file" else "[made by hand]"
+    return {"file": "[a file]", "vectors": "[vectors]"}.get(kind, "[made by hand]")
 
 
 AnyModel = Annotated[
     Annotated[ModelSettings, Tag("[trained]")]
     | Annotated[HandmadeModelSettings, Tag("[made by hand]")]
-    | Annotated[FileModelSettings, Tag("[a file]")],
+    | Annotated[FileModelSettings, Tag("[a file]")]
+    | Annotated[VectorsModelSettings, Tag("[vectors]")],
     Discriminator(_kind_of_model),
 ]
 
@@ -164,6 +166,11 @@ class Recipe(Settings):
     def trained_models(self) -> dict[str, ModelSettings]:
         """The models that step 01 trains, by name; without handmade ones and files."""
         return {name: model for name, model in self.models.items() if isinstance(model, ModelSettings)}
+
+    @property
+    def networks(self) -> dict[str, ModelSettings | UntrainedModelSettings]:
+        """The models that embed images, by name; without vectors."""
+        return {name: model for name, model in self.models.items() if not isinstance(model, VectorsModelSettings)}
 
     def fingerprint(self) -> str:
         """Return the hexadecimal SHA-256 of all settings that results depend on: all but the numbers of loader workers."""
@@ -260,7 +267,7 @@ def read_recipe(path: Path) -> Recipe:
 
 def scale_recipe(recipe: Recipe, share: float) -> Recipe:
     """Return the recipe with a share of its classes and synthetic queries, and at most 2 epochs per stage, for a quick trial."""
-    models: dict[str, ModelSettings | UntrainedModelSettings] = {}
+    models: dict[str, ModelSettings | UntrainedModelSettings | VectorsModelSettings] = {}
     for name, model in recipe.models.items():
         if not isinstance(model, ModelSettings):
             models[name] = model

@@ -64,7 +64,7 @@ class Run:
 
     def checkpoint(self, model: str) -> Path:
         """Return the path of the checkpoint of a model's last stage."""
-        return self.paths.checkpoint(model, len(self.recipe.models[model].stages))
+        return self.paths.checkpoint(model, len(self.recipe.networks[model].stages))
 
     def embedding(self, model: str) -> EmbeddingSettings:
         """Return a model's embedding settings: its own if it has any, otherwise the recipe's."""

@@ -9,7 +9,12 @@ from pathlib import Path
 
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS
-from image_copies.models.inference.settings import EmbeddingSettings, FileModelSettings, UntrainedModelSettings
+from image_copies.models.inference.settings import (
+    EmbeddingSettings,
+    FileModelSettings,
+    UntrainedModelSettings,
+    VectorsModelSettings,
+)
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run
@@ -53,7 +58,7 @@ def _augment(run: Run) -> list[Product]:
 
 def _train(run: Run) -> list[Product]:
     roles = cache(partial(assign_training_roles, run))
-    return [_train_model(run, name, roles) for name in run.recipe.models]
+    return [_train_model(run, name, roles) for name in run.recipe.networks]
 
 
 def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Product:
@@ -62,7 +67,7 @@ def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Pro
 
         train(run, name, roles())
 
-    settings = run.recipe.models[name]
+    settings = run.recipe.networks[name]
     return Product(
         name=name,
         inputs=lambda: {
@@ -91,7 +96,7 @@ def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
 
     They may change after training: the step then fits the whitening again, without training.
     """
-    settings, embedding = run.recipe.models[name], run.embedding(name)
+    settings, embedding = run.recipe.networks[name], run.embedding(name)
     if not (isinstance(settings, ModelSettings) and settings.descriptor.whiten):
         return None
     given = {"image_size": embedding.image_size, "pooling_exponent": embedding.pooling_exponent}
@@ -105,8 +110,28 @@ def _find_whitening_images(settings: ModelSettings | UntrainedModelSettings) -> 
 
 
 def _embed(run: Run) -> list[Product]:
-    sets, models = cache(partial(find_images_to_embed, run)), list(run.recipe.models)
-    return [_embed_set(run, model, part, sets, models[number + 1 :]) for number, model in enumerate(models) for part in SETS]
+    sets, models = cache(partial(find_images_to_embed, run)), list(run.recipe.networks)
+    embedded = [_embed_set(run, model, part, sets, models[number + 1 :]) for number, model in enumerate(models) for part in SETS]
+    found = {name: model for name, model in run.recipe.models.items() if isinstance(model, VectorsModelSettings)}
+    return [*embedded, *(_take_set(run, name, model, part, sets) for name, model in found.items() for part in SETS)]
+
+
+def _take_set(run: Run, name: str, model: VectorsModelSettings, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
+    """The vectors of a set of images that were made elsewhere."""
+
+    def work() -> None:
+        from image_copies.pipeline.steps.found_vectors import take_vectors
+
+        take_vectors(model, part, sets()[part].ids, run.paths.embeddings(name, part))
+
+    return Product(
+        name=f"{name} {part}",
+        inputs=lambda: {"vectors": getattr(model, part), "images": sets()[part]},
+        images=lambda: {"images": sets()[part]},
+        outputs=[run.paths.embeddings(name, part)],
+        parameters={},
+        work=work,
+    )
 
 
 class _SetSettings(EmbeddingSettings):
@@ -128,7 +153,7 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
         vectors = run.paths.embeddings(model, part)
         embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), vectors, has_background, find_others)
 
-    settings = run.recipe.models[model]
+    settings = run.recipe.networks[model]
     has_background = part == "training" and isinstance(settings, FileModelSettings) and settings.background
     return Product(
         name=f"{model} {part}",
@@ -251,7 +276,7 @@ def has_ground_truth(run: Run) -> bool:
 
 AUGMENT = Step("00_augment", _augment)
 TRAIN = Step("01_train", _train, needs=lambda run: [run.paths.query_ground_truth])
-EMBED = Step("02_embed", _embed, needs=lambda run: [run.paths.query_ground_truth, *map(run.checkpoint, run.recipe.models)])
+EMBED = Step("02_embed", _embed, needs=lambda run: [run.paths.query_ground_truth, *map(run.checkpoint, run.recipe.networks)])
 ENSEMBLE = Step("03_ensemble", _join, needs=_list_embeddings)
 NORMALIZE = Step(
     "04_normalize",

@@ -33,7 +33,7 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
     require_no_tests(run, roles.classes, f"the training of {name}")
     require_no_tests(run, roles.overlays, f"the pasted images of {name}")
     check_models(run)
-    settings = run.recipe.models[name]
+    settings = run.recipe.networks[name]
     if isinstance(settings, FileModelSettings):
         checkpoint = load_descriptor(settings.weights_file)
         path = run.checkpoint(name)
@@ -66,7 +66,7 @@ def check_models(run: Run) -> None:
         UserError: when a backbone is unknown, or a file that a model which is still to be made needs is missing: a teacher,
             initial weights, or the model itself; not where an earlier model of this run makes it.
     """
-    for name, model in run.recipe.models.items():
+    for name, model in run.recipe.networks.items():
         if isinstance(model, ModelSettings):
             check_backbone(model.descriptor.backbone)
         if not run.checkpoint(name).exists():

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import prefix_errors
+from image_copies.data.errors import UserError, prefix_errors
 from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files, onnx_extractor
 from image_copies.matching.threshold import Tail, fit_tail_of_readable
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -91,9 +91,14 @@ def run_checkpoints(run: Run) -> list[Path]:
     """Return the last checkpoint of each model, in the order in which their vectors are concatenated.
 
     Raises:
-        UserError: when a model has not been trained.
+        UserError: when a model has not been trained, or is vectors.
     """
-    return [run.require(run.checkpoint(name)) for name in run.recipe.models]
+    for name in run.recipe.models:
+        if name not in run.recipe.networks:
+            raise UserError(
+                f"{name} of {run.folder} is vectors made elsewhere, not a network for other pictures. Use --checkpoint."
+            )
+    return [run.require(run.checkpoint(name)) for name in run.recipe.networks]
 
 
 def run_embeddings(run: Run) -> list[EmbeddingSettings]:

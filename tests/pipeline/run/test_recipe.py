@@ -180,12 +180,12 @@ def test_all_problems_are_listed(tmp_path: Path) -> None:
 def test_a_scaled_recipe_has_fewer_classes_and_epochs() -> None:
     recipe = read_recipe(RECIPES / "isc2021.yaml")
     small = scale_recipe(recipe, 0.001)
-    assert [stage.classes for stage in small.models["v2l-512"].stages] == [50, 100, 200, 500, 980]
-    assert {stage.epochs for model in small.models.values() for stage in model.stages} == {2}
+    assert [stage.classes for stage in small.trained_models["v2l-512"].stages] == [50, 100, 200, 500, 980]
+    assert {stage.epochs for model in small.trained_models.values() for stage in model.stages} == {2}
     assert (small.queries.count, small.queries.copies) == (20, 4)
     before, after = ([model.descriptor for model in each.trained_models.values()] for each in (recipe, small))
     assert before == after
-    assert scale_recipe(recipe, 1e-9).models["v2l-512"].stages[0].classes == 2
+    assert scale_recipe(recipe, 1e-9).trained_models["v2l-512"].stages[0].classes == 2
 
 
 def test_multigrains_variants_differ_from_it_as_the_paper_says() -> None:

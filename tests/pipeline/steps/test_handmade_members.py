@@ -70,7 +70,7 @@ def test_a_file_is_a_member_as_it_is(small_run: Path, tmp_path: Path) -> None:
 @pytest.mark.skipif(not SHIPPED.is_file(), reason="the project is packed without its weights")
 def test_the_recipe_for_pictures_of_ones_own_names_the_descriptor_that_ships() -> None:
     recipe = read_recipe(DEFAULT_RECIPE)
-    assert recipe.models["shipped"].weights_file == SHIPPED
+    assert recipe.networks["shipped"].weights_file == SHIPPED
 
 
 def test_a_joined_files_background_stands_beside_the_training_images(small_run: Path, tmp_path: Path) -> None:
