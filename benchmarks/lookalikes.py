@@ -4,7 +4,8 @@
 
 `look-alikes`: DATA/lookalikes.zip, photographs of the same places, no copies of each other: every pair and every removed file
 is wrong. `album`: some of them and photographs of DATA/photos, with eight edited copies of each (`made_up_pairs.py`); a copy is
-found if it is a pair with its original, and removed for the wrong picture if what is kept instead has another original.
+found if it is a pair with its original, and removed for the wrong one if what is kept instead has another original, or if it is
+the original itself.
 `photos`: queries with ground truth against references. The second table shows what match.py finds of each edit, and of harder
 ones, among the references of `photos`. Last, of pairs of the same scene, how many are called certain: those that are listed of
 the look-alikes, and made-up ones by what differs between them, and by how much.
@@ -184,7 +185,7 @@ def measure(tool: Tool, lookalikes: Path, album: Path, originals: dict[Path, str
     wrong = tool(lookalikes, None)
     found = tool(album, None)
     pairs = [frozenset((album / f"{name}.png", path)) for path, name in originals.items() if path.stem != name]
-    mistaken = sum(originals[path] != originals[kept] for path, kept in found.removed.items())
+    mistaken = sum(path.stem == originals[path] or originals[path] != originals[kept] for path, kept in found.removed.items())
     truth = read_ground_truth(photos / "public_ground_truth.csv").pairs
     searched = tool(photos / "query_images", photos / "reference_images")
     named = [{frozenset(path.stem for path in pair) for pair in part} for part in (searched.pairs, searched.certain)]

@@ -18,7 +18,7 @@ from image_copies.matching.files.companions import is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept, find_pattern, order_by_size
-from image_copies.matching.files.originals import LEAST_EDITED, Comparing, choose_least_edited, find_advantage
+from image_copies.matching.files.originals import LEAST_EDITED, Comparing, choose_least_edited, find_advantage, find_usual
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 Action = Literal["keep", "remove", "review", "leave"]
@@ -139,7 +139,7 @@ def plan_around(
             decision, judgement = _find_obstacle(row, center, score, called_copy), None
             if decision is None:
                 judgement = _judge_row(row, center, called_copy, pair_judgement)
-                doubt = _find_doubt(row, center, why, compare) if judgement.kind == "certain" and not called_copy else ""
+                doubt = _find_doubt(row, center, why, compare, rows) if judgement.kind == "certain" and not called_copy else ""
                 judgement = replace(judgement, reason=f"{judgement.reason}, but {doubt}") if doubt else judgement
                 decision = _decide_action(judgement, doubt)
             action, reason = decision
@@ -191,13 +191,12 @@ def _judge_row(row: PlanRow, kept: PlanRow, called: bool | None, pair_judgement:
     return CALLED_COPY if called else pair_judgement(kept.file, row.file)
 
 
-def _find_doubt(row: PlanRow, kept: PlanRow, why: str, compare: Comparing | None) -> str:
-    """Return why a person is to look at a certain copy before it goes, in words; empty for no reason."""
+def _find_doubt(row: PlanRow, kept: PlanRow, why: str, compare: Comparing | None, rows: Sequence[PlanRow]) -> str:
+    """Return why a person is to look at a certain copy of the group's rows before it goes, in words; empty for no reason."""
     if compare is None or row.facts is None or kept.facts is None:
         return ""
-    if why.startswith(LEAST_EDITED) and order_by_size([row.facts, kept.facts])[0] is row.facts:
-        return "it is the larger file"
-    return find_advantage(kept.facts, row.facts, compare)
+    usual = find_usual(kept.facts, order_by_size(row.facts for row in rows if row.facts is not None), compare)
+    return find_advantage(kept.facts, row.facts, compare, usual, why.startswith(LEAST_EDITED))
 
 
 def _decide_action(judgement: Judgement, doubt: str) -> tuple[Action, str]:

@@ -20,6 +20,7 @@ DETAIL_GAIN = (
 MAX_ANISOTROPY = 1.04  # ratio of the densities along two directions up to which the aspect ratio is the same
 MAX_TILT = 1.0  # degrees up to which a picture was not turned
 CAMERA_SHAPES, SHAPE_TOLERANCE = (4 / 3, 3 / 2, 16 / 9), 0.01  # aspect ratios of cameras
+MAX_INSCRIBED = 0.02  # share of a side within which a corner lies on it
 MEASURED_SIDE = 1024  # pixels of the part in the middle in which detail is measured
 MIN_DETAIL = 2.0  # grey levels of the second difference in a block that shows something
 MIN_BLOCKS = 4  # blocks that must show something
@@ -64,6 +65,9 @@ def compare_detail(
     density = float(np.sqrt(densities[0][0] * densities[0][1]))
     is_turned = _is_turned(to_reference, query)
     turned = [is_turned and not trust for trust in trusted]
+    cropped = comparison.query.cropped, comparison.reference.cropped
+    if cropped[0] != cropped[1] and _is_tilted(to_reference, query) and not _is_inscribed(comparison.homography, cropped[0]):
+        turned = [own and inner for own, inner in zip(turned, cropped, strict=True)]  # what shows more was not made of the other
     return replace(
         comparison,
         query=replace(comparison.query, enlarged=all(enlarged[0]), stretched=stretched[0], turned=turned[0], density=density),
@@ -89,6 +93,20 @@ def _is_turned(homography: Homography, size: tuple[int, int]) -> bool:
     """Whether a map mirrors or turns a picture."""
     x, y = _find_steps(homography, size)
     return bool(x[0] * y[1] - x[1] * y[0] < 0 or abs(np.degrees(np.arctan2(x[1], x[0]))) > MAX_TILT)
+
+
+def _is_tilted(homography: Homography, size: tuple[int, int]) -> bool:
+    """Whether a map turns a picture by other than quarters."""
+    x, _ = _find_steps(homography, size)
+    angle = np.degrees(np.arctan2(x[1], x[0])) % 90
+    return bool(MAX_TILT < angle < 90 - MAX_TILT)
+
+
+def _is_inscribed(homography: Homography, query_inside: bool) -> bool:
+    """Whether all corners of the inner of two frames lie on the outer one's sides, as where corners were filled after a turn."""
+    to_outer = homography if query_inside else invert(homography)
+    corners = map_points(to_outer, np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float64))
+    return bool((np.minimum(corners, 1 - corners).min(axis=1) < MAX_INSCRIBED).all())
 
 
 def _find_steps(homography: Homography, size: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -10,9 +10,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Aligned, Homography, invert, scale_points
+from image_copies.matching.verification.alignment import Aligned, Homography, find_covered, invert, scale_points
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.geometry import from_shares
+from image_copies.matching.verification.quantisation import Quantisation
 
 LEVELS = 32  # steps of grey in which the tones of two pictures are compared
 MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
@@ -28,6 +29,9 @@ MIN_SEAM, SEAM_CONTRAST = 10.0, 1.5  # grey levels of a step along the frame, an
 MIN_SEAM_SHARE = 0.7  # share of a side along which there is a step
 MAX_UNIFORM, MIN_UNIFORM = 6.0, 0.9  # grey levels within which that share of a border lies
 MIN_TONE, MIN_OTHER_TONE = 6.0, 0.5  # grey levels by which that share of what lies next to it differs
+MIN_PLAIN = 0.98  # share of all that is added around a picture that is within MAX_UNIFORM of its tone, in a plain border
+COVERED, FRAMED = "has something laid over it", "has something added around it"
+TURNED, RECOLOURED = "was mirrored or turned", "has other tones or colours"
 FULL = 0.95  # share of a side beyond which the other picture shows something
 
 
@@ -38,22 +42,28 @@ class Edits:
     Attributes:
         covered: Something is laid over it, such as a caption or a sticker; of both where nothing says over which.
         framed: Something is added around it, such as a border or a bar.
+        plain: What is added around it is of one colour.
         cropped: The other one shows more.
         enlarged: It has more pixels, and no more detail.
         stretched: Its aspect ratio was changed; of both where nothing says of which.
         turned: It was mirrored or turned; of both where nothing says which.
         discoloured: It has lost the colours that the other one has.
+        recoloured: Its tones or colours are not those of the other one; of both where nothing says whose were changed.
         density: Pixels per length, of those of the other one.
+        quantisation: How coarsely it was compressed; None where that was not measured.
     """
 
     covered: bool = False
     framed: bool = False
+    plain: bool = False
     cropped: bool = False
     enlarged: bool = False
     stretched: bool = False
     turned: bool = False
     discoloured: bool = False
+    recoloured: bool = False
     density: float = 1.0
+    quantisation: Quantisation | None = None
 
     @property
     def partial(self) -> bool:
@@ -64,12 +74,13 @@ class Edits:
     def changes(self) -> list[str]:
         """What was done to it, in words, but for what only took from it."""
         known = {
-            "has something laid over it": self.covered,
-            "has something added around it": self.framed,
+            COVERED: self.covered,
+            FRAMED: self.framed,
             "was enlarged": self.enlarged,
             "was stretched": self.stretched,
-            "was mirrored or turned": self.turned,
+            TURNED: self.turned,
             "has lost its colours": self.discoloured,
+            RECOLOURED: self.recoloured,
         }
         return [words for words, done in known.items() if done]
 
@@ -107,10 +118,13 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     to_frame = aligned.homography @ scale_points(aligned.moving.shape[1] / shapes[1][1], aligned.moving.shape[0] / shapes[1][0])
     shares = invert(from_shares(shapes[0])) @ to_frame @ from_shares(shapes[1])
     fixed_covered, moving_covered = _find_covered_side(aligned)
+    to_moving = invert(aligned.homography)
     fixed_framed, moving_cropped = _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography)
-    moving_framed, fixed_cropped = _look_beyond(aligned.moving, aligned.fixed.shape, invert(aligned.homography))
-    fixed = Edits(fixed_covered, fixed_framed, fixed_cropped)
-    moving = Edits(moving_covered, moving_framed, moving_cropped)
+    moving_framed, fixed_cropped = _look_beyond(aligned.moving, aligned.fixed.shape, to_moving)
+    fixed_plain = fixed_framed and _is_plain(aligned.fixed, aligned.moving.shape, aligned.homography)
+    moving_plain = moving_framed and _is_plain(aligned.moving, aligned.fixed.shape, to_moving)
+    fixed = Edits(fixed_covered, fixed_framed, fixed_plain, fixed_cropped)
+    moving = Edits(moving_covered, moving_framed, moving_plain, moving_cropped)
     return Comparison(moving, fixed, shares) if not aligned.swapped else Comparison(fixed, moving, invert(shares))
 
 
@@ -200,6 +214,13 @@ def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) 
             added.append(_is_added(side))
     framed = 2 * sum(added) > len(added)
     return framed, bool(added) and (not framed or len(added) == 1)  # one side alone may end at an edge of the scene
+
+
+def _is_plain(picture: Grey, other: tuple[int, ...], homography: Homography) -> bool:
+    """Whether all that a picture shows beyond the frame of another one is of one tone; arguments as of `_look_beyond`."""
+    inside = find_covered(other, homography, picture.shape)
+    outside = picture[cv2.dilate(inside, np.ones((2 * SEAM_REACH + 1,) * 2, np.uint8)) < 0.01]
+    return bool(outside.size and (np.abs(outside - np.median(outside)) < MAX_UNIFORM).mean() > MIN_PLAIN)
 
 
 def _cut_side(picture: Grey, axis: int, flipped: bool) -> Grey:

@@ -1,6 +1,7 @@
 """The kept file of certain copies is the one that was edited least, not the one with the most pixels."""
 
 import hashlib
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -184,16 +185,103 @@ def test_a_copy_without_colours_is_not_kept_for_its_bytes(tmp_path: Path, streng
     assert rows["original"].action == "review" and rows["original"].reason.endswith(", but the kept file has lost its colours")
 
 
-def test_bytes_are_no_evidence_between_a_lossless_and_a_lossy_file(tmp_path: Path) -> None:
-    """A worse JPEG file, saved again as PNG, has more bytes and no more pixels."""
-    draw().save(tmp_path / "original.jpg", quality=92)
-    draw().save(tmp_path / "worse.jpg", quality=50)
-    Image.open(tmp_path / "worse.jpg").save(tmp_path / "again.png")
-    (tmp_path / "worse.jpg").unlink()
+def compress(picture: Image.Image, quality: int) -> Image.Image:
+    target = io.BytesIO()
+    picture.save(target, "JPEG", quality=quality)
+    return Image.open(target).convert("RGB")
+
+
+@pytest.mark.parametrize("name", ["again.png", "again.jpg"])
+def test_a_worse_file_that_was_saved_again_is_not_kept_for_its_bytes(tmp_path: Path, name: str) -> None:
+    """It shows the steps of its first compression, as PNG and as JPEG of a high quality; the original was removed for it."""
+    draw().save(tmp_path / "original.jpg", quality=86)
+    compress(draw(), 50).save(tmp_path / name, quality=99)
     scale(draw(), 0.6, 0.6).save(tmp_path / "small.jpg", quality=92)
+    assert (tmp_path / name).stat().st_size > (tmp_path / "original.jpg").stat().st_size
     rows = plan(tmp_path)
-    assert (rows["again"].action, rows["original"].action, rows["small"].action) == ("keep", "review", "remove")
-    assert rows["original"].reason.endswith(", but of PNG and JPEG with as many pixels, nothing says which was made of the other")
+    assert (rows["original"].action, rows["again"].action, rows["small"].action) == ("keep", "remove", "remove")
+    assert rows["original"].reason.endswith(f"{name}, 480 × 360, was compressed more, or once more")
+
+
+def test_where_nothing_says_which_of_two_compressions_came_first_a_person_looks(tmp_path: Path) -> None:
+    draw().save(tmp_path / "original.jpg", quality=92)
+    compress(draw(), 92).save(tmp_path / "again.jpg", quality=97)
+    rows = plan(tmp_path)
+    assert (rows["again"].action, rows["original"].action) == ("keep", "review")
+    assert rows["original"].reason.endswith(
+        ", but of JPEG and JPEG with as many pixels, nothing says which was made of the other"
+    )
+
+
+def save_derived(picture: Image.Image, folder: Path) -> None:
+    """Save copies of a picture that differ from it in size and quality alone."""
+    for number, side in enumerate((0.8, 0.6, 0.4)):
+        scale(picture, side, side).save(folder / f"small {number}.jpg", quality=85)
+    picture.save(folder / "worse.jpg", quality=70)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ImageOps.mirror,
+        lambda picture: picture.rotate(90, expand=True),
+        lambda picture: ImageEnhance.Brightness(picture).enhance(1.2),
+        lambda picture: ImageEnhance.Contrast(picture).enhance(1.3),
+        lambda picture: ImageOps.expand(picture, 24, "white"),
+    ],
+)
+def test_what_the_majority_is_unlike_was_edited(tmp_path: Path, edit: Callable[[Image.Image], Image.Image]) -> None:
+    draw().save(tmp_path / "original.jpg", quality=92)
+    edit(draw()).save(tmp_path / "edited.jpg", quality=92)
+    assert sorted(row.action for row in plan(tmp_path).values()) == ["keep", "review"]
+    save_derived(draw(), tmp_path)
+    rows = plan(tmp_path)
+    assert {stem: row.action for stem, row in rows.items() if row.action != "remove"} == {"original": "keep"}
+
+
+def test_the_majority_does_not_cost_an_original(tmp_path: Path) -> None:
+    """It was turned and saved again, and that was copied; of a page the text is not to be lost."""
+    compress(draw(), 85).save(tmp_path / "original.jpg", quality=85)
+    turned = Image.open(tmp_path / "original.jpg").rotate(90, expand=True)
+    turned.save(tmp_path / "turned.jpg", quality=95)
+    for number, side in enumerate((0.9, 0.6, 0.4)):
+        scale(turned, side, side).save(tmp_path / f"small {number}.jpg", quality=85)
+    rows = plan(tmp_path)
+    assert rows["original"].action in ("keep", "review") and rows["turned"].action in ("keep", "review")
+    page = ImageOps.expand(draw(), 120, "white")
+    for top in (10, 50, 500, 540):
+        ImageDraw.Draw(page).text((20, top), "all of us at the lake, in the summer of 1998", "black", ImageFont.load_default(30))
+    (tmp_path / "page").mkdir()
+    draw().save(tmp_path / "page" / "original.jpg", quality=92)
+    page.save(tmp_path / "page" / "page.jpg", quality=92)
+    save_derived(draw(), tmp_path / "page")
+    assert plan(tmp_path / "page")["page"].action in ("keep", "review")
+
+
+def straighten(picture: Image.Image, degrees: float) -> Image.Image:
+    turned = picture.rotate(degrees, Image.Resampling.BICUBIC)
+    return turned.crop((30, 30, picture.width - 30, picture.height - 30))
+
+
+def test_what_was_straightened_shows_less_than_what_it_was_made_of(tmp_path: Path) -> None:
+    draw().save(tmp_path / "original.jpg", quality=90)
+    straighten(draw(), 3).save(tmp_path / "straight.jpg", quality=90)
+    rows = plan(tmp_path)
+    assert (rows["original"].action, rows["straight"].action) == ("keep", "remove")
+    scale(straighten(draw(), 3), 2, 2).save(tmp_path / "straight.jpg", quality=90)
+    assert plan(tmp_path)["original"].action == "keep"
+
+
+def test_an_original_stays_where_corners_were_filled_after_a_turn(tmp_path: Path) -> None:
+    """What was made of it shows all of it, and something in the corners."""
+    pixels = np.asarray(draw())
+    around = Image.fromarray(np.pad(pixels, ((90, 90), (90, 90), (0, 0)), mode="reflect"))
+    turned = around.rotate(4, Image.Resampling.BICUBIC)
+    width, height = draw().rotate(4, expand=True).size
+    left, top = (turned.width - width) // 2, (turned.height - height) // 2
+    turned.crop((left, top, left + width, top + height)).save(tmp_path / "turned.jpg", quality=92)
+    draw().save(tmp_path / "original.jpg", quality=92)
+    assert plan(tmp_path)["original"].action in ("keep", "review")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""How coarsely a picture was compressed, also before it was saved again: JPEG leaves its steps in what 8 × 8 blocks hold."""
+
+import io
+import itertools
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL.JpegImagePlugin import JpegImageFile
+
+from image_copies.data.archives import read_bytes
+from image_copies.data.decode import decode_rgb
+
+SIDE = 8  # of JPEG's blocks
+MEASURED_SIDE = 1024  # pixels of the part in the middle that is measured
+FREQUENCIES = ((0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2))  # down and across
+LARGEST_STEP = 64
+SMALLEST_RATIO = 1.5  # of an earlier step to the file's own from which it shows
+MIN_COMB = 0.5  # mean cosine of the coefficients' phases from which they are multiples of a step
+MIN_COEFFICIENTS = 60  # that must not be near 0
+MIN_SHARE = 0.5  # share of the frequencies in which an earlier step must show
+GREY = np.array([0.299, 0.587, 0.114], np.float32)
+COSINES = np.array(
+    [[np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)] for k in range(8)]
+)
+
+
+@dataclass(frozen=True)
+class Quantisation:
+    """How coarsely a picture was compressed.
+
+    Attributes:
+        step: Geometric mean of the steps of its low frequencies, of the coarsest compression that shows; 1 for none.
+        saved_again: Whether it shows an earlier compression than that of its file.
+    """
+
+    step: float
+    saved_again: bool
+
+
+def measure_quantisation(path: Path) -> Quantisation:
+    """Measure how coarsely a picture was compressed.
+
+    Raises:
+        ImageError: it cannot be read.
+    """
+    content = read_bytes(path)
+    pixels = decode_rgb(content)
+    top, left = (max(0, (side - MEASURED_SIDE) // 2) // SIDE * SIDE for side in pixels.shape[:2])
+    grey = pixels[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE] @ GREY
+    own, known = _read_steps(content), [1.0] * len(FREQUENCIES)
+    # the blocks of a picture that was mirrored or turned begin at what is left of its sides
+    offsets = itertools.product(*({0, side % SIDE} for side in pixels.shape[:2]))
+    earlier = max((_find_earlier_steps(grey[down:, across:], own) for down, across in offsets), key=lambda steps: sum(steps))
+    shown = sum(map(bool, earlier)) >= MIN_SHARE * len(FREQUENCIES)
+    known = [max(step, before if shown else 0.0) for step, before in zip(own, earlier, strict=True)]
+    return Quantisation(float(np.exp(np.mean(np.log(known)))), shown)
+
+
+def _read_steps(content: bytes) -> list[float]:
+    """Return the steps of FREQUENCIES by the tables of a JPEG file; 1 for others."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with JpegImageFile(io.BytesIO(content)) as image:
+                table = image.quantization[0]
+    except Exception:  # no JPEG; damaged files raise anything
+        return [1.0] * len(FREQUENCIES)
+    return [float(table[SIDE * down + across]) for down, across in FREQUENCIES]
+
+
+def _find_earlier_steps(grey: NDArray[np.float32], own: list[float]) -> list[float]:
+    """Return the steps of FREQUENCIES of an earlier compression in blocks that begin at the upper left corner; 0 for none."""
+    height, width = (side // SIDE for side in grey.shape)
+    blocks = grey[: height * SIDE, : width * SIDE].reshape(height, SIDE, width, SIDE)
+    return [
+        _find_step(np.abs(np.einsum("hywx,y,x->hw", blocks, COSINES[down], COSINES[across])).ravel(), step)
+        for (down, across), step in zip(FREQUENCIES, own, strict=True)
+    ]
+
+
+def _find_step(coefficients: NDArray[np.float64], own: float) -> float:
+    """Return the largest step of which coefficients are multiples, but for those of the file's own step; 0 for none."""
+    for step in range(LARGEST_STEP, max(3, int(np.ceil(SMALLEST_RATIO * own))) - 1, -1):
+        large = coefficients[coefficients > step / 4]  # smooth distributions have most of them below 3/4 of the step
+        if len(large) >= MIN_COEFFICIENTS and np.cos(2 * np.pi / step * large).mean() > MIN_COMB:
+            return float(step)
+    return 0.0
