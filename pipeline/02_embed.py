@@ -22,7 +22,11 @@ def make_parser() -> argparse.ArgumentParser:
         "--checkpoint",
         type=named_path,
         metavar="FILE",
-        help="embed --images with this checkpoint instead of the descriptor that ships with the project",
+        help="embed --images with this checkpoint instead of the descriptor that ships with the project; timm:NAME takes timm's "
+        "network and writes it as a checkpoint next to --output",
+    )
+    parser.add_argument(
+        "--weights", type=named_path, metavar="FILE", help="with timm:NAME: the network's weights in a file instead of timm's own"
     )
     parser.add_argument("--images", type=named_place, metavar="DIR", help="folder of images to embed outside a run; or s3://…")
     parser.add_argument(
@@ -48,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 f"--workers {options.workers}: give 0 or more, together with --images; a run takes its workers from its recipe "
                 "(embedding.workers)."
             )
+        named = "" if options.checkpoint is None else str(options.checkpoint)
+        if options.weights is not None and not named.startswith("timm:"):
+            raise UserError("--weights goes with --checkpoint timm:NAME, which names the network of these weights.")
         if options.checkpoint is None and options.images is None and options.output is None:
             run_step(open_chosen_run(options), EMBED, options.force)
         elif options.images is None or options.output is None:
@@ -62,7 +69,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # imported here: an up-to-date step must return at once
             from image_copies.pipeline.steps.embed import embed_folder
 
-            embed_folder(options.checkpoint or SHIPPED, options.images, options.output, workers=options.workers)
+            checkpoint = options.checkpoint or SHIPPED
+            if named.startswith("timm:"):
+                from image_copies.pipeline.tools.timm_checkpoint import write_timm
+
+                checkpoint = options.output.with_name(f"{options.output.name}.network.safetensors")
+                write_timm(named, options.weights, checkpoint)
+                print(f"network: {checkpoint}", flush=True)
+            embed_folder(checkpoint, options.images, options.output, workers=options.workers)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from image_copies.models.network.googlenet import build_googlenet
 from image_copies.models.network.handmade import FEATURES, build_features
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+TIMM = "timm:"  # before a name of timm's: the whole network but for its classifier, as timm pools
 TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take images of any size
 
 # Backbones that are not timm's: functions of `model_args` and of whether the backbone brings its own weights.
@@ -31,6 +33,8 @@ def build_backbone(name: str, arguments: dict[str, Any], pretrained: bool) -> Ba
         UserError: It is unknown, cannot be built, or its weights cannot be fetched.
     """
     check_backbone(name)
+    if name.startswith(TIMM):
+        return _build_pooled(name.removeprefix(TIMM), arguments, pretrained)
     build = BACKBONES.get(name)
     return _build_timm(name, arguments, pretrained) if build is None else build(arguments, pretrained)
 
@@ -41,18 +45,20 @@ def check_backbone(name: str) -> None:
     Raises:
         UserError: Neither has; the message suggests the nearest names.
     """
+    name = name.removeprefix(TIMM)
     if name not in BACKBONES and not name.startswith("hf-hub:") and not timm.is_model(name.split(".")[0]):
         near = difflib.get_close_matches(name, [*BACKBONES, *timm.list_models()], n=3)
         hint = f" Did you mean {' or '.join(near)}?" if near else " See timm.list_models()."
         raise UserError(f"timm has no backbone {name!r}.{hint}")
 
 
-def _build_timm(name: str, arguments: dict[str, Any], pretrained: bool) -> Backbone:
-    """One of timm's networks without classifier and pooling; of a feature extractor the last map is taken."""
+def _build_timm(name: str, arguments: dict[str, Any], pretrained: bool, pools: bool = False) -> Backbone:
+    """One of timm's networks without classifier and, unless it `pools`, pooling; of a feature extractor the last map is taken."""
     extracts = bool(arguments.get("features_only"))
     tokens = not name.startswith("hf-hub:") and is_model_in_modules(name.split(".")[0], TOKENS)
     any_size = {"dynamic_img_size": True, "dynamic_img_pad": True} if tokens else {}
-    given = arguments if extracts else {"num_classes": 0, "global_pool": ""} | any_size | arguments
+    pooling = {} if pools else {"global_pool": ""}
+    given = arguments if extracts else {"num_classes": 0} | pooling | any_size | arguments
     try:
         network: Any = timm.create_model(name, pretrained=pretrained, **given)
     except Exception as error:  # the hub's client raises many kinds of errors
@@ -73,6 +79,14 @@ def _build_timm(name: str, arguments: dict[str, Any], pretrained: bool) -> Backb
         mean=tuple(published.get("mean", IMAGENET_MEAN)),
         std=tuple(published.get("std", IMAGENET_STD)),
     )
+
+
+def _build_pooled(name: str, arguments: dict[str, Any], pretrained: bool) -> Backbone:
+    """One of timm's networks with its own pooling."""
+    built = _build_timm(name, arguments, pretrained, pools=True)
+    network: Any = built.network
+    width = getattr(network, "head_hidden_size", None) or network.num_features
+    return replace(built, compute=lambda network, images: network(images), channels=width, prefix_tokens=0, pooled=True)
 
 
 def _compute_features(network: nn.Module, images: Tensor) -> Tensor:

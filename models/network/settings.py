@@ -16,7 +16,8 @@ class DescriptorSettings(Settings):
     """A trained descriptor: timm backbone → GeM → linear layer → L2 normalisation (ISC2021 paper, 2.2).
 
     Attributes:
-        backbone: A model name of timm, `hf-hub:owner/name`, or a name in the table of models/network/backbones.py.
+        backbone: A model name of timm, `timm:name` for it with its own pooling, `hf-hub:owner/name`, or a name in the table of
+            models/network/backbones.py.
         weights: "none"; "pretrained" (timm's own); or a local .pth, .pt, .tar or .safetensors file: a backbone's, or a whole
             descriptor's, whose projection and p are taken too if they have the same shape. `FILE#NAME` is a member of a joined
             descriptor, `shipped#NAME` one of that which ships with the project.

@@ -3,6 +3,7 @@
 import argparse
 import json
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ def read_weights_file(path: Path) -> dict[str, Any]:
         UserError: The file is missing, is none of these, or holds other Python objects.
     """
     require_weights_file(path)
+    if _is_program(path):
+        raise UserError(
+            f"{path} is a TorchScript program, which is not run. Take the file of weights that is published next to it, for SSCD "
+            "sscd_*.torchvision.pt or .classy.pt; or, if you trust it: torch.save(torch.jit.load(FILE).state_dict(), NEW)."
+        )
     try:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
@@ -38,6 +44,14 @@ def read_weights_file(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path).")
     return content
+
+
+def _is_program(path: Path) -> bool:
+    """Whether a file is TorchScript: a zip archive with code; what torch.save writes has none."""
+    if not zipfile.is_zipfile(path):
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return any(name.partition("/")[2].startswith("code/") for name in archive.namelist())
 
 
 def require_weights_file(path: Path) -> None:

@@ -306,3 +306,27 @@ def test_a_whole_descriptor_of_ours_is_a_start(tmp_path: Path, capsys: pytest.Ca
     save_file({"a.backbone.x": torch.zeros(1)}, tmp_path / "other.safetensors")
     with pytest.raises(UserError, match="matches only 0 of the"):
         Descriptor(settings.model_copy(update={"weights": str(tmp_path / "other.safetensors")}))
+
+
+@torch.no_grad()
+def test_sscds_program_is_not_run_but_its_weights_are_read(tmp_path: Path) -> None:
+    class Sscd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.backbone = get_model("resnet50", num_classes=24)
+
+        def forward(self, images: Tensor) -> Tensor:
+            maps = nn.Sequential(*list(self.backbone.children())[:-2])(images)
+            vectors: Tensor = functional.normalize(self.backbone.fc(gem(maps, 3.0)))
+            return vectors
+
+    torch.manual_seed(0)
+    network = Sscd().eval()
+    stir(network)
+    program = torch.jit.trace(network, IMAGES)
+    program.save(tmp_path / "sscd_disc_mixup.torchscript.pt")
+    with pytest.raises(UserError, match=r"is a TorchScript program, which is not run.*sscd_\*\.torchvision\.pt.*state_dict"):
+        load_descriptor(tmp_path / "sscd_disc_mixup.torchscript.pt")
+    torch.save(torch.jit.load(tmp_path / "sscd_disc_mixup.torchscript.pt").state_dict(), tmp_path / "weights.pt")
+    found = load_descriptor(tmp_path / "weights.pt").descriptor.eval()
+    torch.testing.assert_close(found(IMAGES), network(IMAGES), rtol=1e-3, atol=1e-5)
