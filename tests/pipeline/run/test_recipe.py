@@ -26,6 +26,12 @@ def test_recipes_that_come_with_the_project_are_valid(path: Path) -> None:
     assert read_recipe(path).models
 
 
+def test_the_recipe_at_the_head_of_the_documentation_is_valid(tmp_path: Path) -> None:
+    page = (RECIPES.parent / "docs" / "training.md").read_text(encoding="utf-8")
+    (tmp_path / "recipe.yaml").write_text(page.partition("```yaml\n")[2].partition("```")[0], encoding="utf-8")
+    assert list(read_recipe(tmp_path / "recipe.yaml").trained_models) == ["mine"]
+
+
 def test_the_papers_seven_models() -> None:
     models = read_recipe(RECIPES / "isc2021.yaml").trained_models
     table = {(m.stages[-1].image_size, m.stages[-1].classes, m.descriptor.dimensions) for m in models.values()}
