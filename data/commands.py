@@ -23,6 +23,11 @@ def name_command(script: str) -> str:
     return f"python {folder / script}.py"
 
 
+def name_review() -> str:
+    """Return the command that shows results on a page, to be followed by their folder."""
+    return f"{PROGRAM} review" if _is_program() else f"{name_command('explore')} --matches"
+
+
 def describe_command(description: str | None) -> str | None:
     """Return a script's description with `image-copies match` for match.py, if that is how the user called it."""
     if description is None or not _is_program():

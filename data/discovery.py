@@ -7,7 +7,7 @@ from pathlib import Path
 
 from image_copies.data.archives import is_archive, list_archive, read_bytes
 from image_copies.data.errors import StorageError, UserError
-from image_copies.data.files import is_file, is_folder, open_regular
+from image_copies.data.files import describe_no_folder, is_file, is_folder, open_regular
 from image_copies.data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
 from image_copies.data.images import ImageSet
 from image_copies.data.remote import RemotePath, as_path
@@ -108,7 +108,7 @@ def _walk(source: Path, excluded: set[str]) -> Iterator[tuple[Path, str | None]]
             yield path, _find_skip_reason(path)
         return
     if not is_folder(source):
-        raise UserError(f"{source} is not a folder. Name a folder that holds images, an archive, a picture or @list.txt.")
+        raise UserError(f"{describe_no_folder(source)}. Name a folder that holds images, an archive, a picture or @list.txt.")
     unreadable: list[OSError] = []
     for folder, below, names in os.walk(os.path.realpath(source), onerror=unreadable.append):
         below[:] = sorted(name for name in below if os.path.join(folder, name) not in excluded)  # noqa: PTH118

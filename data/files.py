@@ -148,6 +148,13 @@ def is_folder(path: Path) -> bool:
     return path.is_dir() if isinstance(path, RemotePath) else os.path.isdir(path)  # noqa: PTH112
 
 
+def describe_no_folder(path: Path) -> str:
+    """Return what a path is that was expected to be a folder, in words."""
+    if not is_there(path):
+        return f"{path} {'is a link that leads nowhere' if is_link(path) else 'does not exist'}"
+    return f"{path} is not a folder"
+
+
 def is_link(path: Path) -> bool:
     """Whether a path is a symbolic link; False also where one may not look."""
     return os.path.islink(path)  # noqa: PTH114

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_folder
+from image_copies.data.files import describe_no_folder, is_folder
 from image_copies.data.formats import IMAGE_ENDINGS
 from image_copies.data.names import text_of
 from image_copies.data.remote import RemotePath, as_path
@@ -62,7 +62,7 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
     folder = as_path(folder)
     below = folder.list_files() if isinstance(folder, RemotePath) else sorted(folder.rglob("*")) if is_folder(folder) else []
     if not below and not is_folder(folder):
-        raise UserError(f"{folder} is not a folder. Name a folder that holds images.")
+        raise UserError(f"{describe_no_folder(folder)}. Name a folder that holds images.")
     found: dict[str, Path] = {}
     for path in below:
         if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith(".") or path.is_dir():

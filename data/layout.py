@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_folder
+from image_copies.data.files import describe_no_folder, is_folder
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.remote import as_path
 
@@ -34,7 +34,7 @@ def open_isc_folder(root: Path | str) -> IscFolder:
     """
     root = as_path(root)
     if not is_folder(root):
-        raise UserError(f"{root} is not a folder. Give --data a folder that holds {TRAINING}/, {REFERENCE}/ and {QUERY}/.")
+        raise UserError(f"{describe_no_folder(root)}. Give --data a folder that holds {TRAINING}/, {REFERENCE}/ and {QUERY}/.")
     missing = [name for name in (TRAINING, REFERENCE, QUERY) if not (root / name).is_dir()]
     if missing:
         raise UserError(

@@ -83,5 +83,6 @@ def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:
         | (judgement_values(verdict.judgement) if verdict.judgement else {}),
     )
     if not output.json:
-        output.say(f"{word}  score {verdict.score:.4f}  (at least {verdict.threshold:.4f} for a copy; {verdict.reason})")
+        numbers = f" (score {verdict.score:.4f}, that of a copy is {verdict.threshold:.4f} to 0)"
+        output.say(f"{word}: {verdict.reason}{'' if verdict.judgement or verdict.score == 0 else numbers}")
     return 0 if verdict.copy else 1

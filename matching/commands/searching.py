@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.commands import name_command
+from image_copies.data.commands import name_command, name_review
 from image_copies.data.discovery import Discovered
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
@@ -130,7 +130,7 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
             _report_shares(settings, found, output)
     if found.matches.pairs:
         folder = shlex.quote(text_of(settings.folder))
-        output.say(f"decide pairs and choose what to keep: {name_command('explore')} --matches {folder}")
+        output.say(f"decide pairs and choose what to keep: {name_review()} {folder}")
     return len(found.matches.pairs)
 
 
@@ -268,6 +268,12 @@ def _change_store(store: Store, extractor: Extractor, added: Discovered | None, 
 
 
 def _say_added(where: str, added: Added, output: Output) -> None:
-    closed = f"{len(added.closed)} cannot be opened, the first is {added.closed[0]}, " if added.closed else ""
-    output.say(f"{where}: {added.images} images, {added.embedded} of them embedded, {closed}the others were known")
+    known = added.images - added.embedded - added.broken - added.doubles - len(added.closed)
+    others = {
+        f"{added.broken} cannot be decoded": added.broken,
+        f"{added.doubles} with the same bytes as others": added.doubles,
+        f"{known} known from before": known,
+        f"{len(added.closed)} cannot be opened, the first is {''.join(map(str, added.closed[:1]))}": len(added.closed),
+    }
+    output.say(", ".join([f"{where}: {added.images} images, {added.embedded} of them embedded", *filter(others.get, others)]))
     output.record("added", {"images": added.images, "embedded": added.embedded, "cannot_be_opened": added.closed})

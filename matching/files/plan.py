@@ -244,7 +244,7 @@ def read_plan(path: Path) -> list[PlanRow]:
     if "class" not in columns:
         raise UserError(
             f"{path} has no column 'class': it was made by a version that removed what is not certainly a copy. Make a new one: "
-            f"{name_command('match')} --queries DIR --output {path.parent}"
+            f"{name_command('match')} DIR --output {path.parent}"
         )
     rows = [_parse_row(path, number, line) for number, line in enumerate(lines, 2)]
     _check_rows(path, rows)

@@ -42,11 +42,21 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class Added:
-    """How many pictures were to be added, how many contents were new to the index, and which files could not be opened."""
+    """What became of pictures that were to be added.
+
+    Attributes:
+        images: Number of files.
+        embedded: Contents that are new to the index.
+        closed: Files that could not be opened.
+        broken: Contents, new to the index, that cannot be decoded.
+        doubles: Files, new to the index, that hold the bytes of others.
+    """
 
     images: int
     embedded: int
     closed: list[Path]
+    broken: int = 0
+    doubles: int = 0
 
 
 def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> Added:
@@ -55,7 +65,7 @@ def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> A
     Raises:
         UserError: when the index is damaged or cannot be written.
     """
-    embedded = 0
+    embedded = broken = doubles = 0
     closed: list[Path] = []
     chosen: set[bytes] = set()  # of earlier parts, which need not be in the index yet
 
@@ -72,8 +82,10 @@ def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> A
     for part, contents in _embed_chosen(extractor, paths, choose, "adding references"):
         if part.files:
             add_files(store, part.files, [*contents, *part.known])
-        embedded += len(part.first)
-    return Added(len(paths), embedded, closed)
+        bad = sum(content.vector is None for content in contents)
+        embedded, broken = embedded + len(part.first) - bad, broken + bad
+        doubles += len(part.files) - len(part.first) - len(part.known)
+    return Added(len(paths), embedded, closed, broken, doubles)
 
 
 def forget_missing(store: Store, paths: Iterable[Path]) -> None:

@@ -22,7 +22,8 @@ MAX_LISTED = 300  # lines of the lists
 SECTIONS: dict[str, tuple[str, tuple[Kind, ...]]] = {
     "sure": ("Sure", ("same file", "certain")),
     "look": ("To be looked at", ("likely",)),
-    "doubtful": ("Doubtful", ("same scene", "unrelated")),
+    "doubtful": ("Doubtful", ("same scene",)),
+    "nearest": ("Nearest of those that are no copies", ("unrelated",)),
 }
 
 

@@ -1,9 +1,11 @@
 """What a search reports: messages, JSON lines, CSV files and the gallery."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from image_copies.data.commands import name_command
 from image_copies.data.names import line_of, text_of
 from image_copies.data.unreadable import list_unreadable
 from image_copies.matching.files.plan import PlanRow, list_companions, write_plan
@@ -154,10 +156,11 @@ def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
     reviewed = sum(row.action == "review" for row in rows)
     freed = sum(row.facts.size for row in removed if row.facts is not None)
     belonging = sum(len(list_companions(row)) for row in removed)
+    place = "" if folder == Path("matches") else f" --output {shlex.quote(text_of(folder))}"
     output.say(
         f"plan: {folder / PLAN} would remove {len(removed)} files ({freed / 2**20:.1f} MiB)"
         + (f" and {belonging} that belong to them" if belonging else "")
         + (f", and leaves {reviewed} to be looked at" if reviewed else "")
         + "; nothing has been touched. "
-        "Carry it out with --apply move|hardlink|symlink|delete-to-trash"
+        f"Carry it out with: {name_command('match')} --apply move|hardlink|symlink|delete-to-trash{place}"
     )

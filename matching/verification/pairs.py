@@ -176,7 +176,7 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     judgement = judge(
         Clues(
             same_pixels=reduced and _have_same_pixels(query, reference),
-            described=pair.described,
+            described=pair.described or pair.evidence is not None,
             registration=registration,
             shots=(query.shot, reference.shot),
         )

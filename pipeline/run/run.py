@@ -7,7 +7,7 @@ from pathlib import Path
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_folder, read_json, write_text
+from image_copies.data.files import describe_no_folder, is_folder, read_json, write_text
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import TRAINING
 from image_copies.data.locks import hold_folder
@@ -105,7 +105,7 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
         remedy = (
             "Give the folder of a data set" if given else f"{folder} was made from it; if it has been moved, name its new place"
         )
-        raise UserError(f"{data} is not a folder. {remedy}: --data DIR.")
+        raise UserError(f"{describe_no_folder(data)}. {remedy}: --data DIR.")
     source = recipe or (paths.recipe if paths.recipe.is_file() else DEFAULT_RECIPE)
     share = known.get("scale", 1.0) if scale is None else scale
     if not 0 < share <= 1:

@@ -82,7 +82,8 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
         default=[],
         help="calibrate on these pictures, which must not be copies of each other",
     )
-    options.add_argument(
+    verification = options.add_mutually_exclusive_group()
+    verification.add_argument(
         "--verify",
         type=int,
         nargs="?",
@@ -91,7 +92,7 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
         help="confirm each query's K nearest references (10) by local features, and locate the shared region; default: if "
         "that takes about a minute at most",
     )
-    options.add_argument("--no-verify", dest="verify", action="store_const", const=0, help="go by the vectors alone")
+    verification.add_argument("--no-verify", dest="verify", action="store_const", const=0, help="go by the vectors alone")
     options.add_argument(
         "--views",
         action=argparse.BooleanOptionalAction,
@@ -171,6 +172,10 @@ def check(options: argparse.Namespace) -> None:
             f"--decide {options.decide} needs two pictures, got {len(options.pictures)}: "
             f"{name_command('match')} A.jpg B.jpg --decide {options.decide}"
         )
+    if options.apply is None and (options.to is not None or options.plan is not None):
+        raise UserError("--to and --plan go with --apply: add --apply move, or omit them.")
+    if options.stack and options.remove_references:
+        raise UserError("--stack plans no removal, --remove-references plans one of references: give one of the two.")
     if options.decisions or options.decide is not None:
         return
     if options.pictures:
@@ -221,4 +226,4 @@ def _check_acting(options: argparse.Namespace, changes: bool) -> None:
             "--apply and --undo take no folders: search first, which writes a plan, and carry it out with a second command."
         )
     if options.to is not None and options.apply != "move":
-        raise UserError("--to is the destination of --apply move: omit it, or add --apply move.")
+        raise UserError(f"--to is the destination of --apply move: omit it, or replace --apply {options.apply} by --apply move.")

@@ -109,7 +109,7 @@ def test_sources_are_folders_files_and_lists_and_each_picture_counts_once(tmp_pa
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("none", "is not a folder"), ("empty", "holds no image"), ("@none.txt", "cannot be read"), ("@empty.txt", "names nothing")],
+    [("none", "does not exist"), ("empty", "holds no image"), ("@none.txt", "cannot be read"), ("@empty.txt", "names nothing")],
 )
 def test_a_source_without_pictures_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -198,10 +198,10 @@ def test_a_damaged_archive_is_counted_and_does_not_stop_the_search(tmp_path: Pat
 def test_a_name_that_no_file_can_have_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("9" * 5000)
     for sources in ([Path(f"@{tmp_path / 'list.txt'}")], [tmp_path / ("9" * 5000)]):
-        with pytest.raises(UserError, match="is not a folder"):
+        with pytest.raises(UserError, match="does not exist"):
             discover(list(expand_sources(sources)))
     for open_folder in (find_images, open_isc_folder):
-        with pytest.raises(UserError, match="is not a folder"):
+        with pytest.raises(UserError, match="does not exist"):
             open_folder(tmp_path / ("9" * 5000))
 
 

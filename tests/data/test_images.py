@@ -32,7 +32,7 @@ def test_two_files_with_one_id_are_named(tmp_path: Path) -> None:
 
 
 def test_missing_and_empty_folders(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is not a folder"):
+    with pytest.raises(UserError, match="does not exist"):
         find_images(tmp_path / "nowhere")
     with pytest.raises(UserError, match="holds no image"):
         find_images(tmp_path)

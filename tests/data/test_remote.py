@@ -155,7 +155,7 @@ def test_a_file_appears_whole_or_not_at_all(object_store: Any) -> None:
     ("place", "message"),
     [
         ("s3://no-such-bucket/photos", "no such bucket or folder.*s3://no-such-bucket must exist"),
-        ("s3://errors/nothing-here", "s3://errors/nothing-here is not a folder"),
+        ("s3://errors/nothing-here", "s3://errors/nothing-here does not exist"),
         ("gs://bucket", "needs a package that is not installed.*pip install"),
     ],
 )

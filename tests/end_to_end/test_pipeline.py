@@ -187,7 +187,7 @@ def test_torchrun_is_for_training_only(finished: Path, tmp_path: Path, run_comma
 def test_wrong_input_gives_one_message_and_exit_code_2(finished: Path, tmp_path: Path, fails: Step) -> None:
     truth = finished / "data" / "public_ground_truth.csv"
     submission = finished / "runs/tiny/submission.h5"
-    assert "is not a folder" in fails(tmp_path, "00_augment", "--data", "nowhere")
+    assert "does not exist" in fails(tmp_path, "00_augment", "--data", "nowhere")
     (tmp_path / "empty").mkdir()
     assert "step 00_augment has not been done" in fails(tmp_path, "02_embed", "--data", finished / "data", "--run", "runs/c")
     assert "has not been done" in fails(tmp_path, "03_ensemble", "--data", finished / "data", "--run", "runs/a")

@@ -78,7 +78,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("line", "said"),
     [
         ("album --verify", "1 groups of 2 files"),
-        ("album/R000002.jpg album/small.jpg", "copy  score"),
+        ("album/R000002.jpg album/small.jpg", "copy: "),
         ("match --leakage album album/.. --output shared", "the worst pairs across sets"),
         ("match --index kept --add album", "5 images, 5 of them embedded"),
         ("match --apply move", "move: 1 files done"),

@@ -17,10 +17,10 @@ async function request(url, body) {
   try {
     response = await fetch(url, options);
   } catch {
-    throw new Error("explore.py does not answer. Is it still running?");
+    throw new Error("The review does not answer. Is it still running?");
   }
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(answer.message ?? `explore.py answered with error ${response.status}.`);
+  if (!response.ok) throw new Error(answer.message ?? `The review answered with error ${response.status}.`);
   return answer;
 }
 

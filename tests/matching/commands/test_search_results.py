@@ -288,7 +288,7 @@ def test_lists_and_archives_are_sources_and_archives_are_never_acted_on(album: P
 
 def test_two_files_give_one_answer(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, copy = album / "a" / "R000000.jpg", album / "b" / "smaller.png"
-    assert run_match(checkpoint, first, copy) == 0 and capsys.readouterr().out.startswith("copy  score ")
+    assert run_match(checkpoint, first, copy) == 0 and capsys.readouterr().out.startswith("copy: ")
     assert run_match(checkpoint, first, album / "b" / "white.png") == 1 and "no copy" in capsys.readouterr().out
     assert main([str(first), str(first)]) == 0 and "the same file" in capsys.readouterr().out
     assert main([str(album / "a" / "R000001.jpg"), str(album / "b" / "same.jpg")]) == 0

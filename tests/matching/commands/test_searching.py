@@ -58,10 +58,10 @@ def test_copies_are_found_by_content_and_by_sight(pictures: Path, checkpoint: Pa
     extractor = checkpoint_extractor(checkpoint)
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
         queries = below(pictures / "queries")
-        assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 9, [])
+        assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 8, [], broken=1)
         assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 0, [])
         shutil.copy(pictures / "references" / "R000003.jpg", pictures / "references" / "double.jpg")
-        assert add_pictures(store, extractor, below(pictures / "references")) == Added(10, 0, [])
+        assert add_pictures(store, extractor, below(pictures / "references")) == Added(10, 0, [], doubles=1)
         matches = Search(store, extractor, RULE).queries(queries).matches
         found = {(match.query.name, match.reference.name) for match in matches.pairs}
         assert {("same <b>.jpg", "R000000.jpg"), ("again.jpg", "R000001.jpg")} <= found
@@ -116,7 +116,9 @@ def test_a_file_is_read_once_unless_it_is_too_large_to_be_kept(
     shutil.copy(paths[0], paths[0].with_name("again.jpg"))
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
         added = add_pictures(store, extractor, [*paths, paths[0].with_name("again.jpg")])
-        assert added == Added(len(paths) + 1, len(paths), []) and len(read) == (len(paths) if again else 0)
+        assert added == Added(len(paths) + 1, len(paths) - 1, [], broken=1, doubles=1) and len(read) == (
+            len(paths) if again else 0
+        )
         expected = extractor.extract_all(ImageSet([str(path) for path in paths], paths))
         found = vectors_by_digest(store, [digest_of(path) for path in paths])
         for path, vector, unreadable in zip(paths, expected.vectors, expected.unreadable, strict=True):
@@ -143,7 +145,7 @@ def test_a_gpu_has_its_next_batch_before_one_is_read_and_committed(
 
     played = replace(extractor, networks=[Embedder(network.sizes, network.dimensions, network.embed, None, launch)])
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
-        assert add_pictures(store, played, below(pictures / "references")) == Added(9, 9, [])
+        assert add_pictures(store, played, below(pictures / "references")) == Added(9, 8, [], broken=1)
     assert done == ["launch", "launch", "read", "launch", "read", "read"]
 
 
@@ -156,7 +158,7 @@ def test_a_file_that_cannot_be_opened_stops_no_one(pictures: Path, checkpoint: P
     monkeypatch.setattr(filling, "read_content", denied)
     extractor = checkpoint_extractor(checkpoint)
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
-        assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 8, [closed])
+        assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 7, [closed], broken=1)
         assert closed not in stored_files(store)
 
 
@@ -191,7 +193,7 @@ def test_the_command_writes_csv_and_gallery(
     assert f"relative to <b>{pictures / 'queries'}</b>" in page and "query<br>queries/again.jpg<" in page
     capsys.readouterr()
     run_match(*options)
-    assert "9 images, 0 of them embedded" in capsys.readouterr().out
+    assert "9 images, 0 of them embedded, 9 known from before\n" in capsys.readouterr().out
 
 
 def test_a_kept_index_is_added_to_searched_and_removed_from(
@@ -200,7 +202,7 @@ def test_a_kept_index_is_added_to_searched_and_removed_from(
     monkeypatch.chdir(pictures)
     index = ["--checkpoint", checkpoint, "--index", "kept"]
     run_match(*index, "--add", "references")
-    assert "9 images, 9 of them embedded" in capsys.readouterr().out
+    assert "9 images, 8 of them embedded, 1 cannot be decoded\n" in capsys.readouterr().out
     run_match(*index, "--queries", "queries", "--threshold", "-0.05")
     assert "3 queries, 8 different references" in capsys.readouterr().out
     run_match(*index, "--remove", "references/R000000.jpg", "elsewhere")
@@ -308,6 +310,12 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
     assert opened == [SHIPPED]
 
 
+def test_verification_is_not_asked_for_and_forbidden(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        run_match("--queries", "q", "--verify", "--no-verify")
+    assert stopped.value.code == 2 and "--no-verify: not allowed with argument --verify" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -323,8 +331,12 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
         (["--queries", "q", "--checkpoint", "none.safetensors"], "no such checkpoint"),
         (["--queries", "q", "--run", "none"], "none is not a run"),
         (["--queries", "q", "--run", "none", "--data", "q"], "none is not a run"),
-        (["--queries", "none"], "none is not a folder"),
-        (["--queries", "loop"], "loop is not a folder"),
+        (["--queries", "none"], "none does not exist. Name a folder"),
+        (["--queries", "loop"], "loop is a link that leads nowhere"),
+        (["--queries", "q/picture.jpg", "--to", "x"], "go with --apply"),
+        (["--queries", "q", "--plan", "x"], "go with --apply"),
+        (["--apply", "hardlink", "--to", "x"], "or replace --apply hardlink by --apply move"),
+        (["--queries", "q", "--references", "r", "--stack", "--remove-references"], "give one of the two"),
         (["--queries", "q", "--references", "empty"], "empty holds no image"),
         (["--queries", "q", "--output", "q/picture.jpg/below"], "--output q/picture.jpg/below cannot be made"),
         (["--queries", "q", "--index", "none"], "none holds no index"),

@@ -19,13 +19,13 @@ def test_without_a_run_the_first_command_is_named(tmp_path: Path, monkeypatch: p
         open_run()
     with pytest.raises(UserError, match="add --data DIR"):
         open_run(Path("runs/new"))
-    with pytest.raises(UserError, match="is not a folder"):
+    with pytest.raises(UserError, match="does not exist"):
         open_run(Path("runs/new"), data=Path("nowhere"))
 
 
 def test_a_run_whose_data_folder_cannot_exist_is_named(run: Run) -> None:
     run.paths.description.write_text(json.dumps({"data": "/" + "9" * 5000}))
-    with pytest.raises(UserError, match="is not a folder"):
+    with pytest.raises(UserError, match="does not exist"):
         open_existing_run(run.folder)
 
 
