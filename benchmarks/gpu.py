@@ -64,7 +64,7 @@ PARTS = {
     "loader": Part(measure_loader),
     "embed": Part(measure_embedding, lambda sizes: [f"{backbone} {size}" for backbone, size in sizes.embed]),
     "determinism": Part(measure_determinism),
-    "head": Part(measure_head, lambda sizes: KINDS),
+    "head": Part(measure_head, lambda sizes: [f"same {sizes.large_batch}", *(f"{kind} {sizes.head.batch}" for kind in KINDS)]),
     "steps": Part(measure_steps, lambda sizes: sizes.models),
 }
 

@@ -16,6 +16,7 @@ class Sizes:
     batches: tuple[int, ...]
     compiler: str  # what torch.compile has compile them
     head: StepSize  # training step in which the class head is measured
+    large_batch: int  # of recipes/isc2021-batch-512.yaml
     precision: str  # as in a recipe
     repeats: int  # timed steps
     loader: tuple[tuple[int, int], ...]  # image side in pixels, images per worker
@@ -48,6 +49,7 @@ FULL = Sizes(
     batches=(64, 256, 1024),
     compiler="inductor",
     head=_size("tf_efficientnet_b5", 256, 1_800_000, 160),
+    large_batch=512,
     precision="bf16",
     repeats=15,
     loader=((160, 400), (224, 300), (512, 60)),
@@ -67,6 +69,7 @@ SMOKE = Sizes(
     batches=(4, 8),
     compiler="eager",
     head=StepSize("test_efficientnet", 300, 16, 4, 32, 128),
+    large_batch=72,
     precision="32",
     repeats=2,
     loader=((32, 8),),

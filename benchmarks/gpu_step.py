@@ -37,6 +37,10 @@ class StepSize:
     image_size: int = 160
     chunk: int = 131_072
 
+    def head_settings(self, negatives: float | None = None) -> ArcFaceSettings:
+        """The class head's settings, for batches larger than those of isc2021.yaml as in isc2021-batch-512.yaml."""
+        return ArcFaceSettings(chunk=self.chunk, negatives=negatives, rounded_rows=self.batch > 64)
+
 
 class TrainingStep:
     """A training step in bf16."""
@@ -46,7 +50,7 @@ class TrainingStep:
         self.device = device
         self.descriptor = Descriptor(settings).to(device)
         negatives = SAMPLED if class_kind == "sparse_adam" else None
-        self.head = draw_head(ArcFaceSettings(chunk=size.chunk, negatives=negatives), size, device)
+        self.head = draw_head(size.head_settings(negatives), size, device)
         self.head.sparse_rows = class_kind == "sparse_adam"
         optimizing = OptimizerSettings.model_validate({"class_kind": class_kind})
         self.optimizers = build_optimizers(self.descriptor, self.head, optimizing, fused=device.type == "cuda")

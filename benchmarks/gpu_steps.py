@@ -15,7 +15,6 @@ from gpu_step import SAMPLED, StepSize, TrainingStep, draw_head
 
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.memory_format import MIN_GAIN, choose_memory_format
-from image_copies.models.objectives.settings import ArcFaceSettings
 from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.learner import Learner, build_learner, set_up_network
@@ -66,15 +65,20 @@ def measure_steps(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row
 
 
 def measure_head(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
-    """Measure the class head with one of KINDS, and with Adam against its goals."""
-    named = f"{sizes.head.classes:,} classes, {item}" + (f", a {SAMPLED:.0%} sample" if item == "sparse_adam" else "")
-    row, share, costs, memory = _step_row(named, device, sizes.head, sizes.repeats, item)
+    """Measure the class head with one of KINDS at a batch size: memory at the usual one, the head's share at the large one."""
+    kind, batch = item.split()
+    size = replace(sizes.head, batch=int(batch))
+    rounded = ", rounded_rows" if size.head_settings().rounded_rows else ""
+    sample = f", a {SAMPLED:.0%} sample" if kind == "sparse_adam" else ""
+    row, share, costs, memory = _step_row(
+        f"{size.classes:,} classes, {kind}, batch {batch}{rounded}{sample}", device, size, sizes.repeats, kind
+    )
     yield row
-    if item == "same":
+    if size.batch == sizes.large_batch:
         yield Row("head's share of a step", f"{share:.1%}", "under 25 %", share < 0.25)
         yield Row("all costs of classes", f"{costs:.1%}", "under 40 %", costs < 0.40)
-        if device.type == "cuda":
-            yield Row("peak memory", f"{memory:.1f} GiB", "under 24 GiB", memory < 24)
+    elif kind == "same" and device.type == "cuda":
+        yield Row("peak memory", f"{memory:.1f} GiB", "under 24 GiB", memory < 24)
 
 
 def _release(device: torch.device) -> None:
@@ -125,7 +129,7 @@ def _own_step(size: StepSize, sizes: Sizes, mode: str | None = None) -> tuple[Le
     if mode is not None:
         compiled = torch.compile(descriptor, dynamic=False, mode=mode, backend=sizes.compiler)
         network = fabric.setup_module(compiled)  # type: ignore[arg-type]  # what torch.compile returns is typed as any callable
-    head = Svmax(draw_head(ArcFaceSettings(chunk=size.chunk), size, fabric.device), None)
+    head = Svmax(draw_head(size.head_settings(), size, fabric.device), None)
     learner = build_learner(fabric, descriptor, network, head, settings, settings.stages[0])
     pixels = torch.randint(0, 256, (size.batch, size.image_size, size.image_size, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     labels = torch.randint(size.classes, (size.batch,), device=fabric.device)
