@@ -8,7 +8,7 @@ from image_copies.data.errors import UserError
 from image_copies.matching.commands.interface import find_copies
 
 
-def rows_to_keep(dataset: Any, column: str | None = None, verify: int = 10, progress: bool = True) -> list[int]:
+def rows_to_keep(dataset: Any, column: str | None = None, verify: int | None = None, progress: bool = True) -> list[int]:
     """Return the rows of a `datasets.Dataset`, in order, without those whose picture is certainly a copy of one that stays.
 
     Pictures are written to a temporary folder first, so that filtered and shuffled datasets are read as what they show.

@@ -8,7 +8,6 @@ is `image_copies.find_copies`, which compares the pictures themselves.
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,10 @@ from tqdm import tqdm
 
 from image_copies.data.files import write_text
 from image_copies.data.images import ImageSet
-from image_copies.matching.commands.interface import open_shipped
+from image_copies.matching.commands.interface import Place, open_shipped
 from image_copies.matching.results.grid import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 
-Place = str | os.PathLike[str]
 Duplicates = Mapping[str, Sequence[str | tuple[str, np.float32]]]
 ROWS = 1024  # of the cosines that are held at once
 

@@ -26,6 +26,7 @@ from image_copies.models.shipped import SHIPPED
 if TYPE_CHECKING:
     import pandas as pd
 
+Place = str | os.PathLike[str]
 FALSE_ALARMS = 0.001
 MOST_REFERENCES = 10
 
@@ -60,14 +61,14 @@ class Copies(list[list[Path]]):
 
 
 def find_copies(
-    *folders: str | os.PathLike[str], verify: int | None = None, views: bool | None = None, progress: bool = True
+    *folders: Place | Sequence[Place], verify: int | None = None, views: bool | None = None, progress: bool = True
 ) -> Copies:
     """Find the copies in folders, as `match.py --queries` does; no file is changed or written next to the pictures.
 
     It can be interrupted at any time (Ctrl-C, a notebook's stop button) and leaves nothing behind.
 
     Args:
-        folders: Folders, archives or files.
+        folders: Folders, archives or files, or lists of them.
         verify: Nearest pictures of each that are compared by local features; 0 for none, None for 10 if that takes less than
             about a minute.
         views: Whether crops and turns of pictures for which nothing is found for sure are searched with, too; None for if that
@@ -82,7 +83,7 @@ def find_copies(
     """
     quiet = Output(quiet=True)
     with tempfile.TemporaryDirectory() as place, nullcontext() if progress else quiet.silence():
-        sources = Sources([Path(folder) for folder in folders])
+        sources = Sources([path for given in folders for path in _list_paths(given)])
         pictures = find_pictures(sources, Path(place), quiet)
         rule = make_rule(open_shipped(), None, FALSE_ALARMS, MOST_REFERENCES)
         settings = searching.SearchSettings(sources, rule, Path(place), verified=verify, views=views)
@@ -90,7 +91,7 @@ def find_copies(
         return Copies(read_plan(Path(place) / PLAN))
 
 
-def compare(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> comparing.Verdict:
+def compare(first: Place, second: Place) -> comparing.Verdict:
     """Compare two pictures by their vectors and local features, as `match.py A B --verify` does.
 
     Raises:
@@ -101,13 +102,13 @@ def compare(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> co
     return known or comparing.compare(open_shipped(), make_rule(open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True)
 
 
-def embed(pictures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> NDArray[np.float32]:
+def embed(pictures: Place | Sequence[Place]) -> NDArray[np.float32]:
     """Return the vectors [n, 256] float32, of unit length, of pictures, or of one; near each other for copies.
 
     Raises:
         UserError: A picture cannot be decoded; the message names the first.
     """
-    paths = [Path(picture) for picture in ([pictures] if isinstance(pictures, (str, os.PathLike)) else pictures)]
+    paths = _list_paths(pictures)
     extractor = open_shipped()
     if not paths:
         return np.zeros((0, extractor.dimensions), np.float32)
@@ -115,6 +116,10 @@ def embed(pictures: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -
     if found.unreadable.any():
         raise UserError(f"{paths[int(found.unreadable.argmax())]} cannot be decoded as a picture. Leave it out.")
     return found.vectors
+
+
+def _list_paths(given: Place | Sequence[Place]) -> list[Path]:
+    return [Path(place) for place in ([given] if isinstance(given, (str, os.PathLike)) else given)]
 
 
 @cache
