@@ -29,6 +29,9 @@ def make_parser() -> argparse.ArgumentParser:
         "--training", type=named_path, metavar="FILE", help="with --queries: normalise them against these vectors first"
     )
     parser.add_argument(
+        "--dimensions", type=int, metavar="D", help="with --training: reduce all to D dimensions by their PCA before"
+    )
+    parser.add_argument(
         "--compare",
         type=named_path,
         nargs="+",
@@ -65,6 +68,8 @@ def check(options: argparse.Namespace) -> None:
             "step 06 takes no --index, --nprobe and --on-gpu: it searches references that need not fit into memory, exactly; "
             "python benchmarks/index_recall.py FACTORY --run DIR measures the recall of a Faiss index of them."
         )
+    if options.dimensions is not None and (options.training is None or options.dimensions < 1):
+        raise UserError(f"--dimensions {options.dimensions}: give 1 or more, together with --training FILE, for the PCA.")
     if options.queries is not None or options.references is not None:
         if None in (options.queries, options.references, options.ground_truth):
             raise UserError("vectors are scored with all three of --queries FILE, --references FILE and --ground-truth CSV.")
@@ -87,7 +92,9 @@ def score(options: argparse.Namespace) -> None:
     if options.queries is not None:
         from image_copies.pipeline.steps.score_files import score_vectors
 
-        score_vectors(options.queries, options.references, options.ground_truth, options.training, options.output)
+        score_vectors(
+            options.queries, options.references, options.ground_truth, options.training, options.dimensions, options.output
+        )
     elif options.subsets:
         from image_copies.pipeline.steps.subsets import print_subsets
 

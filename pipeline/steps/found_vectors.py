@@ -5,7 +5,7 @@ from pathlib import Path
 from image_copies.data.errors import UserError
 from image_copies.models.inference.settings import VectorsModelSettings
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
-from image_copies.submissions.scoring.any_vectors import open_queries, open_references
+from image_copies.submissions.scoring.any_vectors import open_queries, read_references
 from image_copies.submissions.vectors.files import Vectors, describe_vectors, read_vectors, write_vectors
 
 
@@ -38,5 +38,4 @@ def take_vectors(model: VectorsModelSettings, part: str, ids: list[str], output:
 def _read(path: Path, part: str) -> Vectors:
     if part == "query":
         return open_queries(path)
-    found = open_references(path) if part == "reference" else read_vectors(path)
-    return found if isinstance(found, Vectors) else read_vectors(path)
+    return read_references(path) if part == "reference" else read_vectors(path)

@@ -11,9 +11,18 @@ from image_copies.pipeline.run.provenance import describe_origin
 from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.formats.matching_track import evaluate_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
-from image_copies.submissions.scoring.any_vectors import normalize_vectors, open_queries, open_references, rank_vectors
+from image_copies.submissions.scoring.any_vectors import (
+    normalize_vectors,
+    open_queries,
+    open_references,
+    rank_vectors,
+    read_references,
+    reduce_vectors,
+)
 from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
+from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.stored import StoredVectors
 
 
 def score_file(
@@ -66,19 +75,29 @@ def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_f
 
 
 def score_vectors(
-    queries: Path, references: Path, ground_truth: Path, training: Path | None = None, output: Path | None = None
+    queries: Path,
+    references: Path,
+    ground_truth: Path,
+    training: Path | None = None,
+    dimensions: int | None = None,
+    output: Path | None = None,
 ) -> None:
     """Score files of vectors and print the scores as JSON, which `output` gets as well.
 
-    With `training` vectors, the queries are normalised against them by method 2 with the paper's parameters.
+    With `training` vectors, the queries are normalised against them by method 2 with the paper's parameters, after all have been
+    reduced to so many `dimensions`, if that is given.
 
     Raises:
         UserError: when a file cannot be read, or the files do not belong together.
     """
     truth, asked = read_ground_truth(ground_truth), open_queries(queries)
+    searched: Vectors | StoredVectors = open_references(references)
     if training is not None:
-        asked = normalize_vectors(asked, open_queries(training))
-    scores, _ = rank_vectors(asked, open_references(references), truth)
+        held = open_queries(training)
+        if dimensions is not None:
+            asked, searched, held = reduce_vectors([asked, read_references(references), held], held, dimensions)
+        asked = normalize_vectors(asked, held)
+    scores, _ = rank_vectors(asked, searched, truth)
     given = {"queries": queries, "references": references, "ground_truth": ground_truth, "training": training}
     _print_scores(scores, {name: path for name, path in given.items() if path is not None}, output)
 

@@ -1,7 +1,7 @@
 """Scoring and normalising vectors that anybody made, of any dimension: in files, or by id in memory."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.submissions.ensemble.normalization import normalize_by_variant
-from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.ensemble.projection import fit_projection, scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from image_copies.submissions.settings import Method, NormalizationSettings
@@ -58,6 +58,25 @@ def normalize(
         return normalize_by_variant(asked, held, Variant(asked.shape[1], 0.0, method, beta), DEFAULTS)
 
 
+def reduce(vectors: ArrayLike, training: ArrayLike, dimensions: int) -> NDArray[np.float32]:
+    """Project vectors [n, d] on the first principal axes of training vectors [m, d] (ISC2021, section 2.6): [n, dimensions].
+
+    Vectors are scaled to unit length before and after; zero rows stay zero.
+
+    Raises:
+        UserError: The dimensions differ, or there are too few training vectors or dimensions for as many axes.
+    """
+    given, held = (scale_to_unit_length(np.atleast_2d(np.asarray(part, np.float32))) for part in (vectors, training))
+    _check_dimensions(given.shape[1], held.shape[1], "the training vectors")
+    return fit_projection(held, dimensions).apply(given, dimensions, 0.0)
+
+
+def reduce_vectors(parts: Sequence[Vectors], training: Vectors, dimensions: int) -> list[Vectors]:
+    """Return several sets of vectors reduced as `reduce` does."""
+    found = (reduce(part.vectors, training.readable(), dimensions) for part in parts)
+    return [Vectors(part.ids, vectors, part.unreadable) for part, vectors in zip(parts, found, strict=True)]
+
+
 def rank_vectors(queries: Vectors, references: Vectors | StoredVectors, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     """Score vectors of the same dimension.
 
@@ -97,6 +116,16 @@ def open_references(source: Source) -> Vectors | StoredVectors:
         return _hold(source)
     path = Path(source)
     return _read_part(path, "reference") if _is_submission(path) else open_vectors(path)
+
+
+def read_references(source: Source) -> Vectors:
+    """Return the same in memory.
+
+    Raises:
+        UserError: As for `open_queries`.
+    """
+    found = open_references(source)
+    return found if isinstance(found, Vectors) else read_vectors(Path(source))  # type: ignore[arg-type]  # a mapping is held
 
 
 def _hold(vectors: Mapping[str, ArrayLike]) -> Vectors:

@@ -11,6 +11,7 @@ import pytest
 import image_copies
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import write_ground_truth
+from image_copies.submissions.scoring.any_vectors import reduce
 from image_copies.submissions.vectors.files import Vectors, write_vectors
 
 DIMENSIONS = 512  # more than the challenge allows
@@ -72,7 +73,17 @@ def test_the_command_prints_the_same(
     main([*line, "--training", str(tmp_path / "t.h5")])
     moved = json.loads(capsys.readouterr().out)
     assert "training" in moved["made_from"] and moved["true_pairs"] == 6
+    main([*line, "--training", str(tmp_path / "t.h5"), "--dimensions", "60"])
+    few = json.loads(capsys.readouterr().out)
+    small = [reduce(part.vectors, training.vectors, 60) for part in (queries, references)]
+    moved_few = dict(
+        zip(queries.ids, image_copies.normalize(small[0], reduce(training.vectors, training.vectors, 60)), strict=True)
+    )
+    moved_few["Q5"] = np.full(60, 100.0, np.float32)
+    expected = image_copies.score(moved_few, dict(zip(references.ids, small[1], strict=True)), TRUTH)
+    assert few["micro_average_precision"] == expected.micro_average_precision > 0.5
     for wrong, message in (
+        ([*line, "--dimensions", "60"], "together with --training FILE"),
         (line[:4], "all three of --queries FILE, --references FILE and --ground-truth CSV"),
         ([*line, "--subsets"], "omit the others"),
         (["--training", asked], "--training normalises --queries FILE"),
@@ -92,6 +103,19 @@ def test_queries_move_away_from_training_vectors_by_the_papers_formula() -> None
         away = sum((query - other) / np.linalg.norm(query - other) for other in nearest)
         strength = 0.7 * np.sqrt(np.sort(cosines)[-3:].mean())
         assert np.allclose(found, query + strength * away / np.linalg.norm(away), atol=1e-5)
+
+
+def test_vectors_are_reduced_along_the_principal_axes_of_the_training_vectors() -> None:
+    rng = np.random.default_rng(4)
+    vectors, training = (rng.standard_normal((rows, 30)) * np.linspace(3, 0.1, 30) for rows in (5, 200))
+    unit = [part / np.linalg.norm(part, axis=1, keepdims=True) for part in (vectors, training)]
+    axes = np.linalg.svd(unit[1] - unit[1].mean(axis=0))[2][:4]
+    expected = (unit[0] - unit[1].mean(axis=0)) @ axes.T
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    found = reduce(vectors, training, 4)
+    assert np.allclose(np.abs(found), np.abs(expected), atol=1e-4) and np.allclose(
+        found @ found.T, expected @ expected.T, atol=1e-4
+    )
 
 
 def test_what_does_not_belong_together_is_refused(queries: Vectors, references: Vectors, tmp_path: Path) -> None:
