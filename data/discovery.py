@@ -63,16 +63,18 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
         if not os.fspath(source).startswith("@"):
             yield source
             continue
-        listing = as_path(Path(os.fspath(source)[1:]))
+        listing, named = as_path(Path(os.fspath(source)[1:])), 0
         try:
             with open_regular(listing) as file:
-                lines = os.fsdecode(file.read()).split("\n")  # names may hold other line breaks
+                for line in file:  # of millions, perhaps; names may hold other line breaks
+                    name = os.fsdecode(line).rstrip("\n").rstrip("\r")
+                    if name.strip() and not name.startswith("#"):
+                        named += 1
+                        yield place if isinstance(place := as_path(name), RemotePath) else listing.parent / name
         except OSError as error:
             raise UserError(f"the list {listing} cannot be read ({error.strerror or error}).") from error
-        named = [line.rstrip("\r") for line in lines if line.strip() and not line.startswith("#")]
         if not named:
             raise UserError(f"the list {listing} names nothing: write one file or folder per line.")
-        yield from (place if isinstance(place := as_path(name), RemotePath) else listing.parent / name for name in named)
 
 
 def format_skipped_counts(skipped: dict[str, list[Path]]) -> str:
