@@ -5,7 +5,14 @@ import sys
 from pathlib import Path
 
 PROGRAM = "image-copies"
-TASKS = {"match": "match", "explore": "explore", "export": "export", "02_embed": "embed", "06_score": "score"}  # of each script
+TASKS = {
+    "match": "match",
+    "explore": "explore",
+    "export": "export",
+    "deduplicate": "dedup",
+    "02_embed": "embed",
+    "06_score": "score",
+}  # of each script
 MODULES = "image_copies.pipeline."
 
 

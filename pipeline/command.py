@@ -8,6 +8,7 @@ image-copies match --help            all searches: references, a kept index, lea
 image-copies review [FOLDER]         decide about what a search found on a page, http://127.0.0.1:8765
 image-copies explore                 a page: drop a picture, see the nearest of a collection
 image-copies serve --index DIR       search a kept index over HTTP, for programs
+image-copies dedup                   list the copies among millions of pictures in folders, tars and Parquet files
 image-copies embed                   write the vectors of pictures to a file
 image-copies score                   score vectors or a submission against a ground truth
 image-copies export                  write a network for ONNX Runtime, or a run as one file
@@ -39,6 +40,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "review": ("explore", ("--matches",)),
     "explore": ("explore", ()),
     "serve": ("explore", ("--serve",)),
+    "dedup": ("deduplicate", ()),
     "embed": ("02_embed", ()),
     "score": ("06_score", ()),
     "export": ("export", ()),

@@ -1,0 +1,1 @@
+"""Deduplicating collections too large for one machine, on Ray Data: `pipeline/deduplicate.py`."""

@@ -1,0 +1,182 @@
+"""What becomes of the pictures that occur in pairs: groups, which picture of each stays, and the class of the others."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.data.files import read_json, write_text
+from image_copies.matching.groups.components import group_pairs, label_components, pack_pairs
+from image_copies.matching.verification.judgement import Kind
+from image_copies.matching.verification.pairs import KnownPair, LastUsed, Seen, compare_seen, see
+from image_copies.pipeline.dedup.collection import Collection, Numbers
+from image_copies.pipeline.dedup.engine import Engine, Row
+from image_copies.pipeline.dedup.lists import keep_best
+from image_copies.pipeline.dedup.pictures import read_again
+
+NOT_JUDGED = "not judged"
+PAIRS_PER_JOB = 64
+LAST_SEEN = 32  # pictures that a job keeps
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A picture that might go, and the one that stays.
+
+    Attributes:
+        number: Its number.
+        kept: Number of the picture that it is compared with, which stays or has the same bytes.
+        group: Number of the group, from 1.
+        distance: Smallest squared distance by which it came into the group.
+        same: Whether their bytes are equal.
+    """
+
+    number: int
+    kept: int
+    group: int
+    distance: float
+    same: bool
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The class of a candidate and the picture that stays."""
+
+    kind: Kind | str
+    reason: str
+    certainty: int
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How pairs of pictures are judged.
+
+    Attributes:
+        collection: The pictures.
+        folder: Of the judgements that are done.
+        column: Of Parquet inputs.
+    """
+
+    collection: Collection
+    folder: Path
+    column: str
+
+    def __call__(self, row: Row) -> Row:
+        """Judge the pairs of a job and write its file."""
+        pairs = list(zip(row["numbers"], row["kept"], strict=True))
+        numbers = np.unique(np.array(pairs, np.int64))
+        known = dict(self.collection.look_up(numbers, ["id", "source", "place", "bytes"]))
+
+        def look(path: Path) -> Seen:
+            return see(read_again(known[int(path.name)], self.column))
+
+        pictures, found = LastUsed(look, LAST_SEEN), []
+        for pair in pairs:
+            one, other = (Path(str(number)) for number in pair)
+            first, second = pictures.of(one), pictures.of(other)
+            if first is None or second is None:
+                found.append((NOT_JUDGED, "its bytes cannot be read again", 0))
+                continue
+            judged = compare_seen(first, second, KnownPair(one, other))
+            found.append((judged.kind, judged.reason, judged.certainty))
+        write_text(self.path(pairs), json.dumps({"verdicts": found}))
+        return {"count": len(pairs)}
+
+    def path(self, pairs: list[tuple[int, int]]) -> Path:
+        """Return the path of the judgements of a job's pairs."""
+        digest = hashlib.sha256(json.dumps([list(map(int, pair)) for pair in pairs]).encode()).hexdigest()
+        return self.folder / f"judged-{digest[:20]}.json"
+
+
+def find_candidates(collection: Collection, files: list[Path]) -> list[Candidate]:
+    """Group the pictures that occur in pairs and return those that might go, by the group and their numbers.
+
+    Of a group the picture with the most pixels stays, then that of the most bytes, then the first; of equal bytes the first. With
+    test sets there are no groups: each input is compared with the picture of a test set that is nearest.
+    """
+    pairs = keep_best(np.concatenate([np.load(path) for path in files]))
+    numbers, places = np.unique(np.concatenate([pairs["first"], pairs["second"]]), return_inverse=True)
+    first, second = places[: len(pairs)], places[len(pairs) :]
+    digests, area, size = np.empty(len(numbers), "S32"), np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
+    columns = ["sha256", "width", "height", "bytes"]
+    for place, (_, about) in enumerate(collection.look_up(numbers, columns)):
+        digests[place], area[place], size[place] = about["sha256"], about["width"] * about["height"], about["bytes"]
+    same = pairs["same"] & (digests[first] == digests[second])
+    near = ~pairs["same"]
+    if collection.test_sets_begin is not None:
+        return _find_leaked(numbers, first, second, pairs["distance"], same, near)
+    twin_of = label_components(first[same], second[same], len(numbers))
+    one, other = twin_of[first[near]], twin_of[second[near]]
+    apart = one != other
+    packed = pack_pairs(one[apart], other[apart], -pairs["distance"][near][apart])
+    twins: dict[int, list[int]] = {}
+    for place, own in enumerate(twin_of.tolist()):
+        if place != own:
+            twins.setdefault(own, []).append(place)
+    groups = [group.members for group in group_pairs(packed, len(numbers)).groups]
+    grouped = {member for members in groups for member in members}
+    groups += [[own] for own in twins if own not in grouped]
+    best = _find_nearest_distances(packed, len(numbers))
+    candidates = []
+    for group, members in enumerate(sorted(groups), 1):
+        kept = max(members, key=lambda member: (area[member], size[member], -member))
+        going = [(member, kept, float(best[member]), False) for member in members if member != kept]
+        going += [(twin, member, 0.0, True) for member in members for twin in twins.get(member, ())]
+        for place, stays, far, equal in sorted(going):
+            candidates.append(Candidate(int(numbers[place]), int(numbers[stays]), group, far, equal))
+    return candidates
+
+
+def _find_nearest_distances(packed: NDArray[np.void], count: int) -> NDArray[np.float64]:
+    best = np.full(count, np.inf)
+    np.minimum.at(best, packed["first"], -packed["score"])
+    np.minimum.at(best, packed["second"], -packed["score"])
+    return best
+
+
+def _find_leaked(
+    numbers: Numbers,
+    first: Numbers,
+    second: Numbers,
+    distances: NDArray[np.float64],
+    same: NDArray[np.bool_],
+    near: NDArray[np.bool_],
+) -> list[Candidate]:
+    """Return each input that occurs in a pair, with the nearest picture of a test set; equal bytes come first."""
+    chosen = np.flatnonzero(same | near)
+    ordered = chosen[np.lexsort((second[chosen], distances[chosen], ~same[chosen], first[chosen]))]
+    _, rows = np.unique(first[ordered], return_index=True)
+    return [
+        Candidate(int(numbers[first[row]]), int(numbers[second[row]]), group, float(distances[row]), bool(same[row]))
+        for group, row in enumerate(ordered[rows].tolist(), 1)
+    ]
+
+
+def judge_candidates(engine: Engine, judging: Judging, candidates: list[Candidate], most: int | None) -> list[Verdict]:
+    """Return the verdict on each candidate; at most `most` pairs, drawn at random, are looked at. None for all."""
+    rows = np.array([row for row, one in enumerate(candidates) if not one.same], np.int64)
+    if most is not None and most < len(rows):
+        rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+    verdicts = [
+        Verdict("same file", "the same bytes", 100) if one.same else Verdict(NOT_JUDGED, "nobody looked at the pixels", 0)
+        for one in candidates
+    ]
+    jobs = [rows[start : start + PAIRS_PER_JOB].tolist() for start in range(0, len(rows), PAIRS_PER_JOB)]
+    paths = {}
+    for number, job in enumerate(jobs):
+        paths[number] = judging.path([(candidates[row].number, candidates[row].kept) for row in job])
+
+    def missing() -> Iterator[Row]:
+        for number, job in enumerate(jobs):
+            if not paths[number].is_file():
+                yield {"numbers": [candidates[r].number for r in job], "kept": [candidates[r].kept for r in job]}
+
+    list(engine.run(missing(), engine.map(judging), "comparing pixels", len(rows), "pair"))
+    for number, job in enumerate(jobs):
+        for row, verdict in zip(job, read_json(paths[number])["verdicts"], strict=True):
+            verdicts[row] = Verdict(*verdict)
+    return verdicts

@@ -1,0 +1,226 @@
+"""Which pictures are compared: each vector goes to its nearest of many lists, and what meets in a list is compared exactly.
+
+Equal bytes have equal vectors and meet in every list: of them one is compared, and the others are its twins.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.data.files import whole_file
+from image_copies.matching.extractor import Extractor
+from image_copies.pipeline.dedup.collection import Collection
+from image_copies.pipeline.dedup.engine import Engine, Row
+
+EXACT = 20_000  # pictures up to which all are compared with all
+LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
+NEAREST = 4  # lists that a vector goes to
+SAMPLES = 48  # vectors per list that the centroids are computed from
+ROUNDS = 10  # of k-means
+SPREAD = 2**16  # pictures whose vectors are sorted by lists together
+BUCKET = 2**17  # entries of lists that are compared by one job, about
+BLOCK = 1024  # pictures compared with a whole list at once
+MOST_NEAR = 256  # of a list's pictures that one is paired with: the nearest
+ROUNDING = 1e-4  # by which float32 may misjudge a squared distance
+PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("distance", "<f8"), ("same", "?")])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared, and when a pair counts.
+
+    Attributes:
+        collection: The pictures.
+        open: Opens the extractor, whose query normalisation is used.
+        limit: Largest squared distance of a pair.
+        folder: Of the lists and pairs.
+    """
+
+    collection: Collection
+    open: Callable[[], Extractor]
+    limit: float
+    folder: Path
+
+    @property
+    def lists(self) -> int:
+        """How many lists there are."""
+        count = len(self.collection)
+        return 1 if count <= EXACT else round(LISTS_PER_ROOT * count**0.5)
+
+    @property
+    def copies(self) -> int:
+        """How many lists a vector goes to."""
+        return min(NEAREST, self.lists)
+
+    @property
+    def groups(self) -> list[tuple[int, int]]:
+        """The ranges of files whose vectors are sorted together."""
+        starts = self.collection.starts
+        bounds = [0, *(np.flatnonzero(np.diff(starts[1:] // SPREAD)) + 1).tolist(), len(starts) - 1]
+        return [(first, end) for first, end in pairwise(bounds) if first < end]
+
+    @property
+    def buckets(self) -> list[tuple[int, int]]:
+        """The ranges of lists that are compared by one job."""
+        count = min(self.lists, max(1, len(self.collection) * self.copies // BUCKET))
+        bounds = np.linspace(0, self.lists, count + 1).astype(int).tolist()
+        return list(pairwise(bounds))
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """The extractor, opened once in a process."""
+        return self.open()
+
+
+def find_pairs(engine: Engine, comparison: Comparison) -> list[Path]:
+    """Return files with the pairs within the limit; what an earlier run has finished is not done again."""
+    folder, pictures = comparison.folder, len(comparison.collection)
+    done = [folder / f"pairs-{number}.npy" for number in range(len(comparison.buckets))]
+    if all(path.is_file() for path in done):
+        return done
+    if not (folder / "centroids.npy").is_file():
+        list(engine.run([{"count": pictures}], engine.map(_Job(comparison, make_centroids)), "choosing lists", pictures))
+    spread = {n: (folder / f"entries-{n}.npy", folder / f"starts-{n}.npy") for n in range(len(comparison.groups))}
+    jobs = [{"job": n} for n, paths in spread.items() if not all(path.is_file() for path in paths)]
+    list(engine.run(jobs, engine.map(_Job(comparison, spread_vectors)), "sorting into lists", pictures))
+    jobs = [{"job": n} for n, path in enumerate(done) if not path.is_file()]
+    entries = pictures * comparison.copies
+    list(engine.run(jobs, engine.map(_Job(comparison, compare_bucket)), "comparing", entries, "entry"))
+    for path in folder.glob("entries-*.npy"):
+        path.unlink()
+    return done
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One of the functions below as Ray Data calls it."""
+
+    comparison: Comparison
+    work: Callable[[Comparison, Row], int]
+
+    def __call__(self, row: Row) -> Row:
+        return {"count": self.work(self.comparison, row)}
+
+
+def make_centroids(comparison: Comparison, row: Row) -> int:
+    """Compute the lists' centroids [lists, d] from the vectors of a sample of files."""
+    collection, wanted = comparison.collection, comparison.lists * SAMPLES
+    blocks, count = list[NDArray[np.float32]](), 0
+    for file in np.random.default_rng(0).permutation(len(collection.files)).tolist():
+        blocks.append(collection.read_vectors(file)[0])
+        count += len(blocks[-1])
+        if count >= wanted:
+            break
+    sample = np.concatenate(blocks)[:wanted]
+    if comparison.lists == 1 or len(sample) < comparison.lists:
+        centroids = np.zeros((comparison.lists, sample.shape[1]), np.float32)
+        centroids[: len(sample)] = sample[: len(centroids)]
+    else:
+        import faiss  # imported here: small sets need none
+
+        points = {"min_points_per_centroid": 1, "max_points_per_centroid": SAMPLES}
+        means = faiss.Kmeans(sample.shape[1], comparison.lists, niter=ROUNDS, seed=0, **points)
+        means.train(sample)
+        centroids = np.asarray(means.centroids, np.float32)
+    _save(comparison.folder / "centroids.npy", centroids)
+    return len(collection)
+
+
+def spread_vectors(comparison: Comparison, row: Row) -> int:
+    """Write the vectors of a group of files, each once for each of its lists, sorted by lists."""
+    collection, (first, end) = comparison.collection, comparison.groups[row["job"]]
+    centroids = np.load(comparison.folder / "centroids.npy")
+    squares = np.einsum("kd,kd->k", centroids, centroids)
+    lists, entries = list[NDArray[np.int64]](), list[NDArray[np.void]]()
+    for file in range(first, end):
+        vectors, numbers, table = collection.read_vectors(file)
+        if not len(vectors):
+            continue
+        queries = comparison.extractor.normalize(vectors)
+        far = squares - 2 * (vectors @ centroids.T)
+        nearest = np.argpartition(far, comparison.copies - 1, axis=1)[:, : comparison.copies]
+        own = np.empty(len(vectors), entry_type(vectors.shape[1]))
+        own["number"], own["vector"], own["query"] = numbers, vectors, queries
+        own["digest"] = np.frombuffer(b"".join(digest[:8] for digest in table["sha256"].to_pylist()), "<u8")
+        own["flat"] = table["flat"].to_numpy()
+        lists.append(nearest.ravel())
+        entries.append(np.repeat(own, comparison.copies))
+    places, every = np.concatenate(lists or [np.zeros(0, np.int64)]), np.concatenate(entries or [np.empty(0, entry_type(1))])
+    order = np.argsort(places, kind="stable")
+    _save(comparison.folder / f"entries-{row['job']}.npy", every[order])
+    _save(comparison.folder / f"starts-{row['job']}.npy", np.searchsorted(places[order], np.arange(comparison.lists + 1)))
+    return int(collection.starts[end] - collection.starts[first])
+
+
+def compare_bucket(comparison: Comparison, row: Row) -> int:
+    """Write the pairs that meet in a range of lists."""
+    first, end = comparison.buckets[row["job"]]
+    starts = {n: np.load(comparison.folder / f"starts-{n}.npy") for n in range(len(comparison.groups))}
+    starts = {n: own for n, own in starts.items() if own[-1]}  # an empty file cannot be mapped
+    entries = [np.load(comparison.folder / f"entries-{n}.npy", mmap_mode="r") for n in starts]
+    found, count = [np.empty(0, PAIR)], 0
+    for number in range(first, end):
+        members = np.concatenate([own[at[number] : at[number + 1]] for own, at in zip(entries, starts.values(), strict=True)])
+        found += compare_list(members[np.argsort(members["number"])], comparison.limit, comparison.collection.test_sets_begin)
+        count += len(members)
+    _save(comparison.folder / f"pairs-{row['job']}.npy", keep_best(np.concatenate(found)))
+    return count
+
+
+def entry_type(dimensions: int) -> np.dtype[np.void]:
+    """Return the type of a list's entry: number, vector and normalised vector, a part of the digest, whether it shows nothing."""
+    vector = ("<f2", (dimensions,))
+    return np.dtype([("number", "<i8"), ("vector", *vector), ("query", *vector), ("digest", "<u8"), ("flat", "?")])
+
+
+def compare_list(members: NDArray[np.void], limit: float, test_sets_begin: int | None) -> list[NDArray[np.void]]:
+    """Return the pairs PAIR [n] of a list's entries, ascending by number; with test sets only pairs between these and inputs."""
+    across = test_sets_begin is not None
+    tests = members["number"] >= (test_sets_begin or 0)
+    one, other = (members[~tests], members[tests]) if across else (members, members)
+    _, first = np.unique(other["digest"], return_index=True)
+    known = dict(zip(other["digest"][first].tolist(), other["number"][first].tolist(), strict=True))
+    twins = [(n, known[d]) for n, d in zip(one["number"].tolist(), one["digest"].tolist(), strict=True) if known.get(d, n) != n]
+    pairs = [np.array([(min(pair), max(pair), 0.0, True) for pair in twins], PAIR)]
+    other = other[np.sort(first)]
+    one = one if across else other
+    one, other = one[~one["flat"]], other[~other["flat"]]
+    pairs += _find_near(one, other, limit)
+    return pairs + (list(_find_near(other, one, limit)) if across else [])
+
+
+def _find_near(queries: NDArray[np.void], references: NDArray[np.void], limit: float) -> Iterator[NDArray[np.void]]:
+    """Yield the pairs of normalised queries and references within the limit, different digests each."""
+    vectors = references["vector"].astype(np.float32)
+    lengths = np.einsum("nd,nd->n", vectors, vectors)
+    for first in range(0, len(queries), BLOCK):
+        block = queries["query"][first : first + BLOCK].astype(np.float32)
+        far = np.einsum("nd,nd->n", block, block)[:, None] + lengths - 2 * (block @ vectors.T)
+        if far.shape[1] > MOST_NEAR and ((far <= limit).sum(axis=1) > MOST_NEAR).any():
+            bound = np.partition(far, MOST_NEAR, axis=1)[:, MOST_NEAR]
+            far[far > bound[:, None]] = np.inf
+        rows, columns = np.nonzero(far <= limit + ROUNDING)
+        exact = ((block[rows].astype(np.float64) - vectors[columns]) ** 2).sum(axis=1)
+        one, other = queries["number"][first + rows], references["number"][columns]
+        kept = (exact <= limit) & (queries["digest"][first + rows] != references["digest"][columns])
+        pairs = np.empty(int(kept.sum()), PAIR)
+        pairs["first"], pairs["second"] = np.minimum(one, other)[kept], np.maximum(one, other)[kept]
+        pairs["distance"], pairs["same"] = exact[kept], False
+        yield pairs
+
+
+def keep_best(pairs: NDArray[np.void]) -> NDArray[np.void]:
+    """Return pairs PAIR [n] sorted by their numbers, each once, with its smallest distance."""
+    ordered = pairs[np.lexsort((pairs["distance"], pairs["second"], pairs["first"]))]
+    again = (ordered["first"][1:] == ordered["first"][:-1]) & (ordered["second"][1:] == ordered["second"][:-1])
+    return np.asarray(ordered[np.append(True, ~again)[: len(ordered)]])
+
+
+def _save(path: Path, array: NDArray[np.generic]) -> None:
+    with whole_file(path) as temporary, temporary.open("wb") as file:
+        np.save(file, array)

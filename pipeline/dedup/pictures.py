@@ -1,0 +1,119 @@
+"""The pictures of a part, each with its bytes or with why it has none; and single pictures, read again."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from image_copies.data.archives import read_bytes
+from image_copies.data.decode import MAX_FILE_BYTES
+from image_copies.data.errors import ImageError, UserError
+from image_copies.data.remote import map_files
+from image_copies.pipeline.dedup.inputs import Index, Part
+from image_copies.pipeline.dedup.tars import READ_ERRORS, Member, is_picture, is_tar, open_tar, read_member, walk_tar
+from image_copies.submissions.vectors.parquet import is_parquet
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as it was found.
+
+    Attributes:
+        id: Path of a file, name of a tar's member, or row in a Parquet file.
+        place: Where a tar's member begins; the row of a table; 0 of a file.
+        content: Its bytes; None where they cannot be read.
+        error: Why not; empty where they can.
+    """
+
+    id: str
+    place: int
+    content: bytes | None
+    error: str = ""
+
+
+def read_part(index: Index, part: Part) -> Iterator[Picture]:
+    """Yield the pictures of a part, as many as the index counted, or a shortage that the caller finds."""
+    return {"files": _read_files, "tar": _read_members, "parquet": _read_rows}[index.kind](index, part)
+
+
+def read_again(about: Mapping[str, Any], column: str) -> bytes:
+    """Return the bytes of one picture, given by `id`, `source`, `place` and `bytes` of its row of vectors.
+
+    Raises:
+        ImageError: They cannot be read.
+    """
+    name, source, place = about["id"], about["source"], about["place"]
+    try:
+        if is_tar(source):
+            with open_tar(Path(source)) as stream:
+                return read_member(Member(name, place, place, about["bytes"]), stream)
+        if not is_parquet(source):
+            return read_bytes(Path(name), MAX_FILE_BYTES + 1)
+        from pyarrow import parquet  # imported here: an extra
+
+        with parquet.ParquetFile(source) as file:
+            group = 0
+            while place >= (rows := file.metadata.row_group(group).num_rows):
+                group, place = group + 1, place - rows
+            cell = file.read_row_group(group, [column]).column(0)[place].as_py()
+        content, problem = _open_cell(cell, Path(source))
+    except (*READ_ERRORS, UserError) as error:
+        raise ImageError(Path(source, name), f"cannot be read ({error})") from error
+    if content is None:
+        raise ImageError(Path(source, name), problem)
+    return content
+
+
+def _read_files(index: Index, part: Part) -> Iterator[Picture]:
+    names = index.names[part.first : part.end]
+    for name, (content, error) in zip(names, map_files(_read_file, [Path(name) for name in names]), strict=True):
+        yield Picture(name, 0, content, error)
+
+
+def _read_file(path: Path) -> tuple[bytes | None, str]:
+    try:
+        return read_bytes(path, MAX_FILE_BYTES + 1), ""
+    except (OSError, UserError) as error:
+        return None, f"cannot be read ({getattr(error, 'strerror', None) or error})"
+
+
+def _read_members(index: Index, part: Part) -> Iterator[Picture]:
+    with open_tar(Path(index.source)) as stream:
+        members = (found for found in walk_tar(stream, part.first) if isinstance(found, Member) and is_picture(found, stream))
+        for member in islice(members, part.count):
+            try:
+                content = read_member(member, stream)
+            except READ_ERRORS as error:
+                yield Picture(member.name, member.data, None, f"cannot be read ({error})")
+                continue
+            cut = len(content) < member.size
+            yield Picture(member.name, member.data, None if cut else content, "the tar is cut within it" if cut else "")
+
+
+def _read_rows(index: Index, part: Part) -> Iterator[Picture]:
+    from pyarrow import ArrowException, parquet  # imported here: an extra
+
+    with parquet.ParquetFile(index.source) as file:
+        row = sum(file.metadata.row_group(group).num_rows for group in range(part.first))
+        for group in range(part.first, part.end):
+            count = file.metadata.row_group(group).num_rows
+            try:
+                for batch in file.iter_batches(64, [group], [index.column]):
+                    for cell in batch.column(0).to_pylist():
+                        yield Picture(str(row), row, *_open_cell(cell, Path(index.source)))
+                        row, count = row + 1, count - 1
+            except (OSError, ArrowException) as error:
+                for lost in range(row, row + count):
+                    yield Picture(str(lost), lost, None, f"its row group cannot be read ({str(error).splitlines()[0]})")
+                row += count
+
+
+def _open_cell(cell: Any, table: Path) -> tuple[bytes | None, str]:
+    """Return the picture of a cell, which holds bytes, a path, or both as {bytes, path}, or why there is none."""
+    if isinstance(cell, dict):
+        cell = cell.get("bytes") or cell.get("path")
+    if isinstance(cell, str):
+        return _read_file(table.parent / os.fspath(cell))
+    return (cell, "") if isinstance(cell, bytes) and cell else (None, "the cell is empty or holds no bytes and no path")

@@ -1,0 +1,115 @@
+"""Find copies among millions of pictures in folders, tars and Parquet files, on Ray Data, and list which to keep.
+
+deduplicate.py --input DIR shards/*.tar --output OUT        copies within the inputs
+deduplicate.py --input DIR --against TEST … --output OUT    copies of pictures of test sets (leakage)
+deduplicate.py --output OUT --apply NEW                     filtered copies of the tars and tables; inputs are never changed
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from image_copies.data.commands import describe_command, name_command
+from image_copies.data.errors import UserError
+from image_copies.matching.output import Output
+from image_copies.pipeline.run.cli import add_data_option, named_path, named_place, report_errors
+
+CLASSES = ("same file", "certain", "likely", "same scene")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    options = argparse.ArgumentParser(
+        prog=name_command("deduplicate"),
+        description=describe_command(__doc__),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    options.add_argument(
+        "--input", type=named_place, nargs="+", metavar="SOURCE", default=[], help="folders, tars, Parquet files, @list.txt"
+    )
+    options.add_argument(
+        "--against",
+        type=named_place,
+        nargs="+",
+        metavar="SOURCE",
+        default=[],
+        help="test sets: compare the inputs with them only",
+    )
+    options.add_argument(
+        "--output", type=named_path, metavar="DIR", required=True, help="vectors, lists and page; kept for repeats"
+    )
+    options.add_argument(
+        "--column", default="image", metavar="NAME", help="Parquet column of bytes, paths or both; default image"
+    )
+    options.add_argument(
+        "--judge",
+        default="all",
+        metavar="all|none|N",
+        help="compare the pixels of all pairs, none, or N drawn at random; default all",
+    )
+    options.add_argument(
+        "--remove",
+        nargs="+",
+        choices=CLASSES,
+        default=CLASSES[:2],
+        help="classes of which a picture goes; default: the first two",
+    )
+    options.add_argument(
+        "--apply", type=named_path, metavar="DIR", help="write filtered tars and tables of an earlier run to DIR"
+    )
+    options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
+    add_data_option(options)
+    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="use this checkpoint instead of a run")
+    options.add_argument("--onnx", type=named_path, metavar="FILE", help="use this .onnx (export.py) instead of a run")
+    options.add_argument(
+        "--false-alarms",
+        type=float,
+        default=0.001,
+        metavar="RATE",
+        help="expected per picture that copies nothing; default 0.001",
+    )
+    options.add_argument("--threshold", type=float, metavar="SCORE", help="lowest score of a copy, instead of --false-alarms")
+    options.add_argument("--ray", default="local", metavar="WHERE", help="local (default), auto or HOST:PORT, as of match")
+    options.add_argument("--ray-gpu", type=float, default=1.0, metavar="SHARE", help="of a GPU for each network; 0 for none")
+    options.add_argument("--json", action="store_true", help="results as JSON lines; messages go to standard error")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line says and return the exit code.
+
+    Raises:
+        UserError: when options do not go together, or the work fails for a reason that the user can fix.
+    """
+    options = make_parser().parse_args(arguments)
+    output = Output(options.json)
+    if bool(options.input) == bool(options.apply):
+        raise UserError("give --input, or --apply with the --output of an earlier run.")
+    if options.judge not in ("all", "none") and not options.judge.isdecimal():
+        raise UserError(f"--judge {options.judge}: give all, none or a number of pairs.")
+    # imported here: --help must answer at once
+    from image_copies.data.locks import hold_folder
+    from image_copies.pipeline.dedup.applying import write_filtered
+    from image_copies.pipeline.dedup.engine import open_engine
+
+    with hold_folder(options.output, "deduplicating"):
+        if options.apply is not None:
+            written = write_filtered(options.output, options.apply)
+            output.say(f"{len(written)} filtered files and the list of loose files that stay, files.txt: {options.apply}")
+            return 0
+        with open_engine(options.ray, options.ray_gpu) as engine:
+            from image_copies.matching.calibration import make_rule
+            from image_copies.pipeline.dedup.deduplication import Settings, deduplicate
+            from image_copies.pipeline.tools.run_extractor import open_extractor
+
+            judged = {"all": None, "none": 0}[options.judge] if options.judge in ("all", "none") else int(options.judge)
+            extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
+            rule = make_rule(extractor, options.threshold, options.false_alarms, 10)
+            sources = options.input, options.against, options.output
+            deduplicate(engine, extractor, options.onnx, rule, Settings(*sources, options.column, judged, options.remove), output)
+    return 0
+
+
+if __name__ == "__main__":
+    with report_errors():
+        sys.exit(main())

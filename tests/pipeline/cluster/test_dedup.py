@@ -1,0 +1,164 @@
+"""Deduplication on Ray Data: folders, tars and tables, repeated, killed, and with inputs that changed."""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.dedup.engine import open_engine
+from image_copies.pipeline.deduplicate import main
+from tests.pipeline.cluster.conftest import STORE_BYTES
+from tests.pipeline.dedup.test_inputs import write_tar
+
+pytestmark = pytest.mark.cluster
+TOP = Path(__file__).parents[3]
+LISTS = ("keep", "remove", "review", "unreadable")
+
+
+def read(folder: Path, name: str) -> Any:
+    return pytest.importorskip("pandas").read_parquet(folder / f"{name}.parquet")
+
+
+def shrunk(path: Path) -> bytes:
+    output = io.BytesIO()
+    with Image.open(path) as image:
+        image.resize((image.width * 3 // 4, image.height * 3 // 4), Image.Resampling.LANCZOS).save(output, "JPEG", quality=90)
+    return output.getvalue()
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Six pictures in a folder, one damaged; copies of some in a tar with labels, and in a table."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    where = tmp_path / "sources"
+    list(write_pictures(where / "folder", "R", 6, seed=1, workers=1))
+    paths = sorted((where / "folder").iterdir())
+    (where / "folder" / "bad.jpg").write_bytes(b"no picture")
+    files = {"a.jpg": paths[0].read_bytes(), "a.json": b"{}", "b.jpg": shrunk(paths[1]), "b.json": b"{}"}
+    write_tar(where / "shard.tar", files)
+    cells = [{"bytes": shrunk(paths[2]), "path": "c.jpg"}, {"bytes": None, "path": "folder/R000003.jpg"}]
+    parquet.write_table(pa.table({"image": cells, "n": [1, 2]}), where / "table.parquet")
+    return where
+
+
+def check_vectors(folder: Path, output: Path) -> None:
+    """Check that the pictures of a folder have the vectors that the matcher makes, rounded."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    network = checkpoint_extractor(SHIPPED)
+    paths = sorted(folder.glob("R*.jpg"))
+    alone = network.extract_all(ImageSet([str(path) for path in paths], paths)).vectors.astype(np.float16)
+    tables = [parquet.read_table(path, partitioning=None) for path in sorted((output / "vectors").rglob("*.parquet"))]
+    together = {row["id"]: row["vector"] for table in tables for row in table.to_pylist()}
+    assert all(np.array_equal(np.array(together[str(path)], np.float16), row) for path, row in zip(paths, alone, strict=True))
+
+
+@pytest.mark.quick
+def test_copies_in_folders_tars_and_tables(nodes: Any, sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    output = tmp_path / "out"
+
+    def run() -> str:
+        assert main(["--input", str(sources), "--output", str(output), "--ray", nodes.address]) == 0
+        return capsys.readouterr().out
+
+    assert "already" not in run()
+    first = {name: read(output, name) for name in LISTS}
+    counts = {name: len(found) for name, found in first.items()}
+    removed = first["remove"].set_index("id")
+    assert counts["keep"] + counts["remove"] + counts["unreadable"] == 11 and counts["unreadable"] == 1
+    assert first["unreadable"]["error"].tolist() == ["is not an image that can be read"]
+    copies = {name.rpartition("/")[2]: other.rpartition("/")[2] for name, other in removed["copy_of"].items()}
+    assert copies == {"R000000.jpg": "a.jpg", "R000003.jpg": "table.parquet#1", "0": "R000002.jpg"}
+    assert set(removed["class"]) == {"same file", "certain"}
+    assert first["review"]["id"].tolist() == ["b.jpg"] and set(first["review"]["class"]) == {"likely"}  # it stays
+
+    check_vectors(sources / "folder", output)
+
+    before = {path: path.stat().st_mtime_ns for path in (output / "vectors").rglob("*.parquet")}
+    assert "11 pictures are embedded already" in run()
+    assert before == {path: path.stat().st_mtime_ns for path in (output / "vectors").rglob("*.parquet")}
+    assert all(first[name].equals(read(output, name)) for name in LISTS)
+
+    assert main(["--output", str(output), "--apply", str(tmp_path / "filtered")]) == 0
+    (table,) = (tmp_path / "filtered").glob("*.parquet")
+    assert parquet.read_table(table)["n"].to_pylist() == [2]
+    assert len((tmp_path / "filtered" / "files.txt").read_text().splitlines()) == 4
+
+    write_tar(sources / "shard.tar", {"z.jpg": (sources / "folder" / "R000004.jpg").read_bytes()})
+    (sources / "table.parquet").unlink()
+    said = run()
+    assert f"changed since the last run, embedded again: {sources}/shard.tar" in said
+    assert f"not there any more, or other files in it, since the last run: {sources}/table.parquet" in said
+    assert read(output, "remove")["copy_of"].tolist() == [f"{sources}/shard.tar/z.jpg"]
+
+
+def test_cores_decode_for_networks_on_gpus(sources: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    from ray.cluster_utils import Cluster
+
+    node = {"num_cpus": 1, "num_gpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}  # it claims to have one
+    cluster = Cluster(initialize_head=True, head_node_args=node)
+    try:
+        assert main(["--input", str(sources), "--output", str(tmp_path / "out"), "--ray", cluster.address]) == 0
+    finally:
+        cluster.shutdown()
+    check_vectors(sources / "folder", tmp_path / "out")
+    assert len(read(tmp_path / "out", "remove")) == 3
+
+
+def test_inputs_are_compared_with_test_sets_only(nodes: Any, sources: Path, tmp_path: Path) -> None:
+    arguments = ["--input", str(sources / "shard.tar"), str(sources / "shard.tar"), "--against", str(sources / "folder")]
+    assert main([*arguments, "--output", str(tmp_path / "out"), "--ray", nodes.address, "--judge", "none"]) == 0
+    removed, review = read(tmp_path / "out", "remove"), read(tmp_path / "out", "review")
+    assert set(removed["id"]) == {"a.jpg"} and removed["copy_of"].str.endswith("R000000.jpg").all()
+    assert set(review["id"]) == {"b.jpg"} and set(review["class"]) == {"not judged"}
+
+
+def test_what_the_user_can_mend_is_said_as_it_was_raised_on_a_node(nodes: Any) -> None:
+    def fail(row: dict[str, Any]) -> dict[str, Any]:
+        raise UserError(f"picture {row['count']} is in the way.")
+
+    with open_engine(nodes.address, 0) as engine, pytest.raises(UserError, match=r"^picture 7 is in the way\.$"):
+        list(engine.run([{"count": 7}], engine.map(fail), "failing", 7))
+
+
+def test_a_stopped_and_a_killed_run_are_continued_to_the_same_lists(sources: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
+    for copy in range(40):
+        shutil.copy(sources / "shard.tar", sources / f"{copy:02d}.tar")
+
+    def start(output: str) -> "subprocess.Popen[bytes]":
+        script, arguments = str(TOP / "pipeline/deduplicate.py"), ["--input", str(sources), "--output", str(tmp_path / output)]
+        command = [sys.executable, script, *arguments]
+        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True)
+
+    def written() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in (tmp_path / "stopped" / "vectors").rglob("[!.]*.parquet")}
+
+    done = dict[Path, int]()
+    for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
+        run, limit = start("stopped"), time.monotonic() + 180
+        while len(written()) == len(done) and time.monotonic() < limit and run.poll() is None:
+            time.sleep(0.02)
+        os.killpg(run.pid, number)
+        assert run.wait(60) == code
+        assert done.items() < written().items() and len(written()) < 43
+        done = written()
+    assert start("stopped").wait(300) == 0 and start("whole").wait(300) == 0
+    assert done.items() <= written().items()
+    assert all(read(tmp_path / "stopped", name).equals(read(tmp_path / "whole", name)) for name in LISTS)

@@ -1,0 +1,57 @@
+"""Filtered copies hold everything but what goes; inputs stay as they are."""
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from image_copies.data.errors import UserError
+from image_copies.pipeline.dedup.applying import write_filtered
+from image_copies.pipeline.dedup.tars import Member, open_tar, walk_tar
+from tests.pipeline.dedup.test_inputs import picture, write_tar
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Lists by which a tar loses one of two members of the same name, a sample and one of the two pictures of another."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    long = "x" * 150
+    files = {"twice.png": picture(1), "gone.png": picture(2), "gone.json": b"{}", "gone.seg.png": picture(3)}
+    files |= {
+        "half.a.png": picture(4),
+        "half.b.png": picture(5),
+        "half.txt": b"text",
+        f"{long}.png": picture(6),
+        f"{long}.txt": b"",
+    }
+    write_tar(tmp_path / "in.tar", files)
+    with tarfile.open(tmp_path / "in.tar", "a") as archive:
+        archive.add(__file__, "notes/about.bin")
+        archive.add(__file__, "twice.png")
+    with open_tar(tmp_path / "in.tar") as stream:
+        places = [(found.name, found.data) for found in walk_tar(stream) if isinstance(found, Member)]
+    going = [place for name, place in places if name in ("gone.png", "gone.seg.png", "half.a.png", f"{long}.png")]
+    rows = {"id": ["?"] * 5, "source": [str(tmp_path / "in.tar")] * 4 + ["/a/b.jpg"], "place": [*going, 0]}
+    parquet.write_table(pa.table(rows | {"place": [*going, 0]}), tmp_path / "remove.parquet")
+    parquet.write_table(pa.table({"id": ["/a/c.jpg", "x.png"], "source": ["/a", "/a/x.tar"]}), tmp_path / "keep.parquet")
+    return tmp_path
+
+
+def test_a_tar_loses_what_goes_and_the_rest_of_its_samples(results: Path) -> None:
+    before = (results / "in.tar").read_bytes()
+    (written,) = write_filtered(results, results / "new")
+    assert (results / "in.tar").read_bytes() == before
+    with tarfile.open(written) as archive:
+        names = archive.getnames()
+        assert names == ["twice.png", "half.b.png", "half.txt", "notes/about.bin", "twice.png"]
+        member = archive.extractfile("half.b.png")
+        assert member is not None and member.read() == picture(5)
+    assert (results / "new" / "files.txt").read_text() == "/a/c.jpg\n"
+
+
+def test_an_input_that_has_gone_is_named(results: Path) -> None:
+    (results / "in.tar").unlink()
+    with pytest.raises(UserError, match=r"in\.tar is not there any more"):
+        write_filtered(results, results / "new")
+    with pytest.raises(UserError, match="run the command without --apply first"):
+        write_filtered(results / "new", results / "newer")

@@ -1,0 +1,61 @@
+"""Which pictures of pairs might go, and which of them stays."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from image_copies.pipeline.dedup.collection import Collection
+from image_copies.pipeline.dedup.deciding import NOT_JUDGED, Candidate, Verdict, find_candidates
+from image_copies.pipeline.dedup.lists import PAIR
+from image_copies.pipeline.dedup.results import Decided, write_lists
+
+PAIRS = [(0, 1, 0.1, False), (1, 2, 0.2, False), (0, 2, 0.2, False), (2, 5, 0.0, True), (3, 6, 0.0, True), (4, 5, 0.0, True)]
+
+
+def make(folder: Path, inputs: int = 8) -> tuple[Collection, list[Path]]:
+    """Two files of four pictures; picture 1 is the largest, 2 and 5 are equal, 3 and 6, too; 4 and 5 are only said to be."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    digests = [bytes([n]) * 32 for n in (0, 1, 2, 3, 4, 2, 3, 7)]
+    for file in range(2):
+        rows = slice(4 * file, 4 * file + 4)
+        columns: dict[str, Any] = {
+            "id": [f"{n}.jpg" for n in range(8)][rows],
+            "source": ["/pictures"] * 4,
+            "place": [0] * 4,
+            "bytes": [100] * 4,
+            "sha256": pa.array(digests[rows], pa.binary(32)),
+            "width": [20 if n == 1 else 10 for n in range(8)][rows],
+            "height": [10] * 4,
+            "error": [None, None, None, "damaged" if file else None],
+        }
+        parquet.write_table(pa.table(columns), folder / f"{file}.parquet")
+    np.save(folder / "pairs.npy", np.array(PAIRS, PAIR))
+    return Collection([folder / "0.parquet", folder / "1.parquet"], np.array([0, 4, 8]), inputs), [folder / "pairs.npy"]
+
+
+def test_the_largest_of_a_group_stays_and_of_equal_bytes_the_first(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path)
+    found = find_candidates(collection, pairs)
+    assert {(one.number, one.kept, one.same) for one in found} == {(0, 1, False), (2, 1, False), (5, 2, True), (6, 3, True)}
+    assert len({one.group for one in found}) == 2
+
+
+def test_each_input_is_compared_with_the_nearest_picture_of_a_test_set(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path, inputs=4)
+    np.save(pairs[0], np.array([(0, 4, 0.3, False), (0, 7, 0.2, False), (2, 4, 0.1, False), (2, 5, 0.0, True)], PAIR))
+    assert [(one.number, one.kept, one.same) for one in find_candidates(collection, pairs)] == [(0, 7, False), (2, 5, True)]
+
+
+def test_lists_hold_every_picture_and_only_sure_copies_go(tmp_path: Path) -> None:
+    collection, _ = make(tmp_path)
+    candidates = [Candidate(2, 1, 1, 0.2, False), Candidate(5, 2, 1, 0.0, True), Candidate(0, 1, 1, 0.1, False)]
+    verdicts = [Verdict("certain", "", 95), Verdict("same file", "", 100), Verdict(NOT_JUDGED, "", 0)]
+    counts = write_lists(tmp_path, collection, Decided(candidates, verdicts, ("same file", "certain")), [("/x.tar", "is cut")])
+    assert counts == {"keep": 5, "remove": 2, "review": 1, "unreadable": 1}
+    assert (tmp_path / "keep.txt").read_text().split() == ["0.jpg", "1.jpg", "3.jpg", "4.jpg", "6.jpg"]
+    assert (tmp_path / "remove.txt").read_text().split() == ["2.jpg", "5.jpg"]
+    assert (tmp_path / "unreadable.txt").read_text().split() == ["/x.tar", "7.jpg"]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert parquet.read_table(tmp_path / "remove.parquet")["copy_of"].to_pylist() == ["1.jpg", "1.jpg"]  # 2, like 5, goes

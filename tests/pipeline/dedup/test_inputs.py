@@ -1,0 +1,195 @@
+"""What an index finds, counts and says of folders, tars and Parquet files."""
+
+import io
+import tarfile
+import tracemalloc
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from image_copies.data.errors import UserError
+from image_copies.pipeline.dedup.inputs import Container, Index, index_container, list_containers
+from image_copies.pipeline.dedup.pictures import Picture, read_again, read_part
+from image_copies.pipeline.dedup.tars import Damage, Member, open_tar, walk_tar
+
+BLOCK = 512
+
+
+def picture(seed: int, side: int = 40) -> bytes:
+    output = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (side, side, 3), np.uint8)).save(output, "PNG")
+    return output.getvalue()
+
+
+def write_tar(path: Path, files: Mapping[str, bytes], mode: str = "w") -> None:
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def only(sources: list[Path], where: Path, size: int = 1000, column: str = "image") -> Index:
+    (container,) = list_containers(sources, size, where)
+    return index_container(container, where / f"{container.key}.json", size, column)
+
+
+def read_all(index: Index) -> list[Picture]:
+    found = [picture for part in index.parts for picture in read_part(index, part)]
+    assert len(found) == sum(part.count for part in index.parts)
+    return found
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> tuple[Path, dict[str, bytes]]:
+    """A WebDataset of twelve pictures, one without an ending and one with a name longer than a header holds."""
+    files = {f"{number:03d}.png": picture(number) for number in range(10)}
+    files |= {"noending": picture(10), f"{'long' * 40}/x.png": picture(11)}
+    with_labels = {name: content for key in files for name, content in ((key, files[key]), (f"{key[:3]}.json", b"{}"))}
+    write_tar(tmp_path / "a.tar", with_labels)
+    return tmp_path / "a.tar", files
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+def test_a_tar_is_read_in_parts_and_one_by_one(tmp_path: Path, mode: str, sample: tuple[Path, dict[str, bytes]]) -> None:
+    _, files = sample
+    path = tmp_path / f"b.tar{mode[1:].replace(':', '.')}"
+    write_tar(path, files | {"label.json": b"{}", ".hidden.png": picture(20)}, mode)
+    index = only([path], tmp_path, size=5)
+    assert [part.count for part in index.parts] == [5, 5, 2] and not index.problems
+    found = read_all(index)
+    assert {one.id: one.content for one in found} == files
+    one = found[7]
+    about = {"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")}
+    assert read_again(about, "image") == one.content
+
+
+def test_what_follows_a_damaged_header_is_found_again(sample: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
+    path, files = sample
+    with tarfile.open(path) as archive:
+        member = archive.getmember("004.png")
+    content = bytearray(path.read_bytes())
+    content[member.offset : member.offset + 100] = b"\xff" * 100
+    path.write_bytes(content)
+    index = only([path], tmp_path)
+    assert {one.id for one in read_all(index)} == files.keys() - {"004.png"}
+    end = member.offset_data + -(-member.size // BLOCK) * BLOCK
+    assert index.problems == [f"bytes {member.offset:,} to {end:,} are damaged: the members there are lost"]
+
+
+def test_a_damaged_extended_header_loses_one_member(sample: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
+    path, files = sample
+    write_tar(path, dict(reversed(files.items())))  # the long name comes first
+    content = bytearray(path.read_bytes())
+    with open_tar(path) as stream:
+        first = next(found for found in walk_tar(stream) if isinstance(found, Member))
+    content[first.data - BLOCK : first.data - BLOCK + 300] = b"\xff" * 300  # the header after the extended one
+    path.write_bytes(content)
+    index = only([path], tmp_path)
+    assert {one.id for one in read_all(index)} == {name for name in files if not name.startswith("long")} and index.problems
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_cut_tar_is_named_and_what_is_there_is_read(
+    sample: tuple[Path, dict[str, bytes]], tmp_path: Path, inside: bool
+) -> None:
+    path, _ = sample
+    with tarfile.open(path) as archive:
+        member = archive.getmember("007.png")
+    path.write_bytes(path.read_bytes()[: member.offset_data + 100 if inside else member.offset + 100])
+    index = only([path], tmp_path)
+    found = read_all(index)
+    assert [one.id for one in found if one.content] == [f"{number:03d}.png" for number in range(7)]
+    assert [one.error for one in found if not one.content] == (["the tar is cut within it"] if inside else [])
+    assert len(index.problems) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"no tar" * 1000, bytes(10240)])
+def test_what_is_no_tar_holds_nothing(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(content)
+    index = only([tmp_path / "x.tar"], tmp_path)
+    assert not index.parts and bool(index.problems) == (content != bytes(10240))
+
+
+def test_a_damaged_compressed_tar_says_so(tmp_path: Path) -> None:
+    write_tar(tmp_path / "x.tar.gz", {f"{n}.png": picture(n, 100) for n in range(5)}, "w:gz")
+    content = (tmp_path / "x.tar.gz").read_bytes()
+    (tmp_path / "x.tar.gz").write_bytes(content[: len(content) // 2])
+    with open_tar(tmp_path / "x.tar.gz") as stream:
+        assert isinstance(list(walk_tar(stream))[-1], Damage)
+
+
+def test_tables_of_bytes_and_paths_are_read(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "x.png").write_bytes(picture(1))
+    cells = [{"bytes": picture(2), "path": "a.png"}, {"bytes": None, "path": "x.png"}, {"bytes": None, "path": None}, None]
+    parquet.write_table(pa.table({"image": cells * 2, "n": range(8)}), tmp_path / "t.parquet", row_group_size=3)
+    index = only([tmp_path / "t.parquet"], tmp_path, size=4)
+    assert [(part.first, part.end, part.count) for part in index.parts] == [(0, 2, 6), (2, 3, 2)]
+    found = read_all(index)
+    assert [one.content for one in found] == [picture(2), picture(1), None, None] * 2
+    assert all(one.error for one in found if one.content is None) and [one.place for one in found] == list(range(8))
+    about = {"id": "5", "source": str(tmp_path / "t.parquet"), "place": 5, "bytes": 0}
+    assert read_again(about, "image") == picture(1)
+    assert only([tmp_path / "t.parquet"], tmp_path, column="photo").problems == [
+        "has no column photo (--column names it), but image, n"
+    ]
+    (tmp_path / "t.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-20])
+    assert "cannot be read" in only([tmp_path / "t.parquet"], tmp_path).problems[0]
+
+
+def test_a_new_file_changes_one_batch_and_results_are_no_input(tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(3000):
+        (folder / f"{number:05d}.jpg").touch()
+    (folder / "results").mkdir()
+    (folder / "results" / "thumbnail.jpg").touch()
+
+    def batches() -> dict[str, Container]:
+        return {one.key: one for one in list_containers([folder], 50, folder / "results")}
+
+    before = batches()
+    assert sum(len(one.names) for one in before.values()) == 3000 and len(before) > 10
+    (folder / "00100-a.jpg").touch()
+    assert len(batches().keys() - before.keys()) <= 2
+
+
+def test_a_changed_file_changes_its_state_and_index(tmp_path: Path) -> None:
+    write_tar(tmp_path / "x.tar", {"1.png": picture(1)})
+    assert only([tmp_path / "x.tar"], tmp_path).parts[0].count == 1
+    write_tar(tmp_path / "x.tar", {"1.png": picture(1), "2.png": picture(2)})
+    assert only([tmp_path / "x.tar"], tmp_path).parts[0].count == 2
+
+
+def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.jpg").touch()
+    (tmp_path / "list.txt").write_text("# two\n1.jpg\n\n3.jpg\n")
+    (found,) = list_containers([Path(f"@{tmp_path}/list.txt")], 10, tmp_path / "out")
+    assert found.names == (f"{tmp_path}/1.jpg", f"{tmp_path}/3.jpg")
+    with pytest.raises(UserError, match="does not exist"):
+        list(list_containers([tmp_path / "4.jpg"], 10, tmp_path / "out"))
+
+
+def test_listing_holds_no_object_per_picture(tmp_path: Path) -> None:
+    """Of each folder the names are held while it is sorted, and of each batch while it is made."""
+    for folder in range(20):
+        (tmp_path / f"{folder}").mkdir()
+        for number in range(200):
+            (tmp_path / f"{folder}" / f"{number}.jpg").touch()
+
+    def peak(folders: int) -> int:
+        tracemalloc.start()
+        keys = [one.key for one in list_containers([tmp_path / f"{n}" for n in range(folders)], 50, tmp_path / "out")]
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(keys) >= folders
+        return found
+
+    few = peak(2)
+    assert peak(20) - few < 18 * 200 * 20  # bytes for each picture more; its path alone takes over 100
