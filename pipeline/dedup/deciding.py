@@ -16,7 +16,7 @@ from image_copies.matching.verification.pairs import KnownPair, LastUsed, Seen, 
 from image_copies.pipeline.dedup.collection import Collection, Numbers
 from image_copies.pipeline.dedup.engine import Engine, Row
 from image_copies.pipeline.dedup.lists import keep_best
-from image_copies.pipeline.dedup.pictures import read_again
+from image_copies.pipeline.dedup.pictures import name_picture, read_again
 
 NOT_JUDGED = "not judged"
 PAIRS_PER_JOB = 64
@@ -102,10 +102,13 @@ def find_candidates(collection: Collection, files: list[Path]) -> list[Candidate
     numbers, places = np.unique(np.concatenate([pairs["first"], pairs["second"]]), return_inverse=True)
     first, second = places[: len(pairs)], places[len(pairs) :]
     digests, area, size = np.empty(len(numbers), "S32"), np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
-    columns = ["sha256", "width", "height", "bytes"]
+    names = np.empty(len(numbers), "S20")  # digests: of a picture that two sources hold, neither is a copy
+    columns = ["sha256", "width", "height", "bytes", "id", "source", "place"]
     for place, (_, about) in enumerate(collection.look_up(numbers, columns)):
         digests[place], area[place], size[place] = about["sha256"], about["width"] * about["height"], about["bytes"]
-    same = pairs["same"] & (digests[first] == digests[second])
+        name = f"{name_picture(about['source'], about['id'])} {about['place']}"
+        names[place] = hashlib.sha256(name.encode()).digest()[:20]
+    same = pairs["same"] & (digests[first] == digests[second]) & (names[first] != names[second])
     near = ~pairs["same"]
     if collection.test_sets_begin is not None:
         return _find_leaked(numbers, first, second, pairs["distance"], same, near)

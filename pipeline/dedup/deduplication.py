@@ -107,7 +107,7 @@ def embed_inputs(
     Raises:
         UserError: A source cannot be found, or an index cannot be read.
     """
-    keys, size = list[str](), embedding.part_size()
+    keys, size = dict[str, None](), embedding.part_size()
     containers = list_containers(sources, size, embedding.folder, against)
     list(
         engine.run(
@@ -142,10 +142,14 @@ def embed_inputs(
     return parts
 
 
-def _index_jobs(embedding: Embedding, containers: Iterable[Container], keys: list[str], size: int, column: str) -> Iterator[Row]:
+def _index_jobs(
+    embedding: Embedding, containers: Iterable[Container], keys: dict[str, None], size: int, column: str
+) -> Iterator[Row]:
     """Yield a job for each tar or Parquet file without an index; batches of files need no reading and are indexed here."""
     for container in containers:
-        keys.append(container.key)
+        if container.key in keys:
+            continue  # named twice
+        keys[container.key] = None
         path = embedding.index_path(container.key)
         known = read_index(path)
         if known is not None and (known.state, known.column) == (container.state, column):

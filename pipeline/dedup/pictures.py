@@ -66,6 +66,13 @@ def read_again(about: Mapping[str, Any], column: str) -> bytes:
     return content
 
 
+def name_picture(source: str, picture: str) -> str:
+    """Return one name for a picture: its path, or that of a tar with the member's name, or that of a table with the row."""
+    if not picture:
+        return source
+    return f"{source}/{picture}" if is_tar(source) else f"{source}#{picture}" if is_parquet(source) else picture
+
+
 def _read_files(index: Index, part: Part) -> Iterator[Picture]:
     names = index.names[part.first : part.end]
     for name, (content, error) in zip(names, map_files(_read_file, [Path(name) for name in names]), strict=True):

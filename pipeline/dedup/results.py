@@ -17,11 +17,9 @@ from image_copies.data.files import whole_file, whole_folder
 from image_copies.data.names import line_of
 from image_copies.pipeline.dedup.collection import Collection
 from image_copies.pipeline.dedup.deciding import Candidate, Verdict
-from image_copies.pipeline.dedup.pictures import read_again
-from image_copies.pipeline.dedup.tars import is_tar
+from image_copies.pipeline.dedup.pictures import name_picture, read_again
 from image_copies.submissions.report.rendering import render
 from image_copies.submissions.report.thumbnails import THUMBNAIL_SIDE
-from image_copies.submissions.vectors.parquet import is_parquet
 
 TEMPLATE = Path(__file__).parent / "templates" / "dedup.html.jinja"
 KEEP, REMOVE, REVIEW, UNREADABLE = LISTS = ("keep", "remove", "review", "unreadable")
@@ -84,13 +82,6 @@ def write_lists(folder: Path, collection: Collection, decided: Decided, problems
                 add[name](own)
                 counts[name] += len(own)
     return {name: counts[name] for name in LISTS}
-
-
-def name_picture(source: str, picture: str) -> str:
-    """Return one name for a picture: its path, or that of a tar with the member's name, or that of a table with the row."""
-    if not picture:
-        return source
-    return f"{source}/{picture}" if is_tar(source) else f"{source}#{picture}" if is_parquet(source) else picture
 
 
 def _name_all(collection: Collection, numbers: Container[int]) -> Iterator[tuple[int, str]]:

@@ -42,6 +42,18 @@ def test_the_largest_of_a_group_stays_and_of_equal_bytes_the_first(tmp_path: Pat
     assert len({one.group for one in found}) == 2
 
 
+def test_a_file_that_two_sources_hold_is_no_copy_of_itself(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(tmp_path / "1.parquet")
+    names = ["4.jpg", "2.jpg", "6.jpg", "7.jpg"]
+    parquet.write_table(table.set_column(0, "id", [names]).set_column(1, "source", [["/"] * 4]), tmp_path / "1.parquet")
+    assert {(one.number, one.kept, one.same) for one in find_candidates(collection, pairs)} == {
+        *((0, 1, False), (2, 1, False)),
+        (6, 3, True),
+    }
+
+
 def test_each_input_is_compared_with_the_nearest_picture_of_a_test_set(tmp_path: Path) -> None:
     collection, pairs = make(tmp_path, inputs=4)
     np.save(pairs[0], np.array([(0, 4, 0.3, False), (0, 7, 0.2, False), (2, 4, 0.1, False), (2, 5, 0.0, True)], PAIR))
