@@ -164,7 +164,7 @@ def compare_bucket(comparison: Comparison, row: Row) -> int:
     starts = {n: own for n, own in starts.items() if own[-1]}  # an empty file cannot be mapped
     entries = [np.load(comparison.folder / f"entries-{n}.npy", mmap_mode="r") for n in starts]
     found, count = [np.empty(0, PAIR)], 0
-    for number in range(first, end):
+    for number in range(first, end) if entries else ():
         members = np.concatenate([own[at[number] : at[number + 1]] for own, at in zip(entries, starts.values(), strict=True)])
         found += compare_list(members[np.argsort(members["number"])], comparison.limit, comparison.collection.test_sets_begin)
         count += len(members)

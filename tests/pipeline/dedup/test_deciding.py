@@ -54,6 +54,12 @@ def test_a_file_that_two_sources_hold_is_no_copy_of_itself(tmp_path: Path) -> No
     }
 
 
+def test_without_pairs_nothing_goes(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path)
+    np.save(pairs[0], np.empty(0, PAIR))
+    assert find_candidates(collection, pairs) == []
+
+
 def test_each_input_is_compared_with_the_nearest_picture_of_a_test_set(tmp_path: Path) -> None:
     collection, pairs = make(tmp_path, inputs=4)
     np.save(pairs[0], np.array([(0, 4, 0.3, False), (0, 7, 0.2, False), (2, 4, 0.1, False), (2, 5, 0.0, True)], PAIR))

@@ -97,6 +97,17 @@ class Here:
             yield build(job)
 
 
+def test_where_nothing_can_be_read_there_are_no_pairs(tmp_path: Path) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"sha256": pa.array([None], pa.binary(32)), "flat": [False], "vector": pa.array([None], pa.list_(pa.float16(), 16))}
+    parquet.write_table(pa.table(columns), tmp_path / "0.parquet")
+    engine: Any = Here()
+    extractor: Any = SimpleNamespace(normalize=lambda queries: queries)
+    comparison = Comparison(Collection([tmp_path / "0.parquet"], np.array([0, 1]), 1), lambda: extractor, 0.1, tmp_path / "lists")
+    (found,) = find_pairs(engine, comparison)
+    assert not len(np.load(found))
+
+
 def test_many_lists_find_nearly_all_that_is_near(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("faiss")
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
