@@ -32,7 +32,7 @@ MAX_DENSITY = 1.1  # pixels per length up to which a file shows no more than the
 MEASURED = ("JPEG", "PNG", "BMP", "TIFF")  # formats of which it is known how coarsely they were compressed
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
 MAX_EARLIER_APART = 2.0  # ratio of a step to that seen of an earlier compression, of which not all frequencies are known
-SEEN_STEP = 4.0  # from which a compression shows in what is made of a file
+SEEN_STEP, SEEN_RATIO = 4.0, 2.0  # step, and its ratio to the later one, from which a compression shows in what is made of a file
 MIN_MAJORITY = 3  # copies that are like a file, and twice as many as are not
 
 
@@ -68,7 +68,7 @@ class EditComparer:
             found = compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted)
         except ImageError:
             return found
-        if not 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY or found.reference.cropped:
+        if not 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY:
             return found
         steps = [self._quantisations.of(facts.path) if facts.form in MEASURED else None for facts in (one, other)]
         query, reference = (
@@ -171,16 +171,18 @@ def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
 
 def _compare_compression(found: Comparison, kept: Facts, file: Facts) -> Literal["kept", "file", "unclear", ""]:
     """Return which of two copies with as many pixels was compressed more, or once more, and so was made of the other."""
-    if not 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY or found.reference.cropped:
+    one, other = found.query.quantisation, found.reference.quantisation
+    if not 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY:
         return ""
+    if found.reference.cropped:
+        return "kept" if one and other and one.step > SEEN_RATIO * other.step else ""
     if bool(kept.taken) != bool(file.taken):
         return "file" if kept.taken else "kept"
-    one, other = found.query.quantisation, found.reference.quantisation
     if one is None or other is None:
         return "unclear"
     if one.saved_again != other.saved_again and 1 / MAX_EARLIER_APART < one.step / other.step < MAX_EARLIER_APART:
         return "kept" if one.saved_again else "file"
     if one.step > MAX_STEPS_APART * other.step:
         return "kept"
-    seen = other.step >= SEEN_STEP or other.saved_again
-    return "file" if other.step > MAX_STEPS_APART * one.step and seen else "unclear"
+    would_show = one.clear and other.step >= max(SEEN_STEP, SEEN_RATIO * one.step)  # in the kept file, if that was made of it
+    return "file" if would_show else "unclear"

@@ -20,6 +20,7 @@ LARGEST_STEP = 64
 SMALLEST_RATIO = 1.5  # of an earlier step to the file's own from which it shows
 MIN_COMB = 0.5  # mean cosine of the coefficients' phases from which they are multiples of a step
 MIN_COEFFICIENTS = 60  # that must not be near 0
+CLEAR = 8.0  # levels of a coefficient that shows
 MIN_SHARE = 0.5  # share of the frequencies in which an earlier step must show
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 COSINES = np.array(
@@ -34,10 +35,12 @@ class Quantisation:
     Attributes:
         step: Geometric mean of the steps of its low frequencies, of the coarsest compression that shows; 1 for none.
         saved_again: Whether it shows an earlier compression than that of its file.
+        clear: Whether it holds enough detail for one to show.
     """
 
     step: float
     saved_again: bool
+    clear: bool = True
 
 
 def measure_quantisation(path: Path) -> Quantisation:
@@ -52,11 +55,13 @@ def measure_quantisation(path: Path) -> Quantisation:
     grey = pixels[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE] @ GREY
     own, known = _read_steps(content), [1.0] * len(FREQUENCIES)
     # the blocks of a picture that was mirrored or turned begin at what is left of its sides
-    offsets = itertools.product(*({0, side % SIDE} for side in pixels.shape[:2]))
-    earlier = max((_find_earlier_steps(grey[down:, across:], own) for down, across in offsets), key=lambda steps: sum(steps))
+    offsets = list(itertools.product(*({0, side % SIDE} for side in pixels.shape[:2])))
+    measured = [_measure_coefficients(grey[down:, across:]) for down, across in offsets]
+    earlier = max(([_find_step(*each) for each in zip(blocks, own, strict=True)] for blocks in measured), key=sum)
+    clear = sum((blocks > CLEAR).sum() >= MIN_COEFFICIENTS for blocks in measured[0]) >= MIN_SHARE * len(FREQUENCIES)
     shown = sum(map(bool, earlier)) >= MIN_SHARE * len(FREQUENCIES)
     known = [max(step, before if shown else 0.0) for step, before in zip(own, earlier, strict=True)]
-    return Quantisation(float(np.exp(np.mean(np.log(known)))), shown)
+    return Quantisation(float(np.exp(np.mean(np.log(known)))), shown, clear)
 
 
 def _read_steps(content: bytes) -> list[float]:
@@ -71,14 +76,11 @@ def _read_steps(content: bytes) -> list[float]:
     return [float(table[SIDE * down + across]) for down, across in FREQUENCIES]
 
 
-def _find_earlier_steps(grey: NDArray[np.float32], own: list[float]) -> list[float]:
-    """Return the steps of FREQUENCIES of an earlier compression in blocks that begin at the upper left corner; 0 for none."""
+def _measure_coefficients(grey: NDArray[np.float32]) -> list[NDArray[np.float64]]:
+    """Return the sizes of the coefficients of FREQUENCIES in blocks that begin at the upper left corner."""
     height, width = (side // SIDE for side in grey.shape)
     blocks = grey[: height * SIDE, : width * SIDE].reshape(height, SIDE, width, SIDE)
-    return [
-        _find_step(np.abs(np.einsum("hywx,y,x->hw", blocks, COSINES[down], COSINES[across])).ravel(), step)
-        for (down, across), step in zip(FREQUENCIES, own, strict=True)
-    ]
+    return [np.abs(np.einsum("hywx,y,x->hw", blocks, COSINES[down], COSINES[across])).ravel() for down, across in FREQUENCIES]
 
 
 def _find_step(coefficients: NDArray[np.float64], own: float) -> float:
