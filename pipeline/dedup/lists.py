@@ -19,7 +19,7 @@ from image_copies.pipeline.dedup.engine import Engine, Row
 
 EXACT = 20_000  # pictures up to which all are compared with all
 LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
-NEAREST = 4  # lists that a vector goes to
+NEAREST = 8  # lists that a vector goes to
 SAMPLES = 48  # vectors per list that the centroids are computed from
 ROUNDS = 10  # of k-means
 SPREAD = 2**16  # pictures whose vectors are sorted by lists together
