@@ -25,6 +25,7 @@ from image_copies.models.network.settings import HandmadeSettings
 from image_copies.models.shipped import SHIPPED
 
 SETTINGS = EmbeddingSettings()
+SIDE = 128  # pixels
 OPENED_BY_TORCH = "image_copies.models.inference.torch_embedder.load_embedder"
 
 
@@ -46,13 +47,13 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def squares(tmp_path_factory: pytest.TempPathFactory) -> Squares:
-    """Pictures at 96 pixels; every third one has a plain margin, as screenshots and scans do."""
+    """Pictures at the size that what ships takes; every third one has a plain margin, as screenshots and scans do."""
     folder = tmp_path_factory.mktemp("pictures")
     list(write_pictures(folder, "T", 24, seed=3, workers=1))
-    pictures = [resize_square(decode_rgb(path), 96) for path in sorted(folder.iterdir())]
+    pictures = [resize_square(decode_rgb(path), SIDE) for path in sorted(folder.iterdir())]
     for picture in pictures[::3]:
         picture[:, :30] = 255
-    return {96: np.stack(pictures).transpose(0, 3, 1, 2)}
+    return {SIDE: np.stack(pictures).transpose(0, 3, 1, 2)}
 
 
 def test_what_ships_has_torch_s_vectors_without_torch(squares: Squares) -> None:
@@ -66,7 +67,7 @@ def test_a_vector_has_the_same_bits_in_any_batch(squares: Squares) -> None:
     network = open_network(SHIPPED, SETTINGS)
     together = network.embed(squares)
     for part in (slice(0, 1), slice(3, 20), slice(8, 24)):
-        assert np.array_equal(network.embed({96: squares[96][part]}), together[part])
+        assert np.array_equal(network.embed({SIDE: squares[SIDE][part]}), together[part])
 
 
 def test_a_dropped_constant_is_seen_when_a_graph_is_written(checkpoint: Path, tmp_path: Path) -> None:
