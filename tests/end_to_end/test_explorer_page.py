@@ -55,7 +55,7 @@ def test_upload_slider_matches(page: "sync_api.Page", small_run: Path) -> None:
     page.set_input_files("#file", small_run.parent / "data" / "reference_images" / "R000003.jpg")
     answered(page)
     assert page.locator("#nearest .pair").count() == 12
-    assert "A copy scores at least" in page.inner_text("#verdict")
+    assert "A copy is near enough by its vector" in page.inner_text("#verdict")
     assert "What normalisation did: method 2" in page.inner_text("#normalization")
     page.wait_for_function("[...document.images].every(image => image.complete || image.loading === 'lazy')")
     plain = figures(page)

@@ -586,7 +586,7 @@ def test_nothing_is_left_half_done_when_there_is_nothing_to_finish(album: Path) 
         (lambda line: line.replace("remove", "burn", 1), "none of keep, remove, review, leave"),
         (lambda line: line.replace("keep,", "remove,", 1), "has no line with the action keep"),
         (lambda line: line.replace("sha256", "sum"), "no column 'sha256'"),
-        (lambda line: line.replace(",class,", ",kind,"), "no column 'class'.*match.py --queries DIR --output"),
+        (lambda line: line.replace(",class,", ",kind,"), "no column 'class'.*match.py DIR --output"),
         (lambda line: line.replace("/1/copy.jpg", "/1/small.jpg", 1), "twice"),
         (lambda line: line.replace(",/", ",", 1), "absolute"),
         (lambda line: line.replace("/album/", "/album/../album/", 1), r"absolute paths without '\.\.'"),
