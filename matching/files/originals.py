@@ -27,7 +27,9 @@ MAX_DECODED = 2  # pictures that are kept as a whole: the largest file of a grou
 MAX_REDUCED = 400  # pictures of which the colours are kept, 0.05 MB each
 MAX_COMPARED = 8  # files that are compared with the largest one
 MIN_DENSITY = 0.5  # pixels per length of a file that is kept instead, of those of the largest one
-MIN_DIFFERING = 0.005  # share of the blocks from which on two pictures of the same size may be two forms that were filled in
+MIN_DIFFERING = (
+    0.005  # share of the blocks from which on two pictures may be two forms that were filled in, or one has a part hidden
+)
 MAX_DENSITY = 1.1  # pixels per length up to which a file shows no more than the kept one
 MEASURED = ("JPEG", "PNG", "BMP", "TIFF")  # formats of which it is known how coarsely they were compressed
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
@@ -149,7 +151,7 @@ def find_advantage(
         return f"one of the two {' and '.join(unclear)}"
     if found.reference.covered:
         return "it has something that the kept file lacks"  # a caption, or another name in the same form
-    if found.differing >= MIN_DIFFERING and 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY:
+    if found.differing >= MIN_DIFFERING:
         return "a part of the two differs"
     if found.query.cropped:
         return "it shows more than the kept file"

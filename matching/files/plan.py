@@ -139,7 +139,7 @@ def plan_around(
             decision, judgement = _find_obstacle(row, center, score, called_copy), None
             if decision is None:
                 judgement = _judge_row(row, center, called_copy, pair_judgement)
-                doubt = _find_doubt(row, center, why, compare, rows) if judgement.kind == "certain" and not called_copy else ""
+                doubt = "" if called_copy else _find_doubt(row, center, judgement.kind, why, compare, rows)
                 judgement = replace(judgement, reason=f"{judgement.reason}, but {doubt}") if doubt else judgement
                 decision = _decide_action(judgement, doubt)
             action, reason = decision
@@ -191,9 +191,13 @@ def _judge_row(row: PlanRow, kept: PlanRow, called: bool | None, pair_judgement:
     return CALLED_COPY if called else pair_judgement(kept.file, row.file)
 
 
-def _find_doubt(row: PlanRow, kept: PlanRow, why: str, compare: Comparing | None, rows: Sequence[PlanRow]) -> str:
-    """Return why a person is to look at a certain copy of the group's rows before it goes, in words; empty for no reason."""
-    if compare is None or row.facts is None or kept.facts is None:
+def _find_doubt(row: PlanRow, kept: PlanRow, kind: Kind, why: str, compare: Comparing | None, rows: Sequence[PlanRow]) -> str:
+    """Return why a person is to look at a copy of the group's rows before it goes, in words; empty for no reason."""
+    if kind not in REMOVED or row.sha256 == kept.sha256 or row.facts is None or kept.facts is None:
+        return ""
+    if row.facts.taken and not kept.facts.taken:
+        return "it has the date on which it was taken, which the kept file lacks"
+    if compare is None or kind != "certain":
         return ""
     usual = find_usual(kept.facts, order_by_size(row.facts for row in rows if row.facts is not None), compare)
     return find_advantage(kept.facts, row.facts, compare, usual, why.startswith(LEAST_EDITED))
