@@ -69,7 +69,7 @@ def hold_lock_file(path: Path, busy: str, wait: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def hold_folder(folder: Path, doing: str, lock: Path | None = None) -> Iterator[None]:
-    """Hold a folder while the block runs; refused processes are told what it does.
+    """Hold a folder while the block runs; the message to other processes says what it does.
 
     The folder is created if missing, unless the lock file has another place, as it needs if the block replaces the folder itself.
 

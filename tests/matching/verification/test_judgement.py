@@ -1,4 +1,4 @@
-"""Copies are told from other shots of the same scene by pixels that agree block by block, and by time and camera."""
+"""Copies differ from other shots of the same scene: their pixels agree block by block; time and camera decide the rest."""
 
 import io
 import itertools

@@ -40,7 +40,7 @@ def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
     assert sorted(learnt.query_ids + left_out.query_ids) == sorted(whole.query_ids)
     families, copies = family_truths(run.paths, run.recipe.queries.left_out), {query for query, _ in left_out.pairs}
     edited_by = read_families(run.paths.query_records)
-    assert [len(families[name].pairs) for name in ("warp", "noise")] == [8, 7] and len(families) == 2  # by turns
+    assert [len(families[name].pairs) for name in ("warp", "noise")] == [8, 7] and len(families) == 2  # alternating
     for name, truth in families.items():  # its copies among all that copy nothing
         assert all(edited_by[query] & {"warp", "noise"} == {name} for query, _ in truth.pairs) and truth.pairs < left_out.pairs
         assert set(truth.query_ids) - {query for query, _ in truth.pairs} == set(left_out.query_ids) - copies

@@ -81,7 +81,7 @@ def test_the_interval_holds_95_of_100_resamples_that_are_written_out() -> None:
     values = sorted(average_precision_of_resample(ranked, truth, queries) for queries in drawn)
     interval = micro_average_precision_interval(ranked, truth, draws=3000)
     assert np.isclose(interval.low, values[75], atol=0.01) and np.isclose(interval.high, values[-76], atol=0.01)
-    assert abs(values[150] - values[75]) > 0.012 and abs(values[-76] - values[-151]) > 0.012  # 90 of 100 are told apart
+    assert abs(values[150] - values[75]) > 0.012 and abs(values[-76] - values[-151]) > 0.012  # 90 of 100 are distinguished
 
 
 def test_the_interval_covers_the_value_of_all_queries_there_could_be() -> None:
