@@ -11,7 +11,10 @@ from typing import Any
 
 from image_copies.data.errors import StorageError
 
-INSTALL = "python -m pip install -r requirements-cluster.txt"
+TOP = Path(__file__).parents[1]
+INSTALL = "python -m pip install " + (
+    "-r requirements-cluster.txt" if (TOP / "requirements-cluster.txt").is_file() else "'image-copy-detection[cluster]'"
+)  # the first in a checkout
 
 
 def open_store_of(place: Path) -> tuple[Any, str]:

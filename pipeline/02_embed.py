@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(
                 "--images and --output must be given together, optionally with --checkpoint; give none of them to embed a run."
             )
-        elif find_spec("torch") is None:
+        elif find_spec("torch") is None and not named.startswith("timm:"):
             from image_copies.pipeline.tools.folder_vectors import embed_by_graph
 
             embed_by_graph(options.checkpoint or SHIPPED, options.images, options.output, options.workers)

@@ -17,9 +17,9 @@ from typing import Any
 
 from image_copies.data.errors import UserError
 from image_copies.data.process import usable_cores
+from image_copies.data.stores import INSTALL
 from image_copies.pipeline.cluster import reaper
 
-INSTALL = "python -m pip install -r requirements-cluster.txt"
 ANSWER_SECONDS = 5.0  # for an address to accept a connection, and to answer
 HTTP2_SETTINGS, HTTP2_FRAME_HEAD = 4, 9  # type of the frame that a server of HTTP/2 begins with; bytes of a frame's head
 HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, HTTP2_SETTINGS, 0, 0, 0, 0, 0])  # RFC 9113, section 3.4
@@ -143,7 +143,7 @@ def import_ray() -> ModuleType:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise UserError(f"--ray needs Ray, which is not installed. Install it, on all nodes, with: {INSTALL}") from error
+        raise UserError(f"Ray is not installed, which this needs. Install it, on all nodes, with: {INSTALL}") from error
 
 
 def _find_address(named: str) -> str:

@@ -123,6 +123,13 @@ def test_processes_that_load_pictures_find_it(installed: Place) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_what_is_missing_is_named_as_an_extra(installed: Place) -> None:
+    """There is no file of requirements next to it."""
+    program = "import sys; sys.modules['ray'] = None; from image_copies.pipeline.command import main; main()"
+    done = installed.call("-c", program, "dedup", "--input", "pictures", "--output", "found")
+    assert "Ray is not installed" in done.stderr and done.stderr.endswith("install 'image-copy-detection[cluster]'\n")
+
+
 def test_recipes_come_along(installed: Place) -> None:
     done = installed.call("-m", "image_copies.pipeline.00_augment", "--run", "run", "--recipe", "none.yaml", "--data", ".")
     assert done.returncode == 2 and f"recipes are in {installed.site}/image_copies/recipes" in done.stderr

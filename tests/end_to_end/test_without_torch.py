@@ -103,6 +103,10 @@ def test_the_service(place: Path) -> None:
     assert float(done.stdout) > -1e-6, done.stderr
 
 
-def test_what_needs_an_extra_says_so(place: Path) -> None:
-    done = call(COMMAND, "export", "--checkpoint", "none.safetensors", folder=place)
-    assert done.returncode == 2 and "pip install 'image-copy-detection[train]'" in done.stderr and "Traceback" not in done.stderr
+@pytest.mark.parametrize(
+    "line", ["export --checkpoint none.safetensors", "embed --images album --output v.h5 --checkpoint timm:resnet18"]
+)
+def test_what_needs_an_extra_says_so(place: Path, line: str) -> None:
+    done = call(COMMAND, *line.split(), folder=place)
+    wanted = " is not installed, which this task needs. Install it with: pip install 'image-copy-detection[train]'"
+    assert done.returncode == 2 and wanted in done.stderr and "Traceback" not in done.stderr
