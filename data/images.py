@@ -1,6 +1,8 @@
 """Image sets: ids and paths."""
 
 import hashlib
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -60,15 +62,13 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
         UserError: the folder does not exist or contains no image, two files have the same id, or its store cannot be used.
     """
     folder = as_path(folder)
-    below = folder.list_files() if isinstance(folder, RemotePath) else sorted(folder.rglob("*")) if is_folder(folder) else []
-    if not below and not is_folder(folder):
-        raise UserError(f"{describe_no_folder(folder)}. Name a folder that holds images.")
     found: dict[str, Path] = {}
-    for path in below:
-        if path.suffix.lower() not in IMAGE_ENDINGS or path.name.startswith(".") or path.is_dir():
+    for path, name in _walk_store(folder) if isinstance(folder, RemotePath) else _walk(folder):
+        stem, ending = os.path.splitext(name)  # noqa: PTH122 - of millions
+        own = stem.rpartition("/")[2]
+        if ending.lower() not in IMAGE_ENDINGS or own.startswith("."):
             continue
-        name = path.relative_to(folder)
-        image_id = text_of({"stem": path.stem, "path": name.with_suffix("").as_posix(), "file": name.as_posix()}[naming])
+        image_id = text_of({"stem": own, "path": stem, "file": name}[naming])
         if image_id in found:
             raise UserError(f"{found[image_id]} and {path} share the id {image_id!r}. Rename or remove one of them.")
         found[image_id] = path
@@ -77,3 +77,20 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
         raise UserError(f"{folder} holds no image (looked for {endings}, in subfolders too).")
     ids = sorted(found)
     return ImageSet(ids, [found[image_id] for image_id in ids])
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Yield everything below a folder that is no folder, with its name relative to it; links to folders are not followed."""
+    if not is_folder(folder):
+        raise UserError(f"{describe_no_folder(folder)}. Name a folder that holds images.")
+    for below, folders, names in os.walk(folder):
+        folders.sort()
+        inside = "" if Path(below) == folder else Path(below).relative_to(folder).as_posix() + "/"
+        yield from ((Path(below, name), inside + name) for name in sorted(names))
+
+
+def _walk_store(folder: RemotePath) -> Iterator[tuple[Path, str]]:
+    files = folder.list_files()
+    if not files and not is_folder(folder):
+        raise UserError(f"{describe_no_folder(folder)}. Name a folder that holds images.")
+    return ((path, path.relative_to(folder).as_posix()) for path in files)

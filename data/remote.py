@@ -15,6 +15,7 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path, PosixPath
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -225,18 +226,17 @@ class RemotePath(PosixPath):
         files, name = open_store_of(self)
         try:
             with explain_failures(self):
-                found = files.find(name, detail=True)
+                found = _find_all(files, name)
         except FileNotFoundError as error:
             raise missing_error(self) from error
-        below = {key[len(name.rstrip("/")) :].lstrip("/"): info for key, info in found.items()}
-        odd = [key for key in below if key and Path(key).as_posix() != key and not key.endswith("/")]
+        below = {key[len(name.rstrip("/")) + 1 :]: info for key, info in found.items() if key[-1:] != "/"}
+        odd = [key for key in below if key and not {"", ".", ".."}.isdisjoint(key.split("/"))]
         if odd:
             raise StorageError(
                 f"{self} holds {len(odd)} names with empty parts, '.' or '..', which name no file of a folder; the first is "
                 f"{odd[0]!r}. Rename them."
             )
-        listed = [(self / key if key else self).with_state(_read_state(info)) for key, info in below.items() if key[-1:] != "/"]
-        return sorted(listed)
+        return sorted((self / key if key else self).with_state(_read_state(info)) for key, info in below.items())
 
     def upload(self, source: Path) -> None:
         """Write a local file here; readers find the old one or the whole new one.
@@ -303,6 +303,29 @@ def map_files(work: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator
     if len(paths) < 2 or not any(map(is_remote, paths)):
         return map(work, paths)
     return map_in_threads(work, paths, READERS)
+
+
+def _find_all(files: Any, folder: str) -> dict[str, dict[str, Any]]:
+    """Return what is below a folder, by name, from a file system of fsspec.
+
+    A store lists a thousand names in one request, and each next thousand only after it. Folders are therefore opened level by
+    level until there are `READERS` of them, and these are listed at once.
+    """
+    found, folders = dict[str, dict[str, Any]](), [folder]
+    while 0 < len(folders) < READERS:
+        try:
+            listed = list(map_in_threads(partial(files.ls, detail=True), folders, READERS))
+        except FileNotFoundError:  # nothing is there, or is there no longer
+            return files.find(folder, detail=True)  # type: ignore[no-any-return]  # fsspec has no types
+        inside = [info for one in listed for info in one]
+        found |= {info["name"]: info for info in inside if info["type"] != "directory"}
+        below = {info["name"].rstrip("/") for info in inside if info["type"] == "directory"}
+        if not below.isdisjoint(name.rstrip("/") for name in folders):  # a part of a name is empty
+            return files.find(folder, detail=True)  # type: ignore[no-any-return]
+        folders = sorted(below)
+    for further in map_in_threads(partial(files.find, detail=True), folders, READERS):
+        found |= further
+    return found
 
 
 def _read_state(info: dict[str, Any]) -> ObjectState:

@@ -25,6 +25,18 @@ def test_ids_are_stems_or_paths_and_sorted(tmp_path: Path) -> None:
     assert found.paths[2] == tmp_path / "sub" / "a.png"
 
 
+def test_what_is_listed_is_what_a_recursive_search_finds(tmp_path: Path) -> None:
+    """Hidden folders are searched, hidden files and links to folders are not; broken links are images that cannot be read."""
+    touch(tmp_path / "there", "b/a.x.jpg", "b/..jpg", ".hidden/c.png", "b/a", "b.jpg/d.webp", "e.TIF", "a b/f.jpg", "g.jpg.txt")
+    (tmp_path / "there" / "link.jpg").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "there" / "again").symlink_to(tmp_path / "there" / "b")
+    (tmp_path / "there" / "folder.png").symlink_to(tmp_path / "there" / "b")
+    images = find_images(tmp_path / "there", naming="file")
+    assert images.ids == [".hidden/c.png", "a b/f.jpg", "b.jpg/d.webp", "b/a.x.jpg", "e.TIF", "link.jpg"]
+    assert images.paths == [tmp_path / "there" / name for name in images.ids]
+    assert find_images(tmp_path / "there").ids == ["a.x", "c", "d", "e", "f", "link"]
+
+
 def test_two_files_with_one_id_are_named(tmp_path: Path) -> None:
     touch(tmp_path, "a.jpg", "a.png")
     with pytest.raises(UserError, match=r"a\.jpg and .*a\.png share the id 'a'"):

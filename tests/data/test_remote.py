@@ -21,6 +21,7 @@ from image_copies.data.images import find_images
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.loader import CleanImages
 from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files, remove_folder
+from image_copies.data.stores import open_store_of
 from image_copies.data.tables import read_table
 from image_copies.data.unreadable import list_unreadable
 from tests.sending import send
@@ -81,6 +82,39 @@ def test_a_listing_tells_sizes_and_times_and_leaves_nothing_to_ask(object_store:
     assert images.paths[1].stat().st_size == len(picture(1))
     assert images.digest() == images.digest()
     assert images.paths[1].is_file()
+
+
+def test_a_listing_level_by_level_is_that_of_one_request_after_the_other(object_store: Any) -> None:
+    """Among the names are those that a store's console makes for folders, and a file and a folder of one name."""
+    names = ["a.png", "deep/er/and/deeper/b.png", "deep/er/c.png", "x", "x/d.png", "made/", "made/e.png", "own/"]
+    names += [f"many/{number}/{number}.png" for number in range(READERS + 3)]
+    url = object_store.make_bucket("levels", {f"top/{name}": picture(1) for name in ["", *names]})
+    for below in ("", "/top", "/top/", "/top/many", "/top/deep/er", "/top/x", "/top/own", "/top/a.png", "/nowhere"):
+        folder = as_path(url + below)
+        assert isinstance(folder, RemotePath)
+        files, name = open_store_of(folder)
+        found = {key for key in files.find(name) if not key.endswith("/")}
+        assert {str(path).removeprefix("s3://") for path in folder.list_files()} == found, below
+    assert len(as_path(url).list_files()) == len(names) - 2  # type: ignore[attr-defined]
+    odd = object_store.make_bucket("odd", {"a/b.png": b"", "a//c.png": b""})
+    for place in (odd, f"{odd}/a"):
+        with pytest.raises(StorageError, match="names with empty parts"):
+            find_images(place)
+
+
+def test_many_folders_of_a_store_are_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(READERS)
+
+    class Slow:
+        def ls(self, folder: str, detail: bool) -> list[dict[str, Any]]:
+            return [{"name": f"{folder}/{number}", "type": "directory"} for number in range(READERS)]
+
+        def find(self, folder: str, detail: bool) -> dict[str, dict[str, Any]]:
+            together.wait(20)  # BrokenBarrierError unless so many ask at once
+            return {f"{folder}/a.png": {"name": f"{folder}/a.png", "type": "file", "size": 1}}
+
+    monkeypatch.setattr("image_copies.data.remote.open_store_of", lambda place: (Slow(), "bucket"))
+    assert len(find_images("s3://bucket", naming="path")) == READERS
 
 
 def test_pictures_are_read_in_place_like_local_ones(object_store: Any, tmp_path: Path) -> None:
