@@ -9,6 +9,7 @@ match.py A.jpg B.jpg --decide not-a-copy    your judgement, which overrides late
 match.py --index DIR --add DIR …            keep an index of references; only new contents are embedded.
 match.py --index DIR --remove PATH …        remove files, or everything below a folder, from it.
 match.py --index DIR --queries DIR          search it.
+match.py --index DIR --check                read it whole and compare it with its checksums. Exit code 1: a file is damaged.
 """
 
 import argparse
@@ -41,13 +42,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _without_network(options: argparse.Namespace, output: Output) -> int | None:
     """Do what needs no network and return the exit code; None where one is needed."""
     # imported here: --help must answer at once
-    from image_copies.matching.commands import applying, deciding
+    from image_copies.matching.commands import applying, checking, deciding
 
     if options.undo:
         return applying.take_back(options.output, output)
     if options.apply is not None:
         guarded = [*options.protect, *options.read_only]
         return applying.carry_out(*(options.output, options.plan, options.index, options.apply, options.to, guarded, output))
+    if options.check:
+        return checking.check_bytes(options.index, output)
     if options.decisions:
         deciding.list_decisions(deciding.find_index(options.index, options.output), output)
         return 0

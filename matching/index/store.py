@@ -240,6 +240,22 @@ def stored_vectors(
         yield numbers, np.frombuffer(b"".join(vector for _, vector, _ in block), np.float32).reshape(-1, store.dimensions)
 
 
+def check_vectors(store: Store) -> int:
+    """Read the whole database and return the number of its vectors.
+
+    Raises:
+        UserError: A vector or a page of the database is damaged.
+    """
+    count = sum(len(numbers) for numbers, _ in stored_vectors(store))
+    find = "SELECT count(*) FROM queries WHERE checksum IS NOT NULL AND checksum IS NOT checksum(vector)"
+    if store.database.execute(find).fetchone()[0]:
+        raise UserError(f"{store.folder / DATABASE} holds a damaged vector of a query: remove {store.folder}, add all again.")
+    (found,) = store.database.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)
+    return count
+
+
 def _damaged_vector_error(store: Store, content: int) -> UserError:
     files = files_of_content(store, content)
     if not files:

@@ -63,6 +63,7 @@ def _add_index(options: argparse._ArgumentGroup) -> None:
     options.add_argument(
         "--remove", type=named_place, nargs="+", metavar="PATH", default=[], help="with --index: remove files or folders"
     )
+    options.add_argument("--check", action="store_true", help="with --index: read it whole, and compare it with its checksums")
 
 
 def _add_model(options: argparse._ArgumentGroup) -> None:
@@ -176,7 +177,9 @@ def check(options: argparse.Namespace) -> None:
         raise UserError("--to and --plan go with --apply: add --apply move, or omit them.")
     if options.stack and options.remove_references:
         raise UserError("--stack plans no removal, --remove-references plans one of references: give one of the two.")
-    if options.decisions or options.decide is not None:
+    if options.check and (options.index is None or changes or acts or options.pictures or options.queries):
+        raise UserError("--check reads an index and does nothing else: give it with --index DIR alone.")
+    if options.check or options.decisions or options.decide is not None:
         return
     if options.pictures:
         _check_two(options, changes or acts)

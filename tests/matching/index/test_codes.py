@@ -1,5 +1,6 @@
 """Vectors in files of bounded size, and approximate search by their codes: nothing is lost, nothing is rewritten without need."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,11 +9,14 @@ import pytest
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
+from image_copies.data.files import digest_file
 from image_copies.data.shards import use_engine
 from image_copies.matching.index import codes, segments
 from image_copies.matching.index.search import find_nearest, find_nearest_of_blocks, open_search, vectors_of
-from image_copies.matching.index.store import Content, Store, add_files, open_store, remove_files
+from image_copies.matching.index.store import Content, Store, add_files, keep_queries, open_store, remove_files
+from image_copies.pipeline import match
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.search import index_files
 from image_copies.submissions.search.index_files import open_intact_index, write_index
 from tests.sending import SendingEngine
 
@@ -126,6 +130,60 @@ def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str
     again = find_nearest(open_search(store), QUERIES, 5)
     assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
     assert open_search(store).ntotal == COUNT and all(open_intact_index(file) for file in store.folder.glob("*.faiss"))
+
+
+def test_a_file_is_read_when_its_size_or_time_is_new(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indexes of earlier versions, which noted neither, are opened as they are."""
+    whole, files = find_nearest(open_search(store), QUERIES, 5), names(store, "[cqv]*-*")
+    read: list[Path] = []
+
+    def note_reading(path: Path) -> str:
+        read.append(path)
+        return digest_file(path)
+
+    monkeypatch.setattr(index_files, "digest_file", note_reading)
+    open_search(store)
+    assert not read
+    (store.folder / index_files.INTACT).unlink()
+    again = find_nearest(open_search(store), QUERIES, 5)
+    assert {path.name for path in read} == names(store, "[cqv]*-*") == files
+    assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
+    read.clear()
+    touched = next(store.folder.glob("codes-*"))
+    os.utime(touched, ns=(5, 7))
+    open_search(store)
+    open_search(store)
+    assert read == [touched]
+
+
+@pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizer-*"])
+def test_check_finds_what_was_changed_without_a_trace(store: Store, pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A disk that returns other bytes changes neither size nor time."""
+    whole, command = find_nearest(open_search(store), QUERIES, 5), ["--index", str(store.folder), "--check"]
+    assert match.main(command) == 0
+    assert f"{COUNT:,} vectors in the database and 7 files read, 0 damaged" in capsys.readouterr().out
+    path = sorted(store.folder.glob(pattern))[-1]
+    content, state = bytearray(path.read_bytes()), path.stat()
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    open_search(store)
+    assert path.read_bytes() == content
+    assert match.main(command) == 1
+    assert f"{path} is damaged: the next search writes it again" in capsys.readouterr().out
+    again = find_nearest(open_search(store), QUERIES, 5)
+    assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
+    assert match.main(command) == 0
+
+
+def test_check_finds_damaged_vectors_in_the_database(store: Store) -> None:
+    keep_queries(store, [Content(b"query", VECTORS[0])])
+    store.database.execute("UPDATE queries SET vector = zeroblob(64)")
+    with pytest.raises(UserError, match="damaged vector of a query"):
+        match.main(["--index", str(store.folder), "--check"])
+    store.database.execute("UPDATE contents SET vector = zeroblob(64) WHERE content = 7")
+    with pytest.raises(UserError, match=r"damaged vector, of .*6\.jpg"):
+        match.main(["--index", str(store.folder), "--check"])
 
 
 def test_codes_of_other_vectors_are_not_taken(store: Store) -> None:
