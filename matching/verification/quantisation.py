@@ -23,8 +23,8 @@ MIN_COEFFICIENTS = 60  # that must not be near 0
 CLEAR = 8.0  # levels of a coefficient that shows
 MIN_SHARE = 0.5  # share of the frequencies in which an earlier step must show
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
-COSINES = np.array(
-    [[np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)] for k in range(8)]
+COSINES = np.array(  # of those frequencies
+    [[np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)] for k in range(3)], np.float32
 )
 
 
@@ -76,17 +76,20 @@ def _read_steps(content: bytes) -> list[float]:
     return [float(table[SIDE * down + across]) for down, across in FREQUENCIES]
 
 
-def _measure_coefficients(grey: NDArray[np.float32]) -> list[NDArray[np.float64]]:
+def _measure_coefficients(grey: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     """Return the sizes of the coefficients of FREQUENCIES in blocks that begin at the upper left corner."""
     height, width = (side // SIDE for side in grey.shape)
-    blocks = grey[: height * SIDE, : width * SIDE].reshape(height, SIDE, width, SIDE)
-    return [np.abs(np.einsum("hywx,y,x->hw", blocks, COSINES[down], COSINES[across])).ravel() for down, across in FREQUENCIES]
+    rows = COSINES @ grey[: height * SIDE, : width * SIDE].reshape(height, SIDE, width * SIDE)
+    found = np.abs(rows.reshape(height, len(COSINES), width, SIDE) @ COSINES.T)
+    return [found[:, down, :, across].ravel() for down, across in FREQUENCIES]
 
 
-def _find_step(coefficients: NDArray[np.float64], own: float) -> float:
+def _find_step(coefficients: NDArray[np.float32], own: float) -> float:
     """Return the largest step of which coefficients are multiples, but for those of the file's own step; 0 for none."""
+    ordered = np.sort(coefficients)
     for step in range(LARGEST_STEP, max(3, int(np.ceil(SMALLEST_RATIO * own))) - 1, -1):
-        large = coefficients[coefficients > step / 4]  # smooth distributions have most of them below 3/4 of the step
-        if len(large) >= MIN_COEFFICIENTS and np.cos(2 * np.pi / step * large).mean() > MIN_COMB:
+        above = np.searchsorted(ordered, step / 4, "right")  # smooth distributions have most of them below 3/4 of the step
+        large = ordered[above:]
+        if len(large) >= MIN_COEFFICIENTS and np.cos(np.float32(2 * np.pi / step) * large).mean() > MIN_COMB:
             return float(step)
     return 0.0
