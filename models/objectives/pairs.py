@@ -33,7 +33,8 @@ class PairObjective(Objective):
         """
         find_positive_pairs(labels)
         vectors = functional.normalize(embeddings) if self.normalize else embeddings
-        return ObjectiveOutput(self.loss(vectors, labels))
+        mixed = () if self.others is None else (self.others,)  # only losses that can be mixed take them
+        return ObjectiveOutput(self.loss(vectors, labels, *mixed))
 
 
 def contrastive_loss(positive_margin: float, negative_margin: float, violating: bool = False) -> nn.Module:
@@ -63,24 +64,27 @@ class MultiSimilarityLoss(nn.Module):
 class NPairLoss(nn.Module):
     """The mean over all positive pairs (a, p) of log(1 + Σ_n exp((a·n − a·p) / τ)), n of other classes.
 
-    At τ = `temperature` = 1 this is SVMax's equation A1; at others, of unit vectors, InfoNCE (SSCD, 2022, equation 1).
+    At τ = `temperature` = 1 this is SVMax's equation A1; at others, of unit vectors, InfoNCE (SSCD, 2022, equation 1). Of mixed
+    images, n shows neither class of a (SSCD, section 3.4).
     """
 
     def __init__(self, temperature: float = 1.0) -> None:
         super().__init__()
         self.temperature = temperature
 
-    def forward(self, vectors: Tensor, labels: Tensor) -> Tensor:
-        """Compute the scalar loss of vectors [n, d] with labels [n].
+    def forward(self, vectors: Tensor, labels: Tensor, others: Tensor | None = None) -> Tensor:
+        """Compute the scalar loss of vectors [n, d] with labels [n]; `others` [n] are classes that mixed images also show.
 
         Raises:
             UserError: No two vectors share a label.
         """
         products = vectors @ vectors.T / self.temperature
         anchors, positives = find_positive_pairs(labels)
-        others = products.masked_fill(labels[:, None] == labels[None], -torch.inf)[anchors]
+        shown = (labels,) if others is None else (labels, others)
+        shared = torch.stack([first[:, None] == second[None] for first in shown for second in shown]).any(0)
+        negatives = products.masked_fill(shared, -torch.inf)[anchors]
         own = products[anchors, positives]
-        return (torch.cat([own[:, None], others], 1).logsumexp(1) - own).mean()
+        return (torch.cat([own[:, None], negatives], 1).logsumexp(1) - own).mean()
 
 
 def find_positive_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -83,16 +83,25 @@ class Learner:
             return self._compare(self.network(images, raw=True), labels, instances)
         mixed = mix_batch(images, share, self.mix.kind == "cutmix")
         embeddings = self.network(mixed.images, raw=True)
-        own = self._compare(embeddings, labels, instances)
-        others = self._compare(embeddings, labels[mixed.partner], instances[mixed.partner])
+        partners = labels[mixed.partner]
+        own = self._compare(embeddings, labels, instances, partners)
+        others = self._compare(embeddings, partners, instances[mixed.partner], labels)
         return ObjectiveOutput(mixed.share * own.loss + (1 - mixed.share) * others.loss, own.logs)
 
-    def _compare(self, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
-        """The loss of all processes' embeddings; these [n, d], or with domains [4, n, d / 4], are this process's part."""
+    def _compare(self, embeddings: Tensor, labels: Tensor, instances: Tensor, others: Tensor | None = None) -> ObjectiveOutput:
+        """The loss of all processes' embeddings; these [n, d], or with domains [4, n, d / 4], are this process's part.
+
+        `others` [n] are the classes that mixed images also show.
+        """
         with self.fabric.autocast():
             if not self.objective.takes_local_batch:
-                rows, labels, instances = gather_together(embeddings.transpose(0, -2), labels, instances)
+                also = () if others is None else (others,)
+                rows, labels, instances, *also = gather_together(embeddings.transpose(0, -2), labels, instances, *also)
+                others = also[0] if also else None
                 embeddings = rows.transpose(0, -2)  # [n, d] or, with domains, [4, n, d / 4]
+            for module in self.objective.modules():
+                if isinstance(module, Objective):
+                    module.others = others
             if self.descriptor.settings.domains:
                 return sum_over_domains(self.objective, embeddings, labels, instances)
             return self.objective(embeddings, labels, instances)
