@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
+from torch import nn
 
 from image_copies.augmentations.composition import check_probabilities
 from image_copies.augmentations.randomness import derived_seed
@@ -26,7 +27,9 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import DRAWN_FOR, Identity, Progress, identify_training, load_state
 from image_copies.models.training.teacher_file import check_new_teacher
 
+T = TypeVar("T")
 Validate = Callable[[Descriptor, int], float]
+Watch = Callable[[Descriptor, int, nn.Linear | None], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Training:
     identity: Identity
     workers: int  # processes that edit images
     validate: Callable[[int], float | None]  # µAP of the descriptor at an image size, on the first process
+    watch: Callable[[int, nn.Linear | None], dict[str, float] | None] | None  # its figures, with any linear classifier
 
 
 def begin_training(
@@ -57,6 +61,7 @@ def begin_training(
     cache: Path,
     seed: int,
     validate: Validate | None,
+    watch: Watch | None,
     labels: NDArray[np.int64] | None,
     name: str,
 ) -> tuple[Training, Progress, dict[str, Any]]:
@@ -99,7 +104,8 @@ def begin_training(
         seed=seed,
         identity=identity,
         workers=choose_workers(settings.workers),
-        validate=partial(_validate, fabric, validate, descriptor),
+        validate=partial(_look, fabric, validate, descriptor),
+        watch=watch and partial(_look, fabric, watch, descriptor),
     )
     return training, progress, state
 
@@ -132,12 +138,12 @@ def find_unlabelled(training: Training) -> ImageSet:
     return unlabelled
 
 
-def _validate(fabric: Fabric, validate: Validate | None, descriptor: Descriptor, image_size: int) -> float | None:
+def _look(fabric: Fabric, look: Callable[..., T] | None, descriptor: Descriptor, *given: Any) -> T | None:
     """The first process scores while the others wait; None, with a message, where that fails: training does not depend on it."""
     score = None
-    if validate and fabric.global_rank == 0:
+    if look and fabric.global_rank == 0:
         try:
-            score = validate(descriptor, image_size)
+            score = look(descriptor, *given)
         except Exception as error:  # whatever a search or a full card raises
             reason = (str(error).splitlines() or [""])[0]
             fabric.print(f"  the validation failed, training goes on without it: {type(error).__name__}: {reason}", flush=True)

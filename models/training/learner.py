@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +41,10 @@ class Learner:
     turn: bool
     mix: MixSettings | None = None
     average: WeightAverage | None = None
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Give the descriptor the moving average of its weights, if there is one, within the block."""
+        return nullcontext() if self.average is None else self.average.applied()
 
     def state(self) -> dict[str, Any]:
         """Return everything that training changes: weights, optimisers, schedule, gradient scaler and random states."""
@@ -95,9 +100,9 @@ class Learner:
         """
         with self.fabric.autocast():
             if not self.objective.takes_local_batch:
-                also = () if others is None else (others,)
-                rows, labels, instances, *also = gather_together(embeddings.transpose(0, -2), labels, instances, *also)
-                others = also[0] if also else None
+                given = [labels, instances] if others is None else [labels, instances, others]
+                rows, labels, instances, *rest = gather_together(embeddings.transpose(0, -2), *given)
+                others = rest[0] if rest else None
                 embeddings = rows.transpose(0, -2)  # [n, d] or, with domains, [4, n, d / 4]
             for module in self.objective.modules():
                 if isinstance(module, Objective):

@@ -3,14 +3,13 @@
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
@@ -49,6 +48,7 @@ class StageRun:
     folder: Path
     identity: Identity
     validate: Callable[[], float | None]  # returns the descriptor's µAP on rank 0; None on other ranks or without validation
+    watch: Callable[[nn.Linear | None], dict[str, float] | None] | None  # returns further columns of the curve likewise
 
 
 class _Saver:
@@ -148,7 +148,7 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
             run.learner.schedule.after_epoch(means["loss"])
             speed = (progress.images - images_before) * fabric.world_size / max(1e-9, progress.seconds - seconds_before)
             _next_epoch(progress, means["loss"])
-            row = _build_row(run, progress, means, speed)
+            row = _build_row(run, progress, means | _watch(run), speed)
             ended_by = fabric.broadcast(_end_reason(run.stage, progress, means["loss"]))
             if ended_by:
                 _check_weights(run, progress)
@@ -158,13 +158,22 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
                 saver.save(progress, pending)  # first: a validation that ends the process must not come again at each restart
                 saver.finish()
                 pending = []
-                with run.learner.average.applied() if run.learner.average is not None else nullcontext():
+                with run.learner.averaged():
                     score = run.validate()
                 if score is not None:
                     record_validation(run.folder, replace(row, validation=score))
             if saver.due():
                 saver.save(progress, pending)
                 pending = []
+
+
+def _watch(run: StageRun) -> dict[str, float]:
+    """Return what is watched of the network; what that draws at random is not taken from the training's draws."""
+    if run.watch is None:
+        return {}
+    device = run.learner.fabric.device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []), run.learner.averaged():
+        return run.watch(run.learner.objective.linear_classifier()) or {}
 
 
 def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver: _Saver, pending: list[EpochRow]) -> None:

@@ -23,7 +23,7 @@ from image_copies.models.distributed import report_lost_process
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.training.batches import build_batches
-from image_copies.models.training.begin import Training, Validate, begin_training, find_unlabelled
+from image_copies.models.training.begin import Training, Validate, Watch, begin_training, find_unlabelled
 from image_copies.models.training.class_counts import repeats_stage_before
 from image_copies.models.training.class_rows import freeze_class_rows, rebuild_class_rows, take_teachers_rows
 from image_copies.models.training.collapse import embed_classes, measure_collapse
@@ -69,6 +69,7 @@ def train_model(
     cache: Path,
     seed: int,
     validate: Validate | None = None,
+    watch: Watch | None = None,
     labels: NDArray[np.int64] | None = None,
     name: str = "",
     embedding: EmbeddingSettings | None = None,
@@ -86,6 +87,7 @@ def train_model(
         cache: Folder of resized images, which trainings share.
         seed: Of everything that is drawn.
         validate: Scores the descriptor at an image size, at each stage's end.
+        watch: Returns further columns of the curve after each epoch; nothing depends on them.
         labels: [len(classes)], the class of each image, 0 … C − 1; without them every image is its own class.
         name: Models of other names, and the stages of one, begin with other weights and see other edits of an image.
         embedding: How the trained model will embed: a whitening is learnt at its size and exponent. Without it the model's own.
@@ -93,7 +95,7 @@ def train_model(
     Raises:
         UserError: Too few images, a state that cannot be read, a loss that is NaN or infinite, a lost process, or a full disk.
     """
-    training, progress, state = begin_training(settings, classes, overlays, folder, cache, seed, validate, labels, name)
+    training, progress, state = begin_training(settings, classes, overlays, folder, cache, seed, validate, watch, labels, name)
     fabric, descriptor, stages = training.fabric, training.descriptor, settings.stages
     available = len(set(training.class_of))
     unlabelled = find_unlabelled(training)
@@ -173,7 +175,9 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
         batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
         count = len({class_of[row] for row in rows})
         validate = partial(training.validate, stage.image_size)
-        run = StageRun(settings, stage, learner, edited, batches, class_of, count, training.folder, training.identity, validate)
+        watch = training.watch and partial(training.watch, stage.image_size)
+        place = training.folder, training.identity
+        run = StageRun(settings, stage, learner, edited, batches, class_of, count, *place, validate, watch)
         ended = run_stage(run, progress)
         if learner.average is not None:
             learner.average.apply()

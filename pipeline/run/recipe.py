@@ -150,6 +150,9 @@ class Recipe(Settings):
         normalization: Candidates for the query normalisation.
         baselines: Whether step 06 also scores the two baselines, and step 03 those on the synthetic queries, without which
             nothing warns of a submission below them.
+        watch: Folder whose figures stand in the curve of each epoch, and which nothing is chosen by: query_images,
+            reference_images and public_ground_truth.csv (µAP), or class folders (R@1, and with a linear classifier, whose classes
+            must be the folders, top-1 and cross entropy). None for none.
     """
 
     seed: int = Field(0, ge=0)
@@ -161,6 +164,7 @@ class Recipe(Settings):
     ensemble: EnsembleSettings = EnsembleSettings()
     normalization: NormalizationSettings = NormalizationSettings()
     baselines: bool = True
+    watch: Path | None = None
 
     @property
     def trained_models(self) -> dict[str, ModelSettings]:

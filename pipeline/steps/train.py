@@ -19,6 +19,7 @@ from image_copies.pipeline.run.fitting import require_no_tests
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import TrainingRoles
 from image_copies.pipeline.steps.validate import score_on_synthetic_queries
+from image_copies.pipeline.steps.watch import watch_folder
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:
@@ -55,6 +56,7 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         cache=run.paths.cache,
         seed=run.recipe.seed,
         embedding=run.embedding(name),
+        watch=None if run.recipe.watch is None else watch_folder(run.recipe.watch, run.embedding(name).on_cpu()),
         validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name).on_cpu()),
     )
 

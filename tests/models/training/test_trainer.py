@@ -513,3 +513,26 @@ def test_what_does_not_go_together_is_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             ModelSettings.model_validate(plain | change)
+
+
+def test_what_is_watched_is_in_the_curve_and_changes_nothing(images: ImageSet, tmp_path: Path) -> None:
+    """It may draw at random, and leave the network in evaluation mode; the moving average is what is shown."""
+    averaged = SETTINGS.model_copy(update={"weight_average": 0.5})
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+
+    def watch(descriptor: Descriptor, size: int, classifier: torch.nn.Linear | None) -> dict[str, float]:
+        descriptor.eval()
+        assert classifier is None
+        torch.rand(3)
+        return {"watched": size + float(descriptor.projection.weight.detach().sum())}
+
+    paths = [
+        train_model(averaged, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, watch=look)
+        for name, look in (("watched", watch), ("alone", None))
+    ]
+    found, other = (load_descriptor(path).descriptor for path in paths)
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in found.state_dict().items())
+    assert isinstance(found, Descriptor)
+    rows = read_rows(paths[0].parent)
+    assert len(rows) == 6 and all(row["watched"] for row in rows)
+    assert float(rows[-1]["watched"]) == pytest.approx(48 + float(found.projection.weight.detach().sum()), abs=1e-4)

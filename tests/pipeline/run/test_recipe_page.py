@@ -25,6 +25,7 @@ WITHOUT_A_RECIPE = {
     "teacher": "docs/training.md, A teacher",
     "temperature": "of InfoNCE and of distillation",
     "validate_minutes": "benchmarks/gpu_tiny.yaml",
+    "watch": "docs/training.md, The same seed",
     "violating": "docs/training.md, In addition to the objective",
     "weight_average": "docs/training.md, In addition to the objective",
     "without": "queries that a family of edits is missing in",
