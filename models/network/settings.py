@@ -26,6 +26,8 @@ class DescriptorSettings(Settings):
         train_pooling_exponent: Whether p is trained.
         domains: Four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one layer of a
             quarter of the dimensions ("shared", to compare); None for unrotated images alone.
+        quarter_turns: Counter-clockwise quarter turns by which images are rotated first, in training and after: a model of one
+            rotation (IDEAL, table 1).
         whiten: Whether PCA whitening is fitted on unlabelled training images after training (MultiGrain, section 3.4).
         model_args: Further arguments of timm.create_model, such as `{output_stride: 16}`.
         projection_bias: Whether the linear layer has a bias, as some published descriptors do.
@@ -46,6 +48,7 @@ class DescriptorSettings(Settings):
     pooling_exponent: float = Field(3.0, gt=0)
     train_pooling_exponent: bool = True
     domains: Literal["split", "shared"] | None = None
+    quarter_turns: int = Field(0, ge=0, le=3)
     whiten: bool = False
 
     @model_validator(mode="after")
@@ -53,6 +56,8 @@ class DescriptorSettings(Settings):
         if self.domains and (self.dimensions is None or self.dimensions % 4 or self.dimensions < 8):
             needed = "a multiple of 4, at least 8"
             raise ValueError(f"domains: the 4 rotations share the dimensions, which must be {needed}; found {self.dimensions}")
+        if self.domains and self.quarter_turns:
+            raise ValueError("domains are the four rotations already: leave quarter_turns out")
         if self.domains and self.projection_bias:
             raise ValueError("projection_bias goes with one head: leave it or domains out")
         if self.domains and self.whiten:

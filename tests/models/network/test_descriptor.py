@@ -50,6 +50,16 @@ def test_unit_vectors_and_trainable_exponent() -> None:
     assert descriptor.projection.bias is None
 
 
+def test_a_model_of_one_rotation_sees_images_so_turned() -> None:
+    turned = SETTINGS.model_copy(update={"quarter_turns": 3})
+    images, descriptor, other = torch.randn(2, 3, 64, 48), Descriptor(SETTINGS).eval(), Descriptor(turned).eval()
+    other.load_state_dict(descriptor.state_dict())
+    torch.testing.assert_close(other(images), descriptor(images.flip(2).mT))
+    assert not torch.allclose(other(images), descriptor(images), atol=1e-3)
+    with pytest.raises(ValueError, match="leave quarter_turns out"):
+        DescriptorSettings(backbone="test_efficientnet", domains="split", quarter_turns=1)
+
+
 def test_checkpoint_round_trip(tmp_path: Path) -> None:
     descriptor = Descriptor(SETTINGS).eval()
     save_descriptor(tmp_path / "c.safetensors", descriptor, 64, {"loss": 1.5})
