@@ -6,16 +6,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from claim_rows import copies, ideal, multigrain, svmax, training
 from claim_rows.claim import Arm, Claim, Measured
+from claim_rows.domains import OTHERS, show_other, use_domains
+from claim_rows.photographs import read_photographs
 from claim_rows.plan import estimate_seconds, print_plan
 from claim_rows.row import Difference, Row
 from claims import is_asked_for, make_parser, measure_claims
 from claims import list_claims as list_all_claims
 from measurements import Figures, Measurements
 
-from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
+from image_copies.models.network import descriptor
+from image_copies.models.training import learner
 from image_copies.models.training.model_settings import ModelSettings
 
 OF_CLASSES = ("top1", "top1_best_p", "top1_3", "top1_own_p", "whitened_top1", "whitened_recall", "whitened_copies")
@@ -33,6 +37,8 @@ OF_ALL = (
     "90°",
     "180°",
     "270°",
+    "turned",
+    *OTHERS[1:],
 )
 FIGURES = (*OF_CLASSES, *OF_ALL, "gradient_first", "gradient_last")
 
@@ -88,7 +94,7 @@ def test_every_row_is_made_of_arms_that_can_be_trained(bench: training.Bench) ->
     rows = judge_all(bench)
     assert {row.number.split(",")[0] for row in rows} == {
         "2", "3", "4a", "4b", "4c", "5a", "5b", "5c", "5d", "6", "7", "7b", "7c", "8", "8b", "8c",
-        *(f"9{letter}" for letter in "abcdefghij"),
+        *(f"9{letter}" for letter in "abcdefghijk"),
     }  # fmt: skip
     assert sorted(row.number for row in rows if "cause" in row.number) == ["2, cause", "6, cause", "9d, cause"]
     assert all("10 steps of" in row.ran or row.number == "8c" for row in rows)  # the budget is stated
@@ -112,10 +118,32 @@ def test_an_arm_is_trained_and_measured(bench: training.Bench, tmp_path: Path) -
     assert store.measure(arm.name, arm.about, range(1), lambda seed: {})[0] == figures
 
 
-def test_the_images_of_a_domain_are_turned_as_the_test_images_are(bench: training.Bench) -> None:
-    upright = decode_rgb(bench.sets.train.images.paths[0])
-    turned = ideal._turn(bench, 1).train
-    assert (decode_rgb(turned.images.paths[0]) == np.rot90(upright)).all() and turned.images.ids == bench.sets.train.images.ids
+def test_other_domains_stand_in_place_of_rotations() -> None:
+    """In a network with domains, in a training that turns its images, and nowhere after the block."""
+    picture = torch.arange(16.0).reshape(1, 1, 4, 4)
+    upright, upside_down, negative, exchanged = (show_other(picture, domain) for domain in range(4))
+    assert torch.equal(upright, picture) and torch.equal(negative, -picture)
+    assert upside_down[0, 0, 0].tolist() == [12, 13, 14, 15]
+    assert exchanged[0, 0].tolist() == [[10, 11, 8, 9], [14, 15, 12, 13], [2, 3, 0, 1], [6, 7, 4, 5]]
+    with use_domains(show_other):
+        assert torch.equal(descriptor.rotate_to_all_domains(picture), torch.cat([upright, upside_down, negative, exchanged]))
+        both = learner.rotate_to_domains(torch.cat([picture, picture]), torch.tensor([2, 1]))
+        assert torch.equal(both, torch.cat([negative, upside_down]))
+    assert torch.equal(descriptor.rotate_to_all_domains(picture)[1:2], picture.rot90(1, (2, 3)))
+
+
+def test_the_class_of_a_photograph_is_the_folder_it_had(tmp_path: Path) -> None:
+    sources = [
+        ("P1", "Caltech101", "101_ObjectCategories/panda/1.jpg"),
+        ("P2", "Caltech101", "101_ObjectCategories/BACKGROUND_Google/2.jpg"),
+        ("P3", "clothing-dataset-small", "test/hat/3.jpg"),
+        ("P4", "clothing-dataset-small", "train/hat/4.jpg"),
+        ("P5", "others", "train/hat/5.jpg"),
+    ]
+    rows = "".join(f"{name}.jpg\ta/{repository}\t{path}\n" for name, repository, path in sources)
+    (tmp_path / "SOURCES.tsv").write_text(f"file\trepository\tpath\n{rows}")
+    found = read_photographs(tmp_path)
+    assert found.images.ids == ["P3", "P4", "P1"] and found.names == ["hat", "panda"] and found.labels.tolist() == [0, 0, 1]
 
 
 def test_the_cost_of_the_regulariser_is_a_share_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,11 +159,11 @@ def test_the_plan_counts_what_the_file_lacks_and_an_arm_once(
     claims = [claim for claim in ideal.list_claims(bench) if claim.number in ("9a", "9c")]  # of the same two arms
     store = Measurements.open(tmp_path / "claims.json")
     seconds = {arm.name: estimate_seconds(store, arm) for arm in claims[0].arms}
-    assert seconds["ideal split"] > seconds["ideal augmentation"] > 0
+    assert seconds["ideal split"] == seconds["ideal augmentation, all views"] > 0
     assert print_plan(store, claims, range(5)) == pytest.approx(5 * sum(seconds.values()) / 60)
     split = next(arm for arm in claims[0].arms if arm.name == "ideal split")
     store.measure(split.name, split.about, range(5), lambda seed: {"joined": 0.5})
-    assert print_plan(store, claims, range(5)) == pytest.approx(5 * seconds["ideal augmentation"] / 60)
+    assert print_plan(store, claims, range(5)) == pytest.approx(5 * seconds["ideal augmentation, all views"] / 60)
     assert "minutes on one core" in capsys.readouterr().out
 
 

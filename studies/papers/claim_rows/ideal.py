@@ -1,4 +1,4 @@
-"""Claim 9: rotations as domains with split heads against rotations as augmentation, and against a shared head."""
+"""Claim 9: domains with split heads against the same views as augmentation, against the plain loss, and against a shared head."""
 
 import shutil
 from dataclasses import replace
@@ -6,19 +6,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from claim_rows.claim import Arm, Claim, Comparison, Measured, Side
+from claim_rows.domains import OTHERS, ROTATIONS, measure_domains, recalls_of, show_other, use_domains
 from claim_rows.row import format_sides
-from claim_rows.training import DIMENSIONS, Bench, Sets, Trained, train, vectors_of
+from claim_rows.training import DIMENSIONS, Bench, Trained, train, vectors_of
 from measurements import Figures
-from numpy.typing import NDArray
-from PIL import Image
 
 from image_copies.augmentations.domains import DOMAINS
-from image_copies.data.decode import decode_rgb
-from image_copies.data.images import ImageSet
-from image_copies.submissions.scoring.retrieval import recall_at
 
-POOLED: dict[str, Any] = {"pooling_exponent": 1.0}
-STEPS_FACTOR = 4  # times as many steps: as many images for each of four split heads as for a shared one
+PER_CLASS = 4  # images in a batch
+VIEWS = len(DOMAINS)  # of an image in a step with domains, and the factor of what is as long or as large as these
 LOSSES = {"contrastive": "75.8 → 81.2", "triplet": "75.5 → 80.2"}
 Named = tuple[str, str, str]  # what it is called, its arm, and its figure: "domain", R@1 as the mean over the domains, …
 
@@ -45,15 +41,27 @@ class Printed(NamedTuple):
     cause: str = ""
 
 
-ON_PHOTOGRAPHS = ("9a", "9b", "9c", "9d", "9e", "9f", "9j")
+ON_PHOTOGRAPHS = ("9a", "9b", "9c", "9d", "9e", "9f", "9g", "9j", "9k")
 WHOLE = ("IDEAL", "split", "joined")
+EQUAL = f"; as many views a step: batches of the other side are {VIEWS} × as large, of as many classes"
 EACH = "; each step shows IDEAL four rotations of every image"
 HEADS = "each split head learns from a quarter of the images, a shared one from all, in a short training from scratch"
+AUGMENTED = "78.5, 76.5, 77.8, 76.1 → 84.0, 80.2, 82.8, 80.5 R@1 (Cars, table 1)"
+MULTI = "83.1, 45.4, 54.5, 45.0 → 84.0, 80.2, 82.8, 80.5 R@1 (Cars, table 1)"
 PRINTED = (
     Printed(
         "9a",
         "IDEAL beats rotation as augmentation, mean over the domains",
-        "78.5, 76.5, 77.8, 76.1 → 84.0, 80.2, 82.8, 80.5 R@1 (Cars, table 1)",
+        AUGMENTED,
+        ("domains", "split", "domain"),
+        ("augmentation", "augmentation, all views", "domain"),
+        f", mean over domains{EQUAL}",
+        HEADS,
+    ),
+    Printed(
+        "9a, views",
+        "IDEAL beats rotation as augmentation, mean over the domains",
+        AUGMENTED,
         ("domains", "split", "domain"),
         ("augmentation", "augmentation", "domain"),
         f", mean over domains{EACH}",
@@ -68,6 +76,15 @@ PRINTED = (
     ),
     Printed(
         "9c",
+        "IDEAL's ensemble beats that of rotation as augmentation",
+        "84.3 → 87.1 R@1 (Cars, table 1)",
+        ("domains", "split", "joined"),
+        ("augmentation", "augmentation, all views", "joined"),
+        EQUAL,
+        HEADS,
+    ),
+    Printed(
+        "9c, views",
         "IDEAL's ensemble beats that of rotation as augmentation",
         "84.3 → 87.1 R@1 (Cars, table 1)",
         ("domains", "split", "joined"),
@@ -86,13 +103,21 @@ PRINTED = (
         "9d, cause",
         "split heads beat a shared one if each head learns from as many images",
         "2 % higher (Cars, table 2)",
-        (f"split, {STEPS_FACTOR} × the steps", "longer", "joined"),
+        (f"split, {VIEWS} × the steps", "longer", "joined"),
         ("shared", "shared", "joined"),
-        f"; {STEPS_FACTOR} × the steps for the split heads, so also for their backbone",
+        f"; {VIEWS} × the steps for the split heads, so also for their backbone",
         "a shared head is better here, however long split ones learn",
     ),
     Printed(
         "9e",
+        "IDEAL's ensemble beats that of the plain loss",
+        "80.5 → 87.1 R@1 (Cars, table 1)",
+        WHOLE,
+        ("plain", "plain, all views", "joined"),
+        EQUAL,
+    ),
+    Printed(
+        "9e, views",
         "IDEAL's ensemble beats that of the plain loss",
         "80.5 → 87.1 R@1 (Cars, table 1)",
         WHOLE,
@@ -101,6 +126,15 @@ PRINTED = (
     ),
     Printed(
         "9f",
+        "IDEAL beats the plain loss on upright images",
+        "83.1 → 84.0 R@1 (Cars, table 1)",
+        ("IDEAL", "split", "upright"),
+        ("plain", "plain, all views", "upright"),
+        EQUAL,
+        "a head of a quarter of the dimensions against all of them",
+    ),
+    Printed(
+        "9f, views",
         "IDEAL beats the plain loss on upright images",
         "83.1 → 84.0 R@1 (Cars, table 1)",
         ("IDEAL", "split", "upright"),
@@ -114,16 +148,59 @@ PRINTED = (
         "87.1 → 89.9 R@1 (Cars, table 1)",
         ("four models", "models", "joined"),
         WHOLE,
-        f"; each of the four models has as many steps and {DIMENSIONS} dimensions",
+        "; each of the four models has as many steps, and all dimensions",
         "IDEAL's backbone sees four times as many images as each of the models",
     ),
     Printed(
         "9j",
         "IDEAL beats the plain loss in the four domains, on average",
-        "83.1, 45.4, 54.5, 45.0 → 84.0, 80.2, 82.8, 80.5 R@1 (Cars, table 1)",
+        MULTI,
         ("IDEAL", "split", "domain"),
-        ("plain", "plain", "domain"),
-        f", mean over domains{EACH}",
+        ("plain", "plain, all views", "domain"),
+        f", mean over domains{EQUAL}",
+    ),
+    Printed(
+        "9k",
+        "the plain loss is worse on turned images than on upright ones",
+        "83.1 on upright, 45.4, 54.5, 45.0 R@1 on turned images (Cars, table 1)",
+        ("upright", "plain, all views", "upright"),
+        ("turned", "plain, all views", "turned"),
+    ),
+)
+NO_FIGURE = "no figure: the paper's domains are rotations"
+IN_OTHERS = "; domains: upright, upside down, negative, quarters exchanged"
+PRINTED_OF_OTHERS = (
+    Printed(
+        "9l",
+        "in other domains than rotations IDEAL beats the same views as augmentation, mean over the domains",
+        NO_FIGURE,
+        ("domains", "split", "domain"),
+        ("augmentation", "augmentation, all views", "domain"),
+        f", mean over domains{EQUAL}{IN_OTHERS}",
+    ),
+    Printed(
+        "9m",
+        "in other domains than rotations IDEAL's ensemble beats that of the plain loss",
+        NO_FIGURE,
+        WHOLE,
+        ("plain", "plain, all views", "joined"),
+        EQUAL + IN_OTHERS,
+    ),
+    Printed(
+        "9n",
+        "in other domains than rotations IDEAL beats the plain loss on upright images",
+        NO_FIGURE,
+        ("IDEAL", "split", "upright"),
+        ("plain", "plain, all views", "upright"),
+        EQUAL + IN_OTHERS,
+    ),
+    Printed(
+        "9o",
+        "in other domains than rotations the plain loss is worse than on upright images",
+        NO_FIGURE,
+        ("upright", "plain, all views", "upright"),
+        ("others", "plain, all views", "turned"),
+        IN_OTHERS,
     ),
 )
 
@@ -131,30 +208,36 @@ PRINTED = (
 def list_claims(bench: Bench) -> list[Claim]:
     """Tables 1 to 3: domains, rotation as augmentation, the plain loss, a model for each domain, a shared head, other losses.
 
-    On photographs: the claims of ON_PHOTOGRAPHS.
+    On photographs: the claims of ON_PHOTOGRAPHS, and domains other than rotations.
     """
-    arms = {name: _train(bench, name) for name in ("augmentation", "split", "shared", "plain")}
+    names = ("augmentation", "augmentation, all views", "split", "shared", "plain", "plain, all views")
+    arms = {name: _train(bench, name) for name in names} | {"models": _train_model_of_each_domain(bench)}
     if bench.photographs is not None:
-        return [_compare(bench, printed, arms) for printed in PRINTED if printed.number in ON_PHOTOGRAPHS]
-    arms |= {"longer": _train(bench, "split", factor=STEPS_FACTOR), "models": _train_model_of_each_domain(bench)}
+        others = {name: _train(bench, name, of_rotations=False) for name in names}
+        return [
+            *(_compare(bench, printed, arms) for printed in PRINTED if printed.number in ON_PHOTOGRAPHS),
+            *(_compare(bench, printed, others, OTHERS) for printed in PRINTED_OF_OTHERS),
+        ]
+    arms["longer"] = _train(bench, "split", factor=VIEWS)
     return [
         *(_compare(bench, printed, arms) for printed in PRINTED),
         *(_compare_loss(bench, kind, paper) for kind, paper in LOSSES.items()),
     ]
 
 
-def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm]) -> Claim:
+def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm], domains: tuple[str, ...] = ROTATIONS) -> Claim:
     """The claim about two arms."""
     better, worse = (Side(label, arms[arm], figure) for label, arm, figure in (printed.better, printed.worse))
 
     def show_domains(measured: Measured) -> str:
         """R@1 of each domain, of both sides."""
         return "; ".join(
-            f"{side.label} " + format_sides({f"{angle}°": measured[side.arm.name][f"{angle}°"] for angle in (0, 90, 180, 270)})
-            for side in (better, worse)
+            f"{side.label} " + format_sides({domain: measured[side.arm.name][domain] for domain in domains})
+            for side in {side.arm.name: side for side in (better, worse)}.values()
         )
 
-    ran = f"{bench.about}, multi-similarity, 4 of a class, {DIMENSIONS} dimensions ({DIMENSIONS // 4} a head)"
+    dimensions = _start(bench)["descriptor"].get("dimensions", DIMENSIONS)
+    ran = f"{bench.about}, multi-similarity, {PER_CLASS} of a class, {dimensions} dimensions ({dimensions // VIEWS} a head)"
     return Comparison(
         printed.number + bench.suffix,
         printed.claim,
@@ -164,7 +247,7 @@ def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm]) -> Claim:
         worse,
         smallest=0.02,
         chance=_chance(bench),
-        note=show_domains if better.figure == "domain" else None,
+        note=show_domains if "domain" in (better.figure, worse.figure) or worse.figure == "turned" else None,
         cause=printed.cause,
     ).as_claim()
 
@@ -175,65 +258,75 @@ def _compare_loss(bench: Bench, kind: str, paper: str) -> Claim:
         "9h" if kind == "contrastive" else "9i",
         f"IDEAL with the {kind} loss beats that loss",
         f"{paper} R@1 (Cars, table 3)",
-        f"{bench.about}, {kind}, 4 of a class, {DIMENSIONS} dimensions; R@1 on unseen classes; IDEAL's four domains joined",
+        f"{bench.about}, {kind}, {PER_CLASS} of a class, {DIMENSIONS} dimensions; R@1 on unseen classes; "
+        f"IDEAL's four domains joined{EQUAL}",
         Side("IDEAL", _train(bench, "split", kind), "joined"),
-        Side("plain", _train(bench, "plain", kind), "upright"),
+        Side("plain", _train(bench, "plain, all views", kind), "upright"),
         smallest=0.02,
         chance=_chance(bench),
     ).as_claim()
 
 
-def _train(bench: Bench, name: str, kind: str = "multi_similarity", factor: int = 1) -> Arm:
-    """Train with "split" or "shared" domains, with rotation as "augmentation", or on upright images ("plain")."""
-    domains = name in ("split", "shared")
-    changed: dict[str, Any] = {"turn": True} if name == "augmentation" else {}
-    prefix = "ideal" if kind == "multi_similarity" else f"ideal {kind}"
-    return bench.arm(
-        f"{prefix} {name}" + ("" if factor == 1 else f" {factor} × the steps"),
-        _measure,
+def _train(bench: Bench, name: str, kind: str = "multi_similarity", factor: int = 1, of_rotations: bool = True) -> Arm:
+    """Train with "split" or "shared" domains, with the domains as "augmentation", or on upright images ("plain").
+
+    The latter two, "all views", have as many views in a step as the former.
+    """
+    domains, larger = name in ("split", "shared"), VIEWS if name.endswith("all views") else 1
+    changed: dict[str, Any] = {"turn": True} if name.startswith("augmentation") else {}
+    settings = _settings(bench, kind)
+    settings["sampling"] = {"kind": "pk", "per_class": larger * PER_CLASS}
+    arm = bench.arm(
+        " ".join(["ideal", *([kind] if kind != "multi_similarity" else []), *([] if of_rotations else ["others"]), name])
+        + ("" if factor == 1 else f" {factor} × the steps"),
+        _measure if of_rotations else _measure_others,
         factor=factor,
-        views=len(DOMAINS) if domains else 1,
-        descriptor=POOLED | ({"domains": name} if domains else {}),
-        **_settings(bench, kind),
+        views=VIEWS if domains else 1,
+        batch=larger * bench.batch,
+        **settings | {"descriptor": settings["descriptor"] | ({"domains": name} if domains else {})},
         **changed,
     )
+    if of_rotations:
+        return arm
+
+    def measure(seed: int) -> Figures:
+        with use_domains(show_other):
+            return arm.measure(seed)
+
+    return replace(arm, about=arm.about | {"domains": OTHERS}, measure=measure)
 
 
 def _settings(bench: Bench, kind: str) -> dict[str, Any]:
     """Return what all arms share."""
-    return {
-        "objective": {"kind": kind},
-        "sampling": {"kind": "pk", "per_class": 4},
-        "optimizer": {"kind": "adam", "learning_rate": 2e-3 * bench.rate_factor, "weight_decay": 5e-4},
-    }
+    return {"objective": {"kind": kind}, "sampling": {"kind": "pk", "per_class": PER_CLASS}} | _start(bench)
+
+
+def _start(bench: Bench) -> dict[str, Any]:
+    """Return network and rates: from given weights, the paper's dimensions, and lower rates of what has learnt already."""
+    if not bench.descriptor.get("weights"):
+        optimizer = {"kind": "adam", "learning_rate": 2e-3 * bench.rate_factor, "weight_decay": 5e-4}
+        return {"descriptor": {"pooling_exponent": 1.0}, "optimizer": optimizer}
+    descriptor = {"pooling_exponent": 1.0, "dimensions": 512, "frozen_statistics": True}
+    rates = {"learning_rate": 1e-3, "backbone_learning_rate": 2e-5}
+    return {"descriptor": descriptor, "optimizer": rates | {"kind": "adam", "weight_decay": 5e-4, "clip_norm": None}}
 
 
 def _train_model_of_each_domain(bench: Bench) -> Arm:
     """Train a model on the images of each domain alone; each embeds the test images of its domain."""
-    settings = _settings(bench, "multi_similarity") | {"descriptor": POOLED}
+    settings = _settings(bench, "multi_similarity")
 
     def measure(seed: int) -> Figures:
         parts = []
         for turn in range(len(DOMAINS)):
-            trained = train(bench, _turn(bench, turn), f"ideal-of-domain-{turn}", seed, bench.steps, bench.batch, **settings)
-            parts.append(vectors_of(trained.descriptor, bench.sets.unseen.images, bench.side, turns=turn))
+            turned = settings | {"descriptor": settings["descriptor"] | {"quarter_turns": turn}}
+            trained = train(bench, bench.sets, f"ideal-of-domain-{turn}", seed, bench.steps, bench.batch, **turned)
+            parts.append(vectors_of(trained.descriptor, bench.sets.unseen.images, bench.side))
             shutil.rmtree(trained.folder)
-        return _recalls(bench, np.stack(parts))
+        return recalls_of(np.stack(parts), bench.sets.unseen.labels)
 
     about = bench.describe(bench.steps, bench.batch, settings)
     images = len(DOMAINS) * bench.steps * bench.batch
     return Arm("ideal one model for each domain" + bench.suffix, about, measure, images, bench.image_network)
-
-
-def _turn(bench: Bench, turn: int) -> Sets:
-    """Write the training images rotated by so many quarter turns."""
-    train_images, folder = bench.sets.train.images, bench.folder / f"turned-{turn}"
-    folder.mkdir(exist_ok=True)
-    paths = [folder / f"{image_id}.png" for image_id in train_images.ids]
-    for source, target in zip(train_images.paths, paths, strict=True):
-        if not target.exists():
-            Image.fromarray(np.ascontiguousarray(np.rot90(decode_rgb(source), turn))).save(target)
-    return replace(bench.sets, train=replace(bench.sets.train, images=ImageSet(train_images.ids, paths)))
 
 
 def _chance(bench: Bench) -> tuple[float, str]:
@@ -241,19 +334,8 @@ def _chance(bench: Bench) -> tuple[float, str]:
 
 
 def _measure(bench: Bench, trained: Trained) -> Figures:
-    images = bench.sets.unseen.images
-    if trained.descriptor.settings.domains is None:
-        parts = np.stack([vectors_of(trained.descriptor, images, bench.side, turns=turn) for turn in range(len(DOMAINS))])
-    else:
-        parts = vectors_of(trained.descriptor, images, bench.side, raw=True)
-    return _recalls(bench, parts)
+    return measure_domains(trained.descriptor, bench.sets.unseen, bench.side)
 
 
-def _recalls(bench: Bench, parts: NDArray[np.float32]) -> Figures:
-    """Return R@1 of the domains' vectors [4, n, d]: their mean, that of all joined, and that of upright images."""
-    labels = bench.sets.unseen.labels
-    parts = parts / np.linalg.norm(parts, axis=2, keepdims=True)
-    each = [recall_at(part, labels, (1,))[1] for part in parts]
-    together = recall_at(np.concatenate(list(parts), axis=1), labels, (1,))[1]
-    by_domain = {f"{90 * turn}°": recall for turn, recall in enumerate(each)}
-    return by_domain | {"domain": float(np.mean(each)), "joined": together, "upright": each[0]}
+def _measure_others(bench: Bench, trained: Trained) -> Figures:
+    return measure_domains(trained.descriptor, bench.sets.unseen, bench.side, show_other, OTHERS)

@@ -16,6 +16,7 @@ from image_copies.data.files import write_text
 SUMMARY = Path(__file__).parents[1] / "claims.json"
 TABLE = Path(__file__).parents[1] / "claims.md"  # the whole table
 DOCUMENT = Path(__file__).parents[3] / "docs" / "papers.md"
+ASIDES = ("cause", "views")  # rows that look for a cause, and those in which one side sees more views of an image
 BEGIN, END = "<!-- studies/papers/claims.py --docs writes from here -->", "<!-- to here -->"
 
 
@@ -97,8 +98,8 @@ def as_short_markdown(rows: Sequence[Row]) -> str:
 
 
 def _count_outcomes(rows: Sequence[Row]) -> list[str]:
-    """The table of the claims, each of which holds when all its rows do; rows that look for causes do not count."""
-    stated = [row for row in rows if ", cause" not in row.number]
+    """The table of the claims, each of which holds when all its rows do; ASIDES do not count."""
+    stated = [row for row in rows if not any(f", {aside}" in row.number for aside in ASIDES)]
     outcomes = get_args(Outcome)
     lines = [f"| claim | rows | {' | '.join(outcomes)} | the claim |", "|---" * (len(outcomes) + 3) + "|"]
     for number in dict.fromkeys(row.claim_number for row in stated):

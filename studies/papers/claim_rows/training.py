@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from claim_rows.claim import Arm
+from claim_rows.photographs import read_photographs
 from claim_rows.shapes import write_disjoint_shapes
 from measurements import Figures
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.augmentations.in_aug import InAug, InAugImages, choose_in_aug
 from image_copies.data.images import ImageSet
-from image_copies.data.labels import LabelledImages, read_class_folders
+from image_copies.data.labels import LabelledImages
 from image_copies.data.loader import CleanImages
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
@@ -177,12 +178,12 @@ def draw_shapes(folder: Path) -> Sets:
 
 
 def split_photographs(folder: Path) -> Sets:
-    """Take every second class of a folder of class folders as known, and two thirds of its images for training.
+    """Take every second class of photographs as known, and two thirds of its images for training.
 
     Raises:
-        UserError: The folder is not one of class folders.
+        UserError: The folder has no classes.
     """
-    found = read_class_folders(folder)
+    found = read_photographs(folder)
     known, unseen = (_select_classes(found, range(first, len(found.names), 2)) for first in (0, 1))
     place, size = np.zeros(len(known)), np.bincount(known.labels)
     for label in range(len(known.names)):
@@ -231,7 +232,7 @@ def vectors_of(
     size: int,
     exponent: float | None = None,
     raw: bool = False,
-    turns: int = 0,
+    show: Callable[[Tensor], Tensor] | None = None,
 ) -> NDArray[np.float32]:
     """Embed images.
 
@@ -241,14 +242,14 @@ def vectors_of(
         size: Side of the input in pixels.
         exponent: Pooling exponent to use instead of the network's; None for its own.
         raw: Whether to return raw embeddings instead of unit vectors.
-        turns: Quarter turns by which images are rotated first.
+        show: Changes each batch of images [n, 3, size, size] first; None for no change.
 
     Returns:
         float32 [n, d]; raw embeddings of a network with domains are [4, n, d / 4].
     """
     found = list[Tensor]()
     with torch.inference_mode(), descriptor.pooling.set_exponent_temporarily(exponent):
-        found += [descriptor(batch, raw=raw) for batch in _show(descriptor, images, size, turns)]
+        found += [descriptor(show(batch) if show else batch, raw=raw) for batch in _load(descriptor, images, size)]
     return torch.cat(found, dim=-2).numpy()
 
 
@@ -262,7 +263,7 @@ def vectors_at_exponents(
     """
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
     with torch.inference_mode(), descriptor.pooling.set_exponent_temporarily():
-        for batch in _show(descriptor, images, size):
+        for batch in _load(descriptor, images, size):
             features = descriptor.features(batch)
             for exponent, vectors in found.items():
                 descriptor.pooling.set_exponent(exponent)
@@ -270,13 +271,13 @@ def vectors_at_exponents(
     return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
 
 
-def _show(descriptor: Descriptor, images: ImageSet | InAug, size: int, turns: int = 0) -> Iterator[Tensor]:
+def _load(descriptor: Descriptor, images: ImageSet | InAug, size: int) -> Iterator[Tensor]:
     """Yield batches [n, 3, size, size], normalised for the network."""
     dataset: Dataset[tuple[Tensor, bool]] = (
         CleanImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
     )
     for pixels, _ in DataLoader(dataset, 128):
-        yield torch.rot90(normalize_pixels(pixels, descriptor.mean, descriptor.std), turns, dims=(2, 3))
+        yield normalize_pixels(pixels, descriptor.mean, descriptor.std)
 
 
 def _part(labelled: LabelledImages, chosen: NDArray[np.bool_]) -> LabelledImages:
