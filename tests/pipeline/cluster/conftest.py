@@ -1,10 +1,16 @@
 """Ray clusters of several nodes on this machine, as small as possible."""
 
+import io
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
+
+from image_copies.data.procedural.sample import write_pictures
+from tests.pipeline.dedup.test_inputs import write_tar
 
 STORE_BYTES = 80 * 2**20
 
@@ -22,3 +28,40 @@ def nodes() -> Iterator[Any]:
     cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
     yield cluster
     cluster.shutdown()
+
+
+@pytest.fixture
+def three_nodes() -> Iterator[Any]:
+    """A head without cores, and two nodes with one each."""
+    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    for _ in range(2):
+        cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+    yield cluster
+    cluster.shutdown()
+
+
+def shrunk(path: Path) -> bytes:
+    output = io.BytesIO()
+    with Image.open(path) as image:
+        image.resize((image.width * 3 // 4, image.height * 3 // 4), Image.Resampling.LANCZOS).save(output, "JPEG", quality=90)
+    return output.getvalue()
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """Six pictures in a folder, one damaged; copies of some in a tar with labels, and in a table."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    where = tmp_path / "sources"
+    list(write_pictures(where / "folder", "R", 6, seed=1, workers=1))
+    paths = sorted((where / "folder").iterdir())
+    (where / "folder" / "bad.jpg").write_bytes(b"no picture")
+    files = {"a.jpg": paths[0].read_bytes(), "a.json": b"{}", "b.jpg": shrunk(paths[1]), "b.json": b"{}"}
+    write_tar(where / "shard.tar", files)
+    cells = [{"bytes": shrunk(paths[2]), "path": "c.jpg"}, {"bytes": None, "path": "folder/R000003.jpg"}]
+    parquet.write_table(pa.table({"image": cells, "n": [1, 2]}), where / "table.parquet")
+    return where

@@ -1,6 +1,5 @@
 """Deduplication on Ray Data: folders, tars and tables, repeated, killed, and with inputs that changed."""
 
-import io
 import os
 import shutil
 import signal
@@ -12,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.procedural.sample import write_pictures
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.dedup.engine import open_engine
 from image_copies.pipeline.deduplicate import main
+from tests.faults.disk import resize, small_disk
 from tests.pipeline.cluster.conftest import STORE_BYTES
+from tests.pipeline.cluster.processes import processes_below
 from tests.pipeline.dedup.test_inputs import write_tar
 
 pytestmark = pytest.mark.cluster
@@ -31,28 +30,6 @@ LISTS = ("keep", "remove", "review", "unreadable")
 
 def read(folder: Path, name: str) -> Any:
     return pytest.importorskip("pandas").read_parquet(folder / f"{name}.parquet")
-
-
-def shrunk(path: Path) -> bytes:
-    output = io.BytesIO()
-    with Image.open(path) as image:
-        image.resize((image.width * 3 // 4, image.height * 3 // 4), Image.Resampling.LANCZOS).save(output, "JPEG", quality=90)
-    return output.getvalue()
-
-
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    """Six pictures in a folder, one damaged; copies of some in a tar with labels, and in a table."""
-    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    where = tmp_path / "sources"
-    list(write_pictures(where / "folder", "R", 6, seed=1, workers=1))
-    paths = sorted((where / "folder").iterdir())
-    (where / "folder" / "bad.jpg").write_bytes(b"no picture")
-    files = {"a.jpg": paths[0].read_bytes(), "a.json": b"{}", "b.jpg": shrunk(paths[1]), "b.json": b"{}"}
-    write_tar(where / "shard.tar", files)
-    cells = [{"bytes": shrunk(paths[2]), "path": "c.jpg"}, {"bytes": None, "path": "folder/R000003.jpg"}]
-    parquet.write_table(pa.table({"image": cells, "n": [1, 2]}), where / "table.parquet")
-    return where
 
 
 def check_vectors(folder: Path, output: Path) -> None:
@@ -137,28 +114,73 @@ def test_what_the_user_can_mend_is_said_as_it_was_raised_on_a_node(nodes: Any) -
         list(engine.run([{"count": 7}], engine.map(fail), "failing", 7))
 
 
-def test_a_stopped_and_a_killed_run_are_continued_to_the_same_lists(sources: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
+@pytest.fixture
+def many_sources(sources: Path) -> Path:
+    """The sources with 40 more copies of the tar."""
     for copy in range(40):
         shutil.copy(sources / "shard.tar", sources / f"{copy:02d}.tar")
+    return sources
 
-    def start(output: str) -> "subprocess.Popen[bytes]":
-        script, arguments = str(TOP / "pipeline/deduplicate.py"), ["--input", str(sources), "--output", str(tmp_path / output)]
-        command = [sys.executable, script, *arguments]
-        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, start_new_session=True)
 
-    def written() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in (tmp_path / "stopped" / "vectors").rglob("[!.]*.parquet")}
+def start(sources: Path, output: Path, where: str = "local") -> "subprocess.Popen[bytes]":
+    arguments = ["--input", str(sources), "--output", str(output), "--ray", where]
+    command = [sys.executable, str(TOP / "pipeline/deduplicate.py"), *arguments]
+    return subprocess.Popen(command, cwd=output.parent, stdout=subprocess.DEVNULL, start_new_session=True)
 
-    done = dict[Path, int]()
+
+def written(output: Path) -> dict[Path, int]:
+    """The files of vectors with their times."""
+    return {path: path.stat().st_mtime_ns for path in (output / "vectors").rglob("[!.]*.parquet")}
+
+
+def await_more(run: "subprocess.Popen[bytes]", output: Path, done: int) -> None:
+    limit = time.monotonic() + 180
+    while len(written(output)) == done and time.monotonic() < limit and run.poll() is None:
+        time.sleep(0.02)
+
+
+def equal(one: Path, other: Path) -> bool:
+    return all(read(one, name).equals(read(other, name)) for name in LISTS)
+
+
+def test_a_stopped_and_a_killed_run_are_continued_to_the_same_lists(many_sources: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
+    stopped, whole, done = tmp_path / "stopped", tmp_path / "whole", dict[Path, int]()
     for number, code in ((signal.SIGINT, 130), (signal.SIGKILL, -9)):
-        run, limit = start("stopped"), time.monotonic() + 180
-        while len(written()) == len(done) and time.monotonic() < limit and run.poll() is None:
-            time.sleep(0.02)
+        run = start(many_sources, stopped)
+        await_more(run, stopped, len(done))
         os.killpg(run.pid, number)
         assert run.wait(60) == code
-        assert done.items() < written().items() and len(written()) < 43
-        done = written()
-    assert start("stopped").wait(300) == 0 and start("whole").wait(300) == 0
-    assert done.items() <= written().items()
-    assert all(read(tmp_path / "stopped", name).equals(read(tmp_path / "whole", name)) for name in LISTS)
+        assert done.items() < written(stopped).items() and len(written(stopped)) < 43
+        done = written(stopped)
+    assert start(many_sources, stopped).wait(300) == 0 and start(many_sources, whole).wait(300) == 0
+    assert done.items() <= written(stopped).items()
+    assert equal(stopped, whole)
+
+
+def test_a_killed_worker_and_a_killed_node_change_nothing(three_nodes: Any, many_sources: Path, tmp_path: Path) -> None:
+    output, whole = tmp_path / "out", tmp_path / "whole"
+    run = start(many_sources, output, three_nodes.address)
+    await_more(run, output, 0)
+    workers = [number for number, name in processes_below({os.getpid()}).items() if name.startswith("ray::MapWorker")]
+    os.kill(workers[0], signal.SIGKILL)
+    await_more(run, output, len(written(output)))
+    three_nodes.remove_node(three_nodes.list_all_nodes()[1], allow_graceful=False)
+    three_nodes.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+    assert len(written(output)) < 43
+    assert run.wait(300) == 0 and start(many_sources, whole, three_nodes.address).wait(300) == 0
+    assert equal(output, whole)
+
+
+def test_what_was_done_before_the_disk_was_full_stays(nodes: Any, many_sources: Path, tmp_path: Path) -> None:
+    arguments = ["--input", str(many_sources), "--ray", nodes.address, "--output"]
+    with small_disk(tmp_path / "disk") as disk:
+        resize(disk, 320 * 1024)
+        with pytest.raises(UserError, match=r"the disk is full.*run the same command again"):
+            main([*arguments, str(disk / "out")])
+        done = written(disk / "out")
+        assert 0 < len(done) < 43
+        resize(disk, None)
+        assert main([*arguments, str(disk / "out")]) == 0 == main([*arguments, str(tmp_path / "whole")])
+        assert done.items() <= written(disk / "out").items()
+        assert equal(disk / "out", tmp_path / "whole")

@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -53,21 +52,6 @@ class Killer:
                 with suppress(ProcessLookupError):
                     os.kill(self.chance.choice(workers), signal.SIGKILL)
                     self.killed.append("worker")
-
-
-@pytest.fixture
-def three_nodes() -> Iterator[Any]:
-    """A head without cores, and two nodes with one each."""
-    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    from ray.cluster_utils import Cluster
-
-    head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    for _ in range(2):
-        cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-    yield cluster
-    cluster.shutdown()
 
 
 def test_kills_of_workers_and_nodes_change_nothing(three_nodes: Any, tmp_path: Path) -> None:

@@ -1,0 +1,94 @@
+"""The process that a deduplication is started in holds no object for each picture."""
+
+import hashlib
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from image_copies.matching.output import Output
+from image_copies.pipeline.dedup import embedding, lists, results
+from image_copies.pipeline.dedup.deduplication import Settings, deduplicate
+from image_copies.pipeline.dedup.embedding import Embedding, write_vectors
+from image_copies.pipeline.dedup.engine import Row
+from image_copies.pipeline.dedup.inputs import index_container, list_containers
+
+PICTURES = 1500
+BYTES = 40  # for each picture more; its path alone takes over 100
+
+
+def open_nothing() -> Any:
+    return SimpleNamespace(normalize=lambda vectors: vectors)
+
+
+class Apart:
+    """Does the jobs of a cluster in a process of its own."""
+
+    def __init__(self, pool: ProcessPoolExecutor) -> None:
+        self.pool = pool
+
+    def map(self, work: Callable[[Row], Row]) -> Callable[[Row], Row]:
+        return work
+
+    def run(self, jobs: Iterable[Row], build: Callable[[Row], Row], *_: Any) -> Iterator[Row]:
+        for job in jobs:
+            yield self.pool.submit(build, job).result()
+
+
+def make_up(folder: Path, count: int) -> None:
+    """Empty files, and vectors that an earlier run would have left."""
+    made = Embedding(open_nothing, "made up", (32,), folder / "out")
+    for number in range(count):
+        (folder / "in" / f"{number // 100}").mkdir(parents=True, exist_ok=True)
+        (folder / "in" / f"{number // 100}" / f"{number}.jpg").touch()
+    for container in list_containers([folder / "in"], made.part_size(), made.folder):
+        index = index_container(container, made.index_path(container.key), made.part_size(), "image")
+        for number, part in enumerate(index.parts):
+            names = index.names[part.first : part.end]
+            about: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), [0] * part.count)
+            about |= {"id": names, "source": index.source, "state": index.state, "flat": [False] * part.count}
+            about |= {"error": [""] * part.count, "sha256": [hashlib.sha256(name.encode()).digest() for name in names]}
+            vectors = np.random.default_rng(zlib.crc32(names[0].encode())).standard_normal((part.count, 8)).astype(np.float32)
+            path = made.vectors_path(container.key, number)
+            write_vectors(path, about, vectors, np.zeros(part.count, bool), made.identity)
+
+
+def test_the_driver_holds_no_object_for_each_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("faiss")
+    pytest.importorskip("pyarrow")
+    for module, name, value in (
+        (embedding, "PART_PICTURES", 250),
+        (results, "ROWS_AT_ONCE", 100),
+        (lists, "EXACT", 100),
+        (lists, "SPREAD", 500),
+    ):
+        monkeypatch.setattr(module, name, value)
+    extractor: Any = SimpleNamespace(source=open_nothing, identity="made up", networks=[SimpleNamespace(sizes=(32,))])
+    rule: Any = SimpleNamespace(threshold=lambda count: -1e-9)
+
+    def peak(count: int) -> int:
+        folder = tmp_path / f"{count}"
+        make_up(folder, count)
+        settings = Settings([folder / "in"], [], folder / "out", "image", None, ())
+        with ProcessPoolExecutor(1) as pool:
+            engine: Any = Apart(pool)
+            pool.submit(len, ()).result()
+            tracemalloc.start()
+            try:
+                deduplicate(engine, extractor, None, rule, settings, Output())
+                return tracemalloc.get_traced_memory()[1]
+            finally:
+                tracemalloc.stop()
+
+    peak(100)  # what is imported and kept once
+    few, many = peak(PICTURES), peak(4 * PICTURES)
+    assert f"{4 * PICTURES:,} pictures stay" in capsys.readouterr().out
+    assert many - few < 3 * PICTURES * BYTES
