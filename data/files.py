@@ -17,7 +17,7 @@ from typing import Any
 
 from image_copies.data.errors import UserError
 from image_copies.data.process import is_running
-from image_copies.data.remote import RemotePath, as_path
+from image_copies.data.remote import RemotePath, as_path, remove_folder
 
 HOST = socket.gethostname()
 MAX_PREFIX_CHARACTERS = 30  # of a path's name and of its ending in temporary names, which may be no longer than 255 bytes
@@ -167,9 +167,18 @@ def whole_folder(path: Path) -> Iterator[Path]:
     Its files are flushed to disk before the rename. An existing folder is moved aside just before, so `path` is missing only for
     an instant.
 
+    A folder on an object store is written locally, and its files are uploaded one by one, after those there were removed.
+
     Raises:
-        UserError: the disk is full.
+        UserError: the disk is full, or the object store cannot be written to.
     """
+    if isinstance(path, RemotePath):
+        with tempfile.TemporaryDirectory(prefix="upload-") as name:
+            yield Path(name)
+            remove_folder(path)
+            for file in sorted(below for below in Path(name).rglob("*") if below.is_file()):
+                (path / file.relative_to(name)).upload(file)
+        return
     temporary = None
     old = path.with_name(f"{temporary_prefix(path)}old.part")
     try:

@@ -186,6 +186,13 @@ class RemotePath(PosixPath):
             content: bytes = files.cat_file(name, **once) if whole else files.cat_file(name, start=0, end=limit)
         return content
 
+    def read_range(self, start: int, end: int) -> bytes:
+        """Return the bytes of a file from `start` up to the one before `end`, in one request; errors as in `read_bytes`."""
+        files, name = open_store_of(self)
+        with explain_failures(self):
+            content: bytes = files.cat_file(name, start=start, end=end) if start < end else b""
+        return content
+
     def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:
         """Return the text of a file; errors as in `read_bytes`."""
         return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
@@ -209,13 +216,18 @@ class RemotePath(PosixPath):
         """Do nothing: folders are the names of their files."""
 
     def iterdir(self) -> Iterator["RemotePath"]:  # type: ignore[override]
-        """Yield what is directly below a folder.
+        """Yield what is directly below a folder, ordered by name: files with sizes and times, folders without `state`.
 
         Raises:
-            StorageError: the store cannot be asked.
+            StorageError: there is no such bucket or folder, the store cannot be asked, or a folder has no name.
         """
-        names = {below.relative_to(self).parts[0] for below in self.list_files()}
-        yield from (self / name for name in sorted(names))
+        files, name = open_store_of(self)
+        found = self._ask_for_list(lambda: files.ls(name, detail=True))
+        entries = {str(info["name"]).removeprefix(name.rstrip("/")).removeprefix("/"): info for info in found}
+        folders = {key.rstrip("/") for key, info in entries.items() if info["type"] == "directory"}
+        self._refuse([f"{key}/" for key in folders if key in ("", ".", "..")])
+        for key in sorted(folders | {key for key in entries if not key.endswith("/")} - {""}):
+            yield self / key if key in folders else (self / key).with_state(_read_state(entries[key]))
 
     def list_files(self) -> list["RemotePath"]:
         """Return all files below a folder, with sizes and times, ordered by name.
@@ -224,19 +236,24 @@ class RemotePath(PosixPath):
             StorageError: there is no such bucket or folder, the store cannot be asked, or a name has an empty part.
         """
         files, name = open_store_of(self)
+        found = self._ask_for_list(lambda: _find_all(files, name))
+        below = {key[len(name.rstrip("/")) + 1 :]: info for key, info in found.items() if key[-1:] != "/"}
+        self._refuse([key for key in below if key and not {"", ".", ".."}.isdisjoint(key.split("/"))])
+        return sorted((self / key if key else self).with_state(_read_state(info)) for key, info in below.items())
+
+    def _ask_for_list(self, ask: Callable[[], Result]) -> Result:
         try:
             with explain_failures(self):
-                found = _find_all(files, name)
+                return ask()
         except FileNotFoundError as error:
             raise missing_error(self) from error
-        below = {key[len(name.rstrip("/")) + 1 :]: info for key, info in found.items() if key[-1:] != "/"}
-        odd = [key for key in below if key and not {"", ".", ".."}.isdisjoint(key.split("/"))]
+
+    def _refuse(self, odd: list[str]) -> None:
         if odd:
             raise StorageError(
                 f"{self} holds {len(odd)} names with empty parts, '.' or '..', which name no file of a folder; the first is "
                 f"{odd[0]!r}. Rename them."
             )
-        return sorted((self / key if key else self).with_state(_read_state(info)) for key, info in below.items())
 
     def upload(self, source: Path) -> None:
         """Write a local file here; readers find the old one or the whole new one.

@@ -8,6 +8,7 @@ deduplicate.py --output OUT --apply NEW                     filtered copies of t
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
@@ -36,7 +37,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="test sets: compare the inputs with them only",
     )
     options.add_argument(
-        "--output", type=named_path, metavar="DIR", required=True, help="vectors, lists and page; kept for repeats"
+        "--output", type=named_place, metavar="DIR", required=True, help="vectors, lists and page; kept for repeats"
     )
     options.add_argument(
         "--column", default="image", metavar="NAME", help="Parquet column of bytes, paths or both; default image"
@@ -55,7 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="classes of which a picture goes; default: the first two",
     )
     options.add_argument(
-        "--apply", type=named_path, metavar="DIR", help="write filtered tars and tables of an earlier run to DIR"
+        "--apply", type=named_place, metavar="DIR", help="write filtered tars and tables of an earlier run to DIR"
     )
     options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
     add_data_option(options)
@@ -89,10 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         raise UserError(f"--judge {options.judge}: give all, none or a number of pairs.")
     # imported here: --help must answer at once
     from image_copies.data.locks import hold_folder
+    from image_copies.data.remote import is_remote
     from image_copies.pipeline.dedup.applying import write_filtered
     from image_copies.pipeline.dedup.engine import open_engine
 
-    with hold_folder(options.output, "deduplicating"):
+    with nullcontext() if is_remote(options.output) else hold_folder(options.output, "deduplicating"):
         if options.apply is not None:
             written = write_filtered(options.output, options.apply)
             output.say(f"{len(written)} filtered files and the list of loose files that stay, files.txt: {options.apply}")

@@ -9,8 +9,9 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ def object_store() -> Iterator["ObjectStore"]:
         }.items():
             patched.setenv(name, value)
         _forget_connections()
-        yield ObjectStore()
+        yield ObjectStore(started)
         _forget_connections()
         started.stop()
 
@@ -115,9 +116,10 @@ def _forget_connections() -> None:
 class ObjectStore:
     """Buckets of the test's S3 server."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: Any) -> None:
         import s3fs
 
+        self._server = server._server
         self.files = s3fs.S3FileSystem(use_listings_cache=False)
 
     def make_bucket(self, name: str, files: dict[str, bytes]) -> str:
@@ -126,6 +128,25 @@ class ObjectStore:
         for key, content in files.items():
             self.files.pipe_file(f"{name}/{key}", content)
         return f"s3://{name}"
+
+    @contextmanager
+    def failing(self, requests: int) -> Iterator[None]:
+        """Answer the next requests with an internal error."""
+        answer, left = self._server.app, [None] * requests
+
+        def fail(environment: Any, start: Callable[..., Any]) -> Any:
+            if not left:
+                return answer(environment, start)
+            left.pop()
+            start("500 Internal Server Error", [("Content-Type", "application/xml")])
+            message = b"<Error><Code>InternalError</Code><Message>We encountered an internal error.</Message></Error>"
+            return [] if environment["REQUEST_METHOD"] == "HEAD" else [message]
+
+        self._server.app = fail
+        try:
+            yield
+        finally:
+            self._server.app = answer
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import IO
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file
+from image_copies.data.files import is_file, whole_file
+from image_copies.data.remote import as_path
+from image_copies.pipeline.dedup.collection import open_table
 from image_copies.pipeline.dedup.results import KEEP, REMOVE
 from image_copies.pipeline.dedup.tars import Member, is_picture, is_tar, open_tar, sample_of, walk_tar
 from image_copies.submissions.vectors.parquet import is_parquet
@@ -23,24 +25,24 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
     Raises:
         UserError: There are no lists, an input has gone, or the disk is full.
     """
-    from pyarrow import parquet  # imported here: an extra
-
     listed = folder / f"{REMOVE}.parquet"
-    if not listed.is_file():
+    if not is_file(listed):
         raise UserError(f"{listed} does not exist: run the command without --apply first, which writes what would go.")
     gone: dict[str, set[int]] = defaultdict(set)
-    for row in parquet.read_table(listed, columns=["source", "place"]).to_pylist():
-        if is_tar(row["source"]) or is_parquet(row["source"]):
-            gone[row["source"]].add(row["place"])
+    with open_table(listed) as table:
+        for row in table.read(["source", "place"]).to_pylist():
+            if is_tar(row["source"]) or is_parquet(row["source"]):
+                gone[row["source"]].add(row["place"])
     written = []
     for number, (source, places) in enumerate(sorted(gone.items()), 1):
-        if not Path(source).is_file():
+        path = as_path(source)
+        if not is_file(path):
             raise UserError(f"{source} is not there any more. Run the command without --apply again.")
-        name = Path(source).name
+        name = path.name
         written.append(target / f"{number:06d}-{name[: name.lower().rindex('.t')] + '.tar' if is_tar(source) else name}")
         with whole_file(written[-1]) as temporary:
-            (_filter_tar if is_tar(source) else _filter_parquet)(Path(source), places, temporary)
-    kept = parquet.ParquetFile(folder / f"{KEEP}.parquet")
+            (_filter_tar if is_tar(source) else _filter_parquet)(path, places, temporary)
+    kept = open_table(folder / f"{KEEP}.parquet")
     with whole_file(target / "files.txt") as temporary, temporary.open("wb") as lines, kept as table:
         for batch in table.iter_batches(columns=["source", "id"]):
             loose = [row["id"] for row in batch.to_pylist() if not is_tar(row["source"]) and not is_parquet(row["source"])]
@@ -83,7 +85,7 @@ def _filter_parquet(source: Path, places: set[int], target: Path) -> None:
     from pyarrow import parquet
 
     row = 0
-    with parquet.ParquetFile(source) as table, parquet.ParquetWriter(target, table.schema_arrow) as output:
+    with open_table(source) as table, parquet.ParquetWriter(target, table.schema_arrow) as output:
         for group in range(table.num_row_groups):
             rows = table.read_row_group(group)
             kept = [place for place in range(len(rows)) if row + place not in places]

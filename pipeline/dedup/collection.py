@@ -1,6 +1,7 @@
 """All pictures of a run by their numbers, those of one part after those of another; on disk, not in memory."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.files import is_folder
+from image_copies.data.remote import RemotePath
+
 Numbers = NDArray[np.int64]
+
+
+@contextmanager
+def open_table(path: Path) -> Iterator[Any]:
+    """Open a Parquet file on a disk or an object store, as a `pyarrow.parquet.ParquetFile`."""
+    from pyarrow import parquet  # imported here: an extra
+
+    with path.open("rb") as content, parquet.ParquetFile(content) as file:
+        yield file
+
+
+def list_names(folder: Path) -> set[str]:
+    """Return the names of what is in a folder, which may not be there yet."""
+    return {path.name for path in folder.iterdir()} if is_folder(folder) else set()
+
+
+def load_array(path: Path) -> NDArray[Any]:
+    """Return the array of an .npy file on a disk or an object store."""
+    with path.open("rb") as file:
+        return np.asarray(np.load(file))
+
+
+def read_records(path: Path, kind: np.dtype[Any], first: int, end: int) -> NDArray[Any]:
+    """Return the records of a file that holds nothing else, from `first` up to the one before `end`."""
+    start, stop = first * kind.itemsize, end * kind.itemsize
+    if isinstance(path, RemotePath):
+        return np.frombuffer(path.read_range(start, stop), kind)
+    with path.open("rb") as file:
+        file.seek(start)
+        return np.frombuffer(file.read(stop - start), kind)
 
 
 @dataclass(frozen=True)
@@ -35,9 +69,8 @@ class Collection:
 
     def read(self, file: int, columns: Sequence[str]) -> Any:
         """Return columns of a file's rows, as a `pyarrow.Table`."""
-        from pyarrow import parquet  # imported here: an extra
-
-        return parquet.read_table(self.files[file], columns=list(columns), partitioning=None)
+        with open_table(self.files[file]) as table:
+            return table.read(list(columns))
 
     def read_vectors(self, file: int) -> tuple[NDArray[np.float32], Numbers, Any]:
         """Return the vectors [m, d] of a file's readable pictures, their numbers [m], and the table of their facts."""

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.files import read_json, write_text
+from image_copies.data.remote import map_files
 from image_copies.matching.groups.components import group_pairs, label_components, pack_pairs
 from image_copies.matching.verification.judgement import Kind
 from image_copies.matching.verification.pairs import KnownPair, LastUsed, Seen, compare_seen, see
-from image_copies.pipeline.dedup.collection import Collection, Numbers
+from image_copies.pipeline.dedup.collection import Collection, Numbers, list_names, load_array
 from image_copies.pipeline.dedup.engine import Engine, Row
 from image_copies.pipeline.dedup.lists import keep_best
 from image_copies.pipeline.dedup.pictures import name_picture, read_again
@@ -98,7 +99,7 @@ def find_candidates(collection: Collection, files: list[Path]) -> list[Candidate
     Of a group the picture with the most pixels stays, then that of the most bytes, then the first; of equal bytes the first. With
     test sets there are no groups: each input is compared with the picture of a test set that is nearest.
     """
-    pairs = keep_best(np.concatenate([np.load(path) for path in files]))
+    pairs = keep_best(np.concatenate([load_array(path) for path in files]))
     numbers, places = np.unique(np.concatenate([pairs["first"], pairs["second"]]), return_inverse=True)
     first, second = places[: len(pairs)], places[len(pairs) :]
     digests, area, size = np.empty(len(numbers), "S32"), np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
@@ -169,17 +170,16 @@ def judge_candidates(engine: Engine, judging: Judging, candidates: list[Candidat
         for one in candidates
     ]
     jobs = [rows[start : start + PAIRS_PER_JOB].tolist() for start in range(0, len(rows), PAIRS_PER_JOB)]
-    paths = {}
-    for number, job in enumerate(jobs):
-        paths[number] = judging.path([(candidates[row].number, candidates[row].kept) for row in job])
+    paths = [judging.path([(candidates[row].number, candidates[row].kept) for row in job]) for job in jobs]
+    known = list_names(judging.folder)
 
     def missing() -> Iterator[Row]:
-        for number, job in enumerate(jobs):
-            if not paths[number].is_file():
+        for path, job in zip(paths, jobs, strict=True):
+            if path.name not in known:
                 yield {"numbers": [candidates[r].number for r in job], "kept": [candidates[r].kept for r in job]}
 
     list(engine.run(missing(), engine.map(judging), "comparing pixels", len(rows), "pair"))
-    for number, job in enumerate(jobs):
-        for row, verdict in zip(job, read_json(paths[number])["verdicts"], strict=True):
+    for job, judged in zip(jobs, map_files(read_json, paths), strict=True):
+        for row, verdict in zip(job, judged["verdicts"], strict=True):
             verdicts[row] = Verdict(*verdict)
     return verdicts

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -11,13 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import write_text
+from image_copies.data.files import is_file, write_text
+from image_copies.data.remote import READERS, is_remote, remove_folder
+from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor, onnx_extractor
 from image_copies.matching.matches import Rule
 from image_copies.matching.output import Output
-from image_copies.pipeline.dedup.collection import Collection
+from image_copies.pipeline.dedup.collection import Collection, list_names
 from image_copies.pipeline.dedup.deciding import Judging, find_candidates, judge_candidates
-from image_copies.pipeline.dedup.embedding import Embedding, embed_parts, find_sizes, is_embedded
+from image_copies.pipeline.dedup.embedding import Embedding, PartName, embed_parts, find_sizes, is_embedded
 from image_copies.pipeline.dedup.engine import Engine, Row
 from image_copies.pipeline.dedup.inputs import Container, index_container, list_containers, read_index
 from image_copies.pipeline.dedup.lists import EXACT, LISTS_PER_ROOT, NEAREST, Comparison, find_pairs
@@ -65,8 +66,8 @@ def deduplicate(engine: Engine, extractor: Extractor, onnx: Path | None, rule: R
     report_vanished(embedding, [*inputs, *tests], output)
     for source, problem in problems[:NAMED]:
         output.say(f"{source}: {problem}")
-    starts = np.append(0, np.cumsum([count for _, _, count in [*inputs, *tests]], dtype=np.int64))
-    files = [embedding.vectors_path(key, number) for key, number, _ in [*inputs, *tests]]
+    starts = np.append(0, np.cumsum([part.count for part in [*inputs, *tests]], dtype=np.int64))
+    files = [embedding.vectors_path(part.key, part.number) for part in [*inputs, *tests]]
     collection = Collection(files, starts, int(starts[len(inputs)]))
     if not len(inputs):
         raise UserError(f"no picture was found in {', '.join(map(str, settings.inputs))}.")
@@ -101,77 +102,76 @@ def embed_inputs(
     column: str,
     problems: list[tuple[str, str]],
     output: Output,
-) -> list[tuple[str, int, int]]:
-    """Index and embed sources, of which only what has changed; returns (container's key, part, pictures) of each part.
+) -> list[PartName]:
+    """Index and embed sources, of which only what has changed; returns their parts.
 
     Raises:
         UserError: A source cannot be found, or an index cannot be read.
     """
     keys, size = dict[str, None](), embedding.part_size()
+    at_once = partial(map_in_threads, threads=READERS) if is_remote(embedding.folder) else map
     containers = list_containers(sources, size, embedding.folder, against)
-    list(
-        engine.run(
-            _index_jobs(embedding, containers, keys, size, column),
-            engine.map(partial(index_job, embedding)),
-            "listing",
-            None,
-            "file",
-        )
-    )
-    parts, todo, changed = list[tuple[str, int, int]](), list[tuple[str, int, int]](), dict[str, None]()
-    for key in keys:
-        index = read_index(embedding.index_path(key))
+
+    def prepare(container: Container) -> Row | None:
+        """Index a batch of files, which need no reading; return a job for a tar or Parquet file without an index."""
+        path = embedding.index_path(container.key)
+        if container.kind == "files":
+            index_container(container, path, size, column)
+            return None
+        known = read_index(path)
+        fresh = known is not None and (known.state, known.column) == (container.state, column)
+        return None if fresh else {"container": json.dumps(asdict(container)), "size": size, "column": column}
+
+    jobs = (job for job in at_once(prepare, _drop_repeated(containers, keys)) if job is not None)
+    list(engine.run(jobs, engine.map(partial(index_job, embedding)), "listing", None, "file"))
+
+    def look(part: PartName) -> bool | None:
+        return is_embedded(embedding.vectors_path(part.key, part.number), part.state, embedding.identity, part.count)
+
+    parts, changed = list[PartName](), dict[str, None]()
+    for key, index in zip(keys, at_once(read_index, map(embedding.index_path, keys)), strict=True):
         if index is None:
             raise UserError(f"{embedding.index_path(key)} cannot be read. Remove it, and repeat the command.")
         problems += [(index.source, problem) for problem in index.problems]
-        for number, part in enumerate(index.parts):
-            parts.append((key, number, part.count))
-            done = is_embedded(embedding.vectors_path(key, number), index.state, embedding.identity, part.count)
-            if not done:
-                todo.append(parts[-1])
-            if done is False:
-                changed[index.source] = None
+        parts += [PartName(key, number, part.count, index.state) for number, part in enumerate(index.parts)]
+    todo = list[PartName]()
+    for part, done in zip(parts, at_once(look, parts), strict=True):
+        if not done:
+            todo.append(part)
+        if done is False and (index := read_index(embedding.index_path(part.key))) is not None:
+            changed[index.source] = None
     if changed:
         output.say(f"changed since the last run, embedded again: {_name_some(list(changed))}")
-    done_before = sum(count for *_, count in parts) - sum(count for *_, count in todo)
+    left = sum(part.count for part in todo)
+    done_before = sum(part.count for part in parts) - left
     if done_before:
         output.say(f"{done_before:,} pictures are embedded already")
-    lost = sum(row["unreadable"] for row in embed_parts(engine, embedding, todo, sum(count for *_, count in todo))) if todo else 0
+    lost = sum(row["unreadable"] for row in embed_parts(engine, embedding, todo, left)) if todo else 0
     if lost:
         output.say(f"{lost:,} of the new pictures cannot be read; unreadable.parquet will say why")
     return parts
 
 
-def _index_jobs(
-    embedding: Embedding, containers: Iterable[Container], keys: dict[str, None], size: int, column: str
-) -> Iterator[Row]:
-    """Yield a job for each tar or Parquet file without an index; batches of files need no reading and are indexed here."""
+def _drop_repeated(containers: Iterable[Container], keys: dict[str, None]) -> Iterator[Container]:
+    """Yield each container once, however often its source was named, and collect the keys."""
     for container in containers:
-        if container.key in keys:
-            continue  # named twice
-        keys[container.key] = None
-        path = embedding.index_path(container.key)
-        known = read_index(path)
-        if known is not None and (known.state, known.column) == (container.state, column):
-            continue
-        if container.kind == "files":
-            index_container(container, path, size, column)
-        else:
-            yield {"container": json.dumps(asdict(container)), "size": size, "column": column}
+        if container.key not in keys:
+            keys[container.key] = None
+            yield container
 
 
 def index_job(embedding: Embedding, row: Row) -> Row:
     """Index the container of a job."""
     content = json.loads(row["container"])
-    container = Container(**content | {"names": tuple(content["names"])})
+    container = Container(**content | {"names": tuple(content["names"]), "sizes": tuple(content["sizes"])})
     index_container(container, embedding.index_path(container.key), row["size"], row["column"])
     return {"count": 1}
 
 
-def report_vanished(embedding: Embedding, parts: Sequence[tuple[str, int, int]], output: Output) -> None:
+def report_vanished(embedding: Embedding, parts: Sequence[PartName], output: Output) -> None:
     """Say which containers of the last run are not there any more, and remember those of this one."""
-    listed, now = embedding.folder / "inputs.txt", sorted({key for key, _, _ in parts})
-    before = set(listed.read_text().split()) if listed.is_file() else set()
+    listed, now = embedding.folder / "inputs.txt", sorted({part.key for part in parts})
+    before = set(listed.read_text().split()) if is_file(listed) else set()
     gone = [
         index.source or index.names[0]
         for key in sorted(before.difference(now))
@@ -182,16 +182,14 @@ def report_vanished(embedding: Embedding, parts: Sequence[tuple[str, int, int]],
     write_text(listed, "\n".join(now))
 
 
-def lists_folder(embedding: Embedding, parts: Sequence[tuple[str, int, int]], inputs: int, threshold: float) -> Path:
+def lists_folder(embedding: Embedding, parts: Sequence[PartName], inputs: int, threshold: float) -> Path:
     """Return the folder of the lists and pairs of these parts in their present states; those of others are removed."""
     digest = hashlib.sha256(f"{embedding.identity} {inputs} {threshold!r} {EXACT} {LISTS_PER_ROOT} {NEAREST}".encode())
-    for key in dict.fromkeys(key for key, _, _ in parts):
-        index = read_index(embedding.index_path(key))
-        digest.update(f"{key} {index.state if index else ''}".encode())
+    for key, state in dict.fromkeys((part.key, part.state) for part in parts):
+        digest.update(f"{key} {state}".encode())
     folder = embedding.folder / "lists" / digest.hexdigest()[:20]
-    for other in folder.parent.glob("*"):
-        if other != folder:
-            shutil.rmtree(other, ignore_errors=True)
+    for other in list_names(folder.parent) - {folder.name}:
+        remove_folder(folder.parent / other)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -22,9 +22,10 @@ from image_copies.data.squares import decode_squares
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.files.facts import is_flat
 from image_copies.models.inference.embedders import check_finite, choose_batch, list_square_sizes
+from image_copies.pipeline.dedup.collection import open_table
 from image_copies.pipeline.dedup.engine import Engine, Row, guard
 from image_copies.pipeline.dedup.inputs import Part, read_index
-from image_copies.pipeline.dedup.pictures import Picture, read_part
+from image_copies.pipeline.dedup.pictures import Picture, name_picture, read_part
 
 PART_PICTURES = 1024  # the most of a part,
 PART_BYTES = 2**26  # whose decoded squares take at most this many
@@ -59,12 +60,22 @@ class Embedding:
         return self.folder / "vectors" / key[:2] / f"{key}-{number}.parquet"
 
 
-def embed_parts(engine: Engine, embedding: Embedding, parts: Sequence[tuple[str, int, int]], total: int) -> Iterator[Row]:
-    """Embed parts (container's key, number, count); yields what became of each.
+@dataclass(frozen=True, slots=True)
+class PartName:
+    """A part: the key and state of its container, its number there, and how many pictures it has."""
+
+    key: str
+    number: int
+    count: int
+    state: str
+
+
+def embed_parts(engine: Engine, embedding: Embedding, parts: Sequence[PartName], total: int) -> Iterator[Row]:
+    """Embed parts; yields what became of each.
 
     Where the cluster has GPUs, tasks on the cores decode for the actors that hold a network; else these do both.
     """
-    jobs = ({"key": key, "number": number, "count": count} for key, number, count in parts)
+    jobs = ({"key": part.key, "number": part.number, "count": part.count} for part in parts)
     if engine.gpu_share:
         workers = int(engine.total("GPU") / engine.gpu_share)
         decode = guard(partial(decode_part, embedding))
@@ -148,7 +159,7 @@ class Embedder:
         vectors = embed_squares(self._extractor, squares)
         bad = np.array([bool(error) for error in row["error"]])
         vectors[bad] = 0
-        check_finite(vectors, [Path(row["source"], name) for name in row["id"]])
+        check_finite(vectors, [Path(name_picture(row["source"], name)) for name in row["id"]])
         write_vectors(self._embedding.vectors_path(row["key"], row["number"]), row, vectors, bad, self._embedding.identity)
         return {"key": row["key"], "number": row["number"], "count": len(bad), "unreadable": int(bad.sum())}
 
@@ -200,10 +211,11 @@ def write_vectors(path: Path, row: Row, vectors: NDArray[np.float32], bad: NDArr
 
 def is_embedded(path: Path, state: str, identity: str, count: int) -> bool | None:
     """Whether a file holds the vectors of a part in its present state; None where there is no file that can be read."""
-    from pyarrow import ArrowException, parquet  # imported here: an extra
+    from pyarrow import ArrowException  # imported here: an extra
 
     try:
-        found = parquet.read_metadata(path)
+        with open_table(path) as table:
+            found = table.metadata
     except (OSError, ArrowException):
         return None
     about = found.metadata or {}

@@ -17,10 +17,12 @@ from typing import Literal
 
 from image_copies.data.archives import is_archive, list_archive, read_bytes
 from image_copies.data.discovery import expand_sources
-from image_copies.data.errors import UserError
+from image_copies.data.errors import StorageError, UserError
 from image_copies.data.files import is_file, is_folder, read_json, write_text
 from image_copies.data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
-from image_copies.data.remote import RemotePath, as_path
+from image_copies.data.remote import READERS, RemotePath, as_path, is_remote
+from image_copies.data.threads import map_in_threads
+from image_copies.pipeline.dedup.collection import open_table
 from image_copies.pipeline.dedup.tars import READ_ERRORS, Damage, is_picture, is_tar, open_tar, walk_tar
 from image_copies.submissions.vectors.parquet import is_parquet
 
@@ -36,6 +38,7 @@ class Container:
         kind: What it is.
         source: Its path; of a batch of files the path that was named.
         names: Of a batch, the paths of its files.
+        sizes: Of a batch, the sizes of its files, or of the archives that they are in.
         state: Digest of the sizes and times of modification.
         against: Whether it is of a test set.
     """
@@ -43,6 +46,7 @@ class Container:
     kind: Kind
     source: str
     names: tuple[str, ...]
+    sizes: tuple[int, ...]
     state: str
     against: bool = False
 
@@ -74,6 +78,7 @@ class Index:
     parts: list[Part]
     problems: list[str] = field(default_factory=list)
     names: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 def list_containers(sources: Sequence[Path], size: int, excluded: Path, against: bool = False) -> Iterator[Container]:
@@ -85,34 +90,41 @@ def list_containers(sources: Sequence[Path], size: int, excluded: Path, against:
     Raises:
         UserError: A source or list cannot be found or read.
     """
-    for source, files in groupby(_find_files(sources, os.path.realpath(excluded)), key=itemgetter(0)):
-        names, states = list[str](), hashlib.sha256()
+    excluded_name = str(excluded) if is_remote(excluded) else os.path.realpath(excluded)
+    for source, files in groupby(_find_files(sources, excluded_name), key=itemgetter(0)):
+        batch, states = list[tuple[str, int]](), hashlib.sha256()
         for _, path, state in files:
             said = f"{state.st_size} {state.st_mtime_ns};".encode()
             if is_tar(path) or is_parquet(path):
-                yield Container("tar" if is_tar(path) else "parquet", path, (), hashlib.sha256(said).hexdigest(), against)
+                state_now = hashlib.sha256(said).hexdigest()
+                yield Container("tar" if is_tar(path) else "parquet", path, (), (), state_now, against)
                 continue
             for name in _list_pictures(path):
-                names.append(name)
+                batch.append((name, state.st_size))
                 states.update(said)
                 ends = zlib.crc32(os.fsencode(name)) % size == 0
-                if (ends and len(names) * 2 >= size) or len(names) == MOST_FILES * size:
-                    yield Container("files", source, tuple(names), states.hexdigest(), against)
-                    names, states = [], hashlib.sha256()
-        if names:
-            yield Container("files", source, tuple(names), states.hexdigest(), against)
+                if (ends and len(batch) * 2 >= size) or len(batch) == MOST_FILES * size:
+                    yield _end_batch(source, batch, states.hexdigest(), against)
+                    batch, states = [], hashlib.sha256()
+        if batch:
+            yield _end_batch(source, batch, states.hexdigest(), against)
+
+
+def _end_batch(source: str, batch: Sequence[tuple[str, int]], state: str, against: bool) -> Container:
+    return Container("files", source, tuple(name for name, _ in batch), tuple(size for _, size in batch), state, against)
 
 
 def _find_files(sources: Sequence[Path], excluded: str) -> Iterator[tuple[str, str, os.stat_result]]:
     """Yield the folder that was named, empty for files that were named themselves, with the path and state of each file."""
     for source in expand_sources(sources):
-        if isinstance(source, RemotePath):
-            raise UserError(f"{source}: dedup reads local and network folders. Mount the store, or copy the files.")
-        if is_folder(source):
+        if isinstance(source, RemotePath) and source.is_dir():
+            found = _walk_store(list(source.iterdir()), excluded)
+            yield from ((str(source), str(path), path.stat()) for path in found)
+        elif is_folder(source):
             folder = os.path.realpath(source)
             yield from ((folder, path, state) for path, state in _walk(folder, excluded))
         elif is_file(source):
-            yield "", os.path.abspath(source), source.stat()  # noqa: PTH100 - links keep their names
+            yield "", str(source) if is_remote(source) else os.path.abspath(source), source.stat()  # noqa: PTH100 - links stay
         else:
             raise UserError(f"{source} does not exist. Name a folder, a tar, a Parquet file, a picture or @list.txt.")
 
@@ -128,13 +140,23 @@ def _walk(folder: str, excluded: str) -> Iterator[tuple[str, os.stat_result]]:
             yield entry.path, entry.stat()
 
 
+def _walk_store(entries: Sequence[RemotePath], excluded: str) -> Iterator[RemotePath]:
+    """Yield the files below a folder of an object store in the order of `_walk`, given by what is in it; lists some at once."""
+    shown = [path for path in entries if not path.name.startswith(".") and str(path) != excluded]
+    below = map_in_threads(lambda folder: list(folder.iterdir()), (path for path in shown if path.state is None), READERS)
+    for path in shown:
+        yield from _walk_store(next(below), excluded) if path.state is None else (path,)
+
+
 def _list_pictures(path: str) -> list[str]:
     """Return a picture's own path, or the pictures in an archive; one that cannot be read counts as an unreadable picture."""
     if not is_archive(Path(path)):
         ending = os.path.splitext(path)[1].lower()  # noqa: PTH122 - of millions
         return [path] if ending in IMAGE_ENDINGS or (not ending and _begins_as_picture(path)) else []
     try:
-        members = list_archive(Path(path)).members
+        members = list_archive(as_path(path)).members
+    except StorageError:
+        raise
     except UserError:
         return [path]
     is_table = path.endswith(".arrow")  # whose pictures need no ending
@@ -143,7 +165,7 @@ def _list_pictures(path: str) -> list[str]:
 
 def _begins_as_picture(path: str) -> bool:
     try:
-        return detect_format(read_bytes(Path(path), SIGNATURE_BYTES)) is not None
+        return detect_format(read_bytes(as_path(path), SIGNATURE_BYTES)) is not None
     except OSError:
         return True  # it will be listed as unreadable
 
@@ -154,7 +176,8 @@ def index_container(container: Container, path: Path, size: int, column: str) ->
     if known is not None and (known.state, known.column) == (container.state, column):
         return known
     make = {"files": _index_files, "tar": _index_tar, "parquet": _index_parquet}[container.kind]
-    empty = Index(container.kind, container.source, container.state, column, container.against, [], [], container.names)
+    about = container.kind, container.source, container.state, column, container.against
+    empty = Index(*about, parts=[], names=container.names, sizes=container.sizes)
     index = make(empty, size)
     write_text(path, json.dumps(asdict(index)))
     return index
@@ -166,7 +189,7 @@ def read_index(path: Path) -> Index | None:
     if not content:
         return None
     parts = [Part(**part) for part in content.pop("parts")]
-    return Index(**content | {"parts": parts, "names": tuple(content["names"])})
+    return Index(**content | {"parts": parts, "names": tuple(content["names"]), "sizes": tuple(content["sizes"])})
 
 
 def _index_files(empty: Index, size: int) -> Index:
@@ -197,10 +220,10 @@ def _index_tar(empty: Index, size: int) -> Index:
 
 
 def _index_parquet(empty: Index, size: int) -> Index:
-    from pyarrow import ArrowException, parquet  # imported here: an extra
+    from pyarrow import ArrowException  # imported here: an extra
 
     try:
-        with parquet.ParquetFile(empty.source) as file:
+        with open_table(as_path(empty.source)) as file:
             names, counts = file.schema_arrow.names, [file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)]
     except (OSError, ArrowException) as error:
         return replace(empty, problems=[f"cannot be read ({str(error).splitlines()[0]})"])

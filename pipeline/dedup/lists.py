@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.files import whole_file
 from image_copies.matching.extractor import Extractor
-from image_copies.pipeline.dedup.collection import Collection
+from image_copies.pipeline.dedup.collection import Collection, list_names, load_array, read_records
 from image_copies.pipeline.dedup.engine import Engine, Row
 
 EXACT = 20_000  # pictures up to which all are compared with all
@@ -81,18 +81,18 @@ def find_pairs(engine: Engine, comparison: Comparison) -> list[Path]:
     """Return files with the pairs within the limit; what an earlier run has finished is not done again."""
     folder, pictures = comparison.folder, len(comparison.collection)
     done = [folder / f"pairs-{number}.npy" for number in range(len(comparison.buckets))]
-    if all(path.is_file() for path in done):
+    known = list_names(folder)
+    if all(path.name in known for path in done):
         return done
-    if not (folder / "centroids.npy").is_file():
+    if "centroids.npy" not in known:
         list(engine.run([{"count": pictures}], engine.map(_Job(comparison, make_centroids)), "choosing lists", pictures))
-    spread = {n: (folder / f"entries-{n}.npy", folder / f"starts-{n}.npy") for n in range(len(comparison.groups))}
-    jobs = [{"job": n} for n, paths in spread.items() if not all(path.is_file() for path in paths)]
+    jobs = [{"job": n} for n in range(len(comparison.groups)) if not {f"entries-{n}", f"starts-{n}"} <= known]
     list(engine.run(jobs, engine.map(_Job(comparison, spread_vectors)), "sorting into lists", pictures))
-    jobs = [{"job": n} for n, path in enumerate(done) if not path.is_file()]
+    jobs = [{"job": n} for n, path in enumerate(done) if path.name not in known]
     entries = pictures * comparison.copies
     list(engine.run(jobs, engine.map(_Job(comparison, compare_bucket)), "comparing", entries, "entry"))
-    for path in folder.glob("entries-*.npy"):
-        path.unlink()
+    for number in range(len(comparison.groups)):
+        (folder / f"entries-{number}").unlink(missing_ok=True)
     return done
 
 
@@ -127,14 +127,15 @@ def make_centroids(comparison: Comparison, row: Row) -> int:
         means = faiss.Kmeans(sample.shape[1], comparison.lists, niter=ROUNDS, seed=0, **points)
         means.train(sample)
         centroids = np.asarray(means.centroids, np.float32)
-    _save(comparison.folder / "centroids.npy", centroids)
+    with whole_file(comparison.folder / "centroids.npy") as temporary:
+        np.save(temporary, centroids)
     return len(collection)
 
 
 def spread_vectors(comparison: Comparison, row: Row) -> int:
     """Write the vectors of a group of files, each once for each of its lists, sorted by lists."""
     collection, (first, end) = comparison.collection, comparison.groups[row["job"]]
-    centroids = np.load(comparison.folder / "centroids.npy")
+    centroids = load_array(comparison.folder / "centroids.npy")
     squares = np.einsum("kd,kd->k", centroids, centroids)
     lists, entries = list[NDArray[np.int64]](), list[NDArray[np.void]]()
     for file in range(first, end):
@@ -152,23 +153,29 @@ def spread_vectors(comparison: Comparison, row: Row) -> int:
         entries.append(np.repeat(own, comparison.copies))
     places, every = np.concatenate(lists or [np.zeros(0, np.int64)]), np.concatenate(entries or [np.empty(0, entry_type(1))])
     order = np.argsort(places, kind="stable")
-    _save(comparison.folder / f"entries-{row['job']}.npy", every[order])
-    _save(comparison.folder / f"starts-{row['job']}.npy", np.searchsorted(places[order], np.arange(comparison.lists + 1)))
+    starts = np.searchsorted(places[order], np.arange(comparison.lists + 1)).astype(np.int64)
+    for name, records in (("entries", every[order]), ("starts", starts)):
+        with whole_file(comparison.folder / f"{name}-{row['job']}") as temporary:
+            records.tofile(temporary)
     return int(collection.starts[end] - collection.starts[first])
 
 
 def compare_bucket(comparison: Comparison, row: Row) -> int:
     """Write the pairs that meet in a range of lists."""
     first, end = comparison.buckets[row["job"]]
-    starts = {n: np.load(comparison.folder / f"starts-{n}.npy") for n in range(len(comparison.groups))}
-    starts = {n: own for n, own in starts.items() if own[-1]}  # an empty file cannot be mapped
-    entries = [np.load(comparison.folder / f"entries-{n}.npy", mmap_mode="r") for n in starts]
+    kind = entry_type(load_array(comparison.folder / "centroids.npy").shape[1])
+    starts, entries = list[NDArray[np.int64]](), list[NDArray[np.void]]()
+    for number in range(len(comparison.groups)):
+        at = read_records(comparison.folder / f"starts-{number}", np.dtype(np.int64), first, end + 1)
+        entries.append(read_records(comparison.folder / f"entries-{number}", kind, int(at[0]), int(at[-1])))
+        starts.append(at - at[0])
     found, count = [np.empty(0, PAIR)], 0
-    for number in range(first, end) if entries else ():
-        members = np.concatenate([own[at[number] : at[number + 1]] for own, at in zip(entries, starts.values(), strict=True)])
+    for number in range(end - first):
+        members = np.concatenate([own[at[number] : at[number + 1]] for own, at in zip(entries, starts, strict=True)])
         found += compare_list(members[np.argsort(members["number"])], comparison.limit, comparison.collection.test_sets_begin)
         count += len(members)
-    _save(comparison.folder / f"pairs-{row['job']}.npy", keep_best(np.concatenate(found)))
+    with whole_file(comparison.folder / f"pairs-{row['job']}.npy") as temporary:
+        np.save(temporary, keep_best(np.concatenate(found)))
     return count
 
 
@@ -219,8 +226,3 @@ def keep_best(pairs: NDArray[np.void]) -> NDArray[np.void]:
     ordered = pairs[np.lexsort((pairs["distance"], pairs["second"], pairs["first"]))]
     again = (ordered["first"][1:] == ordered["first"][:-1]) & (ordered["second"][1:] == ordered["second"][:-1])
     return np.asarray(ordered[np.append(True, ~again)[: len(ordered)]])
-
-
-def _save(path: Path, array: NDArray[np.generic]) -> None:
-    with whole_file(path) as temporary, temporary.open("wb") as file:
-        np.save(file, array)

@@ -1,6 +1,5 @@
 """The pictures of a part, each with its bytes or with why it has none; and single pictures, read again."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -9,8 +8,9 @@ from typing import Any
 
 from image_copies.data.archives import read_bytes
 from image_copies.data.decode import MAX_FILE_BYTES
-from image_copies.data.errors import ImageError, UserError
-from image_copies.data.remote import map_files
+from image_copies.data.errors import ImageError, StorageError, UserError
+from image_copies.data.remote import ObjectState, RemotePath, as_path, is_remote, map_files
+from image_copies.pipeline.dedup.collection import open_table
 from image_copies.pipeline.dedup.inputs import Index, Part
 from image_copies.pipeline.dedup.tars import READ_ERRORS, Member, is_picture, is_tar, open_tar, read_member, walk_tar
 from image_copies.submissions.vectors.parquet import is_parquet
@@ -47,22 +47,22 @@ def read_again(about: Mapping[str, Any], column: str) -> bytes:
     name, source, place = about["id"], about["source"], about["place"]
     try:
         if is_tar(source):
-            with open_tar(Path(source)) as stream:
+            with open_tar(as_path(source)) as stream:
                 return read_member(Member(name, place, place, about["bytes"]), stream)
         if not is_parquet(source):
-            return read_bytes(Path(name), MAX_FILE_BYTES + 1)
-        from pyarrow import parquet  # imported here: an extra
-
-        with parquet.ParquetFile(source) as file:
+            return read_bytes(as_path(name), MAX_FILE_BYTES + 1)
+        with open_table(as_path(source)) as file:
             group = 0
             while place >= (rows := file.metadata.row_group(group).num_rows):
                 group, place = group + 1, place - rows
             cell = file.read_row_group(group, [column]).column(0)[place].as_py()
-        content, problem = _open_cell(cell, Path(source))
+        content, problem = _open_cell(cell, as_path(source))
+    except StorageError:
+        raise
     except (*READ_ERRORS, UserError) as error:
-        raise ImageError(Path(source, name), f"cannot be read ({error})") from error
+        raise ImageError(name_picture(source, name), f"cannot be read ({error})") from error
     if content is None:
-        raise ImageError(Path(source, name), problem)
+        raise ImageError(name_picture(source, name), problem)
     return content
 
 
@@ -74,20 +74,25 @@ def name_picture(source: str, picture: str) -> str:
 
 
 def _read_files(index: Index, part: Part) -> Iterator[Picture]:
-    names = index.names[part.first : part.end]
-    for name, (content, error) in zip(names, map_files(_read_file, [Path(name) for name in names]), strict=True):
+    names, paths = index.names[part.first : part.end], list[Path]()
+    for name, size in zip(names, index.sizes[part.first : part.end], strict=True):
+        path = as_path(name)
+        paths.append(path.with_state(ObjectState(size, 0)) if isinstance(path, RemotePath) else path)
+    for name, (content, error) in zip(names, map_files(_read_file, paths), strict=True):
         yield Picture(name, 0, content, error)
 
 
 def _read_file(path: Path) -> tuple[bytes | None, str]:
     try:
         return read_bytes(path, MAX_FILE_BYTES + 1), ""
+    except StorageError:
+        raise
     except (OSError, UserError) as error:
         return None, f"cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
 def _read_members(index: Index, part: Part) -> Iterator[Picture]:
-    with open_tar(Path(index.source)) as stream:
+    with open_tar(as_path(index.source)) as stream:
         members = (found for found in walk_tar(stream, part.first) if isinstance(found, Member) and is_picture(found, stream))
         for member in islice(members, part.count):
             try:
@@ -100,16 +105,16 @@ def _read_members(index: Index, part: Part) -> Iterator[Picture]:
 
 
 def _read_rows(index: Index, part: Part) -> Iterator[Picture]:
-    from pyarrow import ArrowException, parquet  # imported here: an extra
+    from pyarrow import ArrowException  # imported here: an extra
 
-    with parquet.ParquetFile(index.source) as file:
+    with open_table(as_path(index.source)) as file:
         row = sum(file.metadata.row_group(group).num_rows for group in range(part.first))
         for group in range(part.first, part.end):
             count = file.metadata.row_group(group).num_rows
             try:
                 for batch in file.iter_batches(64, [group], [index.column]):
                     for cell in batch.column(0).to_pylist():
-                        yield Picture(str(row), row, *_open_cell(cell, Path(index.source)))
+                        yield Picture(str(row), row, *_open_cell(cell, as_path(index.source)))
                         row, count = row + 1, count - 1
             except (OSError, ArrowException) as error:
                 for lost in range(row, row + count):
@@ -122,5 +127,6 @@ def _open_cell(cell: Any, table: Path) -> tuple[bytes | None, str]:
     if isinstance(cell, dict):
         cell = cell.get("bytes") or cell.get("path")
     if isinstance(cell, str):
-        return _read_file(table.parent / os.fspath(cell))
+        named = as_path(cell)
+        return _read_file(named if is_remote(named) else table.parent / named)
     return (cell, "") if isinstance(cell, bytes) and cell else (None, "the cell is empty or holds no bytes and no path")

@@ -6,6 +6,7 @@ import lzma
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -46,12 +47,15 @@ def is_tar(name: str) -> bool:
     return name.lower().endswith(TAR_ENDINGS)
 
 
-def open_tar(path: Path) -> IO[bytes]:
+@contextmanager
+def open_tar(path: Path) -> Iterator[IO[bytes]]:
     """Open the unpacked stream of a tar."""
     with path.open("rb") as file:
         beginning = file.read(8)
-    opener = next((opener for magic, opener in OPENERS.items() if beginning.startswith(magic)), None)
-    return path.open("rb") if opener is None else opener(path)
+        file.seek(0)
+        opener = next((opener for magic, opener in OPENERS.items() if beginning.startswith(magic)), nullcontext)
+        with opener(file) as stream:
+            yield stream
 
 
 def walk_tar(stream: IO[bytes], first: int = 0) -> Iterator[Member | Damage]:

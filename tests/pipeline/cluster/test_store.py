@@ -1,5 +1,6 @@
 """Pictures on an object store, and vectors: what two nodes make of them are the bytes that one process makes on a disk."""
 
+import io
 import json
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from image_copies.data.remote import as_path
+from image_copies.pipeline.deduplicate import main as deduplicate
 from image_copies.pipeline.steps import ensemble
 from image_copies.submissions.ensemble import moments
 
@@ -68,3 +70,31 @@ def test_two_nodes_write_vectors_into_a_bucket(
         assert ("15 images in 1 shards by" in done.stdout) == bool(more)
     assert together.read_bytes() == alone.read_bytes()
     assert [path.name for path in together.parent.iterdir()] == ["v.h5"]
+
+
+@pytest.mark.quick
+def test_copies_in_a_bucket_are_those_on_a_disk(
+    object_store: Any,
+    nodes: Any,  # after the store, whose variables they inherit
+    sources: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    files = {f"in/{path.relative_to(sources)}": path.read_bytes() for path in sources.rglob("*") if path.is_file()}
+    bucket = object_store.make_bucket("dedup", files)
+
+    def run(source: object, output: object) -> list[list[list[Any]]]:
+        assert deduplicate(["--input", str(source), "--output", str(output), "--ray", nodes.address]) == 0
+        paths = [as_path(f"{output}/{name}.parquet") for name in ("keep", "remove", "review", "unreadable")]
+        tables = [pandas.read_parquet(io.BytesIO(path.read_bytes())).replace(f"{source}", "", regex=True) for path in paths]
+        return [table.fillna("").to_numpy().tolist() for table in tables]
+
+    here, there = run(sources, tmp_path / "out"), run(f"{bucket}/in", f"{bucket}/out")
+    assert here == there and [len(found) for found in there] == [7, 3, 1, 1]
+    assert "shard.tar/b.jpg" in as_path(f"{bucket}/out/page/index.html").read_text()
+    capsys.readouterr()
+    assert run(f"{bucket}/in", f"{bucket}/out") == there
+    assert "11 pictures are embedded already" in capsys.readouterr().out
+    assert deduplicate(["--output", f"{bucket}/out", "--apply", f"{bucket}/filtered"]) == 0
+    assert {path.name for path in as_path(f"{bucket}/filtered").iterdir()} == {"000001-table.parquet", "files.txt"}

@@ -3,14 +3,16 @@
 import io
 import tarfile
 import tracemalloc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from image_copies.data.errors import UserError
+from image_copies.data.errors import StorageError, UserError
+from image_copies.data.remote import as_path
 from image_copies.pipeline.dedup.inputs import Container, Index, index_container, list_containers
 from image_copies.pipeline.dedup.pictures import Picture, read_again, read_part
 from image_copies.pipeline.dedup.tars import Damage, Member, open_tar, walk_tar
@@ -193,3 +195,30 @@ def test_listing_holds_no_object_per_picture(tmp_path: Path) -> None:
 
     few = peak(2)
     assert peak(20) - few < 18 * 200 * 20  # bytes for each picture more; its path alone takes over 100
+
+
+def test_an_object_store_that_fails_is_asked_again_and_then_named(
+    object_store: Any,
+    sample: tuple[Path, dict[str, bytes]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    forget_connections: Callable[[], None],
+) -> None:
+    path, files = sample
+    loose = {f"loose/{seed}.png": picture(seed) for seed in range(3)}
+    url = as_path(object_store.make_bucket("asked-again", loose | {"a.tar": path.read_bytes(), "loose/more/x.txt": b"-"}))
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "3")
+    forget_connections()
+    for source, found in ((url / "a.tar", files), (url / "loose", {f"{url}/{name}": loose[name] for name in loose})):
+        with object_store.failing(2):
+            index = only([source], tmp_path)
+        with object_store.failing(2):
+            assert {one.id: one.content for one in read_all(index)} == found
+        named = rf"{source}.* the store cannot be reached or fails.*the same command continues"
+        with object_store.failing(1000), pytest.raises(StorageError, match=named):
+            only([source], tmp_path / "again")
+        with object_store.failing(1000), pytest.raises(StorageError, match=named):
+            read_all(index)
+    object_store.files.pipe_file(f"{url}/loose//y.png", picture(4))
+    with pytest.raises(StorageError, match="1 names with empty parts"):
+        only([url / "loose"], tmp_path)
