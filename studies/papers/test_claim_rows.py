@@ -215,6 +215,7 @@ def test_claims_10_to_12_come_from_the_same_runs(tmp_path: Path) -> None:
     assert [claim.number for claim in claims] == ["10", "11", "11, cause", "12a", "12b"]
     assert {arm.name for claim in claims for arm in claim.arms} == {"copies"}
     figures = ("drip", "direct", "nfnet", "twin", "none", "best_member", "twins", "best_twin", "method1", "method2")
+    figures += ("method1_small", "method2_small")
     rows = [claim.judge({"copies": {figure: [0.1 * number] * 5 for number, figure in enumerate(figures)}}) for claim in claims]
     assert [row.difference.mean for row in rows] == pytest.approx([-0.1, -0.1, -0.1, 0.4, 0.1])
     assert "ensemble 0.400 ± 0.000, efficientnet 0.000 ± 0.000, nfnet 0.200 ± 0.000, the better one 0.500" in rows[1].measured
