@@ -1,8 +1,9 @@
 """Four domains of an image: the rotations, or others in their place while a network learns and embeds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Protocol
 from unittest.mock import patch
 
 import numpy as np
@@ -21,7 +22,13 @@ from image_copies.submissions.scoring.retrieval import recall_at
 
 ROTATIONS = tuple(f"{angle}°" for angle in DOMAINS)
 OTHERS = ("upright", "upside down", "negative", "quarters exchanged")
-Show = Callable[[Tensor, int], Tensor]  # images [n, 3, s, s], normalised, in a domain 0…3
+
+
+class Show(Protocol):
+    """Shows images in a domain."""
+
+    def __call__(self, images: Tensor, domain: int) -> Tensor:
+        """Return normalised images [n, 3, s, s] in a domain 0…3."""
 
 
 def show_rotation(images: Tensor, domain: int) -> Tensor:

@@ -184,14 +184,14 @@ def split_photographs(folder: Path) -> Sets:
         UserError: The folder has no classes.
     """
     found = read_photographs(folder)
-    known, unseen = (_select_classes(found, range(first, len(found.names), 2)) for first in (0, 1))
+    known, unseen = (select_classes(found, range(first, len(found.names), 2)) for first in (0, 1))
     place, size = np.zeros(len(known)), np.bincount(known.labels)
     for label in range(len(known.names)):
         place[known.labels == label] = np.arange(size[label]) / size[label]
     return _divide(known, unseen, place < TRAINING_SHARE)
 
 
-def _select_classes(labelled: LabelledImages, classes: Sequence[int]) -> LabelledImages:
+def select_classes(labelled: LabelledImages, classes: Sequence[int]) -> LabelledImages:
     """Return the images of some classes, in the same order; `classes[i]` becomes class i."""
     rows = np.flatnonzero(np.isin(labelled.labels, classes))
     images = ImageSet([labelled.images.ids[row] for row in rows], [labelled.images.paths[row] for row in rows])

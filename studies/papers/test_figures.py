@@ -1,0 +1,114 @@
+"""The figures of the papers on a few drawn pictures and untrained networks."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from claim_rows.shapes import write_disjoint_shapes
+from drawn import channels, spread
+from figures import main
+
+from image_copies.data.errors import UserError
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.training.curve import read_rows
+from image_copies.pipeline.run.recipe import read_recipe
+
+RECIPE = """
+models:
+  plain: &plain
+    descriptor: {backbone: test_efficientnet, dimensions: 16}
+    objective: {kind: contrastive}
+    sampling: {kind: pk, per_class: 2, iterations: 2}
+    edits: crop_and_flip
+    workers: 0
+    stages: [{image_size: 32, batch_size: 4, epochs: 2}]
+  ideal: {<<: *plain, descriptor: {backbone: test_efficientnet, dimensions: 16, domains: split}}
+"""
+
+
+@pytest.fixture
+def classes(tmp_path: Path) -> Path:
+    """Four class folders of three pictures each."""
+    root = tmp_path / "classes"
+    for path in write_disjoint_shapes(tmp_path / "shapes", 2, 2, 3, seed=0, size=48, workers=1):
+        for image_id, image in zip(path.images.ids, path.images.paths, strict=True):
+            folder = root / image_id.rsplit("-", 1)[0]
+            folder.mkdir(parents=True, exist_ok=True)
+            image.rename(folder / image.name)
+    return root
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    torch.manual_seed(0)
+    save_descriptor(
+        tmp_path / "c.safetensors", Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)), 32, {}
+    )
+    return tmp_path / "c.safetensors"
+
+
+def test_each_exponent_is_measured_at_each_size(
+    classes: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sizes = ["--sizes", "32", "64", "--exponents", "1", "8"]
+    main(["exponents", "--checkpoint", str(checkpoint), "--classes", str(classes), *sizes, "--plot", str(tmp_path / "p.png")])
+    assert (tmp_path / "p.png").stat().st_size > 5000
+    found = re.findall(r"s\* (\d+), p\* (\d): Recall@1 0\.\d{4}", capsys.readouterr().out)
+    assert found == [("32", "1"), ("32", "8"), ("64", "1"), ("64", "8")]
+    with pytest.raises(UserError, match="nothing to measure p"):
+        main(["exponents", "--checkpoint", str(checkpoint), "--plot", str(tmp_path / "p.png")])
+
+
+def test_a_channel_is_drawn_at_each_size_and_exponent(classes: Path, checkpoint: Path, tmp_path: Path) -> None:
+    images = [str(path) for path in sorted(classes.rglob("*.jpg"))[:2]]
+    common = ["channels", "--checkpoint", str(checkpoint), "--images", *images, "--sizes", "32", "64"]
+    main([*common, "--plot", str(tmp_path / "p.png")])
+    assert (tmp_path / "p.png").stat().st_size > 5000
+    small, large = (channels.compute_maps(checkpoint, Path(images[0]), size) for size in (32, 64))
+    assert large.shape[0] == small.shape[0] and large.shape[1] > small.shape[1]
+    with pytest.raises(UserError, match=f"has {len(small)} channels"):
+        main([*common, "--channel", str(len(small)), "--plot", str(tmp_path / "p.png")])
+
+
+def test_neighbours_are_outlined_by_their_class(classes: Path, checkpoint: Path, tmp_path: Path) -> None:
+    """Two of the test classes' six images are the same, so that each finds the other of its class first."""
+    folder = sorted(classes.iterdir())[1]
+    first, second, _ = sorted(folder.iterdir())
+    second.write_bytes(first.read_bytes())
+    page = tmp_path / "page.html"
+    main(["nearest", "--checkpoint", str(checkpoint), "--root", str(classes), "--queries", "6", "--page", str(page)])
+    rows = page.read_text().split("<tr>")[1:]
+    outlines = [re.findall(r"border-color: (\S+)\"", row) for row in rows]
+    assert len(rows) == 6 and all(len(row) == 4 and row[0] == "transparent" for row in outlines)
+    assert outlines[0][1] == outlines[1][1] == "#2a7"
+    assert {row.count("#2a7") for row in outlines} <= {0, 1, 2} and any("#c33" in row for row in outlines)
+
+
+def test_recall_of_each_domain_is_in_the_curves_and_drawn(classes: Path, tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(RECIPE)
+    folders = ["--root", str(classes), "--output", str(tmp_path / "runs"), "--plot", str(tmp_path / "p.png")]
+    main(["domains", "--recipe", str(tmp_path / "recipe.yaml"), *folders])
+    assert (tmp_path / "p.png").stat().st_size > 5000
+    for name in ("plain", "ideal"):
+        rows = read_rows(tmp_path / "runs" / name)
+        assert len(rows) == 2 and all(0 <= float(row[column]) <= 1 for row in rows for column in ("0°", "270°", "joined"))
+    curve = str(tmp_path / "runs" / "plain" / "curve.csv")
+    with pytest.raises(UserError, match=r"has no column watched_top1: .*watch: DIR"):
+        main(["curves", curve, "--plot", str(tmp_path / "p.png")])
+
+
+def test_s_is_drawn_by_batch_size(
+    classes: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    larger = "  larger: {<<: *plain, svmax: {weight: 1}, stages: [{image_size: 32, batch_size: 8}]}\n"
+    (tmp_path / "recipe.yaml").write_text(RECIPE + larger)
+    run = SimpleNamespace(recipe=read_recipe(tmp_path / "recipe.yaml"), checkpoint=lambda name: checkpoint)
+    monkeypatch.setattr(spread, "open_existing_run", lambda folder: run)
+    main(["spread", "--run", str(tmp_path), "--root", str(classes), "--plot", str(tmp_path / "p.png")])
+    assert (tmp_path / "p.png").stat().st_size > 5000
+    assert re.findall(r"(\w+): b (\d)", capsys.readouterr().out) == [("plain", "4"), ("ideal", "4"), ("larger", "8")]
+    assert spread.name_line(run.recipe.trained_models["larger"]).endswith("with SVMax, bounded")
