@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from torch import Tensor, nn
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file, whole_file
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference.embed import average_vectors, image_sizes, make_views
 from image_copies.models.inference.embedders import SAME_VECTORS, Embedder
 from image_copies.models.inference.folding import draw_pictures
@@ -31,6 +34,7 @@ from image_copies.models.network.descriptor import Descriptor
 
 NAME_PREFIX = "descriptors.0."  # of the only descriptor's weights
 MAX_DIFFERENCE = 1e-4  # of a vector's coordinate between ONNX Runtime and torch
+DRAWN = 24  # pictures drawn for the comparison
 OPSET_VERSION = 18
 PREPROCESSING = (
     "Decode to 8-bit RGB with the EXIF orientation applied, 16 bits scaled to 8 and transparency on white. Resize to size x size "
@@ -85,10 +89,13 @@ class Exported(nn.Module):
         return average_vectors([descriptor(view) for view in make_views(floats, sizes, flip)])
 
 
-def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: dict[str, Any], path: Path) -> float:
+def export_onnx(
+    models: Sequence[Model], projection: LinearMap | None, notes: dict[str, Any], path: Path, photographs: Sequence[Path] = ()
+) -> float:
     """Write descriptors as one ONNX file with a dynamic batch size, and verify it against torch before it gets its name.
 
-    Its description holds the notes, JSON values. Returned is the largest difference of a coordinate between the file and torch.
+    Its description holds the notes, JSON values. Returned is the largest difference of a coordinate between the file and torch,
+    on drawn pictures and on the photographs.
 
     Raises:
         UserError: The network cannot be exported, or the difference exceeds MAX_DIFFERENCE.
@@ -98,14 +105,14 @@ def export_onnx(models: Sequence[Model], projection: LinearMap | None, notes: di
         projection.axes.shape[1] if projection is not None else sum(checkpoint.descriptor.dimensions for checkpoint, _ in models)
     )
     description = OnnxDescription(sizes=tuple(module.sizes), dimensions=dimensions, preprocessing=PREPROCESSING, notes=notes)
-    return _write_verified(module, _make_graph(module), description, path, MAX_DIFFERENCE)
+    return _write_verified(module, _make_graph(module), description, path, MAX_DIFFERENCE, photographs)
 
 
-def export_graph(checkpoint: Path) -> float:
+def export_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
     """Write the graph of a checkpoint next to it, with its weights left in the checkpoint (graph.py); verify it against torch.
 
     Returns:
-        The largest difference of a coordinate between the graph and torch.
+        The largest difference of a coordinate between the graph and torch, on drawn pictures and on the photographs.
 
     Raises:
         UserError: The checkpoint cannot be used, or the difference exceeds SAME_VECTORS.
@@ -121,7 +128,7 @@ def export_graph(checkpoint: Path) -> float:
         notes={},
         weights=digest_file(checkpoint),
     )
-    return _write_verified(module, model, description, graph_path(checkpoint), SAME_VECTORS)
+    return _write_verified(module, model, description, graph_path(checkpoint), SAME_VECTORS, photographs)
 
 
 def _make_graph(module: Exported) -> ir.Model:
@@ -181,7 +188,9 @@ def _leave_weights(model: ir.Model, checkpoint: Path) -> None:
         )
 
 
-def _write_verified(module: Exported, model: ir.Model, description: OnnxDescription, path: Path, most: float) -> float:
+def _write_verified(
+    module: Exported, model: ir.Model, description: OnnxDescription, path: Path, most: float, photographs: Sequence[Path]
+) -> float:
     """Write a graph with its description, if its vectors differ by at most `most` from torch's; return by how much.
 
     Raises:
@@ -190,7 +199,7 @@ def _write_verified(module: Exported, model: ir.Model, description: OnnxDescript
     model.metadata_props[DESCRIPTION] = json.dumps(description.model_dump(mode="json"))
     with whole_file(path) as temporary:
         ir.save(model, temporary)
-        difference = largest_difference(module, open_session(temporary).embedder)
+        difference = largest_difference(module, open_session(temporary).embedder, photographs)
         if not difference <= most:
             raise UserError(
                 f"the exported network differs from torch by {difference:.1e}, more than {most:g}; nothing was written."
@@ -199,12 +208,25 @@ def _write_verified(module: Exported, model: ir.Model, description: OnnxDescript
 
 
 @torch.inference_mode()
-def largest_difference(module: Exported, network: Embedder) -> float:
-    """Return the largest difference of a coordinate between what was exported and torch, over batches of 1, 2 and 5 pictures."""
-    differences = []
-    for count in (1, 2, 5):
-        squares = {size: draw_pictures(size, count) for size in module.sizes}
-        expected = module(*squares.values()).numpy()
-        found = network.embed({size: square.numpy() for size, square in squares.items()})
-        differences.append(float(np.abs(found - expected).max()))
+def largest_difference(module: Exported, network: Embedder, photographs: Sequence[Path] = ()) -> float:
+    """Return the largest difference of a coordinate between what was exported and torch, over batches of different sizes.
+
+    Half of every third drawn picture is plain, as in screenshots and scans: small constants decide what such an area gives.
+    Photographs that cannot be read are black.
+    """
+    drawn = [draw_picture(np.random.default_rng(seed)) for seed in range(DRAWN)]
+    for picture in drawn[::3]:
+        picture[:, : picture.shape[1] // 2] = 255
+    squares = {
+        size: np.stack(
+            [resize_square(picture, size).transpose(2, 0, 1) for picture in drawn]
+            + [decode_square(path, size)[0] for path in photographs]
+        )
+        for size in module.sizes
+    }
+    differences, count = [], DRAWN + len(photographs)
+    for first, end in pairwise([0, 1, 3, 8, *range(DRAWN, count, DRAWN), count]):
+        batch = {size: pixels[first:end] for size, pixels in squares.items()}
+        expected = module(*map(torch.from_numpy, batch.values())).numpy()
+        differences.append(float(np.abs(network.embed(batch) - expected).max()))
     return max(differences)

@@ -1,8 +1,10 @@
 """Export of a run's descriptor, or of one checkpoint, as an ONNX file."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from image_copies.data.errors import UserError
 from image_copies.models.inference.graph import graph_path
 from image_copies.models.inference.onnx_export import LinearMap, export_graph, export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -12,6 +14,8 @@ from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.pipeline.tools.run_extractor import run_checkpoints, run_embeddings
 from image_copies.submissions.ensemble.projection import load_projection
 from image_copies.submissions.ensemble.variant import read_choice
+
+PHOTOGRAPHS = 100  # training images of a run on which its export is verified
 
 
 def export(output: Path, checkpoint: Path | None = None, run: Path | None = None, data: Path | None = None) -> None:
@@ -29,13 +33,13 @@ def export(output: Path, checkpoint: Path | None = None, run: Path | None = None
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB, differs from torch by at most {difference:.1e}")
 
 
-def export_checkpoint_graph(checkpoint: Path) -> None:
-    """Write the graph of a checkpoint next to it; print how much its vectors differ from torch's.
+def export_checkpoint_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> None:
+    """Write the graph of a checkpoint next to it; print how much its vectors differ from torch's, on photographs, too.
 
     Raises:
         UserError: when the checkpoint cannot be used, or the vectors differ too much from those of torch.
     """
-    difference = export_graph(checkpoint)
+    difference = export_graph(checkpoint, photographs)
     print(f"{graph_path(checkpoint)}: differs from torch by at most {difference:.1e}")
 
 
@@ -52,4 +56,13 @@ def export_run(run: Run, output: Path) -> float:
     variant, _ = read_choice(run.paths.choice)
     linear = LinearMap(projection.mean, projection.weighted_axes(variant.dimensions, variant.eigen_power))
     notes = {"code": code_version(), "models": list(run.recipe.models), "variant": asdict(variant)}
-    return export_onnx(list(zip(checkpoints, run_embeddings(run), strict=True)), linear, notes, output)
+    models = list(zip(checkpoints, run_embeddings(run), strict=True))
+    return export_onnx(models, linear, notes, output, list_photographs(run))
+
+
+def list_photographs(run: Run) -> Sequence[Path]:
+    """Return training images on which an export is verified; none where the data set is gone."""
+    try:
+        return run.training_images.paths[:PHOTOGRAPHS]
+    except UserError:
+        return []

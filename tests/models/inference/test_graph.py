@@ -1,17 +1,19 @@
 """A checkpoint's graph gives torch's vectors without torch; one that does not belong to it is not used."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from onnxscript import ir, optimizer
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.data.squares import resize_square
+from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference import graph
 from image_copies.models.inference.embedders import SAME_VECTORS, Squares
 from image_copies.models.inference.graph import graph_path, open_network
@@ -78,6 +80,22 @@ def test_a_dropped_constant_is_seen_when_a_graph_is_written(checkpoint: Path, tm
     optimizer.optimize(model)
     ir.save(model, tmp_path / "rewritten.onnx")
     assert largest_difference(module, open_session(tmp_path / "rewritten.onnx").embedder) > 1e-4
+
+
+def test_photographs_are_compared_too(checkpoint: Path, tmp_path: Path) -> None:
+    module = Exported([(load_descriptor(checkpoint), SETTINGS)], None).eval()
+    network = open_session(graph_path(checkpoint)).embedder
+    (photograph,) = write_pictures(tmp_path, "T", 1, seed=4, workers=1)
+    pixels, _ = decode_square(photograph, 64)
+
+    def embed(squares: Squares) -> NDArray[np.float32]:
+        vectors = network.embed(squares)
+        vectors[(squares[64] == pixels).all(axis=(1, 2, 3))] += 1
+        return vectors
+
+    wrong = replace(network, embed=embed)
+    assert largest_difference(module, wrong) < SAME_VECTORS
+    assert largest_difference(module, wrong, [photograph]) > 0.5
 
 
 def test_the_weights_stay_in_the_checkpoint_and_nothing_tells_of_this_machine(checkpoint: Path) -> None:
