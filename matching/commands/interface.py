@@ -1,6 +1,7 @@
 """The matcher from Python, with the descriptor that ships: `import image_copies`, then `image_copies.find_copies(folder)`."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -61,7 +62,7 @@ class Copies(list[list[Path]]):
 
 
 def find_copies(
-    *folders: Place | Sequence[Place], verify: int | None = None, views: bool | None = None, progress: bool = True
+    *folders: Place | Sequence[Place], verify: int | None = None, views: bool | None = None, progress: bool | None = None
 ) -> Copies:
     """Find the copies in folders, as `match.py --queries` does; no file is changed or written next to the pictures.
 
@@ -73,7 +74,7 @@ def find_copies(
             about a minute.
         views: Whether crops and turns of pictures for which nothing is found for sure are searched with, too; None for if that
             takes less than about a minute.
-        progress: Whether bars are shown on standard error, in a terminal and in a notebook alike.
+        progress: Whether bars are shown on standard error; None for in a terminal and in a notebook.
 
     Returns:
         Groups of copies, a list of lists of paths with `to_pandas()` and `show()`.
@@ -82,6 +83,8 @@ def find_copies(
         UserError: A folder is missing or holds no picture.
     """
     quiet = Output(quiet=True)
+    if progress is None:
+        progress = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
     with tempfile.TemporaryDirectory() as place, nullcontext() if progress else quiet.silence():
         sources = Sources([path for given in folders for path in _list_paths(given)])
         pictures = find_pictures(sources, Path(place), quiet)

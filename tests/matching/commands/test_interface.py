@@ -2,8 +2,10 @@
 
 import _thread
 import shutil
+import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,9 +35,15 @@ def test_copies_are_grouped_with_the_larger_first_and_nothing_is_written(album: 
     assert sorted(album.iterdir()) == before
 
 
-def test_groups_are_a_table_and_a_grid_of_pictures(album: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = image_copies.find_copies(album, progress=False)
-    assert capsys.readouterr() == ("", "")
+def test_groups_are_a_table_and_a_grid_of_pictures(
+    album: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = image_copies.find_copies(album)
+    assert capsys.readouterr() == ("", ""), "bars are for terminals and notebooks"
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+        image_copies.find_copies(album)
+    assert "image/s" in capsys.readouterr().err
     table = found.to_pandas()
     assert table["file"].tolist() == found[0] and table["action"].tolist() == ["keep", "remove"]
     assert table["score"].dtype == float and table["class"][1] == "certain" and table["width"].tolist() == [192, 96]
