@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -22,6 +23,7 @@ from claim_rows.summary import (
     Summary,
     as_markdown,
     as_short_markdown,
+    choose_stated,
     read_table,
     write_table,
 )
@@ -239,12 +241,28 @@ def test_the_documents_tables_are_those_of_the_summary() -> None:
 
 
 def test_the_documents_sentence_counts_the_rows_of_the_summary() -> None:
-    stated = [row.outcome for row in Summary.open(SUMMARY).rows if ", cause" not in row.number]
+    stated = [row.outcome for row in choose_stated(Summary.open(SUMMARY).rows)]
     held, against, small, open_ = (stated.count(outcome) for outcome in get_args(Outcome))
     assert (
         f"Of {len(stated)} rows, {held} hold, {against} are contradicted, {small} show no effect that matters and {open_} are "
         "undecided."
     ) in DOCUMENT.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("page", "begin", "end"),
+    [
+        ("papers.md", "## Conclusions", "## What the settings require"),
+        ("training.md", "400 steps, five seeds", "With 8,000 classes"),
+    ],
+)
+def test_the_documents_sentences_quote_the_summary(page: str, begin: str, end: str) -> None:
+    """Every figure of three digits stands in a row."""
+    text = (DOCUMENT.parent / page).read_text(encoding="utf-8").partition(begin)[2].partition(end)[0]
+    rows = Summary.open(SUMMARY).rows
+    known = " ".join(f"{row.measured} {row.difference.as_text()}" for row in rows)
+    quoted = re.findall(r"\.\d{3}(?: ± \.\d{3})?", text)
+    assert quoted and all(figure.replace("± .", "± 0.") in known for figure in quoted), quoted
 
 
 def test_another_file_is_refused(tmp_path: Path) -> None:

@@ -172,7 +172,7 @@ IN_OTHERS = "; domains: upright, upside down, negative, quarters exchanged"
 PRINTED_OF_OTHERS = (
     Printed(
         "9l",
-        "in other domains than rotations IDEAL beats the same views as augmentation, mean over the domains",
+        "other domains: IDEAL beats the same views as augmentation, mean over the domains",
         NO_FIGURE,
         ("domains", "split", "domain"),
         ("augmentation", "augmentation, all views", "domain"),
@@ -180,7 +180,7 @@ PRINTED_OF_OTHERS = (
     ),
     Printed(
         "9m",
-        "in other domains than rotations IDEAL's ensemble beats that of the plain loss",
+        "other domains: IDEAL's ensemble beats that of the plain loss",
         NO_FIGURE,
         WHOLE,
         ("plain", "plain, all views", "joined"),
@@ -188,7 +188,7 @@ PRINTED_OF_OTHERS = (
     ),
     Printed(
         "9n",
-        "in other domains than rotations IDEAL beats the plain loss on upright images",
+        "other domains: IDEAL beats the plain loss on upright images",
         NO_FIGURE,
         ("IDEAL", "split", "upright"),
         ("plain", "plain, all views", "upright"),
@@ -196,7 +196,7 @@ PRINTED_OF_OTHERS = (
     ),
     Printed(
         "9o",
-        "in other domains than rotations the plain loss is worse than on upright images",
+        "other domains: the plain loss is worse than on upright images",
         NO_FIGURE,
         ("upright", "plain, all views", "upright"),
         ("others", "plain, all views", "turned"),
@@ -212,17 +212,16 @@ def list_claims(bench: Bench) -> list[Claim]:
     """
     names = ("augmentation", "augmentation, all views", "split", "shared", "plain", "plain, all views")
     arms = {name: _train(bench, name) for name in names} | {"models": _train_model_of_each_domain(bench)}
+    losses = [_compare_loss(bench, kind, paper) for kind, paper in LOSSES.items()]
     if bench.photographs is not None:
         others = {name: _train(bench, name, of_rotations=False) for name in names}
         return [
             *(_compare(bench, printed, arms) for printed in PRINTED if printed.number in ON_PHOTOGRAPHS),
             *(_compare(bench, printed, others, OTHERS) for printed in PRINTED_OF_OTHERS),
+            *losses,
         ]
     arms["longer"] = _train(bench, "split", factor=VIEWS)
-    return [
-        *(_compare(bench, printed, arms) for printed in PRINTED),
-        *(_compare_loss(bench, kind, paper) for kind, paper in LOSSES.items()),
-    ]
+    return [*(_compare(bench, printed, arms) for printed in PRINTED), *losses]
 
 
 def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm], domains: tuple[str, ...] = ROTATIONS) -> Claim:
@@ -236,7 +235,7 @@ def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm], domains: tupl
             for side in {side.arm.name: side for side in (better, worse)}.values()
         )
 
-    dimensions = _start(bench)["descriptor"].get("dimensions", DIMENSIONS)
+    dimensions = _count_dimensions(bench)
     ran = f"{bench.about}, multi-similarity, {PER_CLASS} of a class, {dimensions} dimensions ({dimensions // VIEWS} a head)"
     return Comparison(
         printed.number + bench.suffix,
@@ -255,10 +254,10 @@ def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm], domains: tupl
 def _compare_loss(bench: Bench, kind: str, paper: str) -> Claim:
     """Table 3: another loss within the domains, against the same loss on upright images."""
     return Comparison(
-        "9h" if kind == "contrastive" else "9i",
+        ("9h" if kind == "contrastive" else "9i") + bench.suffix,
         f"IDEAL with the {kind} loss beats that loss",
         f"{paper} R@1 (Cars, table 3)",
-        f"{bench.about}, {kind}, {PER_CLASS} of a class, {DIMENSIONS} dimensions; R@1 on unseen classes; "
+        f"{bench.about}, {kind}, {PER_CLASS} of a class, {_count_dimensions(bench)} dimensions; R@1 on unseen classes; "
         f"IDEAL's four domains joined{EQUAL}",
         Side("IDEAL", _train(bench, "split", kind), "joined"),
         Side("plain", _train(bench, "plain, all views", kind), "upright"),
@@ -309,6 +308,10 @@ def _start(bench: Bench) -> dict[str, Any]:
     descriptor = {"pooling_exponent": 1.0, "dimensions": 512, "frozen_statistics": True}
     rates = {"learning_rate": 1e-3, "backbone_learning_rate": 2e-5}
     return {"descriptor": descriptor, "optimizer": rates | {"kind": "adam", "weight_decay": 5e-4, "clip_norm": None}}
+
+
+def _count_dimensions(bench: Bench) -> int:
+    return int(_start(bench)["descriptor"].get("dimensions", DIMENSIONS))
 
 
 def _train_model_of_each_domain(bench: Bench) -> Arm:

@@ -97,9 +97,14 @@ def as_short_markdown(rows: Sequence[Row]) -> str:
     return "\n".join([*_count_outcomes(rows), "", *lines])
 
 
+def choose_stated(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that decide a claim: all but ASIDES."""
+    return [row for row in rows if not any(f", {aside}" in row.number for aside in ASIDES)]
+
+
 def _count_outcomes(rows: Sequence[Row]) -> list[str]:
     """The table of the claims, each of which holds when all its rows do; ASIDES do not count."""
-    stated = [row for row in rows if not any(f", {aside}" in row.number for aside in ASIDES)]
+    stated = choose_stated(rows)
     outcomes = get_args(Outcome)
     lines = [f"| claim | rows | {' | '.join(outcomes)} | the claim |", "|---" * (len(outcomes) + 3) + "|"]
     for number in dict.fromkeys(row.claim_number for row in stated):

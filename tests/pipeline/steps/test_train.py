@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from image_copies.data.errors import UserError
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
 from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.pipeline.run.training_roles import assign_training_roles
 from image_copies.pipeline.steps import train as step
@@ -145,3 +148,18 @@ def test_models_at_once_take_as_long_as_the_fullest_gpu_or_all_edits() -> None:
     models = [[stage(50, 1), stage(30, 1)], [stage(40, 1)], [stage(20, 1)]]
     assert bound_at_once(models, 1) == 140 and bound_at_once(models, 2) == 80 and bound_at_once(models, 3) == 80
     assert bound_at_once([[stage(50, 9)], [stage(50, 9)]], 2) == pytest.approx(90)
+
+
+def test_a_recipe_may_name_a_folder_to_watch(small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    shutil.rmtree(folder / "models" / "one")
+    for name in ("a", "b"):
+        list(write_pictures(tmp_path / "classes" / name, name, 2, seed=0, workers=1))
+    path = folder / "recipe.yaml"
+    path.write_text(f"watch: {tmp_path / 'classes'}\n{path.read_text()}")
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(step, "train_model", lambda *_, **rest: given.update(rest))
+    run = open_existing_run(folder)
+    step.train(run, "one", assign_training_roles(run))
+    assert set(given["watch"](Descriptor(DescriptorSettings(backbone="test_efficientnet")), 32, None)) == {"watched_recall"}
