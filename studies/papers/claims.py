@@ -4,9 +4,9 @@
         [--photographs FOLDER [--weights FILE]] [--results FILE.json] [--docs] [--plot FILE.png]
 
 --data: a folder in the ISC2021 layout for claims 10 to 12; default `tiny` of the folder that COPYSETS names, otherwise the
-built-in sample, as with --quick. Claims 2 to 9 use procedural shapes, drawn into a temporary folder. With --photographs, a
-folder of class folders, the claims about classes have further rows on them, with a network that starts from --weights, such as
-ImageNet's.
+built-in sample, as with --quick. Claims 2 to 9 use procedural shapes, drawn into a temporary folder. With --photographs, class
+folders or a collection whose SOURCES.tsv says which folder each had, the claims about classes have further rows on them, with a
+network that starts from --weights, such as ImageNet's.
 
 Every figure is kept in the results file as soon as it is measured: a stopped run goes on, more --seeds join those that are there,
 and several commands with other --only may share the file. The smallest effect that matters is stated with the claim, before
@@ -142,7 +142,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, help=f"default: {MIN_DECIDING_RUNS}")
     parser.add_argument("--steps", type=int, help="of each training")
     parser.add_argument("--data", type=Path, metavar="FOLDER")
-    parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="class folders of photographs")
+    parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="class folders, or a collection with SOURCES.tsv")
     parser.add_argument("--weights", type=Path, metavar="FILE", help=f"of {PHOTOGRAPH_BACKBONE['backbone']}, for --photographs")
     parser.add_argument("--plan", action="store_true", help="measure nothing, say how long it would take")
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json")
