@@ -91,9 +91,9 @@ def as_markdown(rows: Sequence[Row], expected: dict[str, float] | None = None) -
 
 
 def as_short_markdown(rows: Sequence[Row]) -> str:
-    """Return the outcomes by claim, and of each row its difference and outcome, without what was run."""
+    """Return the outcomes by claim, and of each stated row its difference and outcome, without what was run."""
     lines = ["| # | claim | difference | outcome |", "|---" * 4 + "|"]
-    lines += [f"| {row.number} | {row.claim} | {row.difference.as_text()} | {row.outcome} |" for row in rows]
+    lines += [f"| {row.number} | {row.claim} | {row.difference.as_text()} | {row.outcome} |" for row in choose_stated(rows)]
     return "\n".join([*_count_outcomes(rows), "", *lines])
 
 
