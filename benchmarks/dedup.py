@@ -1,0 +1,224 @@
+"""What image-copies dedup finds, compares and takes, beside exact search and k-means clusters; and what kills change.
+
+    python benchmarks/dedup.py vectors --output DIR [--count 1000000]     made-up vectors of empty files, a tenth of them copies
+    python benchmarks/dedup.py pictures --output DIR --source PICTURES    a run whose worker and driver are killed, and another
+    python benchmarks/dedup.py pairs [--count 10000000]                   made-up pairs, of which 2 % connect two families
+
+Recall is that of exact search: of the pairs under the threshold that `SAMPLE` pictures drawn at random are in. The clusters are
+compared as NeMo Curator does: each vector with those of its own list only. Memory is the driver's, without mapped files.
+"""
+
+import argparse
+import hashlib
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import numpy as np
+from faiss import pairwise_distances
+from index_growth import MATCH_DISTANCE, Population, watch_memory
+
+from image_copies.matching.calibration import make_rule
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
+from image_copies.matching.output import Output
+from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.dedup.collection import Collection, load_array, read_records
+from image_copies.pipeline.dedup.deciding import NOT_JUDGED, Verdict, find_candidates
+from image_copies.pipeline.dedup.deduplication import embed_inputs, lists_folder
+from image_copies.pipeline.dedup.embedding import Embedding, find_sizes, write_vectors
+from image_copies.pipeline.dedup.engine import open_engine
+from image_copies.pipeline.dedup.inputs import index_container, list_containers
+from image_copies.pipeline.dedup.lists import Comparison, find_pairs
+from image_copies.pipeline.dedup.results import Decided, write_lists
+
+SAMPLE, FILES_PER_FOLDER = 2000, 1000
+PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
+FROM_BOTH_SIDES, BETWEEN_FAMILIES = 0.9, 0.02  # shares of the pairs
+T = TypeVar("T")
+
+
+def open_nothing() -> Any:
+    """Return an extractor of made-up vectors, which are compared as they are."""
+    return SimpleNamespace(normalize=lambda vectors: vectors)
+
+
+def make_up(folder: Path, count: int) -> None:
+    """Write empty files, and vectors of them as an earlier run would have left."""
+    embedding = Embedding(open_nothing, "made up", (1,), folder / "out")
+    for first in range(0, count, FILES_PER_FOLDER):
+        own = folder / "in" / f"{first:09d}"
+        own.mkdir(parents=True)
+        for number in range(first, min(first + FILES_PER_FOLDER, count)):
+            os.mknod(f"{own}/{number:09d}.jpg")
+    rows = chain.from_iterable(Population(count, 0).draw_blocks(count))
+    for container in list_containers([folder / "in"], embedding.part_size(), embedding.folder):
+        index = index_container(container, embedding.index_path(container.key), embedding.part_size(), "image")
+        for number, part in enumerate(index.parts):
+            names, nothing = index.names[part.first : part.end], [0] * part.count
+            about: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), nothing) | {"flat": [False] * part.count}
+            about |= {"id": names, "source": index.source, "state": index.state, "error": [""] * part.count}
+            about["sha256"] = [hashlib.sha256(os.fsencode(name)).digest() for name in names]
+            vectors = np.stack([next(rows) for _ in names])
+            path = embedding.vectors_path(container.key, number)
+            write_vectors(path, about, vectors, np.zeros(part.count, bool), embedding.identity)
+
+
+def take(name: str, work: Callable[[], T]) -> T:
+    """Do a work and print its time, the processor seconds of this process and those below it, and the highest memory."""
+    importlib.import_module("ray")  # brings psutil, too
+    own = importlib.import_module("psutil").Process()
+
+    def count_processor_seconds() -> float:
+        return sum(sum(process.cpu_times()[:2]) for process in (own, *own.children(recursive=True)))
+
+    with watch_memory() as memory:
+        began, before = time.perf_counter(), count_processor_seconds()
+        result = work()
+        wall, processor = time.perf_counter() - began, count_processor_seconds() - before
+    print(f"{name}: {wall:.1f} s, {processor:.1f} s of processors, {memory[0]:.3f} GiB at most", flush=True)
+    return result
+
+
+def measure(embedding: Embedding, source: Path, limit: float | None) -> None:
+    """Print what each step takes of a run whose pictures are embedded, and what it finds."""
+    with open_engine("local", 0) as engine:
+        parts = take("list, open", lambda: embed_inputs(engine, embedding, [source], False, "image", [], Output()))
+        starts = np.append(0, np.cumsum([part.count for part in parts]))
+        files = [embedding.vectors_path(part.key, part.number) for part in parts]
+        collection = Collection(files, starts, int(starts[-1]))
+        if limit is None:
+            threshold = make_rule(checkpoint_extractor(SHIPPED), None, 0.001, 10).threshold(len(collection))
+            limit = -threshold if threshold is not None else 0.0
+        comparison = Comparison(collection, embedding.open, limit, lists_folder(embedding, parts, len(parts), -limit))
+        paths = take("find pairs", lambda: find_pairs(engine, comparison))
+        candidates = take("join and group", lambda: find_candidates(collection, paths))
+        decided = Decided(candidates, [Verdict(NOT_JUDGED, "", 0)] * len(candidates), ())
+        take("write lists", lambda: write_lists(embedding.folder, collection, decided, []))
+    pairs = np.concatenate([load_array(path) for path in paths])
+    lists, space = comparison.lists, sum(path.stat().st_size for path in paths) / max(1, len(pairs))
+    print(f"{len(collection):,} pictures, {lists:,} lists, {len(pairs):,} pairs, {space:.0f} bytes a pair")
+    compare_exactly(comparison, set(map(tuple, pairs[["first", "second"]].tolist())))
+
+
+def compare_exactly(comparison: Comparison, found: set[tuple[int, int]]) -> None:
+    """Print recall and share of pairs compared of the lists, and of clusters with the same centroids."""
+    collection, limit, extractor = comparison.collection, comparison.limit, comparison.open()
+    chosen = np.sort(np.random.default_rng(0).choice(len(collection), min(SAMPLE, len(collection)), replace=False))
+    blocks = [collection.read_vectors(file) for file in range(len(collection.files))]
+    numbers = np.concatenate([own for _, own, _ in blocks])
+    flat = np.concatenate([table["flat"].to_numpy() for *_, table in blocks])
+    chosen = chosen[np.isin(chosen, numbers[~flat])]
+    sample = np.concatenate([vectors[np.isin(own, chosen)] for vectors, own, _ in blocks])
+    queries, centroids, labels = extractor.normalize(sample), load_array(comparison.folder / "centroids.npy"), dict[int, int]()
+    pairs = set[tuple[int, int]]()
+    for vectors, own, table in blocks:
+        far = np.minimum(pairwise_distances(queries, vectors), pairwise_distances(sample, extractor.normalize(vectors)))
+        near = np.stack(np.nonzero((far <= limit) & (chosen[:, None] != own) & ~table["flat"].to_numpy()))
+        pairs |= {(min(pair), max(pair)) for pair in zip(chosen[near[0]].tolist(), own[near[1]].tolist(), strict=True)}
+        wanted = np.unique(np.append(near[1], np.flatnonzero(np.isin(own, chosen))))
+        labels |= zip(own[wanted].tolist(), pairwise_distances(vectors[wanted], centroids).argmin(axis=1).tolist(), strict=True)
+    sizes = np.zeros(comparison.lists, np.int64)
+    for number in range(len(comparison.groups)):
+        sizes += np.diff(read_records(comparison.folder / f"starts-{number}", np.dtype(np.int64), 0, comparison.lists + 1))
+    compared = (sizes * (sizes - 1)).sum() / len(collection) / (len(collection) - 1)
+    drawn = np.unique([labels[number] for number in chosen.tolist()], return_counts=True)[1]
+    clustered = (drawn * (drawn - 1)).sum() / len(chosen) / (len(chosen) - 1)
+    together = sum(labels[one] == labels[other] for one, other in pairs)
+    print(f"{len(pairs):,} pairs within {limit:.3f} by exact comparison of {len(chosen):,} pictures with all")
+    print(f"lists: recall {len(pairs & found) / len(pairs):.4f}, {compared:.4%} of all pairs compared")
+    print(f"clusters: recall {together / len(pairs):.4f}, {clustered:.4%} of all pairs compared")
+
+
+def kill_twice(source: Path, output: Path) -> None:
+    """Deduplicate twice, once with a worker and the driver killed, and print whether the lists of what stays are equal."""
+    importlib.import_module("ray")  # brings psutil, too
+    psutil = importlib.import_module("psutil")
+
+    def start(name: str) -> "subprocess.Popen[bytes]":
+        arguments = ["--input", str(source), "--output", str(output / name)]
+        return subprocess.Popen([sys.executable, "-m", "image_copies.pipeline.deduplicate", *arguments], start_new_session=True)
+
+    def await_vectors(count: int) -> int:
+        while (there := len(list((output / "killed" / "vectors").rglob("[!.]*.parquet")))) <= count and run.poll() is None:
+            time.sleep(0.1)
+        return there
+
+    run = start("killed")
+    done = await_vectors(0)
+    workers = [child for child in psutil.Process(run.pid).children(recursive=True) if child.name().startswith("ray::MapW")]
+    workers[0].kill()
+    await_vectors(done)
+    os.killpg(run.pid, signal.SIGKILL)
+    print(f"killed a worker, then the driver: {run.wait()}", flush=True)
+    for name in ("killed", "whole"):
+        began = time.perf_counter()
+        print(f"{name}: exit code {start(name).wait()}, {time.perf_counter() - began:.0f} s", flush=True)
+    equal = (output / "killed" / "keep.txt").read_bytes() == (output / "whole" / "keep.txt").read_bytes()
+    print(f"the same pictures stay: {equal}")
+
+
+def draw_pairs(count: int) -> Iterator[Pairs]:
+    """Yield about `count` pairs in blocks, always the same ones; their contents are numbered from 0."""
+    rng = np.random.default_rng(0)
+    contents = 0
+    while count > 0:
+        size = min(PAIRS_PER_BLOCK, count)
+        families = rng.integers(2, LARGEST_FAMILY + 1, size // 12)  # of 12 pairs on average, counted from both sides
+        begins = contents + np.cumsum(families) - families
+        sides = [
+            np.stack([begins[families > max(one, other)] + place for place in (one, other)])
+            for one in range(LARGEST_FAMILY)
+            for other in range(LARGEST_FAMILY)
+            if one != other
+        ]
+        contents += int(families.sum())
+        pairs = np.concatenate(sides, axis=1)
+        pairs = pairs[:, (pairs[0] < pairs[1]) | (rng.random(pairs.shape[1]) < FROM_BOTH_SIDES)]
+        between = rng.integers(0, contents, (2, int(BETWEEN_FAMILIES * pairs.shape[1])))
+        first, second = np.concatenate([pairs, between[:, between[0] != between[1]]], axis=1)
+        yield pack_pairs(first, second, -rng.random(len(first)))
+        count -= len(first)
+
+
+def group(count: int) -> None:
+    """Group about so many made-up pairs."""
+    pairs = np.concatenate(list(draw_pairs(count)))
+    contents = 1 + int(max(pairs["first"].max(), pairs["second"].max()))
+    found = take(f"{len(pairs):,} pairs of {contents:,} contents", lambda: group_pairs(pairs, contents))
+    print(f"{found.pairs:,} different ones, {len(found.groups):,} groups, {len(found.cuts):,} cuts, {found.dropped:,} dropped")
+
+
+def main() -> None:
+    """Measure one of the three."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("vectors", "pictures", "pairs"))
+    parser.add_argument("--count", type=int, help="of vectors (default 1,000,000) or pairs (10,000,000)")
+    parser.add_argument("--source", type=Path, help="folder of pictures or tars")
+    parser.add_argument("--output", type=Path, help="folder of the results")
+    options = parser.parse_args()
+    if options.part == "pairs":
+        group(options.count or 10_000_000)
+    elif options.part == "vectors":
+        with ProcessPoolExecutor(1) as pool:
+            pool.submit(make_up, options.output, options.count or 1_000_000).result()
+        measure(Embedding(open_nothing, "made up", (1,), options.output / "out"), options.output / "in", MATCH_DISTANCE)
+    else:
+        kill_twice(options.source, options.output)
+        extractor, opened = checkpoint_extractor(SHIPPED), partial(checkpoint_extractor, SHIPPED)
+        embedding = Embedding(opened, extractor.identity, find_sizes(extractor), options.output / "whole")
+        measure(embedding, options.source, None)
+
+
+if __name__ == "__main__":
+    main()
