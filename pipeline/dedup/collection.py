@@ -30,13 +30,13 @@ def list_names(folder: Path) -> set[str]:
 
 
 def load_array(path: Path) -> NDArray[Any]:
-    """Return the array of an .npy file on a disk or an object store."""
+    """Return the array [n, …] of an .npy file on a disk or an object store."""
     with path.open("rb") as file:
         return np.asarray(np.load(file))
 
 
 def read_records(path: Path, kind: np.dtype[Any], first: int, end: int) -> NDArray[Any]:
-    """Return the records of a file that holds nothing else, from `first` up to the one before `end`."""
+    """Return the records [end − first] of a file that holds nothing else, from `first` on."""
     start, stop = first * kind.itemsize, end * kind.itemsize
     if isinstance(path, RemotePath):
         return np.frombuffer(path.read_range(start, stop), kind)
