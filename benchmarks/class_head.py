@@ -2,8 +2,7 @@
 
     python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]
 
-On the CPU: the exact head, half-precision products, rounded rows, sampled negatives; the class matrix's optimisers; and how many
-times the bytes of the matrix a step with Adam moves, counted in torch's operations. A step on a GPU: benchmarks/gpu.py.
+On the CPU: the exact head, half-precision products, rounded rows, sampled negatives. A step on a GPU: benchmarks/gpu.py.
 """
 
 import argparse
@@ -12,51 +11,16 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from image_copies.models.objectives.arcface import ArcFace, angular_margin
 from image_copies.models.objectives.settings import ArcFaceSettings
-from image_copies.models.training.clipping import clip_gradients
-from image_copies.models.training.schedule import build_optimizers
-from image_copies.models.training.settings import OptimizerSettings
 
 CHUNK, SAMPLED = ArcFaceSettings().chunk, 0.1
 Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-class Traffic(TorchDispatchMode):
-    """Counts the bytes that operations read and write; of indexed tensors, those of the rows that are picked or added."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        self.bytes = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        name, schema = func._schema.name, func._schema
-        if func.is_view or name in ("aten::empty_like", "aten::detach", "aten::index_put_"):
-            return result
-        if name == "aten::index_add_":
-            self.bytes += 3 * _bytes(args[3])
-            return result
-        given = [*args, *((kwargs or {}).get(argument.name) for argument in schema.arguments[len(args) :])]
-        for argument, value in zip(schema.arguments, given, strict=True):
-            written = argument.alias_info is not None and argument.alias_info.is_write
-            only_written = written and (argument.name == "out" or name in ("aten::copy_", "aten::fill_", "aten::zero_"))
-            self.bytes += (written + (not only_written and name != "aten::index")) * _bytes(value)
-        if not any(found.alias_info for found in schema.returns):
-            self.bytes += _bytes(result)
-        return result
-
-
-def _bytes(value: object) -> int:
-    return sum(leaf.numel() * leaf.element_size() for leaf in tree_leaves(value) if isinstance(leaf, Tensor))
 
 
 def compute_plain_loss(head: ArcFace, embeddings: Tensor, labels: Tensor) -> Tensor:
@@ -126,42 +90,6 @@ def print_costs(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor,
     print("goal for the chunked head: time ≤ 1.15 ×, extra memory ≤ 0.25 ×")
 
 
-def print_steps(ways: dict[str, Loss], head: ArcFace, embeddings: Tensor, labels: Tensor, repeats: int) -> None:
-    """Print the traffic and the processor seconds of a whole step with Adam as a GPU takes it, in one operation."""
-    for option, value in ((-4, 0), (-1, 2**31 - 1)):  # M_MMAP_MAX, M_TRIM_THRESHOLD: freed memory is kept, as torch keeps a GPU's
-        ctypes.CDLL(None).mallopt(option, value)
-    optimizer = build_optimizers(nn.Linear(1, 1), head, OptimizerSettings(), fused=True)[-1]
-
-    def step(loss_of: Loss) -> float:
-        started = time.process_time()
-        optimizer.zero_grad()
-        loss_of(embeddings, labels).backward()
-        clip_gradients([head.matrix], 1.0)
-        optimizer.step()
-        return time.process_time() - started
-
-    for name, loss_of in ways.items():
-        step(loss_of)
-        with Traffic() as traffic:
-            step(loss_of)
-        moved = traffic.bytes / _bytes(head.matrix.data)
-        print(
-            f"a step, {name}: moves {moved:.1f} × the matrix; {min(step(loss_of) for _ in range(repeats)):.3f} processor seconds"
-        )
-
-
-def print_optimizers(head: ArcFace) -> None:
-    """Print what each optimiser of the class matrix keeps between steps, and what it takes in addition during one."""
-    for kind in ("same", "adafactor", "plain_sgd"):
-        optimizer = build_optimizers(nn.Linear(1, 1), head, OptimizerSettings(class_kind=kind))[-1]
-        head.matrix.grad = torch.randn_like(head.matrix) / len(head.matrix)
-        measure(optimizer.step)  # makes the state
-        seconds, extra = measure(optimizer.step)
-        kept = sum(map(_bytes, optimizer.state.values()))
-        name = "adam" if kind == "same" else kind
-        print(f"{name}: keeps {kept / 2**20:.1f} MiB, takes {extra / 2**20:.0f} MiB more and {seconds:.3f} s in a step")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in (("classes", 200_000), ("dimensions", 256), ("batch", 64), ("chunk", CHUNK), ("repeats", 5)):
@@ -175,22 +103,17 @@ def main() -> None:
     rounded.matrix = sampled.matrix = head.matrix
     embeddings = torch.randn(options.batch, options.dimensions, requires_grad=True)
     labels = torch.randint(options.classes, (options.batch,))
-    half: dict[str, Loss] = {
-        "chunked, bf16 products": partial(compute_chunked_loss, head, True),
-        "chunked, bf16 products, rounded_rows": partial(compute_chunked_loss, rounded, True),
-    }
     ways: dict[str, Loss] = {
         "plain": partial(compute_plain_loss, head),
         "chunked": partial(compute_chunked_loss, head, False),
-        **half,
+        "chunked, bf16 products": partial(compute_chunked_loss, head, True),
+        "chunked, bf16 products, rounded_rows": partial(compute_chunked_loss, rounded, True),
         f"chunked, {SAMPLED:.0%} of the negatives (an approximation)": partial(compute_chunked_loss, sampled, False),
     }
-    size = _bytes(head.matrix.data) / 2**20
+    size = head.matrix.nbytes / 2**20
     print(f"CPU, {options.classes:,} classes × {options.dimensions} ({size:.0f} MiB), batch {options.batch}")
     print_differences(ways, head.matrix, embeddings, labels)
     print_costs(ways, head.matrix, embeddings, labels, options.repeats)
-    print_optimizers(head)
-    print_steps(half, head, embeddings, labels, options.repeats)
 
 
 if __name__ == "__main__":

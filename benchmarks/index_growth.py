@@ -1,16 +1,19 @@
-"""An index of a million vectors that grows: time and memory of adding, opening and searching, recall of approximate search.
+"""An index that grows: time and memory of adding, opening and searching, and the copies that approximate search loses.
 
-    python benchmarks/index_growth.py [--contents 1000000]
+    python benchmarks/index_growth.py [--contents 1000000] [--copies QUERIES.h5 REFERENCES.h5 CSV] … [--others FILE.h5 …]
 
 There are no pictures and no network: vectors are drawn such that they are as hard to index as real ones (`Population`). Wall and
 processor seconds of each part are printed, and its highest resident memory without mapped files.
+
+Real vectors of the shipped descriptor (`02_embed.py --images DIR --output FILE.h5`) come first; the rest is drawn like them.
+Of the copies that a ground truth names and the exact search reports, those are counted that few lists lose.
 """
 
 import argparse
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -20,10 +23,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from image_copies.matching.index.search import SearchIndex, find_nearest, open_search
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.index import codes as coding
+from image_copies.matching.index.search import SearchIndex, find_nearest, find_nearest_of_blocks, open_search
 from image_copies.matching.index.segments import open_segments
 from image_copies.matching.index.store import Content, Store, add_files, open_store, remove_files
+from image_copies.models.shipped import SHIPPED
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.vectors.files import read_vectors
 
 DIMENSIONS, BLOCK, QUERIES, ADDED, NEAREST = 256, 10_000, 1000, 1000, 10
 PICTURES_PER_KIND = 30  # on average
@@ -31,6 +39,8 @@ MAX_SHARED = 0.5  # largest share of a vector's squared length that its kind has
 COPY_SHARE = 0.1  # share of the contents that are copies of others
 COPY_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # of copies, at the squared distances below to their originals
 COPY_DISTANCES = (0, 0.006, 0.033, 0.28, 1.031, 1.561, 1.846, 2)
+FALSE_ALARMS = 0.001  # match.py's default, which sets the reporting threshold
+PROBES = (64, 128, 192, 256)  # lists searched for copies
 MATCH_DISTANCE = 0.8  # squared distance below which a copy would be reported
 CONSOLE = Console(width=120)
 T = TypeVar("T")
@@ -48,13 +58,15 @@ class Population:
         kinds: Number of kinds of pictures.
     """
 
-    def __init__(self, contents: int, seed: int) -> None:
-        """Draw the kinds of a collection of `contents` pictures."""
-        self.kinds = max(1, contents // PICTURES_PER_KIND)
+    def __init__(self, contents: int, seed: int, real: NDArray[np.float32] | None = None) -> None:
+        """Draw the kinds of a collection of `contents` pictures, or take real vectors [n, d] for them."""
         self._rng = np.random.default_rng(seed)
         shares = 0.02 * np.exp(-np.arange(DIMENSIONS) / 25) + 0.002
-        self._scale = np.sqrt(shares / shares.sum()).astype(np.float32)
-        self._centres = self._noise(self.kinds)
+        self._scale = np.diag(np.sqrt(shares / shares.sum())).astype(np.float32)
+        if real is not None:
+            self._scale = np.linalg.cholesky(np.cov(real.T) + 1e-7 * np.eye(DIMENSIONS)).T.astype(np.float32)
+        self._centres = self._noise(max(1, contents // PICTURES_PER_KIND)) if real is None else real
+        self.kinds = len(self._centres)
         self._likeness = MAX_SHARED * self._rng.random((self.kinds, 1), dtype=np.float32)
 
     def draw(self, count: int) -> NDArray[np.float32]:
@@ -83,7 +95,7 @@ class Population:
             yield vectors
 
     def _noise(self, count: int) -> NDArray[np.float32]:
-        noise: NDArray[np.float32] = self._rng.standard_normal((count, DIMENSIONS), dtype=np.float32) * self._scale
+        noise: NDArray[np.float32] = self._rng.standard_normal((count, DIMENSIONS), dtype=np.float32) @ self._scale
         return noise
 
 
@@ -125,11 +137,59 @@ def compute_recall(found: NDArray[np.int64], true: NDArray[np.int64]) -> float:
     )
 
 
+class RealCopies:
+    """Copies among real pictures, of which the index holds all or those that come first.
+
+    Attributes:
+        references: Vectors [m, d], those that were copied first.
+        queries: Normalised vectors [n, d].
+        originals: Row of each query's reference [n].
+        distances: Squared distances to them [n].
+    """
+
+    def __init__(self, copies: Sequence[Sequence[Path]], others: Sequence[Path]) -> None:
+        """Read queries, references and ground truth of each data set, and the vectors of other pictures."""
+        self.extractor, self.references = checkpoint_extractor(SHIPPED), np.zeros((0, DIMENSIONS), np.float32)
+        queries, originals = list[NDArray[np.float32]](), list[int]()
+        for asked, held, table in copies:
+            found, known, truth = read_vectors(asked), read_vectors(held), read_ground_truth(table)
+            rows = {name: len(self.references) + row for row, name in enumerate(known.ids)}
+            pairs = sorted(truth.pairs)
+            queries.append(found.rows([query for query, _ in pairs]).vectors)
+            originals += [rows[reference] for _, reference in pairs]
+            self.references = np.concatenate([self.references, known.vectors])
+        self.references = np.concatenate([self.references, *(read_vectors(path).readable() for path in others)])
+        self.queries, self.originals = self.extractor.normalize(np.concatenate(queries)), np.array(originals)
+        self.distances = ((self.queries.astype(np.float64) - self.references[self.originals]) ** 2).sum(axis=1)
+
+    def report_losses(self, index: SearchIndex, exact: SearchIndex) -> None:
+        """Print how many of the copies that the exact search reports each number of lists loses, and the time it takes."""
+        tail = self.extractor.calibrate()
+        assert tail is not None
+        limit = tail.threshold(FALSE_ALARMS, index.ntotal)
+        near = np.flatnonzero(self.distances <= limit)
+        queries, originals = self.queries[near], self.originals[near, None] + 1
+        reported = (find_nearest(exact, queries, NEAREST).contents == originals).any(axis=1)
+        for lists in (*PROBES, None):
+            coding.PROBED_LISTS = lists or coding.PROBED_LISTS
+            began = time.process_time()
+            (found,) = find_nearest_of_blocks(index, [queries], NEAREST, near=lists is not None)
+            took = 1e3 * (time.process_time() - began) / len(queries)
+            lost = (reported & ~(found.contents == originals).any(axis=1)).sum() / reported.sum()
+            CONSOLE.print(
+                f"{reported.sum():,} copies within {limit:.3f}, {lists or 'most'} lists: {lost:.2%} lost, {took:.2f} ms a query"
+            )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--contents", type=int, default=1_000_000)
-    contents = parser.parse_args().contents
+    parser.add_argument("--copies", type=Path, nargs=3, action="append", default=[], metavar=("QUERIES", "REFERENCES", "CSV"))
+    parser.add_argument("--others", type=Path, nargs="+", default=[], metavar="FILE", help="vectors of further pictures")
+    options = parser.parse_args()
+    contents, real = options.contents, RealCopies(options.copies, options.others) if options.copies else None
+    coding.MIN_CODED_CONTENTS = min(coding.MIN_CODED_CONTENTS, contents)
     table = Table("part", "seconds", "processor seconds", "GiB at most", title=f"{contents:,} × {DIMENSIONS}")
     took: dict[str, float] = {}
 
@@ -142,12 +202,15 @@ def main() -> None:
         table.add_row(name, *row, f"{memory[0]:.2f}")
         return result
 
-    population = Population(contents, 0)
+    population = Population(contents, 0, None if real is None else real.references)
     with tempfile.TemporaryDirectory() as name, open_store(Path(name), "simulated", DIMENSIONS) as store:
 
         def fill() -> None:
-            for number, vectors in enumerate(population.draw_blocks(contents)):
-                add(store, vectors, number * BLOCK)
+            known = 0 if real is None else min(contents, len(real.references))
+            for first in range(0, known, BLOCK):
+                add(store, real.references[first : min(known, first + BLOCK)], first)  # type: ignore[union-attr]
+            for number, vectors in enumerate(population.draw_blocks(contents - known)):
+                add(store, vectors, known + number * BLOCK)
 
         def add_and_open() -> SearchIndex:
             add(store, fresh, contents)
@@ -173,6 +236,9 @@ def main() -> None:
         found = time_part("search by the codes", lambda: find_nearest(index, queries, NEAREST))
         time_part("one query, exactly", lambda: find_nearest(compared, queries[:1], NEAREST))
         time_part("one query, by the codes", lambda: find_nearest(index, queries[:1], NEAREST))
+        if real is not None:
+            index = open_search(store)
+            real.report_losses(index, open_search(store, exact=True))
     CONSOLE.print(table)
     near = np.flatnonzero(distances < MATCH_DISTANCE)
     first = float((found.contents[near, 0] == true.contents[near, 0]).mean())

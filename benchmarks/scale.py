@@ -25,14 +25,16 @@ TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     ("all against all, exact", lambda n: n * n / EXACT_PAIRS, "measured, 25,000 × 1 M; then N²", CORES),
     ("a million queries, exact", lambda n: 1e6 * n / EXACT_PAIRS, "measured, 25,000 × 1 M", CORES),
     # benchmarks/index_growth.py
-    ("a million queries by codes", lambda n: 1e6 * n * 4.7 / 1e9, "estimated, 1,000 × 1 M", CORES),
-    ("match's index: SQLite", lambda n: n * 30.5 / 1e6, "measured, 1 M", 1),
-    ("match's index: codes", lambda n: n * 25.3 / 1e6, "measured, 1 M", CORES),
-    ("match's index: opening", lambda n: n * 1.1 / 1e6, "measured, 1 M", 1),
+    ("a million queries by codes", lambda n: 1060 * (n / 1e6) ** 0.46, "fitted, 50,000 to 1 M", CORES),
+    ("match's index: SQLite", lambda n: n * 27 / 1e6, "measured, 1 M", 1),
+    ("match's index: codes", lambda n: 91 * (n / 1e6) ** 1.5, "measured, 1 M; then N√N", CORES),
+    ("match's index: opening", lambda n: n * 0.03 / 1e6, "measured, 1 M", 1),
+    # join_shards of ten shards of 50,000 vectors
+    ("steps 02, 03: joining shards", lambda n: n * 2.2 / 500_000, "measured, 500,000", 1),
 )
 # what is held, bytes for n images, how they are known
 SPACE: Sequence[tuple[str, Callable[[float], float], str]] = (
-    ("disk: codes of 128 bytes, with their numbers", lambda n: n * 136, "computed"),
+    ("disk: codes of 128 bytes, in lists of whole blocks", lambda n: n * 227, "measured, 131,072"),
     ("disk: match's SQLite", lambda n: n * 1500, "measured, 1 M"),
     ("disk: dedup's indexes and Parquet", lambda n: n * 623, "measured, 250,000"),
     ("disk: dedup's sorted vectors, while it compares", lambda n: n * 8 * 1041, "computed"),

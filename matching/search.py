@@ -30,6 +30,7 @@ from image_copies.matching.views import CROPS, VIEWS, embed_views
 
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
 BLOCKS_PER_ROUND = 64  # blocks of queries that an engine searches at once
+MAX_NEAR_ALARMS = 0.002  # expected false alarms per query up to which few lists of a large index hold what is nearer
 MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
 T = TypeVar("T")
 
@@ -233,9 +234,11 @@ class Search:
         """
         wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
         result: list[list[list[Hit]]] = [[[] for _ in block] for block in blocks]
-        rows = [np.arange(len(block)) for block in blocks]
+        rows, tail = [np.arange(len(block)) for block in blocks], self.rule.tail
+        near = tail is not None and tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS
         while any(map(len, rows)):
-            found = find_nearest_of_blocks(self.index, [block[own] for block, own in zip(blocks, rows, strict=True)], depth)
+            asked = [block[own] for block, own in zip(blocks, rows, strict=True)]
+            found = find_nearest_of_blocks(self.index, asked, depth, near)
             for number, nearest in enumerate(found):
                 deeper = []
                 columns = rows[number].tolist(), nearest.contents.tolist(), nearest.distances.tolist()

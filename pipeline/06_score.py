@@ -65,8 +65,8 @@ def check(options: argparse.Namespace) -> None:
     """
     if options.refused is not None:
         raise UserError(
-            "step 06 takes no --index, --nprobe and --on-gpu: it searches references that need not fit into memory, exactly; "
-            "python benchmarks/index_recall.py FACTORY --run DIR measures the recall of a Faiss index of them."
+            "step 06 takes no --index, --nprobe and --on-gpu: it searches references that need not fit into memory, exactly. "
+            "Omit them."
         )
     if options.dimensions is not None and (options.training is None or options.dimensions < 1):
         raise UserError(f"--dimensions {options.dimensions}: give 1 or more, together with --training FILE, for the PCA.")

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.matching.index.segments import (
+    Rows,
     Segment,
     forget_files,
     open_segment_file,
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
     import faiss
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
-MAX_LISTS = 512  # inverted lists; fewer where there are too few vectors to train them
-PROBED_LIST_SHARE = 0.7  # share of the lists searched per query; high, since real descriptors scatter neighbours over many lists
+LISTS_PER_ROOT = 4  # inverted lists per square root of the number of contents; fewer where there are too few to train them
+PROBED_LISTS = 192  # lists searched for a query's copies: less than .5 % of those under the threshold are lost (docs/matching.md)
+PROBED_LIST_SHARE = 0.5  # share of the lists, if more, searched for neighbours at any distance, which scatter over many lists
 TRAINING_VECTORS_PER_LIST = 64  # vectors that the quantiser is trained on, per list
 MAX_GROWTH = 4  # the quantiser is trained again once the index holds more than this many times the contents it was trained for
 KMEANS_ROUNDS = 10  # iterations of k-means, for the lists and for the codes
@@ -55,6 +57,27 @@ class Codes:
 
     path: Path
     index: "faiss.Index"
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The lists to search for each query, the same in all segments of an index."""
+
+    distances: NDArray[np.float32]  # squared, to the lists' centroids [n, p]
+    lists: NDArray[np.int64]  # their numbers [n, p], nearest first
+
+    def search(self, codes: Any, queries: NDArray[np.float32], rows: Rows, count: int) -> tuple[Any, Any]:
+        """Search a segment's codes for these of the queries [n, d]; see `segments.LookUp`."""
+        codes.nprobe = self.lists.shape[1]  # or Faiss refuses them
+        found = codes.search_preassigned(queries[rows], count, self.lists[rows], self.distances[rows])
+        return found[0], found[1]
+
+
+def choose_lists(codes: Codes, queries: NDArray[np.float32], near: bool) -> Probed:
+    """Choose the lists to search for queries [n, d]: `near` for copies that are reported, else for any neighbours."""
+    index: Any = codes.index
+    share = 0 if near else round(PROBED_LIST_SHARE * index.nlist)
+    return Probed(*index.quantizer.search(queries, min(max(PROBED_LISTS, share), index.nlist)))
 
 
 def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:
@@ -82,7 +105,7 @@ def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:
         _Uncoded(path.absolute(), quantizer.digest, len(segments[n].numbers)) for n in lacking if (path := segments[n].path)
     ]
     for number, path in zip(lacking, run_shards(work, shards, sum(map(_count_vectors, shards))), strict=True):
-        codes[number] = Codes(path, open_codes_file(path))
+        codes[number] = Codes(path, require_index(path))
     forget_files(folder, "quantizer-*.faiss", {quantizer.digest})
     kept = {f"codes-{segment.digest}-{quantizer.digest}" for segment in segments}
     stale = [path for path in folder.glob("codes-*.faiss") if path.stem.rpartition("-")[0] not in kept]
@@ -103,7 +126,7 @@ def _open_quantizer(folder: Path, count: int) -> Quantizer | None:
 def _train_quantizer(folder: Path, segments: Sequence[Segment], count: int) -> Quantizer:
     """Train a quantiser for an index of `count` contents on a sample of the segments' vectors, and write it."""
     dimensions = segments[0].dimensions
-    lists = min(MAX_LISTS, max(1, count // TRAINING_VECTORS_PER_LIST))
+    lists = max(1, min(round(LISTS_PER_ROOT * count**0.5), count // TRAINING_VECTORS_PER_LIST))
     import faiss  # imported here: exact search works without it
 
     index: Any = faiss.index_factory(dimensions, f"IVF{lists},PQ{dimensions}x4fs")  # 4 bits a coordinate
@@ -130,17 +153,8 @@ def _find_codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Codes |
     for path in folder.glob(f"codes-{segment.digest}-{quantizer.digest}-*.faiss") if segment.digest else ():
         index = open_intact_index(path)
         if index is not None and index.ntotal == len(segment.numbers):
-            return Codes(path, _set_probes(index))
+            return Codes(path, index)
     return None
-
-
-def open_codes_file(path: Path) -> "faiss.Index":
-    """Open a file of codes, ready to search.
-
-    Raises:
-        UserError: It is missing or damaged.
-    """
-    return _set_probes(require_index(path))
 
 
 @dataclass(frozen=True)
@@ -168,9 +182,3 @@ def _encode_segment(quantizer: "faiss.Index", segment: _Uncoded, place: Place) -
         place.advance(len(vectors[first : first + VECTORS_PER_BLOCK]))
     name = f"codes-{stored.digest}-{segment.quantizer}"
     return segment.path.parent / f"{name}-{write_index(index, segment.path.parent, name)}.faiss"
-
-
-def _set_probes(index: Any) -> "faiss.Index":
-    index.nprobe = max(1, round(PROBED_LIST_SHARE * index.nlist))
-    found: faiss.Index = index
-    return found

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.shards import Place
-from image_copies.matching.index.codes import Codes, open_codes_file
-from image_copies.matching.index.segments import Searched, Segment, load_segment, open_segment_file, search_remaining
+from image_copies.matching.index.codes import Codes, Probed
+from image_copies.matching.index.segments import Rows, Segment, load_segment, open_segment_file, search_remaining
+from image_copies.submissions.search.index_files import require_index
 
 Candidates = tuple[NDArray[np.float32], NDArray[np.int64]]  # squared distances [n, k], approximate by codes; content numbers
 
@@ -39,7 +40,7 @@ class Lookup:
     segment: int  # its number
     queries: NDArray[np.float32]  # [n, d]
     count: int  # candidates k for each
-    by_codes: bool  # whether to search the segment's codes, if it has any
+    probed: Probed | None = None  # the lists of the segment's codes to search; None to compare all vectors
 
     def __len__(self) -> int:
         return len(self.queries)
@@ -51,7 +52,7 @@ class OpenedSegments:
     def __init__(self, sources: Sequence[SegmentSource]) -> None:
         self._sources = sources
         self._segments: dict[int, Segment] = {}
-        self._codes: dict[int, Searched] = {}
+        self._codes: dict[int, Codes] = {}
 
     def search(self, lookup: Lookup, place: Place) -> Candidates:
         """Find the candidates of a block of queries in a segment; see `search_remaining`.
@@ -66,10 +67,19 @@ class OpenedSegments:
                 self._segments[number] = open_segment_file(source.path, source.gone)
             elif source.vectors is not None and source.numbers is not None:
                 self._segments[number] = load_segment(source.vectors, source.numbers)
-        if lookup.by_codes and source.codes is not None and number not in self._codes:
-            self._codes[number] = open_codes_file(source.codes)
-        segment = self._segments[number]
-        codes = self._codes.get(number) if lookup.by_codes else None
-        found = search_remaining(segment, segment if codes is None else codes, lookup.queries, lookup.count)
+        if lookup.probed is not None and source.codes is not None and number not in self._codes:
+            self._codes[number] = Codes(source.codes, require_index(source.codes))
+        found = look_into(self._segments[number], self._codes.get(number), lookup)
         place.advance(len(lookup))
         return found
+
+
+def look_into(segment: Segment, codes: Codes | None, lookup: Lookup) -> Candidates:
+    """Find the candidates of a block of queries in a segment: by its codes, if it has any and lists of them are chosen."""
+
+    def look_up(rows: Rows, count: int) -> Candidates:
+        if codes is None or lookup.probed is None:
+            return segment.search(lookup.queries[rows], count)
+        return lookup.probed.search(codes.index, lookup.queries, rows, count)
+
+    return search_remaining(segment, look_up, lookup.count)

@@ -9,7 +9,7 @@ in this process.
 import hashlib
 import pickle
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from image_copies.data.errors import UserError
 from image_copies.data.shards import ShardWork, run_shards, uses_engine
 from image_copies.matching.index import codes as coding
-from image_copies.matching.index.codes import Codes
-from image_copies.matching.index.elsewhere import Candidates, Lookup, OpenedSegments, SegmentSource, describe_segment
-from image_copies.matching.index.segments import Segment, open_segments, search_remaining
+from image_copies.matching.index.codes import Codes, choose_lists
+from image_copies.matching.index.elsewhere import Candidates, Lookup, OpenedSegments, SegmentSource, describe_segment, look_into
+from image_copies.matching.index.segments import Segment, open_segments
 from image_copies.matching.index.store import Store
 from image_copies.submissions.search.exact import rank_exactly
 from image_copies.submissions.search.nearest import SPARE
@@ -81,16 +81,20 @@ class SearchIndex:
         """
         return self.search_blocks([x], k)[0]
 
-    def search_blocks(self, blocks: Sequence[NDArray[np.float32]], k: int) -> list[Candidates]:
-        """Return what `search` does for several blocks of queries, which an engine searches at once."""
+    def search_blocks(self, blocks: Sequence[NDArray[np.float32]], k: int, near: bool = False) -> list[Candidates]:
+        """Return what `search` does for several blocks of queries, which an engine searches at once.
+
+        With `near` only copies within the reporting threshold are sought, which few lists of a large index hold.
+        """
         spare = min(k + SPARE, self.ntotal)  # as float32 may rank the last ones otherwise on other processors
         if self.exact:
-            return self._search_segments(blocks, spare, by_codes=False)
-        found = self._search_segments(blocks, max(MIN_CANDIDATES, CANDIDATES_PER_NEIGHBOUR * k), by_codes=True)
+            return self._search_segments([Lookup(0, block, spare) for block in blocks])
+        coded, depth = next(codes for codes in self.codes if codes is not None), max(MIN_CANDIDATES, CANDIDATES_PER_NEIGHBOUR * k)
+        found = self._search_segments([Lookup(0, block, depth, choose_lists(coded, block, near)) for block in blocks])
         # the lists searched for these queries hold fewer than k contents
         few = [numbers[:, min(k, self.ntotal) - 1] < 0 for _, numbers in found]
         chosen = [number for number, rows in enumerate(few) if rows.any()]
-        exact = self._search_segments([blocks[number][few[number]] for number in chosen], spare, by_codes=False)
+        exact = self._search_segments([Lookup(0, blocks[number][few[number]], spare) for number in chosen])
         for number, (distances, numbers) in zip(chosen, exact, strict=True):
             width = numbers.shape[1]
             found[number][0][few[number], :width], found[number][1][few[number], :width] = distances, numbers
@@ -109,17 +113,17 @@ class SearchIndex:
         """Return all content numbers, in order."""
         return np.concatenate([np.zeros(0, np.int64), *(segment.kept_numbers() for segment in self.segments)])
 
-    def _search_segments(self, blocks: Sequence[NDArray[np.float32]], count: int, by_codes: bool) -> list[Candidates]:
-        """Return the `count` nearest candidates of each query of each block in all segments."""
+    def _search_segments(self, asked: Sequence[Lookup]) -> list[Candidates]:
+        """Return the nearest candidates of each look-up in all segments."""
         lookups = [
-            Lookup(number, block, count, by_codes) for number in range(len(self.segments)) for block in blocks
+            replace(one, segment=number) for number in range(len(self.segments)) for one in asked
         ]  # file by file: workers then map few at a time
         merged: list[Candidates] = []
         for place, found in enumerate(self._look_up(lookups)):
-            if place < len(blocks):
+            if place < len(asked):
                 merged.append(found)
             else:
-                merged[place % len(blocks)] = _merge_nearest([merged[place % len(blocks)], found], count)
+                merged[place % len(asked)] = _merge_nearest([merged[place % len(asked)], found], asked[place % len(asked)].count)
         return merged
 
     def _look_up(self, lookups: Sequence[Lookup]) -> Iterator[Candidates]:
@@ -127,9 +131,7 @@ class SearchIndex:
         pairs = sum(len(lookup) * len(self.segments[lookup.segment].numbers) for lookup in lookups)
         if not uses_engine() or pairs < max(PAIRS_WORTH_SENDING, 1):
             for lookup in lookups:
-                segment, coded = self.segments[lookup.segment], self.codes[lookup.segment] if lookup.by_codes else None
-                index = segment if coded is None else coded.index
-                yield search_remaining(segment, index, lookup.queries, lookup.count)
+                yield look_into(self.segments[lookup.segment], self.codes[lookup.segment], lookup)
             return
         work = ShardWork(
             name="searching the index",
@@ -189,8 +191,12 @@ def find_nearest(index: Searchable, queries: NDArray[np.float32], count: int) ->
     return _rank_candidates(index, queries, candidates, depth)
 
 
-def find_nearest_of_blocks(index: SearchIndex, blocks: Sequence[NDArray[np.float32]], count: int) -> list[Nearest]:
+def find_nearest_of_blocks(
+    index: SearchIndex, blocks: Sequence[NDArray[np.float32]], count: int, near: bool = False
+) -> list[Nearest]:
     """Find what `find_nearest` does for several blocks of queries [n, d], which an engine searches at once.
+
+    With `near` only copies within the reporting threshold are sought (`SearchIndex.search_blocks`).
 
     Raises:
         UserError: A query or a vector is not finite.
@@ -198,7 +204,7 @@ def find_nearest_of_blocks(index: SearchIndex, blocks: Sequence[NDArray[np.float
     depth, asked = min(count, index.ntotal), [np.ascontiguousarray(block, np.float32) for block in blocks if len(block)]
     if not depth:
         return [_find_nothing(block) for block in blocks]
-    found = iter(zip(asked, index.search_blocks(asked, depth), strict=True))
+    found = iter(zip(asked, index.search_blocks(asked, depth, near), strict=True))
     return [
         _rank_candidates(index, (one := next(found))[0], one[1][1], depth) if len(block) else _find_nothing(block)
         for block in blocks

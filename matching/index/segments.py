@@ -1,18 +1,18 @@
 """Segments: the vectors of a stored index in memory-mapped files, each for a range of content numbers.
 
 A segment is written once and never changed. Content numbers only increase, so that new contents go to later segments; a search
-skips the removed ones. When an index grows or shrinks, at most about `MAX_SEGMENT_CONTENTS` contents are therefore written again.
+skips the removed ones. When an index grows or shrinks, at most about the contents of one file are therefore written again.
 The name of a file contains the range, the state of the database that it was made from and a digest of its bytes. A damaged or
 foreign file is ignored, and its range is written again from the database.
 """
 
 import io
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,18 +21,20 @@ from image_copies.matching.index.store import Store, count_changes, removed_cont
 from image_copies.submissions.search.backend import search_on_cpu
 from image_copies.submissions.search.index_files import is_intact, missing_file_error, write_content
 
-MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions
+MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions,
+SEGMENT_CONTENTS_PER_ROOT = (
+    128  # or as many per square root of all contents: 32 for a list of codes, which Faiss compares at once
+)
 MIN_CHANGED_CONTENTS = 10_000  # a file is written once more contents than this were added, or removed from it,
 MAX_REMOVED_SHARE = 0.1  # and more than this share 0…1 of the file was removed
 MAX_SPARE_NEIGHBOURS = 16  # neighbours searched for beyond those asked for, in case some have been removed
 FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.npy")
 
 
-class Searched(Protocol):
-    """What finds candidates among the vectors of a segment: the segment, or the Faiss index of its codes."""
-
-    def search(self, queries: NDArray[np.float32], count: int, /) -> tuple[Any, Any]:
-        """Return squared distances float32 and rows int64, both [n, count]; −1 where there are fewer."""
+Rows = NDArray[np.bool_] | slice
+# finds so many candidates among a segment's vectors for some rows of the queries: squared distances float32 and rows int64, both
+# [n, count]; −1 where there are fewer
+LookUp = Callable[[Rows, int], tuple[NDArray[np.float32], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
@@ -66,23 +68,21 @@ class Segment:
         return np.delete(self.numbers, self.gone)
 
 
-def search_remaining(
-    segment: Segment, index: Searched, queries: NDArray[np.float32], count: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Search a segment or the Faiss index of its codes, with rows as ids, for queries [n, d], and skip removed contents.
+def search_remaining(segment: Segment, look_up: LookUp, count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Find candidates for all queries in a segment, and skip removed contents.
 
     More neighbours than needed are searched for and the removed ones dropped, which costs little; a Faiss selector would make
-    the search 15 times as slow. Returns squared distances float32 [n, k] as the index computes them and content numbers int64
+    the search 15 times as slow. Returns squared distances float32 [n, k] as they are looked up and content numbers int64
     [n, k]; infinity and −1 if nothing more was found.
     """
     held = len(segment.numbers)
     depth = min(count + min(MAX_SPARE_NEIGHBOURS, len(segment.gone)), held)
-    distances, numbers = _drop_removed(segment, *index.search(queries, depth), count)
+    distances, numbers = _drop_removed(segment, *look_up(slice(None), depth), count)
     if len(segment.gone) > MAX_SPARE_NEIGHBOURS:
         full = min(count + len(segment.gone), held)
-        short = (numbers[:, min(count, segment.ntotal) - 1] < 0) if segment.ntotal else np.zeros(len(queries), bool)
+        short = (numbers[:, min(count, segment.ntotal) - 1] < 0) if segment.ntotal else np.zeros(len(numbers), bool)
         if short.any() and depth < full:
-            distances[short], numbers[short] = _drop_removed(segment, *index.search(queries[short], full), count)
+            distances[short], numbers[short] = _drop_removed(segment, *look_up(short, full), count)
     return distances, numbers
 
 
@@ -138,7 +138,8 @@ def open_segments(store: Store) -> list[Segment]:
 def _write_tail(store: Store, segments: list[Segment], after: int, count: int) -> list[Segment]:
     """Write the contents after number `after`, `count` or more; small files at the end are merged with them."""
     segments = list(segments)
-    while segments and segments[-1].ntotal <= 2 * count and segments[-1].ntotal + count <= MAX_SEGMENT_CONTENTS:
+    most = _find_largest(store)
+    while segments and segments[-1].ntotal <= 2 * count and segments[-1].ntotal + count <= most:
         joined = segments.pop()
         count, after = count + joined.ntotal, joined.after
     return segments + _write_segments(store, after, None)
@@ -203,11 +204,12 @@ def _open_segment(path: Path, removed: NDArray[np.int64], dimensions: int) -> Se
 def _write_segments(store: Store, after: int, until: int | None) -> list[Segment]:
     """Write the contents numbered from `after` + 1 to `until` as segments; None for no end."""
     segments: list[Segment] = []
+    most = _find_largest(store)
     while True:
-        part = _load_segment(store, after, MAX_SEGMENT_CONTENTS, until)
+        part = _load_segment(store, after, most, until)
         if not len(part.numbers):
             return segments
-        more = len(part.numbers) == MAX_SEGMENT_CONTENTS
+        more = len(part.numbers) == most
         last = part.last if more or until is None else until
         name = f"vectors-{count_changes(store)}-{after + 1}-{last}"
         digest = _write_file(part, store.folder, name)
@@ -216,6 +218,12 @@ def _write_segments(store: Store, after: int, until: int | None) -> list[Segment
         after = last
         if not more:
             return segments
+
+
+def _find_largest(store: Store) -> int:
+    """Return how many contents a file may hold at most."""
+    (last,) = store.database.execute("SELECT max(content) FROM contents").fetchone()
+    return max(MAX_SEGMENT_CONTENTS, round(SEGMENT_CONTENTS_PER_ROOT * math.sqrt(last or 0)))
 
 
 def _load_segment(store: Store, after: int, most: int, until: int | None = None) -> Segment:

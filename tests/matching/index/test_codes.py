@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +13,14 @@ from numpy.typing import NDArray
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
 from image_copies.data.shards import use_engine
+from image_copies.matching.extractor import Extractor
 from image_copies.matching.index import codes, segments
-from image_copies.matching.index.search import find_nearest, find_nearest_of_blocks, open_search, vectors_of
+from image_copies.matching.index.search import SearchIndex, find_nearest, find_nearest_of_blocks, open_search, vectors_of
 from image_copies.matching.index.store import Content, Store, add_files, keep_queries, open_store, remove_files
+from image_copies.matching.matches import Rule
+from image_copies.matching.search import Search
+from image_copies.matching.threshold import Tail
+from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline import match
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search import index_files
@@ -46,10 +53,9 @@ def names(store: Store, pattern: str) -> set[str]:
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """An index of 3,000 vectors in files of 1,024 each."""
-    for name, value in (("MAX_SEGMENT_CONTENTS", 1024), ("MIN_CHANGED_CONTENTS", 50)):
+    for name, value in (("MAX_SEGMENT_CONTENTS", 1024), ("SEGMENT_CONTENTS_PER_ROOT", 0), ("MIN_CHANGED_CONTENTS", 50)):
         monkeypatch.setattr(segments, name, value)
-    for name, value in (("MIN_CODED_CONTENTS", 500), ("MAX_LISTS", 32)):
-        monkeypatch.setattr(codes, name, value)
+    monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", 500)
     with open_store(tmp_path / "index", "extractor", DIMENSIONS) as opened:
         add(opened, range(COUNT))
         yield opened
@@ -66,6 +72,61 @@ def test_approximate_search_finds_what_exact_search_does_with_exact_distances(st
     distances = ((vectors_of(exact, found.contents.ravel()).astype(np.float64) - np.repeat(QUERIES, 10, axis=0)) ** 2).sum(axis=1)
     assert np.allclose(found.distances.ravel(), distances, atol=1e-12)
     assert np.array_equal(vectors_of(exact, exact.numbers()), VECTORS)
+
+
+def count_lists(index: SearchIndex) -> int:
+    """Return how many lists the codes have, the same number in all files."""
+    opened: list[Any] = [coded.index for coded in index.codes if coded is not None]
+    (count,) = {one.nlist for one in opened}
+    return int(count)
+
+
+def test_copies_are_found_in_few_of_the_lists(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matches are those of the exact search, and of one that looks into most lists."""
+    monkeypatch.setattr(codes, "PROBED_LISTS", 5)
+    looked_into = list[int]()
+
+    def note_lists(*given: Any) -> codes.Probed:
+        probed = codes.choose_lists(*given)
+        looked_into.append(probed.lists.shape[1])
+        return probed
+
+    monkeypatch.setattr("image_copies.matching.index.search.choose_lists", note_lists)
+    tail, limit = Tail(start=0.5, scale=0.1, share=1e-3, pairs=1000), 0.15
+    extractor = Extractor([], EmbeddingSettings(), lambda vectors: vectors, DIMENSIONS, "extractor")
+    found = []
+    for lookup in (
+        Search(store, extractor, Rule(None, replace(tail, share=tail.share * 1e-3), 0.001, 10)),
+        Search(store, extractor, Rule(None, tail, 0.5, 10)),
+        Search(store, extractor, Rule(-limit, None, 0.001, 10)),
+        Search(store, extractor, Rule(-limit, None, 0.001, 10), exact=True),
+    ):
+        near = lookup.near(QUERIES, [b""] * len(QUERIES))
+        found.append([[match.reference for match in matches if match.score >= -limit] for matches in near])
+    assert all(found[0]) and found[0] == found[1] == found[2] == found[3]
+    lists = count_lists(open_search(store))
+    assert lists == COUNT // codes.TRAINING_VECTORS_PER_LIST and set(looked_into) == {5, lists // 2}
+
+
+def test_lists_and_files_grow_with_the_root_of_the_contents(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codes, "LISTS_PER_ROOT", 0.5)
+    assert count_lists(open_search(store)) == round(0.5 * COUNT**0.5) and len(names(store, "vectors-*")) == 3
+    monkeypatch.setattr(segments, "SEGMENT_CONTENTS_PER_ROOT", 40)
+    add(store, range(COUNT, 5 * COUNT))
+    assert count_lists(open_search(store)) == round(0.5 * (5 * COUNT) ** 0.5)
+    sizes = sorted(len(segment.numbers) for segment in open_search(store).segments)
+    assert sizes[-1] == round(40 * (5 * COUNT) ** 0.5) and sum(sizes) == 5 * COUNT
+
+
+def test_an_index_with_another_number_of_lists_is_searched_as_it_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of earlier versions, which had 512 lists at any size."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(codes, "LISTS_PER_ROOT", 0.3)
+        open_search(store)
+    before = names(store, "[cqv]*")
+    index = open_search(store)
+    assert names(store, "[cqv]*") == before and count_lists(index) == round(0.3 * COUNT**0.5)
+    assert np.array_equal(find_nearest(index, VECTORS[:200], 1).contents[:, 0], np.arange(1, 201))
 
 
 def test_exact_search_in_several_files_is_that_of_all_distances(store: Store) -> None:
@@ -200,8 +261,8 @@ def test_codes_of_other_vectors_are_not_taken(store: Store) -> None:
 
 
 def test_more_than_the_lists_hold_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codes, "PROBED_LIST_SHARE", 0.0)
-    approximate = find_nearest(open_search(store), QUERIES[:5], 2000)
+    monkeypatch.setattr(codes, "PROBED_LISTS", 1)
+    (approximate,) = find_nearest_of_blocks(open_search(store), [QUERIES[:5]], 2000, near=True)
     exact = find_nearest(open_search(store, exact=True), QUERIES[:5], 2000)
     assert np.array_equal(approximate.contents, exact.contents)
 

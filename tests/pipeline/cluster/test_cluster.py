@@ -102,7 +102,8 @@ def test_an_index_holds_and_finds_what_one_process_does(
 ) -> None:
     for module, name, value in (
         *((filling, "IMAGES_PER_COMMIT", 8), (match_search, "QUERIES_PER_BLOCK", 8), (match_search, "BLOCKS_PER_ROUND", 3)),
-        *((segments, "MAX_SEGMENT_CONTENTS", 12), (segments, "MIN_CHANGED_CONTENTS", 4)),
+        *((segments, "MAX_SEGMENT_CONTENTS", 12), (segments, "SEGMENT_CONTENTS_PER_ROOT", 0)),
+        (segments, "MIN_CHANGED_CONTENTS", 4),
         *((codes, "MIN_CODED_CONTENTS", 20 if coded else 1000), (codes, "TRAINING_VECTORS_PER_LIST", 16)),
         *((search, "PAIRS_WORTH_SENDING", 0), (threshold, "PAIRS_WORTH_SENDING", 0)),
         (threshold, "QUERIES_PER_BLOCK", 7),
