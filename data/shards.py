@@ -23,7 +23,7 @@ class Place:
     # another machine has them: a node without the images must not make vectors of unreadable images
     report_absent: Callable[[Sequence[Path]], None]
     decoders: int | None = None  # processes that decode images ahead of the network; None for the number in the settings
-    upcoming: Any = None  # the shard that comes next here, where the work looks ahead; None for the last one or where unknown
+    upcoming: Any = None  # the shard that comes next here, perhaps, where the work looks ahead; None for the last one
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ in the order of the shards. Losing a worker or a node costs the shards that it h
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sized
 from contextlib import suppress
 from dataclasses import dataclass, field
 from statistics import median
@@ -35,7 +35,8 @@ class _Worker:
     """An actor and what it is doing: "start", "open", "work" or "idle", with the reference of the call in progress.
 
     One machine may be several nodes. `number` is the shard that it has, −1 for none; `work` that of the work that it opened last;
-    `asked` the reference of the call that asks for its progress.
+    `asked` the reference of the call that asks for its progress; `upcoming` the shard that it loads ahead, which it gets next
+    unless nothing else is left for another.
     """
 
     actor: Any
@@ -48,6 +49,7 @@ class _Worker:
     done: int = 0
     work: int = 0
     asked: Any = None
+    upcoming: int = -1
 
 
 @dataclass
@@ -70,10 +72,20 @@ class _Book:
     tolerated: dict[int, frozenset[str]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
 
-    def next(self) -> int | None:
-        """Return the number of a shard to work on; None if there is none now."""
-        if self.waiting:
-            return self.waiting.popleft()
+    def next(self, upcoming: int = -1, others: Collection[int] = ()) -> int | None:
+        """Return the number of a shard to work on, `upcoming` first, those of `others` last; None if there is none now."""
+        number = upcoming if upcoming in self.waiting else self.foresee(others)
+        if number is None and self.waiting:
+            number = self.waiting[0]
+        if number is not None:
+            self.waiting.remove(number)
+        return number
+
+    def foresee(self, others: Collection[int] = ()) -> int | None:
+        """Return the number of a waiting shard that is none of the `others`; None if there is none now."""
+        for number in self.waiting:
+            if number not in others:
+                return number
         if self.exhausted or self.taken - self.due >= MAX_AHEAD:
             return None
         shard = next(self.shards, self)
@@ -81,6 +93,7 @@ class _Book:
             self.exhausted = True
             return None
         self.given[self.taken] = shard
+        self.waiting.append(self.taken)
         self.taken += 1
         return self.taken - 1
 
@@ -118,10 +131,8 @@ class RayEngine:
                 fix. What is finished stays.
         """
         book = _Book(iter(shards), len(shards) if isinstance(shards, Sized) else None)
-        first = book.next()
-        if first is None:
+        if book.foresee() is None:
             return
-        book.waiting.append(first)
         self._connection.connect()
         self._prepare(work)
         began, before = time.monotonic(), done
@@ -132,7 +143,7 @@ class RayEngine:
                     for worker in self._await_calls():
                         if worker in self._workers:  # not dismissed meanwhile
                             done += self._settle(worker, work, book)
-                    self._hand_out(book)
+                    self._hand_out(work, book)
                     self._show(bar, done)
                     while book.due in book.finished:
                         yield book.finished.pop(book.due)
@@ -162,6 +173,7 @@ class RayEngine:
         self._opening = list(work.inputs), work.folder
         self._expected = digest_inputs(self._opening[0])
         for worker in self._workers:
+            worker.upcoming = -1
             if worker.doing == "idle":
                 self._open(worker)
         self._failed_starts, self._last_seen = 0, time.monotonic()
@@ -247,16 +259,20 @@ class RayEngine:
         if not any(other.number == number for other in self._workers):
             book.waiting.appendleft(number)
 
-    def _hand_out(self, book: _Book) -> None:
+    def _hand_out(self, work: ShardWork[Any, Any, Any], book: _Book) -> None:
         """Give every idle worker a shard, slow ones a second time where no other is left."""
         for worker in [worker for worker in self._workers if worker.doing == "idle"]:
-            number = book.next()
+            others = {other.upcoming for other in self._workers if other is not worker}
+            number = book.next(worker.upcoming, others)
             if number is None:
                 number = self._find_slow(book)
             if number is None:
                 return
             worker.doing, worker.number, worker.began, worker.done = "work", number, time.monotonic(), 0
-            worker.call = worker.actor.work.remote(self._function, book.given[number], book.tolerated.get(number, frozenset()))
+            upcoming = book.foresee(others) if work.looks_ahead else None
+            worker.upcoming = -1 if upcoming is None else upcoming
+            given, tolerated = book.given, book.tolerated.get(number, frozenset())
+            worker.call = worker.actor.work.remote(self._function, given[number], tolerated, given.get(worker.upcoming))
 
     def _find_slow(self, book: _Book) -> int | None:
         """Return the shard that takes longest, if that is far longer than others and only one worker has it."""

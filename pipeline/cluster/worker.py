@@ -62,8 +62,8 @@ class Worker:
 
         return _report(open_once)
 
-    def work(self, worker: Callable[[Any, Any, Any], Any], shard: Any, tolerated: frozenset[str]) -> Outcome:
-        """Work on a shard; inputs that no machine has are tolerated."""
+    def work(self, worker: Callable[[Any, Any, Any], Any], shard: Any, tolerated: frozenset[str], upcoming: Any) -> Outcome:
+        """Work on a shard; inputs that no machine has are tolerated. `upcoming` probably comes next; None if unknown."""
         from image_copies.data.shards import Place
 
         def advance(count: int) -> None:
@@ -77,7 +77,7 @@ class Worker:
         self._done = 0
         _use_one_thread()
         with _use_own_gpu():
-            return _report(lambda: worker(self._state, shard, Place(advance, report_absent, self._decoders)))
+            return _report(lambda: worker(self._state, shard, Place(advance, report_absent, self._decoders, upcoming)))
 
     def progress(self) -> int:
         """Return how many items of the present shard are done."""

@@ -199,6 +199,7 @@ def _embed_shard(networks: list[Network], shard: EmbeddingShard, place: Place) -
     unreadable = [np.zeros(len(images), bool) for _ in chosen]
     kept: list[list[NDArray[np.float32]]] = [[] for _ in chosen[1:]]
     batches = _LOADED.pop(shard.key, None)
+    _LOADED.clear()  # of a shard that another worker got
     ahead = 2 * choose_workers(settings.workers) * settings.batch_size  # images that the processes have taken, but for the last
 
     def vectors() -> Iterator[NDArray[np.float32]]:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,31 @@ def test_results_come_in_order_and_each_shard_is_worked_on_once(capsys: pytest.C
     assert set(seen.values()) == {1} and len(seen) == SHARDS
     assert "squaring: 40 numbers in 40 shards by" in capsys.readouterr().out
     assert list(run_shards(square_work(), range(3), 3)) == [0, 1, 4]  # without an engine
+
+
+@pytest.mark.parametrize("losing", [False, True])
+def test_workers_are_told_which_shard_they_get_next(losing: bool) -> None:
+    """Only at the end, when nothing else is left for another worker, and after a loss, it may be given to that one."""
+    told: dict[int, list[tuple[int, int | None]]] = {}
+    lost: list[int] = []
+
+    def work(state: int, shard: int, place: Place) -> int:
+        told.setdefault(threading.get_ident(), []).append((shard, place.upcoming))
+        time.sleep(random.random() / 200)
+        return shard * shard
+
+    def dies(name: str, arguments: tuple[Any, ...]) -> bool:
+        if losing and name == "work" and arguments[1] in (3, 11) and arguments[1] not in lost:
+            lost.append(arguments[1])
+            return True
+        return False
+
+    connection = FakeConnection({"CPU": 2}, make_worker(), dies)
+    assert run_on(connection, square_work(work, looks_ahead=True)) == [n * n for n in range(SHARDS)]
+    assert sorted(shard for calls in told.values() for shard, _ in calls) == list(range(SHARDS))
+    others = [one[1] for calls in told.values() for one, then in pairwise(calls) if one[1] != then[0]]
+    hints = [upcoming for calls in told.values() for _, upcoming in calls if upcoming is not None]
+    assert len(hints) >= SHARDS - 6 and len(others) <= 3 and len(lost) == 2 * losing
 
 
 def test_lost_workers_cost_their_shard_only() -> None:
