@@ -124,7 +124,8 @@ def find_candidates(collection: Collection, files: list[Path]) -> list[Candidate
     groups = [group.members for group in group_pairs(packed, len(numbers)).groups]
     grouped = {member for members in groups for member in members}
     groups += [[own] for own in twins if own not in grouped]
-    best = _find_nearest_distances(packed, len(numbers))
+    best = np.full(len(numbers), np.inf)  # squared distances
+    np.minimum.at(best, np.concatenate([packed["first"], packed["second"]]), np.tile(-packed["score"], 2))
     candidates = []
     for group, members in enumerate(sorted(groups), 1):
         kept = max(members, key=lambda member: (area[member], size[member], -member))
@@ -133,13 +134,6 @@ def find_candidates(collection: Collection, files: list[Path]) -> list[Candidate
         for place, stays, far, equal in sorted(going):
             candidates.append(Candidate(int(numbers[place]), int(numbers[stays]), group, far, equal))
     return candidates
-
-
-def _find_nearest_distances(packed: NDArray[np.void], count: int) -> NDArray[np.float64]:
-    best = np.full(count, np.inf)
-    np.minimum.at(best, packed["first"], -packed["score"])
-    np.minimum.at(best, packed["second"], -packed["score"])
-    return best
 
 
 def _find_leaked(

@@ -5,7 +5,7 @@ Equal bytes have equal vectors and meet in every list: of them one is compared, 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,6 +28,8 @@ BLOCK = 1024  # pictures compared with a whole list at once
 MOST_NEAR = 256  # of a list's pictures that one is paired with: the nearest
 ROUNDING = 1e-4  # by which float32 may misjudge a squared distance
 PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("distance", "<f8"), ("same", "?")])
+
+_opened: dict[Path, Extractor] = {}  # in this process, by the folder of the comparison
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,12 @@ class Comparison:
         bounds = np.linspace(0, self.lists, count + 1).astype(int).tolist()
         return list(pairwise(bounds))
 
-    @cached_property
+    @property
     def extractor(self) -> Extractor:
-        """The extractor, opened once in a process."""
-        return self.open()
+        """The extractor, opened once in a process: each job comes with a comparison of its own."""
+        if self.folder not in _opened:
+            _opened[self.folder] = self.open()
+        return _opened[self.folder]
 
 
 def find_pairs(engine: Engine, comparison: Comparison) -> list[Path]:
@@ -85,29 +89,18 @@ def find_pairs(engine: Engine, comparison: Comparison) -> list[Path]:
     if all(path.name in known for path in done):
         return done
     if "centroids.npy" not in known:
-        list(engine.run([{"count": pictures}], engine.map(_Job(comparison, make_centroids)), "choosing lists", pictures))
+        list(engine.run([{"count": pictures}], engine.map(partial(make_centroids, comparison)), "choosing lists", pictures))
     jobs = [{"job": n} for n in range(len(comparison.groups)) if not {f"entries-{n}", f"starts-{n}"} <= known]
-    list(engine.run(jobs, engine.map(_Job(comparison, spread_vectors)), "sorting into lists", pictures))
+    list(engine.run(jobs, engine.map(partial(spread_vectors, comparison)), "sorting into lists", pictures))
     jobs = [{"job": n} for n, path in enumerate(done) if path.name not in known]
     entries = pictures * comparison.copies
-    list(engine.run(jobs, engine.map(_Job(comparison, compare_bucket)), "comparing", entries, "entry"))
+    list(engine.run(jobs, engine.map(partial(compare_bucket, comparison)), "comparing", entries, "entry"))
     for number in range(len(comparison.groups)):
         (folder / f"entries-{number}").unlink(missing_ok=True)
     return done
 
 
-@dataclass(frozen=True)
-class _Job:
-    """One of the functions below as Ray Data calls it."""
-
-    comparison: Comparison
-    work: Callable[[Comparison, Row], int]
-
-    def __call__(self, row: Row) -> Row:
-        return {"count": self.work(self.comparison, row)}
-
-
-def make_centroids(comparison: Comparison, row: Row) -> int:
+def make_centroids(comparison: Comparison, row: Row) -> Row:
     """Compute the lists' centroids [lists, d] from the vectors of a sample of files."""
     collection, wanted = comparison.collection, comparison.lists * SAMPLES
     blocks, count = list[NDArray[np.float32]](), 0
@@ -129,10 +122,10 @@ def make_centroids(comparison: Comparison, row: Row) -> int:
         centroids = np.asarray(means.centroids, np.float32)
     with whole_file(comparison.folder / "centroids.npy") as temporary:
         np.save(temporary, centroids)
-    return len(collection)
+    return {"count": len(collection)}
 
 
-def spread_vectors(comparison: Comparison, row: Row) -> int:
+def spread_vectors(comparison: Comparison, row: Row) -> Row:
     """Write the vectors of a group of files, each once for each of its lists, sorted by lists."""
     collection, (first, end) = comparison.collection, comparison.groups[row["job"]]
     centroids = load_array(comparison.folder / "centroids.npy")
@@ -157,10 +150,10 @@ def spread_vectors(comparison: Comparison, row: Row) -> int:
     for name, records in (("entries", every[order]), ("starts", starts)):
         with whole_file(comparison.folder / f"{name}-{row['job']}") as temporary:
             records.tofile(temporary)
-    return int(collection.starts[end] - collection.starts[first])
+    return {"count": int(collection.starts[end] - collection.starts[first])}
 
 
-def compare_bucket(comparison: Comparison, row: Row) -> int:
+def compare_bucket(comparison: Comparison, row: Row) -> Row:
     """Write the pairs that meet in a range of lists."""
     first, end = comparison.buckets[row["job"]]
     kind = entry_type(load_array(comparison.folder / "centroids.npy").shape[1])
@@ -176,7 +169,7 @@ def compare_bucket(comparison: Comparison, row: Row) -> int:
         count += len(members)
     with whole_file(comparison.folder / f"pairs-{row['job']}.npy") as temporary:
         np.save(temporary, keep_best(np.concatenate(found)))
-    return count
+    return {"count": count}
 
 
 def entry_type(dimensions: int) -> np.dtype[np.void]:

@@ -142,3 +142,15 @@ def test_many_lists_find_nearly_all_that_is_near(tmp_path: Path, monkeypatch: py
     bucket.unlink()
     find_pairs(engine, comparison)
     assert bucket.read_bytes() == before
+
+
+def test_jobs_of_one_process_open_the_extractor_once(tmp_path: Path) -> None:
+    opened = list[Any]()
+
+    def open_counted() -> Any:
+        opened.append(SimpleNamespace())
+        return opened[-1]
+
+    jobs = [Comparison(Collection([], np.array([0]), 0), open_counted, 0.1, tmp_path / name) for name in ("a", "a", "b")]
+    assert jobs[0].extractor is jobs[1].extractor is not jobs[2].extractor
+    assert len(opened) == 2
