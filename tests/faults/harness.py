@@ -198,7 +198,7 @@ def _digest(path: Path) -> str:
 
 
 _WRITER = re.compile(r"-\d+-[a-z0-9_]*(?=\w*\.part)|tfevents.*")
-_IGNORED = re.compile(r"tensorboard/|\.in-use|\.lock|^losses\.jsonl$|\.sqlite-(wal|shm)$")
+_IGNORED = re.compile(r"tensorboard/|\.in-use|\.lock|^losses\.jsonl$|\.sqlite-(wal|shm)$|intact\.json$")
 _COUNTED = re.compile(r"(?<=vectors-)\d+(?=-)")  # how often an index was changed
 
 
