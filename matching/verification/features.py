@@ -12,6 +12,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.pixels import as_uint8
+
 MAX_SIDE = 400  # pixels of the longer side; larger pictures are reduced to it
 MAX_FEATURES = 600  # features of a picture, the strongest ones
 MIN_CONTRAST = 0.02  # SIFT's contrast threshold, half of its default: edited copies are often pale or blurred
@@ -65,11 +67,21 @@ def local_features(pixels: NDArray[np.uint8]) -> Features:
     Returns:
         At most `MAX_FEATURES` features of the picture, reduced to `MAX_SIDE` if it is larger.
     """
+    return detect_features(reduce_to_grey(pixels))
+
+
+def reduce_to_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the grey values [h, w] of a picture [h, w, 3], reduced to `MAX_SIDE` if it is larger."""
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     scale = MAX_SIDE / max(grey.shape)
     if scale < 1:
         size = max(8, round(grey.shape[1] * scale)), max(8, round(grey.shape[0] * scale))
         grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
+    return as_uint8(grey)
+
+
+def detect_features(grey: NDArray[np.uint8]) -> Features:
+    """Find the strongest features of a reduced picture [h, w]."""
     found, histograms = _make_detector().detectAndCompute(grey, None)
     height, width = grey.shape
     if histograms is None:

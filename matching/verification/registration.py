@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.agreement import Agreement, measure_agreement
 from image_copies.matching.verification.alignment import Aligned, Homography, align, reduce_picture
-from image_copies.matching.verification.features import Features, local_features
+from image_copies.matching.verification.features import Features, detect_features, reduce_to_grey
 from image_copies.matching.verification.geometry import Evidence, Views, from_shares, verify
 
 FEWEST_INLIERS = 6  # features from which a map is tried; the pixels decide whether it holds
@@ -30,11 +30,16 @@ class Picture:
 
     Attributes:
         pixels: uint8 [h, w, 3], RGB, reduced.
-        features: Its local features.
+        grey: Grey values in which local features are found.
     """
 
     pixels: NDArray[np.uint8]
-    features: Features
+    grey: NDArray[np.uint8]
+
+    @cached_property
+    def features(self) -> Features:
+        """Its local features; not needed where a pair's features were verified before."""
+        return detect_features(self.grey)
 
     @cached_property
     def views(self) -> Views:
@@ -68,7 +73,7 @@ class Registration:
 
 def prepare_picture(pixels: NDArray[np.uint8]) -> Picture:
     """Prepare a picture [h, w, 3], RGB, to be registered."""
-    return Picture(reduce_picture(pixels), local_features(pixels))
+    return Picture(reduce_picture(pixels), reduce_to_grey(pixels))
 
 
 def register(query: Picture, reference: Picture, evidence: Evidence | None = None) -> Registration | None:
