@@ -225,7 +225,7 @@ def main() -> None:
         time_part("train the quantiser, make the codes", lambda: open_search(store))
         files = {path.name for path in Path(name).glob("[cqv]*")}
         index = time_part("open", lambda: open_search(store))
-        fresh, originals = population.draw(ADDED), index.reconstruct_batch(index.numbers()[:: contents // (QUERIES // 2)])
+        fresh, originals = population.draw(ADDED), index.vectors_of(index.numbers()[:: contents // (QUERIES // 2)])
         time_part(f"add {ADDED:,} and open", add_and_open)
         index = time_part(f"remove {ADDED:,} and open", remove_and_open)
         kept = files <= {path.name for path in Path(name).glob("[cqv]*")}

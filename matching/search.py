@@ -14,7 +14,7 @@ from image_copies.data.shards import uses_engine
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
-from image_copies.matching.index.search import SearchIndex, find_nearest_of_blocks, open_search, vectors_of
+from image_copies.matching.index.search import SearchIndex, find_nearest_of_blocks, open_search
 from image_copies.matching.index.store import (
     Store,
     contents_of,
@@ -141,7 +141,7 @@ class Search:
                 if not chosen:
                     continue  # removed by another process meanwhile
                 digests = {number: digest_of_content(self.store, number) or b"" for number in part}
-                vectors = vectors_of(self.index, np.array([number for number, _ in chosen]))
+                vectors = self.index.vectors_of(np.array([number for number, _ in chosen]))
                 yield _Block([(path, digests[number]) for number, path in chosen], vectors)
 
         for path, digest, hits in self._search_blocks(choose()):

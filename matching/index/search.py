@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,20 +30,6 @@ from image_copies.submissions.search.references import PAIRS_WORTH_SENDING
 MIN_CANDIDATES = 100  # candidates per query whose exact distances are computed: at least this many,
 CANDIDATES_PER_NEIGHBOUR = 10  # and at least this many for each neighbour asked for
 QUERIES_PER_BLOCK = 128  # queries whose candidates are ranked at once
-
-
-class Searchable(Protocol):
-    """The methods of an index that `find_nearest` calls; Faiss indexes have them."""
-
-    @property
-    def ntotal(self) -> int:
-        """Number of vectors."""
-
-    def search(self, x: NDArray[np.float32], k: int) -> Any:
-        """Return squared distances and numbers, both [n, m], m ≥ k, of candidates for the k nearest."""
-
-    def reconstruct_batch(self, key: NDArray[np.int64]) -> Any:
-        """Return the vectors float32 [m, d] with these numbers [m]."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +58,12 @@ class SearchIndex:
         """Whether every content is compared with every query."""
         return all(codes is None for codes in self.codes)
 
-    def search(self, x: NDArray[np.float32], k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return candidates for the k ≥ 1 nearest contents of each query, float32 [n, d].
+    def search_blocks(self, blocks: Sequence[NDArray[np.float32]], k: int, near: bool = False) -> list[Candidates]:
+        """Return candidates for the k ≥ 1 nearest contents of each query of blocks [n, d], which an engine searches at once.
 
         Squared distances float32 [n, m] (approximate for segments with codes) and content numbers int64 [n, m], m ≥ k, nearest
-        first; infinity and −1 where there are fewer candidates.
-        """
-        return self.search_blocks([x], k)[0]
-
-    def search_blocks(self, blocks: Sequence[NDArray[np.float32]], k: int, near: bool = False) -> list[Candidates]:
-        """Return what `search` does for several blocks of queries, which an engine searches at once.
-
-        With `near` only copies within the reporting threshold are sought, which few lists of a large index hold.
+        first; infinity and −1 where there are fewer candidates. With `near` only copies within the reporting threshold are
+        sought, which few lists of a large index hold.
         """
         spare = min(k + SPARE, self.ntotal)  # as float32 may rank the last ones otherwise on other processors
         if self.exact:
@@ -100,13 +79,13 @@ class SearchIndex:
             found[number][0][few[number], :width], found[number][1][few[number], :width] = distances, numbers
         return found
 
-    def reconstruct_batch(self, key: NDArray[np.int64]) -> NDArray[np.float32]:
+    def vectors_of(self, contents: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors float32 [m, d] of the contents with these numbers [m]."""
-        vectors = np.empty((len(key), self.dimensions), np.float32)
-        owners = np.searchsorted([segment.last for segment in self.segments], key)
+        vectors = np.empty((len(contents), self.dimensions), np.float32)
+        owners = np.searchsorted([segment.last for segment in self.segments], contents)
         for owner in np.unique(owners):
             rows, segment = np.flatnonzero(owners == owner), self.segments[owner]
-            vectors[rows] = segment.vectors[np.searchsorted(segment.numbers, key[rows])]
+            vectors[rows] = segment.vectors[np.searchsorted(segment.numbers, contents[rows])]
         return vectors
 
     def numbers(self) -> NDArray[np.int64]:
@@ -177,18 +156,13 @@ def open_search(store: Store, exact: bool = False) -> SearchIndex:
     return SearchIndex(segments, coded, store.dimensions)
 
 
-def find_nearest(index: Searchable, queries: NDArray[np.float32], count: int) -> Nearest:
+def find_nearest(index: SearchIndex, queries: NDArray[np.float32], count: int) -> Nearest:
     """Find the nearest contents of each query, float32 [n, d], with exact distances: `count`, or all of fewer.
 
     Raises:
         UserError: A query or a vector is not finite.
     """
-    depth = min(count, index.ntotal)
-    if not depth or not len(queries):
-        return _find_nothing(queries)
-    queries = np.ascontiguousarray(queries, np.float32)
-    _, candidates = index.search(queries, depth)
-    return _rank_candidates(index, queries, candidates, depth)
+    return find_nearest_of_blocks(index, [queries], count)[0]
 
 
 def find_nearest_of_blocks(
@@ -215,11 +189,11 @@ def _find_nothing(queries: NDArray[np.float32]) -> Nearest:
     return Nearest(np.full((len(queries), 0), -1), np.zeros((len(queries), 0)))
 
 
-def _rank_candidates(index: Searchable, queries: NDArray[np.float32], candidates: NDArray[np.int64], depth: int) -> Nearest:
+def _rank_candidates(index: SearchIndex, queries: NDArray[np.float32], candidates: NDArray[np.int64], depth: int) -> Nearest:
     """Return the nearest candidates [n, m] of each query [n, d] by exact distances."""
     found = [
         rank_exactly(
-            partial(vectors_of, index),
+            index.vectors_of,
             queries[first : first + QUERIES_PER_BLOCK],
             candidates[first : first + QUERIES_PER_BLOCK],
             depth,
@@ -233,8 +207,3 @@ def _rank_candidates(index: Searchable, queries: NDArray[np.float32], candidates
             "Add the images again with an intact one."
         )
     return Nearest(numbers, distances)
-
-
-def vectors_of(index: Searchable, contents: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the vectors float32 [n, d] of the contents with these numbers [n]."""
-    return index.reconstruct_batch(contents)  # type: ignore[no-any-return]  # Faiss's are untyped

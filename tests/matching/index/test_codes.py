@@ -15,7 +15,7 @@ from image_copies.data.files import digest_file
 from image_copies.data.shards import use_engine
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index import codes, segments
-from image_copies.matching.index.search import SearchIndex, find_nearest, find_nearest_of_blocks, open_search, vectors_of
+from image_copies.matching.index.search import SearchIndex, find_nearest, find_nearest_of_blocks, open_search
 from image_copies.matching.index.store import Content, Store, add_files, keep_queries, open_store, remove_files
 from image_copies.matching.matches import Rule
 from image_copies.matching.search import Search
@@ -69,9 +69,9 @@ def test_approximate_search_finds_what_exact_search_does_with_exact_distances(st
     hit = [len(set(one) & set(other)) / 10 for one, other in zip(found.contents.tolist(), true.contents.tolist(), strict=True)]
     assert np.mean(hit) >= 0.95
     assert np.array_equal(found.contents[:, 0], true.contents[:, 0])
-    distances = ((vectors_of(exact, found.contents.ravel()).astype(np.float64) - np.repeat(QUERIES, 10, axis=0)) ** 2).sum(axis=1)
+    distances = ((exact.vectors_of(found.contents.ravel()).astype(np.float64) - np.repeat(QUERIES, 10, axis=0)) ** 2).sum(axis=1)
     assert np.allclose(found.distances.ravel(), distances, atol=1e-12)
-    assert np.array_equal(vectors_of(exact, exact.numbers()), VECTORS)
+    assert np.array_equal(exact.vectors_of(exact.numbers()), VECTORS)
 
 
 def count_lists(index: SearchIndex) -> int:

@@ -16,7 +16,7 @@ import pytest
 from image_copies.data.errors import UserError
 from image_copies.matching.index import segments
 from image_copies.matching.index.decisions import decide, read_decisions
-from image_copies.matching.index.search import find_nearest, open_search, vectors_of
+from image_copies.matching.index.search import find_nearest, open_search
 from image_copies.matching.index.store import (
     Content,
     Store,
@@ -53,7 +53,7 @@ def test_nearest_names_the_files_and_exact_distances(store: Store) -> None:
     assert [files_of_content(store, number)[0].name for number in found.contents[:, 0]] == [f"{i}.jpg" for i in range(5)]
     difference = VECTORS[None, :5].astype(np.float64) - VECTORS[:, None].astype(np.float64)
     assert np.allclose(found.distances, np.sort((difference**2).sum(-1), axis=0)[:3].T, atol=1e-12)
-    assert np.array_equal(vectors_of(index, index.numbers()), VECTORS)
+    assert np.array_equal(index.vectors_of(index.numbers()), VECTORS)
     assert find_nearest(index, VECTORS[:2], 50).contents.shape == (2, 20)
     assert find_nearest(index, VECTORS[:0], 3).contents.shape == (0, 0)
 
