@@ -42,7 +42,7 @@ from image_copies.pipeline.dedup.inputs import index_container, list_containers
 from image_copies.pipeline.dedup.lists import Comparison, find_pairs
 from image_copies.pipeline.dedup.results import Decided, write_lists
 
-SAMPLE, FILES_PER_FOLDER = 2000, 1000
+SAMPLE, FILES_PER_FOLDER = 10_000, 1000
 PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
 FROM_BOTH_SIDES, BETWEEN_FAMILIES = 0.9, 0.02  # shares of the pairs
 T = TypeVar("T")

@@ -26,7 +26,12 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     options.add_argument(
-        "--input", type=named_place, nargs="+", metavar="SOURCE", default=[], help="folders, tars, Parquet files, @list.txt"
+        "--input",
+        type=named_place,
+        nargs="+",
+        metavar="SOURCE",
+        default=[],
+        help="folders, tars, Parquet files, @list.txt; also s3://…",
     )
     options.add_argument(
         "--against",

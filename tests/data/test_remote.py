@@ -16,7 +16,7 @@ from PIL import Image
 from image_copies.data.decode import decode_rgb
 from image_copies.data.discovery import discover
 from image_copies.data.errors import ImageError, StorageError, UserError
-from image_copies.data.files import read_json, whole_file, write_text
+from image_copies.data.files import read_json, whole_file, whole_folder, write_text
 from image_copies.data.images import find_images
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.loader import CleanImages
@@ -70,6 +70,23 @@ def test_a_file_system_in_memory_is_read_and_written_like_a_folder() -> None:
     assert (folder / "a.json").read_text() == '{"a": 1}'
     remove_folder(folder)
     assert not folder.exists()
+
+
+def test_a_folder_takes_the_place_of_the_one_before() -> None:
+    folder = RemotePath("memory://there/page")
+    for names in (("a.txt", "old.txt"), ("a.txt", "below/b.txt")):
+        with whole_folder(folder) as temporary:
+            for name in names:
+                (temporary / name).parent.mkdir(exist_ok=True)
+                (temporary / name).write_text(name)
+    assert list(folder.iterdir()) == [folder / "a.txt", folder / "below"]
+    assert [path.read_range(2, 5) for path in folder.list_files()] == [b"txt", b"low"]
+    assert folder.list_files()[0].read_range(3, 3) == b""
+    with pytest.raises(ZeroDivisionError), whole_folder(folder) as temporary:
+        (temporary / "c.txt").touch()
+        raise ZeroDivisionError
+    assert len(folder.list_files()) == 2
+    remove_folder(folder)
 
 
 def test_a_listing_tells_sizes_and_times_and_leaves_nothing_to_ask(object_store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
