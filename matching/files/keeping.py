@@ -64,6 +64,24 @@ def choose_kept(
         is_sound: Whether a file can be decoded whole; asked until one can.
         preferred: Patterns of paths; files of the first one that any file matches come before the others, whatever the rule.
     """
+    ordered = sort_files(members, rule, folders, references, preferred)
+    if len(ordered) > 1 and (sound := next((facts for facts in ordered if is_sound(facts.path)), ordered[0])) != ordered[0]:
+        return sound, f"{text_of(ordered[0].path)}, which comes before it, is damaged"
+    if ordered[0].path in references:
+        return ordered[0], REFERENCE
+    if (place := find_pattern(ordered[0].path, preferred)) < len(preferred):
+        return ordered[0], f"its path matches {preferred[place]}"
+    return ordered[0], _explain_choice(ordered, rule, folders)
+
+
+def sort_files(
+    members: Sequence[Facts],
+    rule: KeepRule,
+    folders: Sequence[Path],
+    references: Collection[Path],
+    preferred: Sequence[str],
+) -> list[Facts]:
+    """Sort files, those to keep first; without links and members of archives where there is anything else."""
     real = [facts for facts in members if not facts.linked and not facts.archived] or list(members)
     orders: dict[KeepRule, Callable[[Facts], Any]] = {
         "largest": _make_size_key,
@@ -74,14 +92,7 @@ def choose_kept(
     def make_key(facts: Facts) -> Any:
         return facts.path not in references, find_pattern(facts.path, preferred), orders[rule](facts), facts.path
 
-    ordered = sorted(real, key=make_key)
-    if len(ordered) > 1 and (sound := next((facts for facts in ordered if is_sound(facts.path)), ordered[0])) != ordered[0]:
-        return sound, f"{text_of(ordered[0].path)}, which comes before it, is damaged"
-    if ordered[0].path in references:
-        return ordered[0], REFERENCE
-    if (place := find_pattern(ordered[0].path, preferred)) < len(preferred):
-        return ordered[0], f"its path matches {preferred[place]}"
-    return ordered[0], _explain_choice(ordered, rule, folders)
+    return sorted(real, key=make_key)
 
 
 def order_by_size(members: Iterable[Facts]) -> list[Facts]:

@@ -15,9 +15,12 @@ from image_copies.data.errors import ImageError
 from image_copies.data.names import text_of
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import order_by_size
+from image_copies.matching.verification.alignment import MAX_SIDE, align, invert, resize_by
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
-from image_copies.matching.verification.detail import compare_detail
-from image_copies.matching.verification.edits import COVERED, FRAMED, RECOLOURED, TURNED, Comparison
+from image_copies.matching.verification.detail import MAX_DENSITY, compare_detail
+from image_copies.matching.verification.differences import find_local_difference
+from image_copies.matching.verification.edits import COVERED, FRAMED, RECOLOURED, TURNED, Comparison, Edits
+from image_copies.matching.verification.geometry import from_shares
 from image_copies.matching.verification.pairs import LastUsed, PairJudge
 from image_copies.matching.verification.quantisation import measure_quantisation
 
@@ -25,12 +28,12 @@ Comparing = Callable[[Facts, Facts], Comparison | None]
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
 MAX_DECODED = 2  # pictures that are kept as a whole: the largest file of a group is compared with several
 MAX_REDUCED = 400  # pictures of which the colours are kept, 0.05 MB each
+CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which files are looked at again
 MAX_COMPARED = 8  # files that are compared with the largest one
 MIN_DENSITY = 0.5  # pixels per length of a file that is kept instead, of those of the largest one
-MIN_DIFFERING = (
-    0.005  # share of the blocks from which on two pictures may be two forms that were filled in, or one has a part hidden
-)
-MAX_DENSITY = 1.1  # pixels per length up to which a file shows no more than the kept one
+MIN_DIFFERING = 1.9  # of Comparison.differing, from which two may be forms that were filled in, or one has a part hidden
+MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5  # grey levels, and steps of its compression, of new detail that is no trace of either
+UNKNOWN_STEP = 8.0  # of formats of which it is not known how coarsely they were compressed
 MEASURED = ("JPEG", "PNG", "BMP", "TIFF")  # formats of which it is known how coarsely they were compressed
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
 MAX_EARLIER_APART = 2.0  # ratio of a step to that seen of an earlier compression, of which not all frequencies are known
@@ -60,6 +63,8 @@ class EditComparer:
         """Add what only the files' own pixels show, if they can be read."""
         if not (one.width and other.width):
             return found
+        if found.differing >= MIN_DIFFERING and min(max(one.width, one.height), max(other.width, other.height)) > MAX_SIDE:
+            found = self._look_closer(found, one, other)
         own, others = self._colours.of(one.path), self._colours.of(other.path)
         if own is not None and others is not None:
             found = compare_colours(found, own, others)
@@ -70,13 +75,25 @@ class EditComparer:
             found = compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted)
         except ImageError:
             return found
-        if not 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY:
-            return found
         steps = [self._quantisations.of(facts.path) if facts.form in MEASURED else None for facts in (one, other)]
         query, reference = (
             replace(side, quantisation=step) for side, step in zip((found.query, found.reference), steps, strict=True)
         )
         return replace(found, query=query, reference=reference)
+
+    def _look_closer(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
+        """Look with more pixels at two files of which a part differs: fine structure that was reduced twice does so, too."""
+        pixels = [self._pixels.of(facts.path) for facts in (one, other)]
+        if pixels[0] is None or pixels[1] is None:
+            return found
+        query, reference = (
+            resize_by(each, CLOSE_SIDE / max(each.shape)) if max(each.shape) > CLOSE_SIDE else each
+            for each in pixels
+            if each is not None
+        )
+        homography = from_shares(reference.shape) @ found.homography @ invert(from_shares(query.shape))
+        aligned = align(query, reference, homography, negative=False)
+        return found if aligned is None else replace(found, differing=min(found.differing, find_local_difference(aligned)))
 
     def _decode(self, path: Path) -> NDArray[np.uint8]:
         pixels = self._pixels.of(path)
@@ -139,6 +156,7 @@ def find_advantage(
     if found is None:
         return ""
     own, theirs, unclear = _sort_changes(found)
+    known_origin = bool(kept.taken) and not file.taken
     harmless = {TURNED, RECOLOURED, FRAMED} if found.reference.plain else {TURNED, RECOLOURED}
     known = usual & harmless  # what was done to the file is known, and nothing was added that somebody may miss
     edited = bool(known & {*theirs, *unclear})
@@ -155,13 +173,25 @@ def find_advantage(
         return "a part of the two differs"
     if found.query.cropped:
         return "it shows more than the kept file"
-    if found.reference.density > MAX_DENSITY and not (found.reference.enlarged or found.reference.stretched):
-        return "it shows more detail than the kept file"
+    if found.reference.density > MAX_DENSITY and not (known_origin and (found.reference.enlarged or found.reference.stretched)):
+        return "it has more pixels than the kept file"
+    if found.query.blurred and not known_origin and not _has_new_detail(found.query):
+        return "it is sharper than the kept file"
+    if found.query.extended and not known_origin:
+        return "what the kept file shows beyond it may have been added"
+    if found.query.density > MAX_DENSITY and not known_origin and not _has_new_detail(found.query):
+        return "nothing says that the kept file was not enlarged"
     if _compare_compression(found, kept, file) == "kept":
         return "the kept file was compressed more, or once more"
     if not edited and _compare_compression(found, kept, file) == "unclear":
         return f"of {kept.form} and {file.form} with as many pixels, nothing says which was made of the other"
     return ""
+
+
+def _has_new_detail(edits: Edits) -> bool:
+    """Whether a file surely shows detail that its smaller copy cannot have had, and not what its compression left."""
+    step = edits.quantisation.step if edits.quantisation else UNKNOWN_STEP
+    return edits.new_detail > max(MIN_NEW_DETAIL, NEW_DETAIL_STEPS * step)
 
 
 def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
@@ -177,7 +207,7 @@ def _compare_compression(found: Comparison, kept: Facts, file: Facts) -> Literal
     if not 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY:
         return ""
     if found.reference.cropped:
-        return "kept" if one and other and one.step > SEEN_RATIO * other.step else ""
+        return "kept" if one and other and one.step > MAX_STEPS_APART * other.step else ""
     if bool(kept.taken) != bool(file.taken):
         return "file" if kept.taken else "kept"
     if one is None or other is None:

@@ -17,7 +17,7 @@ from image_copies.data.tables import write_table
 from image_copies.matching.files.companions import is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
-from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept, find_pattern, order_by_size
+from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept, find_pattern, order_by_size, sort_files
 from image_copies.matching.files.originals import LEAST_EDITED, Comparing, choose_least_edited, find_advantage, find_usual
 from image_copies.matching.verification.judgement import Judgement, Kind
 
@@ -77,13 +77,15 @@ def plan_group(
     called: Called = lambda one, other: None,
     compare: Comparing | None = None,
     preferred: Sequence[str] = (),
+    found_certain: Callable[[Path, Path], bool] = lambda one, other: False,
 ) -> list[PlanRow]:
     """Plan one group: the kept file first, then those that may be removed, those to be looked at, and those that are left.
 
     A file may be removed only if it certainly is a copy of the kept file itself, is no link, lies in no archive and is neither
-    protected nor a reference. Where there are references, one of them is kept. With `compare`, the rule "largest" keeps the
-    least edited of the largest file and its certain copies, and a person is to look at what has something that the kept file
-    lacks, whatever it is kept for.
+    protected nor a reference. What stays beside the kept file, such as another shot of the same scene, is kept instead of its own
+    certain copies, by the pairs that `found_certain` tells to be such. Where there are references, one of them is kept. With
+    `compare`, the rule "largest" keeps the least edited of the largest file and its certain copies, and a person is to look at
+    what has something that the kept file lacks, whatever it is kept for.
     """
     references = {facts.path for facts in members if is_reference(facts.path)}
     differ = len({digests[facts.path] for facts in members}) > 1
@@ -107,7 +109,47 @@ def plan_group(
         )
         for facts in members
     ]
-    return plan_around(rows, kept.path, why, pair_score, pair_judgement, called, compare)
+    planned = plan_around(rows, kept.path, why, pair_score, pair_judgement, called, compare)
+
+    def plan_part(center: PlanRow, copies: Sequence[PlanRow]) -> list[PlanRow]:
+        part = [row.facts for row in (center, *copies) if row.facts is not None]
+        reason = (
+            center.reason if center.action == "keep" else choose_kept(part, rule, folders, references, preferred=preferred)[1]
+        )
+        return plan_around([center, *copies], center.file, reason, pair_score, pair_judgement, called, compare)
+
+    order = [facts.path for facts in sort_files(members, rule, folders, references, preferred)]
+    return _plan_remaining(planned, kept.path, order, found_certain, plan_part)
+
+
+def _plan_remaining(
+    planned: Sequence[PlanRow],
+    kept: Path,
+    order: Sequence[Path],
+    found_certain: Callable[[Path, Path], bool],
+    plan_part: Callable[[PlanRow, Sequence[PlanRow]], list[PlanRow]],
+) -> list[PlanRow]:
+    """Let files that stay beside the kept one be kept instead of their own certain copies; none of those goes through a chain.
+
+    Args:
+        planned: The rows around the kept file.
+        kept: The kept file.
+        order: All files, those to keep first.
+        found_certain: Whether a pair was found to be certain.
+        plan_part: Plans rows around the first one.
+    """
+    rows = {row.file: row for row in planned}
+    for file in order:
+        center = rows[file]
+        if file == kept or center.action == "remove" or center.facts is None or not center.facts.width or is_raw(file):
+            continue
+        others = (row for row in rows.values() if row.action in ("review", "leave") and row.file != file)
+        copies = [row for row in others if row.sha256 == center.sha256 or found_certain(file, row.file)]
+        part = plan_part(center, copies) if copies and is_intact(file) else []
+        gone = [row for row in part if row.action == "remove"]
+        if gone:
+            rows |= {row.file: row for row in gone} | {file: part[0]}
+    return _sort_rows(list(rows.values()), kept)
 
 
 def _can_replace(facts: Facts, kept: Facts) -> bool:
@@ -149,7 +191,12 @@ def plan_around(
         replace(row, reason=f"goes with {text_of(going[row.file])}") if row.action == "leave" and row.file in going else row
         for row in planned
     ]
-    return sorted(planned, key=lambda row: (get_args(Action).index(row.action), row.file))
+    return _sort_rows(planned, kept)
+
+
+def _sort_rows(rows: Iterable[PlanRow], kept: Path) -> list[PlanRow]:
+    """Sort the rows of a group by their actions, the kept file first."""
+    return sorted(rows, key=lambda row: (row.file != kept, get_args(Action).index(row.action), row.file))
 
 
 def list_companions(row: PlanRow) -> list[Path]:

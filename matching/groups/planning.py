@@ -10,7 +10,7 @@ from tqdm import tqdm
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import KeepRule
 from image_copies.matching.files.originals import EditComparer
-from image_copies.matching.files.plan import PlanRow, plan_group
+from image_copies.matching.files.plan import REMOVED, PlanRow, plan_group
 from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
@@ -98,6 +98,10 @@ def make_groups(
     def pair_judgement(one: Path, other: Path) -> Judgement:
         return judged.get(frozenset((one, other))) or judge.judge(KnownPair(other, one))
 
+    def found_certain(one: Path, other: Path) -> bool:
+        known = judged.get(frozenset((one, other)))
+        return known is not None and known.kind in REMOVED
+
     def called(one: PlanRow, other: PlanRow) -> bool | None:
         accepted = exclusions.accepted.get(bytes.fromhex(one.sha256), frozenset())
         return True if bytes.fromhex(other.sha256) in accepted else None
@@ -119,6 +123,7 @@ def make_groups(
             called,
             compare,
             settings.preferred,
+            found_certain,
         )
     ]
     return Grouped(grouped, rows)

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from image_copies.matching.verification.alignment import Homography, find_covered, invert, map_points, warp
 from image_copies.matching.verification.blocks import BLOCK, Grey, block_means
 from image_copies.matching.verification.edits import Comparison
+from image_copies.matching.verification.enlargement import measure_new_detail
 from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
-MIN_DENSITY = 1.15  # pixels per length, of those of the other picture, from which detail is measured
+MIN_DENSITY = 1.15  # pixels per length, of those of the other picture, from which it may have been enlarged
+MAX_DENSITY = 1.1  # pixels per length up to which a picture shows no more than the other one
 DETAIL_GAIN = (
     0.25  # by which detail must grow with the density: that of sharp originals grows by 0.5, that of enlarged copies hardly
 )
@@ -41,21 +43,22 @@ def compare_detail(
         read: Returns the pixels [h, w, 3] of both; called only where detail must be measured.
         trusted: Which of the two cannot have been enlarged, stretched or turned, whatever its pixels say.
     """
-    query, reference = sizes
-    to_reference = from_shares(reference[::-1]) @ comparison.homography @ invert(from_shares(query[::-1]))
-    densities = _measure_densities(to_reference, query), _measure_densities(invert(to_reference), reference)
+    to_reference = from_shares(sizes[1][::-1]) @ comparison.homography @ invert(from_shares(sizes[0][::-1]))
+    densities = _measure_densities(to_reference, sizes[0]), _measure_densities(invert(to_reference), sizes[1])
     enlarged = [[False, False], [False, False]]  # of query and reference, along x and y
-    doubted = [max(density) >= MIN_DENSITY and not trust for density, trust in zip(densities, trusted, strict=True)]
+    new_detail = [0.0, 0.0]
+    doubted = [max(density) > MAX_DENSITY and not trust for density, trust in zip(densities, trusted, strict=True)]
     if any(doubted):
         pixels = read()
         for own, homography in enumerate((to_reference, invert(to_reference))):
             if doubted[own]:
+                new_detail[own] = measure_new_detail(_to_grey(pixels[own]), _to_grey(pixels[1 - own]), homography)
                 gains = _measure_gains(pixels[own], pixels[1 - own], homography)
                 enlarged[own] = [
                     d >= MIN_DENSITY and g < 1 + DETAIL_GAIN * (d - 1) for d, g in zip(densities[own], gains, strict=True)
                 ]
     stretched = [False, False]
-    if _measure_anisotropy(to_reference, query) > MAX_ANISOTROPY:
+    if _measure_anisotropy(to_reference, sizes[0]) > MAX_ANISOTROPY:
         stretched = [any(axes) for axes in enlarged]
         if not any(stretched) and not (comparison.query.partial or comparison.reference.partial):
             usual = [_has_camera_shape(size) for size in sizes]
@@ -63,18 +66,18 @@ def compare_detail(
         if not any(stretched) and max(map(min, densities)) < MIN_DENSITY:
             stretched = [True, True]
     density = float(np.sqrt(densities[0][0] * densities[0][1]))
-    is_turned = _is_turned(to_reference, query)
+    is_turned = _is_turned(to_reference, sizes[0])
     turned = [is_turned and not trust for trust in trusted]
     cropped = comparison.query.cropped, comparison.reference.cropped
-    if cropped[0] != cropped[1] and _is_tilted(to_reference, query) and not _is_inscribed(comparison.homography, cropped[0]):
+    if cropped[0] != cropped[1] and _is_tilted(to_reference, sizes[0]) and not _is_inscribed(comparison.homography, cropped[0]):
         turned = [own and inner for own, inner in zip(turned, cropped, strict=True)]  # what shows more was not made of the other
-    return replace(
-        comparison,
-        query=replace(comparison.query, enlarged=all(enlarged[0]), stretched=stretched[0], turned=turned[0], density=density),
-        reference=replace(
-            comparison.reference, enlarged=all(enlarged[1]), stretched=stretched[1], turned=turned[1], density=1 / density
-        ),
+    query, reference = (
+        replace(
+            side, enlarged=all(enlarged[own]), stretched=stretched[own], turned=turned[own], density=d, new_detail=new_detail[own]
+        )
+        for own, (side, d) in enumerate(((comparison.query, density), (comparison.reference, 1 / density)))
     )
+    return replace(comparison, query=query, reference=reference)
 
 
 def _measure_densities(homography: Homography, size: tuple[int, int]) -> tuple[float, float]:
@@ -141,7 +144,7 @@ def _measure_gains(picture: Pixels, other: Pixels, homography: Homography) -> tu
 
 def _measure_blocks(grey: Grey, difference: Grey) -> Grey:
     """Return the size of the second differences in each block."""
-    return np.sqrt(block_means(np.asarray(cv2.filter2D(grey, cv2.CV_32F, difference) ** 2, np.float32)))
+    return np.sqrt(np.maximum(block_means(np.asarray(cv2.filter2D(grey, cv2.CV_32F, difference) ** 2, np.float32)), 0))
 
 
 def _to_grey(pixels: Pixels) -> Grey:

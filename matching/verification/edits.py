@@ -29,6 +29,8 @@ MIN_SEAM, SEAM_CONTRAST = 10.0, 1.5  # grey levels of a step along the frame, an
 MIN_SEAM_SHARE = 0.7  # share of a side along which there is a step
 MAX_UNIFORM, MIN_UNIFORM = 6.0, 0.9  # grey levels within which that share of a border lies
 MIN_TONE, MIN_OTHER_TONE = 6.0, 0.5  # grey levels by which that share of what lies next to it differs
+MAX_PLAIN_OUTSIDE, MAX_STEP = 0.6, 1.4  # share of what lies outside that is of one tone, and step along the frame, in a scene
+MIN_ALIVE, MAX_MIRRORED = 0.5, 0.3  # detail beyond the frame, of that within it, and its likeness to that detail's mirror image
 MIN_PLAIN = 0.98  # share of all that is added around a picture that is within MAX_UNIFORM of its tone, in a plain border
 COVERED, FRAMED = "has something laid over it", "has something added around it"
 TURNED, RECOLOURED = "was mirrored or turned", "has other tones or colours"
@@ -44,12 +46,15 @@ class Edits:
         framed: Something is added around it, such as a border or a bar.
         plain: What is added around it is of one colour.
         cropped: The other one shows more.
+        extended: It shows more, and what it shows there need not belong to the scene: a bar, a page, another picture.
+        blurred: It is less sharp than the other one.
         enlarged: It has more pixels, and no more detail.
         stretched: Its aspect ratio was changed; of both where nothing says of which.
         turned: It was mirrored or turned; of both where nothing says which.
         discoloured: It has lost the colours that the other one has.
         recoloured: Its tones or colours are not those of the other one; of both where nothing says whose were changed.
         density: Pixels per length, of those of the other one.
+        new_detail: Size in grey levels of detail that the other one cannot have had (`enlargement.py`); 0 for none that is sure.
         quantisation: How coarsely it was compressed; None where that was not measured.
     """
 
@@ -57,12 +62,15 @@ class Edits:
     framed: bool = False
     plain: bool = False
     cropped: bool = False
+    extended: bool = False
+    blurred: bool = False
     enlarged: bool = False
     stretched: bool = False
     turned: bool = False
     discoloured: bool = False
     recoloured: bool = False
     density: float = 1.0
+    new_detail: float = 0.0
     quantisation: Quantisation | None = None
 
     @property
@@ -93,7 +101,7 @@ class Comparison:
         query: What is seen of the query.
         reference: What is seen of the reference.
         homography: From the query's pixels to the reference's, as shares 0…1 of width and height [3, 3].
-        differing: Share of the blocks of both that differ, such as where another name is in the same form.
+        differing: How far their most differing part exceeds what is usual in them (`differences.py`).
     """
 
     query: Edits
@@ -119,12 +127,13 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     shares = invert(from_shares(shapes[0])) @ to_frame @ from_shares(shapes[1])
     fixed_covered, moving_covered = _find_covered_side(aligned)
     to_moving = invert(aligned.homography)
-    fixed_framed, moving_cropped = _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography)
-    moving_framed, fixed_cropped = _look_beyond(aligned.moving, aligned.fixed.shape, to_moving)
+    fixed_framed, moving_cropped, fixed_extended = _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography)
+    moving_framed, fixed_cropped, moving_extended = _look_beyond(aligned.moving, aligned.fixed.shape, to_moving)
     fixed_plain = fixed_framed and _is_plain(aligned.fixed, aligned.moving.shape, aligned.homography)
     moving_plain = moving_framed and _is_plain(aligned.moving, aligned.fixed.shape, to_moving)
-    fixed = Edits(fixed_covered, fixed_framed, fixed_plain, fixed_cropped)
-    moving = Edits(moving_covered, moving_framed, moving_plain, moving_cropped)
+    fixed_blurred, moving_blurred = aligned.blurs[1] > 0, aligned.blurs[0] > 0  # to look alike, the sharper one is blurred
+    fixed = Edits(fixed_covered, fixed_framed, fixed_plain, fixed_cropped, fixed_extended, fixed_blurred)
+    moving = Edits(moving_covered, moving_framed, moving_plain, moving_cropped, moving_extended, moving_blurred)
     return Comparison(moving, fixed, shares) if not aligned.swapped else Comparison(fixed, moving, invert(shares))
 
 
@@ -135,8 +144,8 @@ def _find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     if not inside.any():
         return False, False
     # tones that a change of contrast has cut off are not unlike each other: a difference shows whichever is matched
-    differing = _find_differing(fixed, _match_tones(warped, fixed, inside), inside)
-    differing = _open(differing & _find_differing(_match_tones(fixed, warped, inside), warped, inside))
+    differing = _find_differing(fixed, match_tones(warped, fixed, inside), inside)
+    differing = _open(differing & _find_differing(match_tones(fixed, warped, inside), warped, inside))
     if not MIN_COVERED * inside.sum() < differing.sum() < MAX_COVERED * inside.sum():
         return False, False
     outline = _find_outline(differing)
@@ -161,7 +170,7 @@ def _find_outline(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return drawn.astype(bool)
 
 
-def _match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
+def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
     """Return a picture with the tones that the model has at the same places, as after a change of brightness or contrast."""
     low, high = float(picture[inside].min()), float(picture[inside].max())
     steps = np.clip((picture[inside] - low) / max(high - low, 1.0) * LEVELS, 0, LEVELS - 1).astype(int)
@@ -190,7 +199,7 @@ def _open(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return cv2.morphologyEx(opened, cv2.MORPH_CLOSE, np.ones((CLOSED, CLOSED), np.uint8)).astype(bool)
 
 
-def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) -> tuple[bool, bool]:
+def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) -> tuple[bool, bool, bool]:
     """Look at what a picture shows beyond the frame of another one.
 
     Args:
@@ -199,21 +208,24 @@ def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) 
         homography: From the other's pixels to the picture's [3, 3].
 
     Returns:
-        Whether that was added around the picture, and whether the other one was cropped.
+        Whether that was added around the picture, whether the other one was cropped, and whether no side surely shows more of the
+        scene where it was.
     """
     height, width = other[:2]
     to_other = np.array([[1, 0, STRIP], [0, 1, STRIP], [0, 0, 1]], np.float64) @ invert(homography)
     size = width + 2 * STRIP, height + 2 * STRIP
     seen = np.asarray(cv2.warpPerspective(picture, to_other, size, borderMode=cv2.BORDER_REPLICATE), np.float32)
     shown = np.asarray(cv2.warpPerspective(np.ones_like(picture), to_other, size, flags=cv2.INTER_NEAREST), np.float32)
-    added = []
+    added, natural = [], []
     for axis, flipped in ((1, False), (1, True), (0, False), (0, True)):  # left, right, top, bottom
         side, there = (_cut_side(each, axis, flipped) for each in (seen, shown))
         margin = max(SEAM_REACH + 1, round(MIN_MARGIN * other[axis]))
         if there[:, STRIP - min(margin, STRIP)].mean() >= FULL:
             added.append(_is_added(side))
+            natural.append(_continues(side))
     framed = 2 * sum(added) > len(added)
-    return framed, bool(added) and (not framed or len(added) == 1)  # one side alone may end at an edge of the scene
+    cropped = bool(added) and (not framed or len(added) == 1)  # one side alone may end at an edge of the scene
+    return framed, cropped, cropped and not any(natural)
 
 
 def _is_plain(picture: Grey, other: tuple[int, ...], homography: Homography) -> bool:
@@ -227,6 +239,24 @@ def _cut_side(picture: Grey, axis: int, flipped: bool) -> Grey:
     """Return the strip along a side of a picture [h, w] as [rows, 3 · STRIP], from the outside to the inside."""
     turned = picture if axis else picture.T
     return np.ascontiguousarray((turned[:, ::-1] if flipped else turned)[STRIP:-STRIP, : 3 * STRIP])
+
+
+def _continues(side: Grey) -> bool:
+    """Whether what a picture [rows, 3 · STRIP] shows in the first STRIP columns surely continues what it shows in the others."""
+    outside = side[:, SEAM_REACH : STRIP - SEAM_REACH]
+    uniform = np.abs(outside - np.median(outside)) < MAX_UNIFORM
+    steps = np.abs(side[:, 2 * SEAM_REACH + 1 :] - side[:, : -2 * SEAM_REACH - 1]).mean(axis=0)
+    usual = float(np.median(steps[STRIP + SEAM_REACH :]))
+    across = float(steps[STRIP - 2 * SEAM_REACH - 1 : STRIP].max())
+    slopes = np.diff(side, axis=1)
+    within = slopes[:, STRIP + SEAM_REACH : 2 * STRIP - SEAM_REACH]
+    beyond = [slopes[:, SEAM_REACH + shift : STRIP - SEAM_REACH + shift][:, ::-1] for shift in range(-SEAM_REACH, SEAM_REACH + 1)]
+    alive = float(np.abs(beyond[SEAM_REACH]).mean()) > MIN_ALIVE * float(np.abs(within).mean())
+    mirrored = max(
+        -float((each * within).sum()) / max(float(np.sqrt((each**2).sum() * (within**2).sum())), 1e-6) for each in beyond
+    )
+    seamless = across < MAX_STEP * max(usual, 1.0)
+    return bool(uniform.mean() < MAX_PLAIN_OUTSIDE and seamless and alive and mirrored < MAX_MIRRORED)
 
 
 def _is_added(side: Grey) -> bool:

@@ -19,6 +19,7 @@ from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.process import usable_cores
 from image_copies.matching.verification import alignment
+from image_copies.matching.verification.differences import find_local_difference
 from image_copies.matching.verification.edits import Comparison, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
 from image_copies.matching.verification.geometry import Evidence, Views, verify
@@ -184,7 +185,7 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     if registration is None or judgement.kind != "certain":
         return judgement, None
     edits = compare_edits(registration.aligned, first.pixels.shape, second.pixels.shape)
-    return judgement, replace(edits, differing=registration.agreement.changed)
+    return judgement, replace(edits, differing=find_local_difference(registration.aligned))
 
 
 def _have_same_pixels(query: Seen, reference: Seen) -> bool:

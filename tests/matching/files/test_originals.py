@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import ExifTags, Image, ImageDraw, ImageEnhance, ImageFont, ImageOps
+from PIL import ExifTags, Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.files.facts import picture_facts
@@ -57,6 +57,7 @@ def plan(folder: Path, rule: KeepRule = "largest", reference: str = "", preferre
         is_reference=lambda path: path.stem == reference,
         compare=EditComparer(judge).compare,
         preferred=preferred,
+        found_certain=lambda one, other: judge.judge(KnownPair(other, one)).kind == "certain",
     )
     return {row.file.stem: row for row in rows}
 
@@ -99,7 +100,7 @@ def test_an_edited_copy_is_not_kept_for_its_size(tmp_path: Path, edit: Callable[
     [
         lambda picture: picture.crop((40, 30, 480, 360)),
         lambda picture: ImageOps.grayscale(picture).convert("RGB"),
-        lambda picture: scale(picture, 0.7, 0.9),
+        lambda picture: scale(picture, 0.5, 0.65),
     ],
 )
 def test_an_edited_copy_of_a_larger_original_goes(tmp_path: Path, edit: Callable[[Image.Image], Image.Image]) -> None:
@@ -121,6 +122,95 @@ def test_a_smaller_file_of_which_a_part_differs_is_looked_at(tmp_path: Path) -> 
     assert {row.action for row in rows.values()} == {"keep", "review"}
 
 
+def blur_part(picture: Image.Image) -> Image.Image:
+    shown, box = picture.copy(), (200, 150, 230, 180)
+    shown.paste(shown.crop(box).filter(ImageFilter.GaussianBlur(4)), box)
+    return shown
+
+
+def fill_in(picture: Image.Image, number: str = "12") -> Image.Image:
+    shown = picture.copy()
+    ImageDraw.Draw(shown).rectangle((140, 140, 300, 180), "white")
+    ImageDraw.Draw(shown).text((150, 150), f"Total: {number}.00", "black", font=ImageFont.load_default(14))
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(draw, lambda: blur_part(draw())), (lambda: fill_in(draw(), "12"), lambda: fill_in(draw(), "73"))],
+)
+@pytest.mark.parametrize("side", [1.0, 0.8])
+def test_a_small_part_that_differs_is_seen(
+    tmp_path: Path, one: Callable[[], Image.Image], other: Callable[[], Image.Image], side: float
+) -> None:
+    scale(one(), side, side).save(tmp_path / "original.jpg", quality=85)
+    other().save(tmp_path / "other.jpg", quality=95)
+    assert sorted(row.action for row in plan(tmp_path).values()) == ["keep", "review"]
+
+
+def sharpen(picture: Image.Image) -> Image.Image:
+    return picture.filter(ImageFilter.UnsharpMask(2, 150, 0))
+
+
+@pytest.mark.parametrize("factor", [1.2, 1.5, 2.0])
+@pytest.mark.parametrize("finish", [lambda picture: picture, sharpen, lambda picture: add_noise(sharpen(picture))])
+def test_an_original_does_not_go_for_a_copy_that_was_enlarged_and_sharpened(
+    tmp_path: Path, factor: float, finish: Callable[[Image.Image], Image.Image]
+) -> None:
+    draw().save(tmp_path / "original.jpg", quality=92)
+    finish(scale(compress(draw(), 92), factor, factor)).save(tmp_path / "enlarged.jpg", quality=95)
+    assert plan(tmp_path)["original"].action in ("keep", "review")
+
+
+def add_noise(picture: Image.Image) -> Image.Image:
+    noise = np.random.default_rng(5).normal(0, 5, (picture.height, picture.width, 3))
+    return Image.fromarray(np.clip(np.asarray(picture) + noise, 0, 255).astype(np.uint8))
+
+
+def test_a_file_does_not_go_for_one_that_is_less_sharp(tmp_path: Path) -> None:
+    draw().filter(ImageFilter.GaussianBlur(1.5)).save(tmp_path / "blurred.png")
+    scale(draw(), 0.8, 0.8).save(tmp_path / "small.jpg", quality=85)
+    assert plan(tmp_path)["small"].action in ("keep", "review")
+
+
+def put_on_page(picture: Image.Image) -> Image.Image:
+    """The lower edge of the picture is as white as the bar below it."""
+    page = ImageOps.expand(picture, (0, 0, 0, 60), "white")
+    ImageDraw.Draw(page).text((40, picture.height + 15), "all of us at the lake", "black", ImageFont.load_default(30))
+    return page
+
+
+@pytest.mark.parametrize(
+    "extend",
+    [
+        put_on_page,
+        lambda picture: Image.fromarray(np.pad(np.asarray(picture), ((0, 0), (60, 60), (0, 0)), mode="reflect")),
+        lambda picture: Image.fromarray(np.pad(np.asarray(picture), ((0, 0), (60, 60), (0, 0)), mode="edge")),
+    ],
+)
+def test_an_original_does_not_go_for_a_copy_that_was_extended(
+    tmp_path: Path, extend: Callable[[Image.Image], Image.Image]
+) -> None:
+    original = draw()
+    original.paste("white", (0, 330, 480, 360))
+    original.save(tmp_path / "original.jpg", quality=92)
+    extend(original).save(tmp_path / "extended.jpg", quality=92)
+    assert plan(tmp_path)["original"].action in ("keep", "review")
+
+
+def test_other_shots_of_a_scene_are_kept_instead_of_their_own_copies(tmp_path: Path) -> None:
+    """None goes through a chain, or for a file that goes itself."""
+    for seed in (3, 4):
+        draw(seed).save(tmp_path / f"shot {seed}.jpg", quality=92)
+        for side in (0.7, 0.5):
+            scale(draw(seed), side, side).save(tmp_path / f"copy {seed} {side}.jpg", quality=85)
+    rows = plan(tmp_path)
+    gone = {stem: row.kept.stem for stem, row in rows.items() if row.action == "remove"}
+    assert gone == {f"copy {seed} {side}": f"shot {seed}" for seed in (3, 4) for side in (0.7, 0.5)}
+    assert {stem for stem, row in rows.items() if row.action == "keep"} == {"shot 3", "shot 4"}
+    assert next(iter(rows)) == "shot 3"  # the kept file of the group comes first
+
+
 @pytest.mark.parametrize("form", ["larger.png", "same.png"])
 def test_a_file_with_a_date_does_not_go_for_one_without(tmp_path: Path, form: str) -> None:
     exif = Image.Exif()
@@ -136,7 +226,7 @@ def test_a_file_with_a_date_does_not_go_for_one_without(tmp_path: Path, form: st
     ("edit", "advantage"),
     [
         (lambda picture: picture.crop((60, 40, 480, 360)), "it shows more than the kept file"),
-        (lambda picture: scale(picture, 0.4, 0.4), "it shows more detail than the kept file"),
+        (lambda picture: scale(picture, 0.4, 0.4), "it has more pixels than the kept file"),
         (write, "the kept file has something laid over it"),
     ],
 )

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from image_copies.data.errors import UserError
+from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import open_known_store
@@ -30,8 +31,10 @@ ODD = os.fsdecode(b"caf\xe9.png")
 
 def write_picture(path: Path, number: int, side: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(number).integers(0, 256, (6, 8, 3), np.uint8)
-    Image.fromarray(pixels).resize((side * 4 // 3, side), Image.Resampling.NEAREST).save(path)
+    drawn = Image.fromarray(draw_picture(np.random.default_rng(number), 640)).resize((320, 240), Image.Resampling.LANCZOS)
+    noise = np.random.default_rng(number).normal(0, 6, (240, 320, 3))
+    pixels = np.clip(np.asarray(drawn) + noise, 0, 255).astype(np.uint8)
+    Image.fromarray(pixels).resize((side * 4 // 3, side), Image.Resampling.BICUBIC).save(path)
     return path
 
 

@@ -1,0 +1,127 @@
+"""Whether the larger of two copies shows detail that the smaller one cannot have had: what enlarging makes follows from it.
+
+An enlarged picture is the response of a filter to the smaller one, also where it was sharpened, so its finest detail can be
+predicted from that; noise cannot, but lies evenly; what compression leaves is as large as its steps. Nothing of that holds for
+detail of an original.
+"""
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.matching.verification.alignment import Homography, find_covered, invert, warp
+from image_copies.matching.verification.blocks import BLOCK, Grey, block_means
+
+MEASURED_SIDE = 640  # pixels of the part in the middle that is measured
+FINE = 1.08  # finest detail of the smaller picture from which on frequencies are new
+SHARED = (0.5, 0.92)  # and those with which the new ones are compared
+REACH = 3  # pixels to each side of the filter that predicts
+SAMPLES = 30_000  # pixels to which it is fitted
+RIDGE = 1e-5
+DARKEST, BRIGHTEST, CLIPPED_REACH = 2, 253, 9  # grey levels beyond which values were cut off, and pixels around them
+TAPER = 16  # pixels along the frame that are left out
+MIN_BLOCKS = 8  # blocks that are measured
+MAX_PREDICTED = 0.12  # share of the energy of new detail that can be predicted: 0.06 in originals, 0.2 in enlarged copies
+MIN_LIKENESS = 0.6  # correlation over the blocks of the logarithms of new and shared detail: noise lies elsewhere
+MIN_RATIO = 0.55  # of new to shared detail, for a picture of twice the size and less for others
+NOTHING = 0.0
+
+
+@dataclass(frozen=True)
+class _Bands:
+    """A part of the larger picture: its new and its shared frequencies, and where they count."""
+
+    new: Grey
+    shared: Grey
+    counted: NDArray[np.bool_]
+
+
+def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> float:
+    """Return the size in grey levels of the detail of a picture that was not made from a smaller copy; 0 for none that is sure.
+
+    Args:
+        picture: Grey values [h, w] of the larger picture.
+        other: Grey values [h, w] of the smaller one.
+        homography: From the picture's pixels to the other's [3, 3].
+    """
+    top, left = (max(0, (side - MEASURED_SIDE) // 2) for side in picture.shape)
+    part = picture[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE]
+    back = invert(homography @ np.array([[1, 0, left], [0, 1, top], [0, 0, 1]], np.float64))
+    covered = find_covered(other.shape, back, part.shape)
+    rows, columns = (np.flatnonzero(covered.any(axis=axis)) for axis in (1, 0))
+    if min(len(rows), len(columns)) < BLOCK + 2 * TAPER:
+        return NOTHING
+    box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    across, down = (float(1 / np.linalg.norm(homography[:2, axis] / homography[2, 2])) for axis in (0, 1))
+    if across * down <= 1:
+        return NOTHING
+    enlarged = [warp(other, back, part.shape)[box], _warp_nearest(other, back, part.shape)[box]]
+    bands = _split(part[box], covered[box], (across, down))
+    inputs = [_cut_band(each, (across, down), FINE) for each in enlarged]
+    return _judge(bands, bands.new - _predict(bands, inputs), float(np.sqrt(across * down)))
+
+
+def _judge(bands: _Bands, unpredicted: Grey, density: float) -> float:
+    """Return the size of what was not predicted where most is seen, if that is detail."""
+    share = block_means(bands.counted.astype(np.float32))
+    used = share > 0.5
+    if used.sum() < MIN_BLOCKS:
+        return NOTHING
+    left, new, shared = (
+        np.maximum(block_means(np.where(bands.counted, values, 0).astype(np.float32) ** 2) / np.maximum(share, 0.5), 0)[used]
+        for values in (unpredicted, bands.new, bands.shared)
+    )
+    order = np.argsort(shared)
+    quarter = max(1, len(order) // 4)
+    noise, strong = float(np.median(left[order[:quarter]])), order[-quarter:]
+    size = float(np.sqrt(max(0.0, float(np.median(left[strong])) - noise)))
+    ratio = size / max(float(np.sqrt(np.median(shared[strong]))), 1e-6)
+    predicted = 1 - float(left.sum()) / max(float(new.sum()), 1e-6)
+    likeness = float(np.corrcoef(np.log(left + 0.01), np.log(shared + 0.01))[0, 1])
+    sure = predicted < MAX_PREDICTED and likeness > MIN_LIKENESS and ratio > MIN_RATIO * (1 - 1 / density)
+    return size if sure else NOTHING
+
+
+def _split(part: Grey, covered: Grey, densities: tuple[float, float]) -> _Bands:
+    """Return the new and the shared frequencies of a part, and where neither its frame nor values that were cut off are near."""
+    around = np.ones((CLIPPED_REACH, CLIPPED_REACH), np.uint8)
+    clipped = (cv2.dilate(part, around) > BRIGHTEST) | (cv2.erode(part, around) < DARKEST)
+    inner = cv2.erode(covered, np.ones((2 * TAPER + 1,) * 2, np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0)
+    return _Bands(_cut_band(part, densities, FINE), _cut_band(part, densities, *SHARED), (inner > 0.5) & ~clipped)
+
+
+def _cut_band(picture: Grey, densities: tuple[float, float], low: float, high: float = np.inf) -> Grey:
+    """Return the frequencies of a picture [h, w] from low to high, in those of the finest detail of the smaller one."""
+    height, width = picture.shape
+    edges = [np.minimum(1, np.minimum(np.arange(side) + 1, side - np.arange(side)) / TAPER) for side in (height, width)]
+    spectrum = np.fft.rfft2((picture - picture.mean()) * np.outer(*edges))
+    down, across = np.abs(np.fft.fftfreq(height)) * densities[1], np.fft.rfftfreq(width) * densities[0]
+    frequency = 2 * np.maximum(down[:, None], across[None])
+    return np.asarray(np.fft.irfft2(spectrum * ((frequency >= low) & (frequency < high)), (height, width)), np.float32)
+
+
+def _predict(bands: _Bands, inputs: list[Grey]) -> Grey:
+    """Return what the filters of some inputs that fit best make of them."""
+    rows, columns = np.nonzero(bands.counted)
+    step = max(1, len(rows) // SAMPLES)
+    rows, columns = rows[::step], columns[::step]
+    shifts = [(down, across) for down in range(-REACH, REACH + 1) for across in range(-REACH, REACH + 1)]
+    seen = np.stack([each[rows + down, columns + across] for each in inputs for down, across in shifts], axis=1)
+    seen = seen.astype(np.float64)
+    products = seen.T @ seen
+    products += RIDGE * np.trace(products) / len(products) * np.eye(len(products)) + 1e-9 * np.eye(len(products))
+    weights = np.linalg.solve(products, seen.T @ bands.new[rows, columns])
+    made = np.zeros_like(bands.new)
+    for each, kernel in zip(inputs, weights.reshape(len(inputs), 2 * REACH + 1, 2 * REACH + 1), strict=True):
+        made += cv2.filter2D(each, cv2.CV_32F, kernel)
+    return made
+
+
+def _warp_nearest(picture: Grey, homography: Homography, shape: tuple[int, ...]) -> Grey:
+    """Return a picture warped into a frame [h, w] without smoothing, from which any way of enlarging can be predicted."""
+    size = shape[1], shape[0]
+    return np.asarray(
+        cv2.warpPerspective(picture, homography, size, flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE), np.float32
+    )
