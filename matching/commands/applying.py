@@ -1,13 +1,16 @@
 """match.py --apply and --undo: carry out a plan, or undo it."""
 
 import os
+import shlex
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_there
 from image_copies.data.locks import hold_lock_file
+from image_copies.data.names import text_of
 from image_copies.matching.commands.deciding import read_rejected_pairs
 from image_copies.matching.commands.paths import make_protection_check, refuse_within
 from image_copies.matching.files.acting import Outcome, apply_plan, undo
@@ -52,7 +55,8 @@ def carry_out(
     """
     outcome = carry_out_plan(folder, way, plan, index, moved_to, protected, output)
     _report(outcome, way, output)
-    output.say(f"journal: {folder / JOURNAL}; take everything back with --undo")
+    command = f"{name_command('match')} --undo --output {shlex.quote(text_of(folder))}"
+    output.say(f"journal: {folder / JOURNAL}; take everything back with: {command}")
     return 1 if outcome.left else 0
 
 

@@ -155,7 +155,10 @@ def find_latest_run() -> Path:
     """
     runs = list_runs()
     if not runs:
-        raise UserError(f"there is no run under {RUNS.resolve()}. Start one with: bash run_all.sh")
+        raise UserError(
+            f"there is no run under {RUNS.resolve()}. Name what to work on (--help lists how), or start one in a checkout: "
+            "bash run_all.sh"
+        )
     return max(runs, key=lambda folder: max(path.stat().st_mtime for path in (folder, *folder.glob("*.json"))))
 
 

@@ -112,7 +112,7 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] 
     if len(training) < count:
         raise UserError(
             f"query normalisation needs {count} training neighbours, but there are only {len(training)} training vectors. "
-            "Add training images or lower normalization.direction_neighbours (method 1: similarity_neighbours) in the recipe."
+            "Give more, or in a run's recipe lower normalization.direction_neighbours (method 1: similarity_neighbours)."
         )
     if not count:
         return Neighbours(np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))

@@ -81,7 +81,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("album/R000002.jpg album/small.jpg", "copy: "),
         ("match --leakage album album/.. --output shared", "the worst pairs across sets"),
         ("match --index kept --add album", "5 images, 5 of them embedded"),
-        ("match --apply move", "move: 1 files done"),
+        ("match --apply move", "take everything back with: image-copies match --undo --output matches"),
         ("undo", "undo: 1 files done"),
         ("embed --images album --output vectors.h5", "vectors: vectors.h5"),
         ("score --submission submission.h5 --ground-truth given.csv", '"micro_average_precision": 1.0'),
