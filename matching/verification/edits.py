@@ -171,7 +171,7 @@ def _find_outline(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
-    """Return a picture with the tones that the model has at the same places, as after a change of brightness or contrast."""
+    """Return a picture [h, w] with the tones that the model [h, w] has at the same places, as after a change of contrast."""
     low, high = float(picture[inside].min()), float(picture[inside].max())
     steps = np.clip((picture[inside] - low) / max(high - low, 1.0) * LEVELS, 0, LEVELS - 1).astype(int)
     known = [step for step in range(LEVELS) if (steps == step).sum() > MIN_LEVEL_SHARE * len(steps)]
