@@ -30,7 +30,7 @@ MIN_SEAM_SHARE = 0.7  # share of a side along which there is a step
 MAX_UNIFORM, MIN_UNIFORM = 6.0, 0.9  # grey levels within which that share of a border lies
 MIN_TONE, MIN_OTHER_TONE = 6.0, 0.5  # grey levels by which that share of what lies next to it differs
 MAX_PLAIN_OUTSIDE, MAX_STEP = 0.6, 1.4  # share of what lies outside that is of one tone, and step along the frame, in a scene
-MIN_ALIVE, MAX_MIRRORED = 0.5, 0.3  # detail beyond the frame, of that within it, and its likeness to that detail's mirror image
+MIN_ALIVE, MAX_MIRRORED = 0.25, 0.3  # detail beyond the frame, of that within it, and its likeness to that detail's mirror image
 MIN_PLAIN = 0.98  # share of all that is added around a picture that is within MAX_UNIFORM of its tone, in a plain border
 COVERED, FRAMED = "has something laid over it", "has something added around it"
 TURNED, RECOLOURED = "was mirrored or turned", "has other tones or colours"
@@ -209,7 +209,7 @@ def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) 
 
     Returns:
         Whether that was added around the picture, whether the other one was cropped, and whether no side surely shows more of the
-        scene where it was.
+        scene where it was. One side alone is never sure: two pictures side by side may look like one.
     """
     height, width = other[:2]
     to_other = np.array([[1, 0, STRIP], [0, 1, STRIP], [0, 0, 1]], np.float64) @ invert(homography)
@@ -225,7 +225,7 @@ def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) 
             natural.append(_continues(side))
     framed = 2 * sum(added) > len(added)
     cropped = bool(added) and (not framed or len(added) == 1)  # one side alone may end at an edge of the scene
-    return framed, cropped, cropped and not any(natural)
+    return framed, cropped, cropped and (len(natural) == 1 or not any(natural))
 
 
 def _is_plain(picture: Grey, other: tuple[int, ...], homography: Homography) -> bool:
