@@ -3,7 +3,7 @@
 It never looks beyond the contents that pairs connect, directly or through others. Hubs (`hubs.py`) belong to no group.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -48,32 +48,45 @@ def group_pairs(
     Pairs are PAIR [n], of two different contents each, numbered from 0; of a pair that comes again, either way round, the highest
     score counts. Without `matching` only the listed pairs match.
     """
-    kept, bounds = _sort_by_component(_keep_once(pairs, contents), contents)
-    groups, cuts, hubs, dropped = list[Group](), list[Cut[int]](), list[Hub](), 0
-    for start, end in pairwise(bounds.tolist()):
-        component = kept[start:end]
-        if len(component) > MAX_COMPONENT_PAIRS:
-            component = component[np.argsort(-component["score"], kind="stable")[:MAX_COMPONENT_PAIRS]]
-            dropped += end - start - len(component)
-        links = [Link(*pair) for pair in component.tolist()]
-        if len(links) == 1 < bound:
-            groups.append(Group([links[0].first, links[0].second], links[0]))
-            continue
-        if len(links) >= least_of_hub:
-            found = find_hubs(links, matching or _match_none, least_of_hub)
-            apart = {hub.content for hub in found}
-            hubs += found
-            links = [link for link in links if not {link.first, link.second} & apart]
-        grouping = group_copies(links, matching or _match_none, bound)
-        groups += grouping.groups
-        cuts += grouping.cuts
+    groups, cuts, hubs, considered, dropped = list[Group](), list[Cut[int]](), list[Hub](), 0, 0
+    for found in group_components(pairs, contents, bound, matching, least_of_hub):
+        groups += found.groups
+        cuts += found.cuts
+        hubs += found.hubs
+        considered += found.pairs
+        dropped += found.dropped
     return ComponentGrouping(
         sorted(groups, key=lambda group: group.members),
         sorted(cuts, key=lambda cut: (-cut.link.score, cut.link.first, cut.link.second)),
         sorted(hubs, key=lambda hub: (-hub.matches, hub.content)),
-        len(kept),
+        considered,
         dropped,
     )
+
+
+def group_components(
+    pairs: Pairs,
+    contents: int,
+    bound: int = MAX_GROUP_SIZE,
+    matching: Matching | None = None,
+    least_of_hub: int = MIN_HUB_MATCHES,
+) -> Iterator[ComponentGrouping]:
+    """Yield what `group_pairs` collects, one component after another, so that no two need be held at once."""
+    kept, bounds = _sort_by_component(_keep_once(pairs, contents), contents)
+    for start, end in pairwise(bounds.tolist()):
+        component, hubs = kept[start:end], list[Hub]()
+        if len(component) > MAX_COMPONENT_PAIRS:
+            component = component[np.argsort(-component["score"], kind="stable")[:MAX_COMPONENT_PAIRS]]
+        links = [Link(*pair) for pair in component.tolist()]
+        if len(links) == 1 < bound:
+            yield ComponentGrouping([Group([links[0].first, links[0].second], links[0])], [], [], 1, 0)
+            continue
+        if len(links) >= least_of_hub:
+            hubs = find_hubs(links, matching or _match_none, least_of_hub)
+            apart = {hub.content for hub in hubs}
+            links = [link for link in links if not {link.first, link.second} & apart]
+        grouping = group_copies(links, matching or _match_none, bound)
+        yield ComponentGrouping(grouping.groups, grouping.cuts, hubs, end - start, end - start - len(component))
 
 
 def _keep_once(pairs: Pairs, contents: int) -> Pairs:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.files import read_json, write_text
 from image_copies.data.remote import map_files
-from image_copies.matching.groups.components import group_pairs, label_components, pack_pairs
+from image_copies.matching.groups.components import group_components, label_components, pack_pairs
 from image_copies.matching.verification.judgement import Kind
 from image_copies.matching.verification.pairs import KnownPair, LastUsed, Seen, compare_seen, see
 from image_copies.pipeline.dedup.collection import Collection, Numbers, list_names, load_array
@@ -22,25 +22,10 @@ from image_copies.pipeline.dedup.pictures import name_picture, read_again
 NOT_JUDGED = "not judged"
 PAIRS_PER_JOB = 64
 LAST_SEEN = 32  # pictures that a job keeps
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A picture that might go, and the one that stays.
-
-    Attributes:
-        number: Its number.
-        kept: Number of the picture that it is compared with, which stays or has the same bytes.
-        group: Number of the group, from 1.
-        distance: Smallest squared distance by which it came into the group.
-        same: Whether their bytes are equal.
-    """
-
-    number: int
-    kept: int
-    group: int
-    distance: float
-    same: bool
+# A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), its
+# group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal.
+CANDIDATE = np.dtype([("number", "<i8"), ("kept", "<i8"), ("group", "<i8"), ("distance", "<f8"), ("same", "?")])
+Candidates = NDArray[np.void]  # of type CANDIDATE
 
 
 @dataclass(frozen=True)
@@ -93,8 +78,8 @@ class Judging:
         return self.folder / f"judged-{digest[:20]}.json"
 
 
-def find_candidates(collection: Collection, files: list[Path]) -> list[Candidate]:
-    """Group the pictures that occur in pairs and return those that might go, by the group and their numbers.
+def find_candidates(collection: Collection, files: list[Path]) -> Candidates:
+    """Group the pictures that occur in pairs and return those that might go [n], by the group and their numbers.
 
     Of a group the picture with the most pixels stays, then that of the most bytes, then the first; of equal bytes the first. With
     test sets there are no groups: each input is compared with the picture of a test set that is nearest.
@@ -113,26 +98,37 @@ def find_candidates(collection: Collection, files: list[Path]) -> list[Candidate
     near = ~pairs["same"]
     if collection.test_sets_begin is not None:
         return _find_leaked(numbers, first, second, pairs["distance"], same, near)
+    del digests, names  # the largest arrays
     twin_of = label_components(first[same], second[same], len(numbers))
     one, other = twin_of[first[near]], twin_of[second[near]]
     apart = one != other
     packed = pack_pairs(one[apart], other[apart], -pairs["distance"][near][apart])
-    twins: dict[int, list[int]] = {}
-    for place, own in enumerate(twin_of.tolist()):
-        if place != own:
-            twins.setdefault(own, []).append(place)
-    groups = [group.members for group in group_pairs(packed, len(numbers)).groups]
-    grouped = {member for members in groups for member in members}
-    groups += [[own] for own in twins if own not in grouped]
-    best = np.full(len(numbers), np.inf)  # squared distances
-    np.minimum.at(best, np.concatenate([packed["first"], packed["second"]]), np.tile(-packed["score"], 2))
-    candidates = []
-    for group, members in enumerate(sorted(groups), 1):
-        kept = max(members, key=lambda member: (area[member], size[member], -member))
-        going = [(member, kept, float(best[member]), False) for member in members if member != kept]
-        going += [(twin, member, 0.0, True) for member in members for twin in twins.get(member, ())]
-        for place, stays, far, equal in sorted(going):
-            candidates.append(Candidate(int(numbers[place]), int(numbers[stays]), group, far, equal))
+    places = np.arange(len(numbers))
+    groups = np.full(len(numbers), -1)  # by their lowest content
+    for found in group_components(packed, len(numbers)):
+        for group in found.groups:
+            groups[group.members] = min(group.members)
+    groups = np.where(groups < 0, places, groups)[twin_of]
+    contents = np.flatnonzero(twin_of == places)
+    best_first = contents[np.lexsort((contents, -size[contents], -area[contents], groups[contents]))]
+    _, begins = np.unique(groups[best_first], return_index=True)
+    kept = twin_of.copy()
+    kept[best_first] = np.repeat(best_first[begins], np.diff(begins, append=len(best_first)))
+    distances = np.full(len(numbers), np.inf)
+    np.minimum.at(distances, np.concatenate([packed["first"], packed["second"]]), np.tile(-packed["score"], 2))
+    distances[twin_of != places] = 0
+    going = np.flatnonzero(kept != places)
+    going = going[np.argsort(groups[going], kind="stable")]
+    return _pack(numbers, going, kept[going], groups[going], distances[going], twin_of[going] != going)
+
+
+def _pack(
+    numbers: Numbers, going: Numbers, kept: Numbers, groups: Numbers, distances: NDArray[np.float64], same: NDArray[np.bool_]
+) -> Candidates:
+    """Return candidates [n] of places in `numbers` [n], and of labels of groups [n], which are numbered from 1."""
+    candidates = np.empty(len(going), CANDIDATE)
+    candidates["number"], candidates["kept"], candidates["distance"] = numbers[going], numbers[kept], distances
+    candidates["group"], candidates["same"] = np.unique(groups, return_inverse=True)[1] + 1, same
     return candidates
 
 
@@ -143,37 +139,34 @@ def _find_leaked(
     distances: NDArray[np.float64],
     same: NDArray[np.bool_],
     near: NDArray[np.bool_],
-) -> list[Candidate]:
+) -> Candidates:
     """Return each input that occurs in a pair, with the nearest picture of a test set; equal bytes come first."""
     chosen = np.flatnonzero(same | near)
     ordered = chosen[np.lexsort((second[chosen], distances[chosen], ~same[chosen], first[chosen]))]
-    _, rows = np.unique(first[ordered], return_index=True)
-    return [
-        Candidate(int(numbers[first[row]]), int(numbers[second[row]]), group, float(distances[row]), bool(same[row]))
-        for group, row in enumerate(ordered[rows].tolist(), 1)
-    ]
+    rows = ordered[np.unique(first[ordered], return_index=True)[1]]
+    return _pack(numbers, first[rows], second[rows], first[rows], distances[rows], same[rows])
 
 
-def judge_candidates(engine: Engine, judging: Judging, candidates: list[Candidate], most: int | None) -> list[Verdict]:
+def judge_candidates(engine: Engine, judging: Judging, candidates: Candidates, most: int | None) -> list[Verdict]:
     """Return the verdict on each candidate; at most `most` pairs, drawn at random, are looked at. None for all."""
-    rows = np.array([row for row, one in enumerate(candidates) if not one.same], np.int64)
+    rows = np.flatnonzero(~candidates["same"])
     if most is not None and most < len(rows):
         rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
-    verdicts = [
-        Verdict("same file", "the same bytes", 100) if one.same else Verdict(NOT_JUDGED, "nobody looked at the pixels", 0)
-        for one in candidates
-    ]
-    jobs = [rows[start : start + PAIRS_PER_JOB].tolist() for start in range(0, len(rows), PAIRS_PER_JOB)]
-    paths = [judging.path([(candidates[row].number, candidates[row].kept) for row in job]) for job in jobs]
+    equal, unseen = Verdict("same file", "the same bytes", 100), Verdict(NOT_JUDGED, "nobody looked at the pixels", 0)
+    verdicts = [equal if same else unseen for same in candidates["same"]]
+    jobs = [rows[start : start + PAIRS_PER_JOB] for start in range(0, len(rows), PAIRS_PER_JOB)]
+    paths = [judging.path(candidates[["number", "kept"]][job].tolist()) for job in jobs]
     known = list_names(judging.folder)
 
     def missing() -> Iterator[Row]:
         for path, job in zip(paths, jobs, strict=True):
             if path.name not in known:
-                yield {"numbers": [candidates[r].number for r in job], "kept": [candidates[r].kept for r in job]}
+                yield {"numbers": candidates["number"][job].tolist(), "kept": candidates["kept"][job].tolist()}
 
     list(engine.run(missing(), engine.map(judging), "comparing pixels", len(rows), "pair"))
+    different = dict[Verdict, Verdict]()  # which are few, unlike candidates
     for job, judged in zip(jobs, map_files(read_json, paths), strict=True):
-        for row, verdict in zip(job, judged["verdicts"], strict=True):
-            verdicts[row] = Verdict(*verdict)
+        for row, said in zip(job, judged["verdicts"], strict=True):
+            verdict = Verdict(*said)
+            verdicts[row] = different.setdefault(verdict, verdict)
     return verdicts

@@ -1,6 +1,6 @@
 """What a deduplication reports: lists of the pictures to keep, to remove, to be looked at and unreadable, and a page."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Collection as Container
 from contextlib import ExitStack, contextmanager
@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.files import whole_file, whole_folder
 from image_copies.data.names import line_of
-from image_copies.pipeline.dedup.collection import Collection
-from image_copies.pipeline.dedup.deciding import Candidate, Verdict
+from image_copies.pipeline.dedup.collection import Collection, Numbers
+from image_copies.pipeline.dedup.deciding import Candidates, Verdict
 from image_copies.pipeline.dedup.pictures import name_picture, read_again
 from image_copies.submissions.report.rendering import render
 from image_copies.submissions.report.thumbnails import THUMBNAIL_SIDE
@@ -39,15 +40,23 @@ class Decided:
         removes: The classes that go.
     """
 
-    candidates: Sequence[Candidate]
+    candidates: Candidates
     verdicts: Sequence[Verdict]
     removes: Container[str]
 
-    def kept_by_gone(self) -> dict[int, int]:
-        """Return, for each picture that goes, the number of the one that stays."""
-        judged = zip(self.candidates, self.verdicts, strict=True)
-        direct = {one.number: one.kept for one, verdict in judged if verdict.kind in self.removes}
-        return {number: direct.get(kept, kept) for number, kept in direct.items()}
+    def going(self) -> NDArray[np.bool_]:
+        """Return whether each candidate goes, bool [n]."""
+        return np.fromiter((verdict.kind in self.removes for verdict in self.verdicts), bool, len(self.verdicts))
+
+    def staying(self) -> Numbers:
+        """Return the number of the picture of which each candidate is a copy [n], and which does not go itself."""
+        gone, kept = self.candidates[self.going()], self.candidates["kept"]
+        gone = gone[np.argsort(gone["number"])]
+        places = np.searchsorted(gone["number"], kept)
+        again = np.isin(kept, gone["number"])
+        kept = kept.copy()
+        kept[again] = gone["kept"][places[again]]
+        return kept
 
 
 def write_lists(folder: Path, collection: Collection, decided: Decided, problems: Sequence[tuple[str, str]]) -> dict[str, int]:
@@ -55,10 +64,12 @@ def write_lists(folder: Path, collection: Collection, decided: Decided, problems
 
     `problems` are those of whole containers, after their paths. What is to be looked at is kept.
     """
-    rows = {one.number: row for row, one in enumerate(decided.candidates)}
-    gone, counts = decided.kept_by_gone(), Counter[str]()
-    kept = {one.number: gone.get(one.kept, one.kept) for one in decided.candidates}
-    names = dict(_name_all(collection, set(kept.values())))
+    candidates, going, counts = decided.candidates, decided.going(), Counter[str]()
+    stays, originals = np.unique(decided.staying(), return_inverse=True)
+    found_names = (name_picture(about["source"], about["id"]) for _, about in collection.look_up(stays, ["id", "source"]))
+    names = np.fromiter(found_names, np.dtypes.StringDType(), len(stays))
+    ordered = np.argsort(candidates["number"])
+    bounds = np.searchsorted(candidates["number"], collection.starts, sorter=ordered).tolist()
     with ExitStack() as held:
         add = {name: held.enter_context(_open_list(folder, name)) for name in LISTS}
         add[UNREADABLE]([{"id": "", "source": source, "error": problem} for source, problem in problems])
@@ -66,27 +77,25 @@ def write_lists(folder: Path, collection: Collection, decided: Decided, problems
             found: dict[str, Rows] = {name: [] for name in LISTS}
             about: dict[str, Any]
             columns = ["id", "source", "place", "sha256", "error"]
+            own = ordered[bounds[file] : bounds[file + 1]].tolist()
+            rows = dict(zip(candidates["number"][own].tolist(), own, strict=True))
             for number, about in enumerate(collection.read(file, columns).to_pylist(), int(collection.starts[file])):
                 if about["error"] is not None:
                     found[UNREADABLE].append(about)
                     continue
                 about["sha256"] = about["sha256"].hex()
-                if number in rows:
-                    one, verdict = decided.candidates[rows[number]], decided.verdicts[rows[number]]
-                    said = {"group": one.group, "class": verdict.kind, "reason": verdict.reason, "certainty": verdict.certainty}
-                    about |= said | {"score": 0.0 - one.distance, "copy_of": names[kept[number]]}
-                    found[REMOVE if number in gone else REVIEW].append(about)
-                if number not in gone:
+                row = rows.get(number)
+                if row is not None:
+                    one, verdict = candidates[row], decided.verdicts[row]
+                    said = {"class": verdict.kind, "reason": verdict.reason, "certainty": verdict.certainty}
+                    about |= said | {"group": one["group"], "score": 0.0 - one["distance"], "copy_of": names[originals[row]]}
+                    found[REMOVE if going[row] else REVIEW].append(about)
+                if row is None or not going[row]:
                     found[KEEP].append(about)
-            for name, own in found.items():
-                add[name](own)
-                counts[name] += len(own)
+            for name, listed in found.items():
+                add[name](listed)
+                counts[name] += len(listed)
     return {name: counts[name] for name in LISTS}
-
-
-def _name_all(collection: Collection, numbers: Container[int]) -> Iterator[tuple[int, str]]:
-    for number, about in collection.look_up(np.array(sorted(numbers), np.int64), ["id", "source"]):
-        yield number, name_picture(about["source"], about["id"])
 
 
 @contextmanager
@@ -126,12 +135,13 @@ def write_page(
     column: str,
 ) -> Path:
     """Write a page with counts and a sample of the pairs of each class, and return its path."""
-    kinds: dict[str, list[int]] = defaultdict(list)
-    for row, verdict in enumerate(decided.verdicts):
-        kinds[verdict.kind].append(row)
-    shown = {kind: np.random.default_rng(0).permutation(rows)[:SHOWN].tolist() for kind, rows in kinds.items()}
-    pairs = {kind: [(decided.candidates[row], decided.verdicts[row]) for row in sorted(rows)] for kind, rows in shown.items()}
-    numbers = {number for own in pairs.values() for one, _ in own for number in (one.number, one.kept)}
+    kinds = Counter(verdict.kind for verdict in decided.verdicts)
+    pairs = {}
+    for kind in kinds:
+        rows = np.flatnonzero([verdict.kind == kind for verdict in decided.verdicts])
+        chosen = np.sort(np.random.default_rng(0).permutation(rows)[:SHOWN])
+        pairs[kind] = [(decided.candidates[row], decided.verdicts[row]) for row in chosen]
+    numbers = {int(one[name]) for own in pairs.values() for one, _ in own for name in ("number", "kept")}
     certainties = np.array([verdict.certainty for verdict in decided.verdicts], np.int64)
     with whole_folder(folder / "page") as page:
         pictures = {}
@@ -139,9 +149,7 @@ def write_page(
         for number, about in collection.look_up(np.array(sorted(numbers), np.int64), columns):
             pictures[number] = _write_thumbnail(page, number, about, column), name_picture(about["source"], about["id"])
         graded = [(grade, int((certainties >= grade).sum())) for grade in GRADES]
-        classes = [
-            (kind, len(rows), kind in decided.removes) for kind, rows in sorted(kinds.items(), key=lambda kind: -len(kind[1]))
-        ]
+        classes = [(kind, count, kind in decided.removes) for kind, count in kinds.most_common()]
         values = {
             "counts": counts,
             "classes": classes,

@@ -21,6 +21,7 @@ from image_copies.pipeline.dedup.inputs import index_container, list_containers
 
 PICTURES = 1500
 BYTES = 40  # for each picture more; its path alone takes over 100
+BYTES_PAIRED = 220  # for each picture more where every one has a copy: columns, and no objects
 
 
 def open_nothing() -> Any:
@@ -41,8 +42,8 @@ class Apart:
             yield self.pool.submit(build, job).result()
 
 
-def make_up(folder: Path, count: int) -> None:
-    """Empty files, and vectors that an earlier run would have left."""
+def make_up(folder: Path, count: int, paired: bool) -> None:
+    """Empty files, and vectors that an earlier run would have left; where they are paired, every second is that before it."""
     made = Embedding(open_nothing, "made up", (32,), folder / "out")
     for number in range(count):
         (folder / "in" / f"{number // 100}").mkdir(parents=True, exist_ok=True)
@@ -55,12 +56,15 @@ def make_up(folder: Path, count: int) -> None:
             about |= {"id": names, "source": index.source, "state": index.state, "flat": [False] * part.count}
             about |= {"error": [""] * part.count, "sha256": [hashlib.sha256(name.encode()).digest() for name in names]}
             vectors = np.random.default_rng(zlib.crc32(names[0].encode())).standard_normal((part.count, 8)).astype(np.float32)
+            if paired:
+                vectors[1::2] = vectors[: part.count // 2 * 2 : 2]
             path = made.vectors_path(container.key, number)
             write_vectors(path, about, vectors, np.zeros(part.count, bool), made.identity)
 
 
+@pytest.mark.parametrize(("paired", "most"), [(False, BYTES), (True, BYTES_PAIRED)])
 def test_the_driver_holds_no_object_for_each_picture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    paired: bool, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("faiss")
     pytest.importorskip("pyarrow")
@@ -76,8 +80,8 @@ def test_the_driver_holds_no_object_for_each_picture(
 
     def peak(count: int) -> int:
         folder = tmp_path / f"{count}"
-        make_up(folder, count)
-        settings = Settings([folder / "in"], [], folder / "out", "image", None, ())
+        make_up(folder, count, paired)
+        settings = Settings([folder / "in"], [], folder / "out", "image", 0, ())
         with ProcessPoolExecutor(1) as pool:
             engine: Any = Apart(pool)
             pool.submit(len, ()).result()
@@ -90,5 +94,7 @@ def test_the_driver_holds_no_object_for_each_picture(
 
     peak(100)  # what is imported and kept once
     few, many = peak(PICTURES), peak(4 * PICTURES)
-    assert f"{4 * PICTURES:,} pictures stay" in capsys.readouterr().out
-    assert many - few < 3 * PICTURES * BYTES
+    said = capsys.readouterr().out
+    assert f"{4 * PICTURES:,} pictures stay" in said
+    assert (", 0 of them" not in said) == paired
+    assert many - few < 3 * PICTURES * most
