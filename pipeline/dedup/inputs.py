@@ -184,9 +184,9 @@ def index_container(container: Container, path: Path, size: int, column: str) ->
 
 
 def read_index(path: Path) -> Index | None:
-    """Read an index; None where there is none."""
+    """Read an index; None where there is none that says all that an index says."""
     content = read_json(path)
-    if not content:
+    if not content or content.keys() != Index.__dataclass_fields__.keys():
         return None
     parts = [Part(**part) for part in content.pop("parts")]
     return Index(**content | {"parts": parts, "names": tuple(content["names"]), "sizes": tuple(content["sizes"])})

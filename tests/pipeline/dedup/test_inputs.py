@@ -1,6 +1,7 @@
 """What an index finds, counts and says of folders, tars and Parquet files."""
 
 import io
+import json
 import tarfile
 import tracemalloc
 from collections.abc import Callable, Mapping
@@ -67,6 +68,16 @@ def test_a_tar_is_read_in_parts_and_one_by_one(tmp_path: Path, mode: str, sample
     one = found[7]
     about = {"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")}
     assert read_again(about, "image") == one.content
+
+
+@pytest.mark.parametrize("field", ["sizes", "kind"])
+def test_an_index_that_lacks_something_is_made_again(sample: tuple[Path, dict[str, bytes]], tmp_path: Path, field: str) -> None:
+    index = only([sample[0]], tmp_path)
+    (written,) = tmp_path.glob("*.json")
+    content = json.loads(written.read_text())
+    del content[field]
+    written.write_text(json.dumps(content))
+    assert only([sample[0]], tmp_path) == index
 
 
 def test_what_follows_a_damaged_header_is_found_again(sample: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
