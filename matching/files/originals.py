@@ -1,6 +1,5 @@
 """Which of the files that are certainly copies of each other was edited least: the largest one need not be the original."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import islice
@@ -10,6 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.archives import read_bytes
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.names import text_of
@@ -19,10 +19,11 @@ from image_copies.matching.verification.alignment import MAX_SIDE, align, invert
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.detail import MAX_DENSITY, compare_detail
 from image_copies.matching.verification.differences import find_local_difference
-from image_copies.matching.verification.edits import COVERED, FRAMED, RECOLOURED, TURNED, Comparison, Edits
+from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.geometry import from_shares
 from image_copies.matching.verification.pairs import LastUsed, PairJudge
 from image_copies.matching.verification.quantisation import measure_quantisation
+from image_copies.matching.verification.recompression import follows_by_compression
 
 Comparing = Callable[[Facts, Facts], Comparison | None]
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
@@ -38,7 +39,6 @@ MEASURED = ("JPEG", "PNG", "BMP", "TIFF")  # formats of which it is known how co
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
 MAX_EARLIER_APART = 2.0  # ratio of a step to that seen of an earlier compression, of which not all frequencies are known
 SEEN_STEP, SEEN_RATIO = 4.0, 2.0  # step, and its ratio to the later one, from which a compression shows in what is made of a file
-MIN_MAJORITY = 3  # copies that are like a file, and twice as many as are not
 
 
 class EditComparer:
@@ -73,6 +73,8 @@ class EditComparer:
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]
         try:
             found = compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted)
+            if _is_same_scale(found):
+                found = replace(found, compressed=self._follows(found, one.path, other.path))
         except ImageError:
             return found
         steps = [self._quantisations.of(facts.path) if facts.form in MEASURED else None for facts in (one, other)]
@@ -94,6 +96,11 @@ class EditComparer:
         homography = from_shares(reference.shape) @ found.homography @ invert(from_shares(query.shape))
         aligned = align(query, reference, homography, negative=False)
         return found if aligned is None else replace(found, differing=min(found.differing, find_local_difference(aligned)))
+
+    def _follows(self, found: Comparison, query: Path, reference: Path) -> bool:
+        source, pixels = self._decode(query), self._decode(reference)
+        homography = from_shares(pixels.shape) @ found.homography @ invert(from_shares(source.shape))
+        return follows_by_compression(read_bytes(reference), pixels, source, homography)
 
     def _decode(self, path: Path) -> NDArray[np.uint8]:
         pixels = self._pixels.of(path)
@@ -117,51 +124,29 @@ def choose_least_edited(largest: Facts, others: Iterable[Facts], compare: Compar
         if found is None or found.reference.cropped:
             continue
         own, theirs, unclear = _sort_changes(found)
-        if own or unclear:  # the majority of the copies says which of the two was edited
-            usual = [find_usual(file, copies, compare) for file in (kept, other)]
-            edited = [change for change in unclear if change in usual[1] - usual[0]]
-            theirs += [change for change in unclear if change not in edited]
-            own = [change for change in own if change not in usual[0]] + edited
-        elif _compare_compression(found, kept, other) == "kept":
+        if not own and _compare_compression(found) == "kept":
             own = ["was compressed more, or once more"]
-        if theirs or not own or (found.reference.density < MIN_DENSITY and not found.query.enlarged):
+        if theirs or unclear or not own or (found.reference.density < MIN_DENSITY and not found.query.enlarged):
             continue
         size = f"{kept.width} × {kept.height}"
         kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path)}, {size}, {' and '.join(own)}"
     return (kept, why) if why else None
 
 
-def find_usual(file: Facts, copies: Iterable[Facts], compare: Comparing) -> frozenset[str]:
-    """Return the changes that were not made to a file, as most of its certain copies are like it."""
-    others = islice((other for other in copies if other.path != file.path), MAX_COMPARED)
-    found = [one for one in (compare(file, other) for other in others) if one is not None]
-    unlike = Counter(change for one in found for change in {*one.query.changes, *one.reference.changes})
-    changes = COVERED, FRAMED, TURNED, RECOLOURED
-    return frozenset(change for change in changes if len(found) - unlike[change] >= max(MIN_MAJORITY, 2 * unlike[change]))
-
-
-def find_advantage(
-    kept: Facts, file: Facts, compare: Comparing, usual: frozenset[str] = frozenset(), distrusted: bool = False
-) -> str:
-    """Return what a file has that the kept one, certainly a copy of it, lacks, in words; empty for nothing.
+def find_advantage(kept: Facts, file: Facts, compare: Comparing, distrusted: bool = False) -> str:
+    """Return what a file has, or may have, that the kept one, certainly a copy of it, lacks, in words; empty for nothing.
 
     Args:
         kept: The file that is kept.
         file: The other one.
         compare: Compares the two.
-        usual: The changes that were not made to the kept file.
         distrusted: Whether the kept file is one for the changes that were made to larger ones.
     """
     found = compare(kept, file)
     if found is None:
         return ""
     own, theirs, unclear = _sort_changes(found)
-    known_origin = bool(kept.taken) and not file.taken
-    harmless = {TURNED, RECOLOURED, FRAMED} if found.reference.plain else {TURNED, RECOLOURED}
-    known = usual & harmless  # what was done to the file is known, and nothing was added that somebody may miss
-    edited = bool(known & {*theirs, *unclear})
-    unclear = [change for change in unclear if change not in known]
-    if distrusted and set(theirs) - known and order_by_size([kept, file])[0] is file:
+    if distrusted and theirs and order_by_size([kept, file])[0] is file:
         return "it is the larger file"
     if own:
         return f"the kept file {' and '.join(own)}"
@@ -173,17 +158,19 @@ def find_advantage(
         return "a part of the two differs"
     if found.query.cropped:
         return "it shows more than the kept file"
-    if found.reference.density > MAX_DENSITY and not (known_origin and (found.reference.enlarged or found.reference.stretched)):
+    if found.reference.density > MAX_DENSITY:
         return "it has more pixels than the kept file"
-    if found.query.blurred and not known_origin and not _has_new_detail(found.query):
+    if found.query.blurred and not _has_new_detail(found.query):
         return "it is sharper than the kept file"
-    if found.query.extended and not known_origin:
+    if found.query.extended:
         return "what the kept file shows beyond it may have been added"
-    if found.query.density > MAX_DENSITY and not known_origin and not _has_new_detail(found.query):
+    if found.query.density > MAX_DENSITY and not _has_new_detail(found.query):
         return "nothing says that the kept file was not enlarged"
-    if _compare_compression(found, kept, file) == "kept":
+    if _compare_compression(found) == "kept":
         return "the kept file was compressed more, or once more"
-    if not edited and _compare_compression(found, kept, file) == "unclear":
+    if _is_same_scale(found) and not found.compressed:
+        return "the two differ by more than compression, and nothing says which was made of the other"
+    if _compare_compression(found) == "unclear":
         return f"of {kept.form} and {file.form} with as many pixels, nothing says which was made of the other"
     return ""
 
@@ -201,20 +188,22 @@ def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
     return [change for change in one if change not in unclear], [change for change in other if change not in unclear], unclear
 
 
-def _compare_compression(found: Comparison, kept: Facts, file: Facts) -> Literal["kept", "file", "unclear", ""]:
-    """Return which of two copies with as many pixels was compressed more, or once more, and so was made of the other."""
+def _is_same_scale(found: Comparison) -> bool:
+    return 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY
+
+
+def _compare_compression(found: Comparison) -> Literal["kept", "file", "unclear", ""]:
+    """Return which of two copies of the same scale was compressed more, or once more, and so was made of the other."""
     one, other = found.query.quantisation, found.reference.quantisation
-    if not 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY:
+    if not _is_same_scale(found):
         return ""
-    if found.reference.cropped:
-        return "kept" if one and other and one.step > MAX_STEPS_APART * other.step else ""
-    if bool(kept.taken) != bool(file.taken):
-        return "file" if kept.taken else "kept"
     if one is None or other is None:
         return "unclear"
     if one.saved_again != other.saved_again and 1 / MAX_EARLIER_APART < one.step / other.step < MAX_EARLIER_APART:
         return "kept" if one.saved_again else "file"
     if one.step > MAX_STEPS_APART * other.step:
         return "kept"
+    if found.reference.cropped:
+        return "file"
     would_show = one.clear and other.step >= max(SEEN_STEP, SEEN_RATIO * one.step)  # in the kept file, if that was made of it
     return "file" if would_show else "unclear"

@@ -18,7 +18,7 @@ from image_copies.matching.files.companions import is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept, find_pattern, order_by_size, sort_files
-from image_copies.matching.files.originals import LEAST_EDITED, Comparing, choose_least_edited, find_advantage, find_usual
+from image_copies.matching.files.originals import LEAST_EDITED, Comparing, choose_least_edited, find_advantage
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 Action = Literal["keep", "remove", "review", "leave"]
@@ -181,7 +181,7 @@ def plan_around(
             decision, judgement = _find_obstacle(row, center, score, called_copy), None
             if decision is None:
                 judgement = _judge_row(row, center, called_copy, pair_judgement)
-                doubt = "" if called_copy else _find_doubt(row, center, judgement.kind, why, compare, rows)
+                doubt = "" if called_copy else _find_doubt(row, center, judgement.kind, why, compare)
                 judgement = replace(judgement, reason=f"{judgement.reason}, but {doubt}") if doubt else judgement
                 decision = _decide_action(judgement, doubt)
             action, reason = decision
@@ -238,16 +238,15 @@ def _judge_row(row: PlanRow, kept: PlanRow, called: bool | None, pair_judgement:
     return CALLED_COPY if called else pair_judgement(kept.file, row.file)
 
 
-def _find_doubt(row: PlanRow, kept: PlanRow, kind: Kind, why: str, compare: Comparing | None, rows: Sequence[PlanRow]) -> str:
-    """Return why a person is to look at a copy of the group's rows before it goes, in words; empty for no reason."""
+def _find_doubt(row: PlanRow, kept: PlanRow, kind: Kind, why: str, compare: Comparing | None) -> str:
+    """Return why a person is to look at a copy before it goes, in words; empty for no reason."""
     if kind not in REMOVED or row.sha256 == kept.sha256 or row.facts is None or kept.facts is None:
         return ""
     if row.facts.taken and not kept.facts.taken:
         return "it has the date on which it was taken, which the kept file lacks"
     if compare is None or kind != "certain":
         return ""
-    usual = find_usual(kept.facts, order_by_size(row.facts for row in rows if row.facts is not None), compare)
-    return find_advantage(kept.facts, row.facts, compare, usual, why.startswith(LEAST_EDITED))
+    return find_advantage(kept.facts, row.facts, compare, why.startswith(LEAST_EDITED))
 
 
 def _decide_action(judgement: Judgement, doubt: str) -> tuple[Action, str]:

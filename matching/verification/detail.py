@@ -41,18 +41,19 @@ def compare_detail(
         comparison: What is known of the two.
         sizes: Widths and heights in pixels of query and reference.
         read: Returns the pixels [h, w, 3] of both; called only where detail must be measured.
-        trusted: Which of the two cannot have been enlarged, stretched or turned, whatever its pixels say.
+        trusted: Which of the two cannot have been enlarged or stretched, whatever its pixels say.
     """
     to_reference = from_shares(sizes[1][::-1]) @ comparison.homography @ invert(from_shares(sizes[0][::-1]))
     densities = _measure_densities(to_reference, sizes[0]), _measure_densities(invert(to_reference), sizes[1])
     enlarged = [[False, False], [False, False]]  # of query and reference, along x and y
     new_detail = [0.0, 0.0]
-    doubted = [max(density) > MAX_DENSITY and not trust for density, trust in zip(densities, trusted, strict=True)]
-    if any(doubted):
+    denser = [max(density) > MAX_DENSITY for density in densities]
+    if any(denser):
         pixels = read()
         for own, homography in enumerate((to_reference, invert(to_reference))):
-            if doubted[own]:
+            if denser[own]:
                 new_detail[own] = measure_new_detail(_to_grey(pixels[own]), _to_grey(pixels[1 - own]), homography)
+            if denser[own] and not trusted[own]:
                 gains = _measure_gains(pixels[own], pixels[1 - own], homography)
                 enlarged[own] = [
                     d >= MIN_DENSITY and g < 1 + DETAIL_GAIN * (d - 1) for d, g in zip(densities[own], gains, strict=True)
@@ -66,8 +67,7 @@ def compare_detail(
         if not any(stretched) and max(map(min, densities)) < MIN_DENSITY:
             stretched = [True, True]
     density = float(np.sqrt(densities[0][0] * densities[0][1]))
-    is_turned = _is_turned(to_reference, sizes[0])
-    turned = [is_turned and not trust for trust in trusted]
+    turned = [_is_turned(to_reference, sizes[0])] * 2
     cropped = comparison.query.cropped, comparison.reference.cropped
     if cropped[0] != cropped[1] and _is_tilted(to_reference, sizes[0]) and not _is_inscribed(comparison.homography, cropped[0]):
         turned = [own and inner for own, inner in zip(turned, cropped, strict=True)]  # what shows more was not made of the other

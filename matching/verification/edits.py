@@ -101,17 +101,19 @@ class Comparison:
         query: What is seen of the query.
         reference: What is seen of the reference.
         homography: From the query's pixels to the reference's, as shares 0…1 of width and height [3, 3].
+        compressed: Whether the reference is what the query, or a part of it, gives when it is compressed.
         differing: How far their most differing part exceeds what is usual in them (`differences.py`).
     """
 
     query: Edits
     reference: Edits
     homography: Homography
+    compressed: bool = False
     differing: float = 0.0
 
     def turned(self) -> "Comparison":
         """Return the same with query and reference exchanged."""
-        return Comparison(self.reference, self.query, invert(self.homography), self.differing)
+        return Comparison(self.reference, self.query, invert(self.homography), differing=self.differing)
 
 
 def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int, ...]) -> Comparison:

@@ -104,9 +104,9 @@ def test_an_edited_copy_is_not_kept_for_its_size(tmp_path: Path, edit: Callable[
     ],
 )
 def test_an_edited_copy_of_a_larger_original_goes(tmp_path: Path, edit: Callable[[Image.Image], Image.Image]) -> None:
-    original = draw()
-    original.save(tmp_path / "original.jpg", quality=92)
-    edit(original).save(tmp_path / "edited.jpg", quality=80)
+    original = compress(draw(), 92)
+    draw().save(tmp_path / "original.jpg", quality=92)
+    edit(original).save(tmp_path / "edited.jpg", quality=70)
     rows = plan(tmp_path)
     assert rows["original"].action == "keep" and not rows["original"].reason.startswith("least edited")
     assert rows["edited"].action == "remove"
@@ -278,7 +278,7 @@ def test_a_camera_file_is_not_called_enlarged(tmp_path: Path) -> None:
     soft.save(tmp_path / "camera.jpg", quality=92, exif=exif)
     small.save(tmp_path / "small.jpg", quality=92)
     rows = plan(tmp_path)
-    assert (rows["camera"].action, rows["small"].action) == ("keep", "remove")
+    assert (rows["camera"].action, rows["small"].action) == ("keep", "review")
     soft.save(tmp_path / "camera.jpg", quality=92)
     assert plan(tmp_path)["small"].reason.endswith("camera.jpg, 960 × 720, was enlarged")
 
@@ -304,11 +304,11 @@ def compress(picture: Image.Image, quality: int) -> Image.Image:
 def test_a_worse_file_that_was_saved_again_is_not_kept_for_its_bytes(tmp_path: Path, name: str) -> None:
     """It shows the steps of its first compression, as PNG and as JPEG of a high quality; the original was removed for it."""
     draw().save(tmp_path / "original.jpg", quality=86)
-    compress(draw(), 50).save(tmp_path / name, quality=99)
+    compress(compress(draw(), 86), 50).save(tmp_path / name, quality=99)
     scale(draw(), 0.6, 0.6).save(tmp_path / "small.jpg", quality=92)
     assert (tmp_path / name).stat().st_size > (tmp_path / "original.jpg").stat().st_size
     rows = plan(tmp_path)
-    assert (rows["original"].action, rows["again"].action, rows["small"].action) == ("keep", "remove", "remove")
+    assert (rows["original"].action, rows["again"].action, rows["small"].action) == ("keep", "review", "remove")
     assert rows["original"].reason.endswith(f"{name}, 480 × 360, was compressed more, or once more")
 
 
@@ -339,13 +339,14 @@ def save_derived(picture: Image.Image, folder: Path) -> None:
         lambda picture: ImageOps.expand(picture, 24, "white"),
     ],
 )
-def test_what_the_majority_is_unlike_was_edited(tmp_path: Path, edit: Callable[[Image.Image], Image.Image]) -> None:
+def test_no_majority_decides_which_of_two_was_edited(tmp_path: Path, edit: Callable[[Image.Image], Image.Image]) -> None:
+    """Four saves of an edited copy would outvote the original."""
     draw().save(tmp_path / "original.jpg", quality=92)
     edit(draw()).save(tmp_path / "edited.jpg", quality=92)
-    assert sorted(row.action for row in plan(tmp_path).values()) == ["keep", "review"]
-    save_derived(draw(), tmp_path)
-    rows = plan(tmp_path)
-    assert {stem: row.action for stem, row in rows.items() if row.action != "remove"} == {"original": "keep"}
+    for others in (draw(), edit(draw())):
+        save_derived(others, tmp_path)
+        rows = plan(tmp_path)
+        assert {rows["original"].action, rows["edited"].action} <= {"keep", "review"}
 
 
 def test_the_majority_does_not_cost_an_original(tmp_path: Path) -> None:
@@ -367,16 +368,62 @@ def test_the_majority_does_not_cost_an_original(tmp_path: Path) -> None:
     assert plan(tmp_path / "page")["page"].action in ("keep", "review")
 
 
+DATE = Image.Exif()
+DATE.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda picture: picture.filter(ImageFilter.UnsharpMask(2, 120, 1)),
+        lambda picture: picture.filter(ImageFilter.MedianFilter(3)),
+        lambda picture: picture.filter(ImageFilter.GaussianBlur(0.9)),
+        lambda picture: add_noise(picture),
+        lambda picture: scale(scale(picture, 0.625, 0.625), 1.6, 1.6),
+        lambda picture: picture.crop((2, 2, 478, 358)).resize(picture.size, Image.Resampling.BICUBIC),
+    ],
+)
+@pytest.mark.parametrize("quality", [80, 92])
+@pytest.mark.parametrize("exif", [Image.Exif(), DATE])
+def test_a_coarser_file_does_not_go_for_what_was_made_of_it(
+    tmp_path: Path, edit: Callable[[Image.Image], Image.Image], quality: int, exif: Image.Exif
+) -> None:
+    draw().save(tmp_path / "original.jpg", quality=quality)
+    edit(compress(draw(), quality)).save(tmp_path / "edited.jpg", quality=96, exif=exif)
+    assert plan(tmp_path)["original"].action in ("keep", "review")
+
+
+def test_a_form_does_not_go_for_a_finer_scan_of_one_with_another_digit(tmp_path: Path) -> None:
+    for name, number, quality in (("one", "20391", 80), ("other", "20891", 95)):
+        page = Image.new("RGB", (1000, 1400), "white")
+        for line in range(30):
+            ImageDraw.Draw(page).text(
+                (60, 40 + 44 * line), "all of us at the lake, in the summer", "black", ImageFont.load_default(22)
+            )
+        ImageDraw.Draw(page).text((700, 1360), number, (20, 20, 90), ImageFont.load_default(18))
+        page.save(tmp_path / f"{name}.jpg", quality=quality)
+    assert sorted(row.action for row in plan(tmp_path).values()) == ["keep", "review"]
+
+
+def test_what_is_a_file_compressed_again_goes(tmp_path: Path) -> None:
+    draw().save(tmp_path / "original.jpg", quality=95)
+    original = compress(draw(), 95)
+    original.save(tmp_path / "again.jpg", quality=70)
+    original.crop((37, 21, 401, 330)).save(tmp_path / "part.jpg", quality=70)
+    rows = plan(tmp_path)
+    assert (rows["original"].action, rows["again"].action, rows["part"].action) == ("keep", "remove", "remove")
+
+
 def straighten(picture: Image.Image, degrees: float) -> Image.Image:
     turned = picture.rotate(degrees, Image.Resampling.BICUBIC)
     return turned.crop((30, 30, picture.width - 30, picture.height - 30))
 
 
-def test_what_was_straightened_shows_less_than_what_it_was_made_of(tmp_path: Path) -> None:
+def test_an_original_stays_next_to_what_was_straightened(tmp_path: Path) -> None:
     draw().save(tmp_path / "original.jpg", quality=90)
     straighten(draw(), 3).save(tmp_path / "straight.jpg", quality=90)
     rows = plan(tmp_path)
-    assert (rows["original"].action, rows["straight"].action) == ("keep", "remove")
+    assert (rows["original"].action, rows["straight"].action) == ("keep", "review")
     scale(straighten(draw(), 3), 2, 2).save(tmp_path / "straight.jpg", quality=90)
     assert plan(tmp_path)["original"].action == "keep"
 
@@ -402,9 +449,7 @@ def test_an_original_stays_where_corners_were_filled_after_a_turn(tmp_path: Path
         lambda picture: picture.rotate(3, Image.Resampling.BICUBIC, expand=True, fillcolor=(90, 90, 90)),
     ],
 )
-def test_of_a_mirrored_or_turned_pair_the_dated_file_stays_or_a_person_looks(
-    tmp_path: Path, edit: Callable[[Image.Image], Image.Image]
-) -> None:
+def test_of_a_mirrored_or_turned_pair_none_goes(tmp_path: Path, edit: Callable[[Image.Image], Image.Image]) -> None:
     draw().save(tmp_path / "original.jpg", quality=92)
     edit(draw()).save(tmp_path / "turned.jpg", quality=99)
     rows = plan(tmp_path)
@@ -414,8 +459,7 @@ def test_of_a_mirrored_or_turned_pair_the_dated_file_stays_or_a_person_looks(
     exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
     draw().save(tmp_path / "original.jpg", quality=92, exif=exif)
     rows = plan(tmp_path)
-    assert rows["original"].action == "keep" and rows["original"].reason.endswith(", was mirrored or turned")
-    assert rows["turned"].action == "review"
+    assert sorted(row.action for row in rows.values()) == ["keep", "review"]
 
 
 def test_where_nothing_says_which_of_two_was_edited_a_person_looks(tmp_path: Path) -> None:
