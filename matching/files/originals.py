@@ -73,7 +73,7 @@ class EditComparer:
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]
         try:
             found = compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted)
-            if _is_same_scale(found):
+            if _may_follow(found):
                 found = replace(found, compressed=self._follows(found, one.path, other.path))
         except ImageError:
             return found
@@ -192,18 +192,22 @@ def _is_same_scale(found: Comparison) -> bool:
     return 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY
 
 
-def _compare_compression(found: Comparison) -> Literal["kept", "file", "unclear", ""]:
-    """Return which of two copies of the same scale was compressed more, or once more, and so was made of the other."""
+def _may_follow(found: Comparison) -> bool:
+    """Whether nothing else says that the reference has something that the query, of the same scale, lacks."""
+    lacking = found.query.changes or found.query.cropped or found.reference.covered or found.differing >= MIN_DIFFERING
+    return _is_same_scale(found) and not lacking
+
+
+def _compare_compression(found: Comparison) -> Literal["kept", "unclear", ""]:
+    """Return "kept" if the query, of the same scale, was compressed more than the reference, or once more; empty if not."""
     one, other = found.query.quantisation, found.reference.quantisation
     if not _is_same_scale(found):
         return ""
     if one is None or other is None:
         return "unclear"
     if one.saved_again != other.saved_again and 1 / MAX_EARLIER_APART < one.step / other.step < MAX_EARLIER_APART:
-        return "kept" if one.saved_again else "file"
+        return "kept" if one.saved_again else ""
     if one.step > MAX_STEPS_APART * other.step:
         return "kept"
-    if found.reference.cropped:
-        return "file"
     would_show = one.clear and other.step >= max(SEEN_STEP, SEEN_RATIO * one.step)  # in the kept file, if that was made of it
-    return "file" if would_show else "unclear"
+    return "" if would_show or found.reference.cropped else "unclear"

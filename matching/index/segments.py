@@ -22,9 +22,8 @@ from image_copies.submissions.search.backend import search_on_cpu
 from image_copies.submissions.search.index_files import is_intact, missing_file_error, write_content
 
 MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions,
-SEGMENT_CONTENTS_PER_ROOT = (
-    128  # or as many per square root of all contents: 32 for a list of codes, which Faiss compares at once
-)
+# or as many per square root of all contents: 32 for a list of codes, which Faiss compares at once
+SEGMENT_CONTENTS_PER_ROOT = 128
 MIN_CHANGED_CONTENTS = 10_000  # a file is written once more contents than this were added, or removed from it,
 MAX_REMOVED_SHARE = 0.1  # and more than this share 0…1 of the file was removed
 MAX_SPARE_NEIGHBOURS = 16  # neighbours searched for beyond those asked for, in case some have been removed

@@ -14,6 +14,7 @@ from image_copies.matching.verification.blocks import (
     compare_blocks,
     find_displacements,
     keep_details,
+    to_grey,
 )
 
 MAX_SIDE = 480  # pixels of the longer side; larger pictures are reduced to it
@@ -109,7 +110,7 @@ def align(query: NDArray[np.uint8], reference: NDArray[np.uint8], homography: Ho
     if min(*fixed.shape[:2], *moving.shape[:2]) < BLOCK:
         return None
     sign = -1 if negative else 1
-    aligned = _refine(_match_blur(_lay(_to_grey(fixed), sign * _to_grey(moving), rough)), FIRST_REACH)
+    aligned = _refine(_match_blur(_lay(to_grey(fixed), sign * to_grey(moving), rough)), FIRST_REACH)
     if aligned.blocks.median < OTHER_CHANNELS_BELOW:
         aligned = _try_channels(aligned, fixed, sign * moving.astype(np.float32))
     return replace(_refine(_match_blur(_refine(aligned, LAST_REACH)), LAST_REACH), swapped=scale > 1)
@@ -157,10 +158,6 @@ def _measure_scale(homography: Homography, query: tuple[int, ...], reference: tu
         return None
     scale = float(np.sqrt(np.median(areas[inside])))
     return scale if np.isfinite(scale) and scale > 0 else None
-
-
-def _to_grey(pixels: NDArray[np.uint8]) -> Grey:
-    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
 
 
 def _lay(fixed: Grey, moving: Grey, homography: Homography, blurs: tuple[float, float] = (0.0, 0.0)) -> Aligned:

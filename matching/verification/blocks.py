@@ -49,6 +49,11 @@ class BlockAgreement:
         return float(np.median(values)) if len(values) >= 3 else -1.0
 
 
+def to_grey(pixels: NDArray[np.uint8]) -> Grey:
+    """Return pixels [h, w, 3] as grey levels [h, w]."""
+    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
+
+
 def keep_details(grey: Grey) -> Grey:
     """Return a picture [h, w] without its coarse structure."""
     coarse = cv2.blur(cv2.blur(grey, (COARSE, COARSE)), (COARSE, COARSE))  # almost a Gaussian, in a fraction of its time

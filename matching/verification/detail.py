@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import Homography, find_covered, invert, map_points, warp
-from image_copies.matching.verification.blocks import BLOCK, Grey, block_means
+from image_copies.matching.verification.blocks import BLOCK, Grey, block_means, to_grey
 from image_copies.matching.verification.edits import Comparison
 from image_copies.matching.verification.enlargement import measure_new_detail
 from image_copies.matching.verification.geometry import from_shares
@@ -52,7 +52,7 @@ def compare_detail(
         pixels = read()
         for own, homography in enumerate((to_reference, invert(to_reference))):
             if denser[own]:
-                new_detail[own] = measure_new_detail(_to_grey(pixels[own]), _to_grey(pixels[1 - own]), homography)
+                new_detail[own] = measure_new_detail(to_grey(pixels[own]), to_grey(pixels[1 - own]), homography)
             if denser[own] and not trusted[own]:
                 gains = _measure_gains(pixels[own], pixels[1 - own], homography)
                 enlarged[own] = [
@@ -128,11 +128,11 @@ def _measure_gains(picture: Pixels, other: Pixels, homography: Homography) -> tu
         homography: From the picture's pixels to the other's [3, 3].
     """
     top, left = (max(0, (side - MEASURED_SIDE) // 2) for side in picture.shape[:2])
-    own = _to_grey(picture[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE])
+    own = to_grey(picture[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE])
     if min(own.shape) < BLOCK:
         return float("inf"), float("inf")
     back = invert(homography @ np.array([[1, 0, left], [0, 1, top], [0, 0, 1]], np.float64))
-    enlarged = warp(_to_grey(other), back, own.shape)
+    enlarged = warp(to_grey(other), back, own.shape)
     covered = block_means(find_covered(other.shape, back, own.shape)) > 0.999
     gains = []
     for difference in SECOND_DIFFERENCES:
@@ -145,10 +145,6 @@ def _measure_gains(picture: Pixels, other: Pixels, homography: Homography) -> tu
 def _measure_blocks(grey: Grey, difference: Grey) -> Grey:
     """Return the size of the second differences in each block."""
     return np.sqrt(np.maximum(block_means(np.asarray(cv2.filter2D(grey, cv2.CV_32F, difference) ** 2, np.float32)), 0))
-
-
-def _to_grey(pixels: Pixels) -> Grey:
-    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
 
 
 def _has_camera_shape(size: tuple[int, int]) -> bool:

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Aligned, Homography, find_covered, invert, scale_points
+from image_copies.matching.verification.alignment import Aligned, Homography, invert, scale_points
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.geometry import from_shares
 from image_copies.matching.verification.quantisation import Quantisation
@@ -31,7 +31,6 @@ MAX_UNIFORM, MIN_UNIFORM = 6.0, 0.9  # grey levels within which that share of a 
 MIN_TONE, MIN_OTHER_TONE = 6.0, 0.5  # grey levels by which that share of what lies next to it differs
 MAX_PLAIN_OUTSIDE, MAX_STEP = 0.6, 1.4  # share of what lies outside that is of one tone, and step along the frame, in a scene
 MIN_ALIVE, MAX_MIRRORED = 0.25, 0.3  # detail beyond the frame, of that within it, and its likeness to that detail's mirror image
-MIN_PLAIN = 0.98  # share of all that is added around a picture that is within MAX_UNIFORM of its tone, in a plain border
 COVERED, FRAMED = "has something laid over it", "has something added around it"
 TURNED, RECOLOURED = "was mirrored or turned", "has other tones or colours"
 FULL = 0.95  # share of a side beyond which the other picture shows something
@@ -44,7 +43,6 @@ class Edits:
     Attributes:
         covered: Something is laid over it, such as a caption or a sticker; of both where nothing says over which.
         framed: Something is added around it, such as a border or a bar.
-        plain: What is added around it is of one colour.
         cropped: The other one shows more.
         extended: It shows more, and what it shows there need not belong to the scene: a bar, a page, another picture.
         blurred: It is less sharp than the other one.
@@ -60,7 +58,6 @@ class Edits:
 
     covered: bool = False
     framed: bool = False
-    plain: bool = False
     cropped: bool = False
     extended: bool = False
     blurred: bool = False
@@ -101,7 +98,8 @@ class Comparison:
         query: What is seen of the query.
         reference: What is seen of the reference.
         homography: From the query's pixels to the reference's, as shares 0…1 of width and height [3, 3].
-        compressed: Whether the reference is what the query, or a part of it, gives when it is compressed.
+        compressed: Whether the reference is what the query, or a part of it, gives when it is compressed; looked
+            at where nothing else tells the two apart.
         differing: How far their most differing part exceeds what is usual in them (`differences.py`).
     """
 
@@ -131,11 +129,9 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     to_moving = invert(aligned.homography)
     fixed_framed, moving_cropped, fixed_extended = _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography)
     moving_framed, fixed_cropped, moving_extended = _look_beyond(aligned.moving, aligned.fixed.shape, to_moving)
-    fixed_plain = fixed_framed and _is_plain(aligned.fixed, aligned.moving.shape, aligned.homography)
-    moving_plain = moving_framed and _is_plain(aligned.moving, aligned.fixed.shape, to_moving)
     fixed_blurred, moving_blurred = aligned.blurs[1] > 0, aligned.blurs[0] > 0  # to look alike, the sharper one is blurred
-    fixed = Edits(fixed_covered, fixed_framed, fixed_plain, fixed_cropped, fixed_extended, fixed_blurred)
-    moving = Edits(moving_covered, moving_framed, moving_plain, moving_cropped, moving_extended, moving_blurred)
+    fixed = Edits(fixed_covered, fixed_framed, fixed_cropped, fixed_extended, fixed_blurred)
+    moving = Edits(moving_covered, moving_framed, moving_cropped, moving_extended, moving_blurred)
     return Comparison(moving, fixed, shares) if not aligned.swapped else Comparison(fixed, moving, invert(shares))
 
 
@@ -228,13 +224,6 @@ def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) 
     framed = 2 * sum(added) > len(added)
     cropped = bool(added) and (not framed or len(added) == 1)  # one side alone may end at an edge of the scene
     return framed, cropped, cropped and (len(natural) == 1 or not any(natural))
-
-
-def _is_plain(picture: Grey, other: tuple[int, ...], homography: Homography) -> bool:
-    """Whether all that a picture shows beyond the frame of another one is of one tone; arguments as of `_look_beyond`."""
-    inside = find_covered(other, homography, picture.shape)
-    outside = picture[cv2.dilate(inside, np.ones((2 * SEAM_REACH + 1,) * 2, np.uint8)) < 0.01]
-    return bool(outside.size and (np.abs(outside - np.median(outside)) < MAX_UNIFORM).mean() > MIN_PLAIN)
 
 
 def _cut_side(picture: Grey, axis: int, flipped: bool) -> Grey:

@@ -5,10 +5,11 @@ import itertools
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL.JpegImagePlugin import JpegImageFile
+from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
 from image_copies.data.archives import read_bytes
 from image_copies.data.decode import decode_rgb
@@ -26,6 +27,14 @@ GREY = np.array([0.299, 0.587, 0.114], np.float32)
 COSINES = np.array(  # of those frequencies
     [[np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)] for k in range(3)], np.float32
 )
+
+
+class Tables(NamedTuple):
+    """How a JPEG file was compressed: the steps of its coefficients by table, row by row, and Pillow's number of its sampling."""
+
+    steps: list[list[int]]
+    sampling: int
+    mode: str
 
 
 @dataclass(frozen=True)
@@ -64,16 +73,23 @@ def measure_quantisation(path: Path) -> Quantisation:
     return Quantisation(float(np.exp(np.mean(np.log(known)))), shown, clear)
 
 
-def _read_steps(content: bytes) -> list[float]:
-    """Return the steps of FREQUENCIES by the tables of a JPEG file; 1 for others."""
+def read_tables(content: bytes) -> Tables | None:
+    """Return how a JPEG file was compressed; None for files of other formats and damaged ones."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with JpegImageFile(io.BytesIO(content)) as image:
-                table = image.quantization[0]
-    except Exception:  # no JPEG; damaged files raise anything
+                return Tables(list(image.quantization.values()), get_sampling(image), image.mode)
+    except Exception:  # Pillow raises anything for damaged files
+        return None
+
+
+def _read_steps(content: bytes) -> list[float]:
+    """Return the steps of FREQUENCIES by the tables of a JPEG file; 1 for others."""
+    tables = read_tables(content)
+    if tables is None or not tables.steps:
         return [1.0] * len(FREQUENCIES)
-    return [float(table[SIDE * down + across]) for down, across in FREQUENCIES]
+    return [float(tables.steps[0][SIDE * down + across]) for down, across in FREQUENCIES]
 
 
 def _measure_coefficients(grey: NDArray[np.float32]) -> list[NDArray[np.float32]]:

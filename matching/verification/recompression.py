@@ -6,15 +6,15 @@ other one was sharpened, smoothed, given grain, reduced and enlarged, or changed
 
 import io
 import itertools
-import warnings
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, JpegImagePlugin
+from PIL import Image
 
 from image_copies.matching.verification.alignment import Homography, invert, map_points
-from image_copies.matching.verification.blocks import Grey
+from image_copies.matching.verification.blocks import Grey, to_grey
+from image_copies.matching.verification.quantisation import Tables, read_tables
 
 Pixels = NDArray[np.uint8]
 WINDOW = 8  # pixels of the windows in which differences are measured
@@ -22,6 +22,8 @@ MAX_SHARE = 0.5  # of what compressing changes, and MAX_REST grey levels, that m
 MAX_REST = 0.7
 MAX_LOCAL_SHARE, MAX_LOCAL_REST = 2.0, 6.0  # the same in any window
 SHIFTS = tuple(itertools.product((0, -1, 1), repeat=2))  # pixels by which a part may lie elsewhere than it was found
+FOUND_SIDE = 512  # pixels of the part in the middle in which the shift is found
+ROWS, AROUND = 256, 16  # of a strip, and of those around it that its blocks and windows may reach: whole blocks of JPEG
 
 
 def follows_by_compression(content: bytes, pixels: Pixels, source: Pixels, homography: Homography) -> bool:
@@ -33,48 +35,57 @@ def follows_by_compression(content: bytes, pixels: Pixels, source: Pixels, homog
         source: The pixels of the picture that it may have been made of [H, W, 3].
         homography: From that picture's pixels to the file's [3, 3].
     """
+    part = _find_part(pixels, source, homography)
+    if part is None:
+        return False
+    tables, colourless = read_tables(content), _has_no_colours(pixels)
+    left_over = changed = 0.0
+    for top in range(0, len(pixels), ROWS):
+        first = max(0, top - AROUND)
+        own, theirs = (each[first : top + ROWS + AROUND] for each in (pixels, part))
+        if colourless:
+            theirs = cv2.cvtColor(cv2.cvtColor(theirs, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB).astype(np.uint8)
+        compressed = _compress_like(tables, theirs)
+        local, usual = (_mean(_square(one, other)) for one, other in ((own, compressed), (theirs, compressed)))
+        if (np.sqrt(local) > MAX_LOCAL_SHARE * np.sqrt(usual) + MAX_LOCAL_REST)[top - first :][:ROWS].any():
+            return False
+        greys = [np.square(to_grey(each) - to_grey(compressed))[top - first :][:ROWS].sum() for each in (own, theirs)]
+        left_over, changed = left_over + float(greys[0]), changed + float(greys[1])
+    count = pixels.shape[0] * pixels.shape[1]
+    return bool(np.sqrt(left_over / count) <= MAX_SHARE * np.sqrt(changed / count) + MAX_REST)
+
+
+def _find_part(pixels: Pixels, source: Pixels, homography: Homography) -> Pixels | None:
+    """Return the part [h, w, 3] of a picture that a file shows, to the pixel; None where it reaches beyond that picture."""
     height, width = pixels.shape[:2]
     left, top = np.rint(map_points(invert(homography), np.zeros((1, 2)))[0]).astype(int)
+    middle = tuple(slice(max(0, (side - FOUND_SIDE) // 2), (side + FOUND_SIDE) // 2) for side in (height, width))
     found = []
     for down, across in SHIFTS:
         row, column = top + down, left + across
         if 0 <= row <= source.shape[0] - height and 0 <= column <= source.shape[1] - width:
             part = source[row : row + height, column : column + width]
-            found.append((float(cv2.absdiff(part, pixels).mean()), part))
-    if not found:
-        return False
-    part = min(found, key=lambda one: one[0])[1]
-    if (pixels == pixels[..., :1]).all():  # a copy without colours
-        part = cv2.cvtColor(cv2.cvtColor(part, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB).astype(np.uint8)
-    compressed = _compress_like(content, part)
-    left_over, changed = (_square(one, other) for one, other in ((pixels, compressed), (part, compressed)))
-    whole, usual = (np.sqrt(_square(grey, _to_grey(compressed)).mean()) for grey in (_to_grey(pixels), _to_grey(part)))
-    local = np.sqrt(_mean(left_over)) <= MAX_LOCAL_SHARE * np.sqrt(_mean(changed)) + MAX_LOCAL_REST
-    return bool(whole <= MAX_SHARE * usual + MAX_REST and local.all())
+            found.append((float(cv2.absdiff(part[middle], pixels[middle]).mean()), part))
+    return min(found, key=lambda one: one[0])[1] if found else None
 
 
-def _compress_like(content: bytes, pixels: Pixels) -> Pixels:
+def _has_no_colours(pixels: Pixels) -> bool:
+    return all((rows == rows[..., :1]).all() for rows in (pixels[top : top + ROWS] for top in range(0, len(pixels), ROWS)))
+
+
+def _compress_like(tables: Tables | None, pixels: Pixels) -> Pixels:
     """Return pixels after compression with the tables of a JPEG file; as they are for files of other formats."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with JpegImagePlugin.JpegImageFile(io.BytesIO(content)) as image:
-                tables, sampling, mode = image.quantization, JpegImagePlugin.get_sampling(image), image.mode
-    except Exception:  # no JPEG; damaged files raise anything
+    if tables is None:
         return pixels
-    written = io.BytesIO()
-    plain = {"qtables": tables, "subsampling": max(sampling, 0)} if mode == "RGB" else {"qtables": [tables[0]]}
-    Image.fromarray(pixels).convert("L" if mode == "L" else "RGB").save(written, "JPEG", **plain)
+    written, colours = io.BytesIO(), tables.mode == "RGB"
+    how = {"qtables": tables.steps, "subsampling": max(tables.sampling, 0)} if colours else {"qtables": tables.steps[:1]}
+    Image.fromarray(pixels).convert("L" if tables.mode == "L" else "RGB").save(written, "JPEG", **how)
     return np.asarray(Image.open(written).convert("RGB"))
 
 
 def _square(one: Pixels, other: Pixels) -> Grey:
     """Return the squared differences of two pictures [h, w, 3] in the channel that differs most [h, w]."""
     return np.asarray(np.square(one.astype(np.float32) - other).max(axis=2), np.float32)
-
-
-def _to_grey(pixels: Pixels) -> Pixels:
-    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)[..., None], np.uint8)
 
 
 def _mean(values: Grey) -> Grey:

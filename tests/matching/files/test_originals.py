@@ -19,6 +19,9 @@ from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.pairs import KnownPair, PairJudge
 
+DATE = Image.Exif()
+DATE.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
+
 
 def draw(seed: int = 3) -> Image.Image:
     """A picture of 480 × 360 with detail at every scale."""
@@ -213,9 +216,7 @@ def test_other_shots_of_a_scene_are_kept_instead_of_their_own_copies(tmp_path: P
 
 @pytest.mark.parametrize("form", ["larger.png", "same.png"])
 def test_a_file_with_a_date_does_not_go_for_one_without(tmp_path: Path, form: str) -> None:
-    exif = Image.Exif()
-    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2020:05:01 10:00:00"
-    draw().save(tmp_path / "dated.jpg", quality=92, exif=exif)
+    draw().save(tmp_path / "dated.jpg", quality=92, exif=DATE)
     with Image.open(tmp_path / "dated.jpg") as picture:
         scaled = scale(picture.convert("RGB"), 2, 2) if form == "larger.png" else picture
         scaled.save(tmp_path / form)
@@ -272,10 +273,8 @@ def test_what_shows_more_than_the_kept_file_is_looked_at(tmp_path: Path) -> None
 
 def test_a_camera_file_is_not_called_enlarged(tmp_path: Path) -> None:
     """It is soft at its own size, as those of telephones are, and says when it was taken."""
-    exif = Image.Exif()
-    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
     soft, small = scale(draw(), 2, 2), draw()
-    soft.save(tmp_path / "camera.jpg", quality=92, exif=exif)
+    soft.save(tmp_path / "camera.jpg", quality=92, exif=DATE)
     small.save(tmp_path / "small.jpg", quality=92)
     rows = plan(tmp_path)
     assert (rows["camera"].action, rows["small"].action) == ("keep", "review")
@@ -368,10 +367,6 @@ def test_the_majority_does_not_cost_an_original(tmp_path: Path) -> None:
     assert plan(tmp_path / "page")["page"].action in ("keep", "review")
 
 
-DATE = Image.Exif()
-DATE.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
-
-
 @pytest.mark.parametrize(
     "edit",
     [
@@ -455,9 +450,7 @@ def test_of_a_mirrored_or_turned_pair_none_goes(tmp_path: Path, edit: Callable[[
     rows = plan(tmp_path)
     assert (rows["turned"].action, rows["original"].action) == ("keep", "review")
     assert rows["original"].reason.endswith(", but one of the two was mirrored or turned")
-    exif = Image.Exif()
-    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
-    draw().save(tmp_path / "original.jpg", quality=92, exif=exif)
+    draw().save(tmp_path / "original.jpg", quality=92, exif=DATE)
     rows = plan(tmp_path)
     assert sorted(row.action for row in rows.values()) == ["keep", "review"]
 

@@ -1,0 +1,88 @@
+"""A compressed picture, or a part of one, follows from its source; whatever else was changed does not."""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image, ImageFilter
+
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.verification.recompression import ROWS, follows_by_compression
+
+Pixels = NDArray[np.uint8]
+LEFT, TOP = 9, 6  # of the part that a cropped copy shows
+
+
+@pytest.fixture(scope="module")
+def source() -> Pixels:
+    """A picture that is higher than two strips."""
+    rng = np.random.default_rng(5)
+    drawn = np.asarray(Image.fromarray(draw_picture(rng, 640)).resize((300, 2 * ROWS + 90)))
+    return np.clip(drawn + rng.normal(0, 5, drawn.shape), 0, 255).astype(np.uint8)
+
+
+def compress(pixels: Pixels, quality: int = 70, **options: object) -> bytes:
+    written = io.BytesIO()
+    Image.fromarray(pixels).save(written, "JPEG", quality=quality, **options)
+    return written.getvalue()
+
+
+def follows(content: bytes, source: Pixels, left: int = 0, top: int = 0) -> bool:
+    pixels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    return follows_by_compression(content, pixels, source, np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]]))
+
+
+def sharpen(pixels: Pixels) -> Pixels:
+    return np.asarray(Image.fromarray(pixels).filter(ImageFilter.UnsharpMask(1, 60)))
+
+
+def brighten(pixels: Pixels) -> Pixels:
+    brighter: Pixels = np.clip(pixels + 3.0, 0, 255).astype(np.uint8)
+    return brighter
+
+
+def mark(row: int) -> Callable[[Pixels], Pixels]:
+    """Draw a dot of 10 pixels at a row."""
+
+    def draw_dot(pixels: Pixels) -> Pixels:
+        changed = pixels.copy()
+        changed[row : row + 10, 100:110] = 255 - changed[row : row + 10, 100:110]
+        return changed
+
+    return draw_dot
+
+
+@pytest.mark.parametrize("quality", [30, 70, 95])
+@pytest.mark.parametrize("subsampling", [0, 2])
+def test_a_compressed_copy_follows(source: Pixels, quality: int, subsampling: int) -> None:
+    assert follows(compress(source, quality, subsampling=subsampling), source)
+
+
+def test_a_compressed_part_follows_though_it_was_found_a_pixel_away(source: Pixels) -> None:
+    content = compress(source[TOP:-20, LEFT:-30])
+    assert all(follows(content, source, LEFT + across, TOP + down) for across in (-1, 0, 1) for down in (-1, 0, 1))
+
+
+def test_a_copy_without_colours_follows(source: Pixels) -> None:
+    grey = Image.fromarray(source).convert("L")
+    assert follows(compress(np.asarray(grey)), source)
+    assert follows(compress(np.asarray(grey.convert("RGB"))), source)
+
+
+def test_a_part_that_reaches_beyond_the_source_does_not_follow(source: Pixels) -> None:
+    assert not follows(compress(source), source[:-40])
+
+
+@pytest.mark.parametrize("edit", [sharpen, brighten, mark(20), mark(ROWS - 5), mark(2 * ROWS), mark(2 * ROWS + 80)])
+@pytest.mark.parametrize("quality", [70, 95])
+def test_an_edited_copy_does_not_follow(source: Pixels, edit: Callable[[Pixels], Pixels], quality: int) -> None:
+    assert not follows(compress(edit(source), quality), source)
+
+
+def test_files_of_other_formats_follow_only_with_the_same_pixels(source: Pixels) -> None:
+    written = io.BytesIO()
+    Image.fromarray(source).save(written, "PNG")
+    assert follows(written.getvalue(), source)
+    assert not follows(written.getvalue(), brighten(source))
