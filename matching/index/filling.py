@@ -1,5 +1,6 @@
 """Filling an index of references: each content is embedded once, whatever its files are called."""
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
@@ -13,17 +14,20 @@ from tqdm import tqdm
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.process import choose_workers
-from image_copies.data.remote import READERS, is_remote, map_files
-from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
+from image_copies.data.remote import READERS, is_remote
+from image_copies.data.shards import Place, ShardWork, run_shards, uses_engine
 from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import (
     Content,
+    KnownDigests,
     Store,
     add_files,
     contents_of,
     digests_of_files,
+    holds_digest,
     keep_queries,
+    known_digests,
     read_content,
     remove_files,
     stored_files,
@@ -79,7 +83,7 @@ def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> A
         first = _first_of_each(new, lacking - before.keys())
         return _Part(len(digests), new, first, [Content(*item) for item in before.items()])
 
-    for part, contents in _embed_chosen(extractor, paths, choose, "adding references"):
+    for part, contents in _embed_chosen(store, extractor, paths, choose, "adding references"):
         if part.files:
             add_files(store, part.files, [*contents, *part.known])
         bad = sum(content.vector is None for content in contents)
@@ -114,7 +118,7 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
         chosen.update(lacking)
         return _Part(len(opened), part, _first_of_each(part, lacking), [])
 
-    for part, contents in _embed_chosen(extractor, paths, choose, "embedding queries"):
+    for part, contents in _embed_chosen(store, extractor, paths, choose, "embedding queries"):
         if part.first:
             keep_queries(store, contents)
     return digests
@@ -169,27 +173,16 @@ def _show_progress(total: int, name: str) -> "tqdm[Any]":
 
 
 def _embed_chosen(
-    extractor: Extractor, paths: Sequence[Path], choose: Callable[[Digests], _Part], name: str
+    store: Store, extractor: Extractor, paths: Sequence[Path], choose: Callable[[Digests], _Part], name: str
 ) -> Iterator[tuple[_Part, list[Content]]]:
     """Yield IMAGES_PER_COMMIT pictures at a time, which enter the index together, with those contents that were embedded."""
     if _works_elsewhere(extractor):
-        parts = [choose(digests) for digests in list(_digest_elsewhere(paths))]  # all, before it embeds any
-        yield from zip(parts, _embed_elsewhere(extractor, parts, len(paths), name), strict=True)
+        yield from _embed_chosen_elsewhere(store, extractor, paths, choose, name)
         return
-    waiting = deque[_Part]()
     whole, contents = _Part(0, {}, {}, []), list[Content]()
-
-    def batches() -> Iterator[list[Source]]:
-        for opened in _read_batches(extractor, paths):
-            waiting.append(choose({path: digest for path, digest, _ in opened}))
-            bytes_of = {path: content for path, _, content in opened}
-            yield [(path, bytes_of[path]) for path in waiting[-1].first.values()]
-
     with _show_progress(len(paths), name) as bar:
-        for vectors, unreadable in extractor.extract_batches(batches()):
-            part = waiting.popleft()
-            rows = zip(part.first, vectors, unreadable, strict=True)
-            contents += [Content(digest, None if bad else vector) for digest, vector, bad in rows]
+        for part, own in _embed_batches(extractor, paths, choose):
+            contents += own
             whole = whole.join(part)
             bar.update(part.count)
             if whole.count >= IMAGES_PER_COMMIT:
@@ -197,6 +190,24 @@ def _embed_chosen(
                 whole, contents = _Part(0, {}, {}, []), []
     if whole.count:
         yield whole, contents
+
+
+def _embed_batches(
+    extractor: Extractor, paths: Sequence[Path], choose: Callable[[Digests], _Part]
+) -> Iterator[tuple[_Part, list[Content]]]:
+    """Yield what was chosen of each batch of files, which are read once, with its contents."""
+    waiting = deque[_Part]()
+
+    def batches() -> Iterator[list[Source]]:
+        for opened in _read_batches(extractor, paths):
+            waiting.append(choose({path: digest for path, digest, _ in opened}))
+            bytes_of = {path: content for path, _, content in opened}
+            yield [(path, bytes_of[path]) for path in waiting[-1].first.values()]
+
+    for vectors, unreadable in extractor.extract_batches(batches()):
+        part = waiting.popleft()
+        rows = zip(part.first, vectors, unreadable, strict=True)
+        yield part, [Content(digest, None if bad else vector) for digest, vector, bad in rows]
 
 
 def _read_batches(extractor: Extractor, paths: Sequence[Path]) -> Iterator[list[Opened]]:
@@ -227,17 +238,49 @@ def _works_elsewhere(extractor: Extractor) -> bool:
     return uses_engine() and extractor.source is not None
 
 
-def _digest_elsewhere(paths: Sequence[Path]) -> Iterator[Digests]:
-    """Return the digests of IMAGES_PER_COMMIT files at a time."""
-    work = ShardWork("reading files", "image", partial(hold, None), _digest_shard, len)
-    return run_shards(work, _cut(paths), len(paths))
+def _embed_chosen_elsewhere(
+    store: Store, extractor: Extractor, paths: Sequence[Path], choose: Callable[[Digests], _Part], name: str
+) -> Iterator[tuple[_Part, list[Content]]]:
+    """Yield the same, embedded by workers that know what the index holds; of what several have found, the first counts."""
+    assert extractor.source is not None
+    known = known_digests(store)
+    work = ShardWork(
+        name=name,
+        unit="image",
+        open=partial(_open_knowing, extractor.source, known),
+        work=_embed_unknown,
+        size=len,
+        inputs=extractor.files,
+        opened_as=f"{extractor.identity} {hashlib.sha256(known.tobytes()).hexdigest()}",
+        uses_gpu=True,
+    )
+    for digests, contents in run_shards(work, _cut(paths), len(paths)):
+        part = choose(digests)
+        yield part, [content for content in contents if content.digest in part.first]
 
 
-def _digest_shard(_: None, paths: Sequence[Path], place: Place) -> Digests:
-    digests = dict(zip(paths, map_files(digest_or_none, paths), strict=True))
+def _open_knowing(source: Callable[[], Extractor], known: KnownDigests) -> tuple[Extractor, KnownDigests]:
+    return source(), known
+
+
+def _embed_unknown(state: tuple[Extractor, KnownDigests], paths: Sequence[Path], place: Place) -> tuple[Digests, list[Content]]:
+    """Return the files' digests, and those contents that are not known, once each."""
+    extractor, known = state
+    chosen: set[bytes] = set()
+
+    def choose(opened: Digests) -> _Part:
+        files = {path: digest for path, digest in opened.items() if digest is not None}
+        lacking = {digest for digest in files.values() if not holds_digest(known, digest)} - chosen
+        chosen.update(lacking)
+        return _Part(len(opened), files, _first_of_each(files, lacking), [])
+
+    digests, contents = dict[Path, bytes | None](dict.fromkeys(paths)), list[Content]()
+    for part, own in _embed_batches(_with_decoders(extractor, place), paths, choose):
+        digests.update(part.files)
+        contents += own
+        place.advance(part.count)
     place.report_absent([path for path, digest in digests.items() if digest is None and not path.exists()])
-    place.advance(len(paths))
-    return digests
+    return digests, contents
 
 
 def _embed_elsewhere(extractor: Extractor, parts: Sequence[_Part], total: int, name: str) -> Iterator[list[Content]]:
@@ -260,12 +303,16 @@ def _count_pictures(part: _Part) -> int:
 
 
 def _embed_shard(extractor: Extractor, part: _Part, place: Place) -> list[Content]:
-    if place.decoders is not None:
-        extractor = replace(extractor, settings=extractor.settings.model_copy(update={"workers": place.decoders}))
-    contents = list(_contents(extractor, part.first))
+    contents = list(_contents(_with_decoders(extractor, place), part.first))
     place.report_absent([part.first[c.digest] for c in contents if c.vector is None and not part.first[c.digest].exists()])
     place.advance(part.count)
     return contents
+
+
+def _with_decoders(extractor: Extractor, place: Place) -> Extractor:
+    if place.decoders is None:
+        return extractor
+    return replace(extractor, settings=extractor.settings.model_copy(update={"workers": place.decoders}))
 
 
 def digest_or_none(path: Path) -> bytes | None:
