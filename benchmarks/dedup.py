@@ -1,7 +1,7 @@
 """What image-copies dedup finds, compares and takes, beside exact search and k-means clusters; and what kills change.
 
     python benchmarks/dedup.py vectors --output DIR [--count 1000000]     made-up vectors of empty files, a tenth of them copies
-    python benchmarks/dedup.py pictures --output DIR --source PICTURES    a run whose worker and driver are killed, and another
+    python benchmarks/dedup.py pictures --output DIR --source PICTURES [--ray auto]    runs with killed processes, and without
     python benchmarks/dedup.py pairs [--count 10000000]                   made-up pairs, of which 2 % connect two families
 
 Recall is that of exact search: of the pairs under the threshold that `SAMPLE` pictures drawn at random are in. The clusters are
@@ -43,6 +43,7 @@ from image_copies.pipeline.dedup.lists import Comparison, find_pairs
 from image_copies.pipeline.dedup.results import Decided, write_lists
 
 SAMPLE, FILES_PER_FOLDER = 10_000, 1000
+LISTS = ("keep.txt", "remove.txt", "review.txt", "unreadable.txt")
 PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
 FROM_BOTH_SIDES, BETWEEN_FAMILIES = 0.9, 0.02  # shares of the pairs
 T = TypeVar("T")
@@ -90,9 +91,9 @@ def take(name: str, work: Callable[[], T]) -> T:
     return result
 
 
-def measure(embedding: Embedding, source: Path, limit: float | None) -> None:
+def measure(embedding: Embedding, source: Path, limit: float | None, where: str = "local") -> None:
     """Print what each step takes of a run whose pictures are embedded, and what it finds."""
-    with open_engine("local", 0) as engine:
+    with open_engine(where, 0) as engine:
         parts = take("list, open", lambda: embed_inputs(engine, embedding, [source], False, "image", [], Output()))
         starts = np.append(0, np.cumsum([part.count for part in parts]))
         files = [embedding.vectors_path(part.key, part.number) for part in parts]
@@ -140,13 +141,13 @@ def compare_exactly(comparison: Comparison, found: set[tuple[int, int]]) -> None
     print(f"clusters: recall {together / len(pairs):.4f}, {clustered:.4%} of all pairs compared")
 
 
-def kill_twice(source: Path, output: Path) -> None:
+def kill_twice(source: Path, output: Path, where: str) -> None:
     """Deduplicate twice, once with a worker and the driver killed, and print whether the lists of what stays are equal."""
     importlib.import_module("ray")  # brings psutil, too
     psutil = importlib.import_module("psutil")
 
     def start(name: str) -> "subprocess.Popen[bytes]":
-        arguments = ["--input", str(source), "--output", str(output / name)]
+        arguments = ["--input", str(source), "--output", str(output / name), "--ray", where]
         return subprocess.Popen([sys.executable, "-m", "image_copies.pipeline.deduplicate", *arguments], start_new_session=True)
 
     def await_vectors(count: int) -> int:
@@ -155,17 +156,16 @@ def kill_twice(source: Path, output: Path) -> None:
         return there
 
     run = start("killed")
-    done = await_vectors(0)
-    workers = [child for child in psutil.Process(run.pid).children(recursive=True) if child.name().startswith("ray::MapW")]
-    workers[0].kill()
-    await_vectors(done)
+    done = await_vectors(len(list(source.glob("*.tar"))) // 4)
+    next(process for process in psutil.process_iter() if process.name().startswith("ray::MapW")).kill()
+    await_vectors(2 * done)
     os.killpg(run.pid, signal.SIGKILL)
     print(f"killed a worker, then the driver: {run.wait()}", flush=True)
     for name in ("killed", "whole"):
         began = time.perf_counter()
         print(f"{name}: exit code {start(name).wait()}, {time.perf_counter() - began:.0f} s", flush=True)
-    equal = (output / "killed" / "keep.txt").read_bytes() == (output / "whole" / "keep.txt").read_bytes()
-    print(f"the same pictures stay: {equal}")
+    equal = [(output / "killed" / name).read_bytes() == (output / "whole" / name).read_bytes() for name in LISTS]
+    print(f"the same lists: {all(equal)}")
 
 
 def draw_pairs(count: int) -> Iterator[Pairs]:
@@ -206,6 +206,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="of vectors (default 1,000,000) or pairs (10,000,000)")
     parser.add_argument("--source", type=Path, help="folder of pictures or tars")
     parser.add_argument("--output", type=Path, help="folder of the results")
+    parser.add_argument("--ray", default="local", help="where pictures are deduplicated, as for dedup (default local)")
     options = parser.parse_args()
     if options.part == "pairs":
         group(options.count or 10_000_000)
@@ -214,10 +215,10 @@ def main() -> None:
             pool.submit(make_up, options.output, options.count or 1_000_000).result()
         measure(Embedding(open_nothing, "made up", (1,), options.output / "out"), options.output / "in", MATCH_DISTANCE)
     else:
-        kill_twice(options.source, options.output)
+        kill_twice(options.source, options.output, options.ray)
         extractor, opened = checkpoint_extractor(SHIPPED), partial(checkpoint_extractor, SHIPPED)
         embedding = Embedding(opened, extractor.identity, find_sizes(extractor), options.output / "whole")
-        measure(embedding, options.source, None)
+        measure(embedding, options.source, None, options.ray)
 
 
 if __name__ == "__main__":

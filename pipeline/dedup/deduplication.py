@@ -21,7 +21,7 @@ from image_copies.pipeline.dedup.deciding import Judging, find_candidates, judge
 from image_copies.pipeline.dedup.embedding import Embedding, PartName, embed_parts, find_sizes, is_embedded
 from image_copies.pipeline.dedup.engine import Engine, Row
 from image_copies.pipeline.dedup.inputs import Container, index_container, list_containers, read_index
-from image_copies.pipeline.dedup.lists import EXACT, LISTS_PER_ROOT, NEAREST, Comparison, find_pairs
+from image_copies.pipeline.dedup.lists import EXACT, GROWTH, LISTS_PER_ROOT, NEAREST, Comparison, find_pairs
 from image_copies.pipeline.dedup.results import KEEP, LISTS, REMOVE, REVIEW, UNREADABLE, Decided, write_lists, write_page
 
 NAMED = 10  # sources that a message names
@@ -184,7 +184,8 @@ def report_vanished(embedding: Embedding, parts: Sequence[PartName], output: Out
 
 def lists_folder(embedding: Embedding, parts: Sequence[PartName], inputs: int, threshold: float) -> Path:
     """Return the folder of the lists and pairs of these parts in their present states; those of others are removed."""
-    digest = hashlib.sha256(f"{embedding.identity} {inputs} {threshold!r} {EXACT} {LISTS_PER_ROOT} {NEAREST}".encode())
+    lists = f"{EXACT} {LISTS_PER_ROOT} {NEAREST} {GROWTH}"
+    digest = hashlib.sha256(f"{embedding.identity} {inputs} {threshold!r} {lists}".encode())
     for key, state in dict.fromkeys((part.key, part.state) for part in parts):
         digest.update(f"{key} {state}".encode())
     folder = embedding.folder / "lists" / digest.hexdigest()[:20]

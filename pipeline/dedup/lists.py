@@ -19,7 +19,7 @@ from image_copies.pipeline.dedup.engine import Engine, Row
 
 EXACT = 20_000  # pictures up to which all are compared with all
 LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
-NEAREST = 8  # lists that a vector goes to
+NEAREST, GROWTH = 8, 1 / 8  # lists that a vector goes to, of EXACT pictures; the power of their number with which they grow
 SAMPLES = 48  # vectors per list that the centroids are computed from
 ROUNDS = 10  # of k-means
 SPREAD = 2**15  # pictures whose vectors are sorted by lists together
@@ -57,7 +57,8 @@ class Comparison:
     @property
     def copies(self) -> int:
         """How many lists a vector goes to."""
-        return min(NEAREST, self.lists)
+        growth: float = max(1.0, len(self.collection) / EXACT) ** GROWTH
+        return min(round(NEAREST * growth), self.lists)
 
     @property
     def groups(self) -> list[tuple[int, int]]:

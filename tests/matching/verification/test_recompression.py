@@ -20,7 +20,8 @@ def source() -> Pixels:
     """A picture that is higher than two strips."""
     rng = np.random.default_rng(5)
     drawn = np.asarray(Image.fromarray(draw_picture(rng, 640)).resize((300, 2 * ROWS + 90)))
-    return np.clip(drawn + rng.normal(0, 5, drawn.shape), 0, 255).astype(np.uint8)
+    pixels: Pixels = np.clip(drawn + rng.normal(0, 5, drawn.shape), 0, 255).astype(np.uint8)
+    return pixels
 
 
 def compress(pixels: Pixels, quality: int = 70, **options: object) -> bytes:

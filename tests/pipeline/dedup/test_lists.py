@@ -126,7 +126,7 @@ def test_many_lists_find_nearly_all_that_is_near(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(lists, name, value)
     extractor: Any = SimpleNamespace(normalize=lambda queries: queries)
     comparison = Comparison(collection, lambda: extractor, 0.1, tmp_path / "lists")
-    assert comparison.lists == 89 and len(comparison.groups) > 1 and len(comparison.buckets) > 1
+    assert comparison.lists == 89 and comparison.copies == 12 and len(comparison.groups) > 1 and len(comparison.buckets) > 1
     engine: Any = Here()
     found = keep_best(np.concatenate([np.load(path) for path in find_pairs(engine, comparison)]))
     far = ((vectors[:, None].astype(np.float32) - vectors[None].astype(np.float32)) ** 2).sum(axis=2)
