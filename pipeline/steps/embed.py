@@ -31,6 +31,7 @@ from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_
 from image_copies.submissions.vectors.files import write_vectors
 from image_copies.submissions.vectors.parquet import check_parquet
 
+MIN_FOLDER_SHARD, FOLDER_SHARDS = 1000, 100  # images of a shard at least, and shards, about, of a folder outside a run
 _LOADED: dict[Path, LoadedBatches] = {}  # of the shard that comes next, by its key
 
 
@@ -145,8 +146,9 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
         UserError: when the folder holds no image, the checkpoint cannot be loaded, or the disk is full.
     """
     check_parquet(output)
-    settings = EmbeddingSettings(workers=workers)
-    embed_to_file(checkpoint, find_images(folder, naming="path"), settings, output)
+    images, defaults = find_images(folder, naming="path"), EmbeddingSettings()
+    shard = min(defaults.shard, max(MIN_FOLDER_SHARD, len(images) // FOLDER_SHARDS))  # so that a few workers share a small folder
+    embed_to_file(checkpoint, images, defaults.model_copy(update={"workers": workers, "shard": shard}), output)
     print(f"vectors: {output}", flush=True)
 
 
