@@ -3,6 +3,7 @@
 import io
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +16,35 @@ from tests.pipeline.dedup.test_inputs import write_tar
 STORE_BYTES = 80 * 2**20
 
 
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Any]:
-    """A `ray.cluster_utils.Cluster` of two nodes with a core each; skipped without Ray."""
+@contextmanager
+def start_nodes(*nodes: dict[str, int]) -> Iterator[Any]:
+    """Start a `ray.cluster_utils.Cluster` inside the `with` block: the first of the nodes is its head; skip without Ray."""
     pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
-    )
-    cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-    yield cluster
-    cluster.shutdown()
+    head, *others = ({"object_store_memory": STORE_BYTES} | node for node in nodes)
+    cluster = Cluster(initialize_head=True, head_node_args=head | {"include_dashboard": False})
+    for node in others:
+        cluster.add_node(**node)
+    try:
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """Two nodes with a core each."""
+    with start_nodes({"num_cpus": 1}, {"num_cpus": 1}) as cluster:
+        yield cluster
 
 
 @pytest.fixture
 def three_nodes() -> Iterator[Any]:
     """A head without cores, and two nodes with one each."""
-    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    from ray.cluster_utils import Cluster
-
-    head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    for _ in range(2):
-        cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
-    yield cluster
-    cluster.shutdown()
+    with start_nodes({"num_cpus": 0}, {"num_cpus": 1}, {"num_cpus": 1}) as cluster:
+        yield cluster
 
 
 def shrunk(path: Path) -> bytes:

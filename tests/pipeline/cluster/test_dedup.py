@@ -19,7 +19,7 @@ from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.dedup.engine import open_engine
 from image_copies.pipeline.deduplicate import main
 from tests.faults.disk import resize, small_disk
-from tests.pipeline.cluster.conftest import STORE_BYTES
+from tests.pipeline.cluster.conftest import STORE_BYTES, start_nodes
 from tests.pipeline.cluster.processes import processes_below
 from tests.pipeline.dedup.test_inputs import write_tar
 
@@ -84,16 +84,8 @@ def test_copies_in_folders_tars_and_tables(nodes: Any, sources: Path, tmp_path: 
 
 
 def test_cores_decode_for_networks_on_gpus(sources: Path, tmp_path: Path) -> None:
-    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    from ray.cluster_utils import Cluster
-
-    node = {"num_cpus": 1, "num_gpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}  # it claims to have one
-    cluster = Cluster(initialize_head=True, head_node_args=node)
-    try:
+    with start_nodes({"num_cpus": 1, "num_gpus": 1}) as cluster:  # it claims to have one
         assert main(["--input", str(sources), "--output", str(tmp_path / "out"), "--ray", cluster.address]) == 0
-    finally:
-        cluster.shutdown()
     check_vectors(sources / "folder", tmp_path / "out")
     assert len(read(tmp_path / "out", "remove")) == 3
 

@@ -17,7 +17,7 @@ from image_copies.data.shards import Place, ShardWork, run_shards, use_engine
 from image_copies.pipeline.cluster.connection import Connection
 from image_copies.pipeline.cluster.engine import RayEngine
 from image_copies.pipeline.cluster.reaper import end_cluster, mark_processes
-from tests.pipeline.cluster.conftest import STORE_BYTES
+from tests.pipeline.cluster.conftest import STORE_BYTES, start_nodes
 
 pytestmark = pytest.mark.cluster
 TOP = Path(__file__).parents[3]
@@ -62,15 +62,8 @@ def test_auto_finds_the_cluster_that_runs_here(
 @pytest.fixture
 def node_with_a_gpu() -> Iterator[Any]:
     """A head without cores, and a node with four that claims to have a GPU."""
-    pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-    from ray.cluster_utils import Cluster
-
-    head = {"num_cpus": 0, "object_store_memory": STORE_BYTES, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    cluster.add_node(num_cpus=4, num_gpus=1, object_store_memory=STORE_BYTES)
-    yield cluster
-    cluster.shutdown()
+    with start_nodes({"num_cpus": 0}, {"num_cpus": 4, "num_gpus": 1}) as cluster:
+        yield cluster
 
 
 @pytest.mark.quick
