@@ -4,6 +4,7 @@ import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from claim_rows.claim import Arm, Claim, Comparison, Side
@@ -25,6 +26,7 @@ from image_copies.submissions.settings import Method, NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
 
 CLASSES, OVERLAYS, IMAGE_SIDE, BATCH_SIZE = 2000, 300, 48, 96
+RATE = 2e-3
 QUERIES, COPIES, REFERENCES, TRAINING = 1500, 300, 1500, 2000  # four distractors for each copy
 DRIP_STAGES = ((0.1, 0.2), (0.35, 0.3), (1.0, 0.5))  # share of the classes, share of the steps
 BACKBONES = {"drip": "test_efficientnet", "direct": "test_efficientnet", "nfnet": "test_nfnet", "twin": "test_efficientnet"}
@@ -198,9 +200,7 @@ def _measure(bench: CopyBench, seed: int) -> Figures:
     score: Figures = {}
     members: dict[str, Sets] = {}
     for name in BACKBONES:
-        path = _train(bench, name, seed)
-        members[name] = {part: _vectors(path, images) for part, images in chosen.items()}
-        shutil.rmtree(path.parent)
+        members[name] = _embed(_train(bench, name, seed), chosen)
         score[name] = _score(members[name]["query"], members[name]["reference"], chosen, truth)
     twins = _join(members["drip"], members["twin"])
     score["twins"] = _score(twins["query"], twins["reference"], chosen, truth)
@@ -244,30 +244,44 @@ def _choose_parts(data: IscFolder) -> tuple[dict[str, ImageSet], GroundTruth]:
 
 def _train(bench: CopyBench, name: str, seed: int) -> Path:
     """Train a member; those of another name begin with other weights and see other edits."""
+    return train(bench, name, seed, BACKBONES[name], name != "direct")
+
+
+def train(bench: CopyBench, name: str, seed: int, backbone: str, drip: bool, rate: float = RATE, **values: Any) -> Path:
+    """Train a network.
+
+    Args:
+        bench: Data and budget.
+        name: Chooses, with the seed, first weights and edits.
+        seed: Of the run.
+        backbone: Of the network.
+        drip: Whether the classes come in stages; otherwise all come at once, with further steps for what the stages cost.
+        rate: Learning rate of the network; that of class rows is five times as high.
+        values: Other settings of the model.
+    """
     data = bench.data
     ids = data.training.ids
     classes = min(CLASSES, len(ids) - OVERLAYS)
     stages = [
         {
             "classes": int(share * classes),
-            "iterations": max(1, round(part * bench.steps)),
+            "iterations": max(1, round(part * bench.steps)) if drip else count_direct_steps(bench.steps, classes),
             "intensity": 0.5,
             "image_size": IMAGE_SIDE,
             "batch_size": BATCH_SIZE,
             "epochs": 1,
         }
-        for share, part in (((1.0, 1.0),) if name == "direct" else DRIP_STAGES)
+        for share, part in (DRIP_STAGES if drip else ((1.0, 1.0),))
     ]
-    if name == "direct":
-        stages[0]["iterations"] = count_direct_steps(bench.steps, classes)
     model = ModelSettings.model_validate(
         {
-            "descriptor": {"backbone": BACKBONES[name], "dimensions": 256},
+            "descriptor": {"backbone": backbone, "dimensions": 256},
             "stages": stages,
-            "optimizer": {"learning_rate": 2e-3, "class_learning_rate": 1e-2},
+            "optimizer": {"learning_rate": rate, "class_learning_rate": 5 * rate},
             "scheduler": {"kind": "constant"},
             "workers": 0,
         }
+        | values
     )
     learnt, overlays = data.training.select(ids[:classes]), data.training.select(ids[-OVERLAYS:])
     return train_model(model, learnt, overlays, bench.folder / f"{name}-{seed}", bench.folder / "cache", seed, name=name)
@@ -279,8 +293,19 @@ def count_direct_steps(steps: int, classes: int) -> int:
     return steps + round(rebuilt / (STEP_COST * BATCH_SIZE))
 
 
-def _vectors(path: Path, images: ImageSet) -> NDArray[np.float32]:
-    return np.concatenate([block.vectors for block in embed_images(load_descriptor(path), images, EmbeddingSettings())])
+def measure_training(bench: CopyBench, path: Path) -> float:
+    """Return the µAP of a network; its training is deleted."""
+    chosen, truth = _choose_parts(bench.data)
+    sets = _embed(path, {part: chosen[part] for part in ("query", "reference")})
+    return _score(sets["query"], sets["reference"], chosen, truth)
+
+
+def _embed(path: Path, chosen: dict[str, ImageSet]) -> Sets:
+    """Return a network's vectors; its training is deleted."""
+    descriptor, settings = load_descriptor(path), EmbeddingSettings()
+    shutil.rmtree(path.parent)
+    blocks = {part: [block.vectors for block in embed_images(descriptor, images, settings)] for part, images in chosen.items()}
+    return {part: np.concatenate(vectors) for part, vectors in blocks.items()}
 
 
 def _score(
