@@ -35,7 +35,7 @@ from claim_rows.claim import Claim
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
 from claim_rows.plan import print_plan
 from claim_rows.row import MIN_DECIDING_RUNS, Row, read_number
-from claim_rows.summary import DOCUMENT, SUMMARY, TABLE, Summary, as_markdown, as_short_markdown, write_table
+from claim_rows.summary import DOCUMENT, SUMMARY, TABLE, Summary, as_markdown, count_outcomes, write_table
 from claim_rows.training import Bench
 from measurements import Measurements
 from rich.console import Console
@@ -178,7 +178,7 @@ def main() -> None:
     elif options.docs:
         summary.put(rows)
         write_text(TABLE, as_markdown(summary.rows) + "\n")
-        write_table(DOCUMENT, as_short_markdown(summary.rows))
+        write_table(DOCUMENT, count_outcomes(summary.rows))
     if options.plot:
         plot_tradeoff(collect_tradeoff(store), options.plot)
     if failed:

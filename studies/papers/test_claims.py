@@ -22,8 +22,8 @@ from claim_rows.summary import (
     TABLE,
     Summary,
     as_markdown,
-    as_short_markdown,
     choose_stated,
+    count_outcomes,
     read_table,
     write_table,
 )
@@ -236,7 +236,7 @@ def test_the_table_is_written_between_the_marks_of_a_document(tmp_path: Path) ->
 def test_the_documents_tables_are_those_of_the_summary() -> None:
     """After measuring: `claims.py --docs`."""
     rows = Summary.open(SUMMARY).rows
-    assert read_table(DOCUMENT) == as_short_markdown(rows)
+    assert read_table(DOCUMENT) == count_outcomes(rows)
     assert TABLE.read_text(encoding="utf-8") == as_markdown(rows) + "\n"
 
 

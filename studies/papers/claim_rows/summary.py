@@ -87,14 +87,7 @@ def as_markdown(rows: Sequence[Row], expected: dict[str, float] | None = None) -
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *(f"- {letter}: {ran}" for ran, letter in letters.items())]
     spread = "± after a side: standard deviation over the runs; after a difference: half the 95 % interval of its mean."
-    return "\n".join([*_count_outcomes(rows), "", *lines, "", spread])
-
-
-def as_short_markdown(rows: Sequence[Row]) -> str:
-    """Return the outcomes by claim, and of each stated row its difference and outcome, without what was run."""
-    lines = ["| # | claim | difference | outcome |", "|---" * 4 + "|"]
-    lines += [f"| {row.number} | {row.claim} | {row.difference.as_text()} | {row.outcome} |" for row in choose_stated(rows)]
-    return "\n".join([*_count_outcomes(rows), "", *lines])
+    return "\n".join([count_outcomes(rows), "", *lines, "", spread])
 
 
 def choose_stated(rows: Sequence[Row]) -> list[Row]:
@@ -102,15 +95,15 @@ def choose_stated(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if not any(f", {aside}" in row.number for aside in ASIDES)]
 
 
-def _count_outcomes(rows: Sequence[Row]) -> list[str]:
-    """The table of the claims, each of which holds when all its rows do; ASIDES do not count."""
+def count_outcomes(rows: Sequence[Row]) -> str:
+    """Return the table of the claims, each of which holds when all its rows do; ASIDES do not count."""
     stated = choose_stated(rows)
     outcomes = get_args(Outcome)
     lines = [f"| claim | rows | {' | '.join(outcomes)} | the claim |", "|---" * (len(outcomes) + 3) + "|"]
     for number in dict.fromkeys(row.claim_number for row in stated):
         lines.append(_count(str(number), [row for row in stated if row.claim_number == number]))
     lines.append(_count("all", stated).rpartition(" | ")[0] + " | |")
-    return lines
+    return "\n".join(lines)
 
 
 def _count(name: str, rows: Sequence[Row]) -> str:
