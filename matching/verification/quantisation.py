@@ -30,7 +30,13 @@ COSINES = np.array(  # of those frequencies
 
 
 class Tables(NamedTuple):
-    """How a JPEG file was compressed: the steps of its coefficients by table, row by row, and Pillow's number of its sampling."""
+    """How a JPEG file was compressed.
+
+    Attributes:
+        steps: Those of its coefficients, row by row, by table; the first is that of brightness.
+        sampling: Pillow's number of its sampling.
+        mode: Pillow's.
+    """
 
     steps: list[list[int]]
     sampling: int
@@ -79,7 +85,8 @@ def read_tables(content: bytes) -> Tables | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with JpegImageFile(io.BytesIO(content)) as image:
-                return Tables(list(image.quantization.values()), get_sampling(image), image.mode)
+                steps = [image.quantization[number] for number in sorted(image.quantization)]  # in a file they have any order
+                return Tables(steps, get_sampling(image), image.mode)
     except Exception:  # Pillow raises anything for damaged files
         return None
 

@@ -23,6 +23,7 @@ MAX_REST = 0.7
 MAX_LOCAL_SHARE, MAX_LOCAL_REST = 2.0, 6.0  # the same in any window
 SHIFTS = tuple(itertools.product((0, -1, 1), repeat=2))  # pixels by which a part may lie elsewhere than it was found
 FOUND_SIDE = 512  # pixels of the part in the middle in which the shift is found
+MAX_ALIKE = 1.05  # ratio of what two shifts leave there, up to which the whole decides
 ROWS, AROUND = 256, 16  # of a strip, and of those around it that its blocks and windows may reach: whole blocks of JPEG
 
 
@@ -60,13 +61,17 @@ def _find_part(pixels: Pixels, source: Pixels, homography: Homography) -> Pixels
     height, width = pixels.shape[:2]
     left, top = np.rint(map_points(invert(homography), np.zeros((1, 2)))[0]).astype(int)
     middle = tuple(slice(max(0, (side - FOUND_SIDE) // 2), (side + FOUND_SIDE) // 2) for side in (height, width))
-    found = []
-    for down, across in SHIFTS:
-        row, column = top + down, left + across
-        if 0 <= row <= source.shape[0] - height and 0 <= column <= source.shape[1] - width:
-            part = source[row : row + height, column : column + width]
-            found.append((float(cv2.absdiff(part[middle], pixels[middle]).mean()), part))
-    return min(found, key=lambda one: one[0])[1] if found else None
+    parts = [
+        source[row : row + height, column : column + width]
+        for row, column in ((top + down, left + across) for down, across in SHIFTS)
+        if 0 <= row <= source.shape[0] - height and 0 <= column <= source.shape[1] - width
+    ]
+    if not parts:
+        return None
+    differences = [float(cv2.absdiff(part[middle], pixels[middle]).mean()) for part in parts]
+    if sum(difference <= MAX_ALIKE * min(differences) for difference in differences) > 1:  # as in the plain middle of a page
+        differences = [float(cv2.absdiff(part, pixels).mean()) for part in parts]
+    return parts[int(np.argmin(differences))]
 
 
 def _has_no_colours(pixels: Pixels) -> bool:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.verification.quantisation import read_tables
 from image_copies.matching.verification.recompression import ROWS, follows_by_compression
 
 Pixels = NDArray[np.uint8]
@@ -87,3 +88,19 @@ def test_files_of_other_formats_follow_only_with_the_same_pixels(source: Pixels)
     Image.fromarray(source).save(written, "PNG")
     assert follows(written.getvalue(), source)
     assert not follows(written.getvalue(), brighten(source))
+
+
+def test_a_page_with_a_plain_middle_is_found_a_pixel_away(source: Pixels) -> None:
+    page = np.full((900, 900, 3), 255, np.uint8)
+    page[:60], page[-60:] = source[:60, :300].repeat(3, axis=1), source[60:120, :300].repeat(3, axis=1)
+    copy = compress(page[TOP:, LEFT:])
+    assert follows(copy, page, LEFT, TOP) and follows(copy, page, LEFT - 1, TOP + 1)
+
+
+def test_tables_are_known_by_their_numbers_in_any_order(source: Pixels) -> None:
+    content = compress(source, 50)
+    first, second = (content.index(b"\xff\xdb\x00\x43" + bytes([number])) for number in (0, 1))
+    assert second == first + 69  # the marker and 67 bytes
+    swapped = content[:first] + content[second : second + 69] + content[first:second] + content[second + 69 :]
+    assert read_tables(swapped) == read_tables(content)
+    assert follows(swapped, source)
