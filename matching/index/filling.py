@@ -3,6 +3,7 @@
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -254,9 +255,21 @@ def _embed_chosen_elsewhere(
         opened_as=f"{extractor.identity} {hashlib.sha256(known.tobytes()).hexdigest()}",
         uses_gpu=True,
     )
-    for digests, contents in run_shards(work, _cut(paths), len(paths)):
+    for digests, contents in run_shards(work, _cut(order_by_size(paths)), len(paths)):
         part = choose(digests)
         yield part, [content for content in contents if content.digest in part.first]
+
+
+def order_by_size(paths: Sequence[Path]) -> list[Path]:
+    """Return files by their sizes, largest first: equal ones come together, so that a worker embeds them once.
+
+    Those on object stores and in archives, whose sizes are not known here, come last.
+    """
+    sizes: dict[Path, int] = {}
+    for path in paths:
+        with suppress(OSError):
+            sizes[path] = 0 if is_remote(path) else path.stat().st_size
+    return sorted(paths, key=lambda path: -sizes.get(path, 0))
 
 
 def _open_knowing(source: Callable[[], Extractor], known: KnownDigests) -> tuple[Extractor, KnownDigests]:

@@ -10,7 +10,7 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.shards import use_engine
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.index import filling, store
-from image_copies.matching.index.filling import add_pictures, embed_queries
+from image_copies.matching.index.filling import add_pictures, embed_queries, order_by_size
 from image_copies.matching.index.store import Content, holds_digest, keep_queries, known_digests, open_store, stored_files
 from image_copies.models.shipped import SHIPPED
 from tests.sending import SendingEngine
@@ -72,3 +72,9 @@ def test_known_contents_are_found_whatever_their_digests_end_with(tmp_path: Path
         known = known_digests(opened)
     assert all(holds_digest(known, digest) for digest in digests)
     assert not any(holds_digest(known, digest[:31] + end) for digest in digests for end in (b"\1", b"\xff", b""))
+
+
+def test_equal_files_come_together(pictures: list[Path]) -> None:
+    ordered = order_by_size(pictures)
+    assert sorted(ordered) == sorted(pictures) and ordered[-1].name == "missing.jpg"
+    assert abs(ordered.index(pictures[0]) - ordered.index(pictures[0].with_name("double.jpg"))) == 1
