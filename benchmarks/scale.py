@@ -18,7 +18,7 @@ TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     ("embedding, 12 megapixels", lambda n: n / 13.7, "measured, 10,000", CORES),
     # benchmarks/dedup.py vectors
     ("dedup: listing, ids, what is embedded", lambda n: n * 14.1 / 1e6, "measured, 1 M", 1),
-    ("dedup: all against all by lists", lambda n: (n / 1e6) ** 1.5 * 470.5, "measured, 1 M; then N√N", CORES),
+    ("dedup: all against all by lists", lambda n: (n / 1e6) ** 1.75 * 1040.3, "measured, 1 M; then N^1.75", CORES),
     ("dedup: lists of what stays", lambda n: n * 6.5 / 1e6, "measured, 1 M", 1),
     # benchmarks/dedup.py pairs
     ("dedup, match: joining and grouping", lambda n: n * 29 / 1e7, "measured, 10 M pairs", 1),
@@ -37,7 +37,7 @@ SPACE: Sequence[tuple[str, Callable[[float], float], str]] = (
     ("disk: codes of 128 bytes, in lists of whole blocks", lambda n: n * 227, "measured, 131,072"),
     ("disk: match's SQLite", lambda n: n * 1500, "measured, 1 M"),
     ("disk: dedup's indexes and Parquet", lambda n: n * 620, "measured, 1 M"),
-    ("disk: dedup's sorted vectors, while it compares", lambda n: n * 8 * 1041, "computed"),
+    ("disk: dedup's sorted vectors, while it compares", lambda n: n * 13 * (n / 1e6) ** 0.125 * 1041, "computed"),
     ("memory: dedup's driver, but for pairs", lambda n: 0.34e9 + n / 790 * 900, "measured, 1 M; then 900 bytes a part"),
     ("memory: joining and grouping", lambda n: n * 95, "measured, 10 M pairs"),
     # highest of tracemalloc around find_candidates, for 250,000 pairs of 500,000 pictures; 33 bytes are left
