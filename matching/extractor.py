@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import prefix_errors
-from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
 from image_copies.data.squares import resize_square
@@ -28,6 +27,7 @@ from image_copies.models.inference.graph import open_network
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.description import Stored, read_stored
+from image_copies.models.network.stored_graph import digest_checkpoint
 from image_copies.submissions.ensemble.normalization import (
     Neighbours,
     count_neighbours_needed,
@@ -162,8 +162,8 @@ def onnx_extractor(path: Path) -> Extractor:
 
 
 def digest_files(files: list[Path], settings: dict[str, object]) -> str:
-    """Return the SHA-256 of settings and of the files' bytes: the identity of an extractor that is made of them."""
+    """Return the SHA-256 of settings and files, but for checkpoints' graphs: the identity of the extractor that they make."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in files:
-        digest.update(bytes.fromhex(digest_file(path)))
+        digest.update(bytes.fromhex(digest_checkpoint(path)))
     return digest.hexdigest()

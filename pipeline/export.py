@@ -3,7 +3,7 @@
 export.py --output descriptor.onnx                    the latest run; another with --run DIR
 export.py --checkpoint FILE --output descriptor.onnx  a single network
 export.py --output descriptor.safetensors             the run as a checkpoint: match.py --checkpoint descriptor.safetensors
-export.py --checkpoint FILE --graph                   what match.py needs to use a checkpoint without torch: FILE's graph
+export.py --checkpoint FILE --graph                   add to FILE what match.py needs to use it without torch: its graph
 
 An ONNX file runs without this code. It takes uint8 square RGB images; its metadata ("description") says how to prepare them.
 Before it is written it is compared with torch. It does not normalise queries, because that needs training vectors; a checkpoint
@@ -31,7 +31,7 @@ def make_parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--graph",
         action="store_true",
-        help="with --checkpoint: write only what match.py needs to use it without torch, next to it",
+        help="with --checkpoint: add to it what match.py needs to use it without torch",
     )
     options.add_argument(
         "--output", type=named_path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx"
@@ -49,11 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     # imported here: --help must answer at once
     if options.graph:
-        from image_copies.pipeline.tools.export_onnx import export_checkpoint_graph
+        from image_copies.pipeline.tools.export_onnx import add_checkpoint_graph
 
         if options.checkpoint is None:
             raise UserError("--graph goes with --checkpoint FILE: the graph of a run is written with its checkpoint (--output).")
-        export_checkpoint_graph(options.checkpoint)
+        add_checkpoint_graph(options.checkpoint)
     elif options.output.suffix == ".safetensors":
         from image_copies.pipeline.tools.export_checkpoint import export_joined
 

@@ -1,52 +1,76 @@
-"""A checkpoint's network without torch: an ONNX file next to it holds its graph, which takes the weights from the checkpoint.
+"""A checkpoint's network without torch: the checkpoint may hold its own graph, an ONNX model that takes the weights from there.
 
-The two files are `descriptor.safetensors` and `descriptor.graph.onnx`. A graph records the SHA-256 of its checkpoint. It gives
-the vectors that torch gives, to SAME_VECTORS in a coordinate, so that both belong into the same index.
+The graph gives the vectors that torch gives, to SAME_VECTORS in a coordinate, so that both belong into the same index.
 """
 
 import ctypes
 import os
-from contextlib import suppress
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
-from image_copies.data.files import digest_file
 from image_copies.data.process import DEVICE_VARIABLE
 from image_copies.models.inference.embedders import Embedder
 from image_copies.models.inference.onnx_embedder import open_session
 from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.network.stored_graph import read_graph
 
 DRIVERS = {"nt": "nvcuda.dll", "posix": "libcuda.so.1"}  # NVIDIA's, by os.name
-
-
-def graph_path(checkpoint: Path) -> Path:
-    """Return where a checkpoint's graph is, if it has one."""
-    return checkpoint.with_suffix(".graph.onnx")
+NAME_PREFIX = "descriptors.0."  # of the weights in a graph
 
 
 def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
-    """Open a checkpoint's network: by ONNX Runtime if it has a graph, unless torch can use a GPU; otherwise by torch.
+    """Open a checkpoint's network: by ONNX Runtime if it holds a graph, unless torch can use a GPU; otherwise by torch.
 
     Raises:
-        UserError: The checkpoint is missing or damaged, or it has no graph and torch is not installed.
+        UserError: The checkpoint is missing or damaged, or it holds no graph and torch is not installed.
     """
-    graph, has_torch = graph_path(checkpoint), find_spec("torch") is not None
-    if checkpoint.is_file() and graph.is_file() and not (has_torch and _has_gpu()):
-        with suppress(UserError):  # of another state of the checkpoint
-            opened = open_session(graph)
-            if opened.weights == digest_file(checkpoint):
-                return opened.embedder
+    has_torch = find_spec("torch") is not None
+    if not (has_torch and _has_gpu()):
+        opened = _open_graph(checkpoint)
+        if opened is not None:
+            return opened
     if not has_torch:
-        problem = f"{graph} was made for another state of it" if graph.is_file() else "it has no graph next to it"
+        _check(checkpoint)
         raise UserError(
-            f"{checkpoint} cannot be used without torch: {problem}. Install torch (pip install 'image-copy-detection[train]'), "
-            f"or write a graph where it is installed: {name_command('export')} --checkpoint {checkpoint} --graph"
+            f"{checkpoint} cannot be used without torch: it holds no graph of its weights. Install torch (pip install "
+            "'image-copy-detection[train]'), or add a graph where it is installed: "
+            f"{name_command('export')} --checkpoint {checkpoint} --graph"
         )
     from image_copies.models.inference.torch_embedder import load_embedder  # imported here: torch takes seconds
 
     return load_embedder(checkpoint, settings)
+
+
+def _open_graph(checkpoint: Path) -> Embedder | None:
+    """Open the graph of a checkpoint; None where there is none of its weights."""
+    try:
+        graph = read_graph(checkpoint)
+    except OSError:
+        return None
+    return None if graph is None else open_session(checkpoint, graph.content, name_weights(graph.weights))
+
+
+def name_weights(weights: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Return the weights of a checkpoint by their names in its graph."""
+    return {NAME_PREFIX + name: weight for name, weight in weights.items()}
+
+
+def _check(checkpoint: Path) -> None:
+    """Raise a UserError for a file that no graph would make a checkpoint."""
+    if not checkpoint.is_file():
+        raise UserError(f"{checkpoint}: no such checkpoint.")
+    try:
+        with safe_open(checkpoint, framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{checkpoint} is not a safetensors file that can be read ({error}). Name another file.") from error
 
 
 def _has_gpu() -> bool:

@@ -2,8 +2,8 @@
 
 import json
 import os
+from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ class OnnxDescription(Settings):
     dimensions: int
     preprocessing: str  # how an image becomes an input, in words
     notes: dict[str, Any]  # what the file was made from
-    weights: str | None = None  # SHA-256 of the checkpoint that holds the weights; None where they are in this file
 
 
 def input_name(size: int) -> str:
@@ -44,19 +43,16 @@ def open_onnx(path: Path) -> Embedder:
     """
     if not path.is_file():
         raise UserError(f"{path}: no such ONNX file. Write one with: {name_command('export')} --run DIR --output {path}")
-    return open_session(path, path.read_bytes()).embedder
+    return open_session(path, path.read_bytes())
 
 
-@dataclass(frozen=True)
-class Opened:
-    """An opened ONNX file."""
+def open_session(path: Path, content: bytes, weights: Mapping[str, NDArray[np.float32]] | None = None) -> Embedder:
+    """Open an ONNX model.
 
-    embedder: Embedder
-    weights: str | None  # SHA-256 of the checkpoint that holds the weights; None where they are in the file
-
-
-def open_session(path: Path, content: bytes | None = None) -> Opened:
-    """Open an ONNX file, which may take weights from other files of its folder only if its content is not given.
+    Args:
+        path: The file that holds it, for messages.
+        content: The model's bytes.
+        weights: The weights that it does not hold itself, of any shape, by name; None for a model that holds all.
 
     Raises:
         UserError: It cannot be run, or was not written by this project.
@@ -68,10 +64,13 @@ def open_session(path: Path, content: bytes | None = None) -> Opened:
     options.log_severity_level = 3  # errors only
     options.intra_op_num_threads = 0 if on_gpu else 1  # threads embed batches side by side
     try:
-        if content is not None and _keeps_weights_elsewhere(content):
+        if weights is not None:
+            values = [onnxruntime.OrtValue.ortvalue_from_numpy(each) for each in weights.values()]
+            options.add_external_initializers(list(weights), values)
+        elif _keeps_weights_elsewhere(content):
             raise ValueError("it keeps weights in external files, which is not supported")
         providers = ["CUDAExecutionProvider", "CPUExecutionProvider"] if on_gpu else ["CPUExecutionProvider"]
-        session = onnxruntime.InferenceSession(path if content is None else content, options, providers=providers)
+        session = onnxruntime.InferenceSession(content, options, providers=providers)
     except Exception as error:  # the runtime raises its own kinds of errors
         raise UserError(
             f"{path} is not an ONNX file that can be run: {(str(error) or type(error).__name__).splitlines()[0]}"
@@ -88,9 +87,7 @@ def open_session(path: Path, content: bytes | None = None) -> Opened:
         pixels = {name: np.ascontiguousarray(squares[size]) for size, name in names.items()}
         return np.asarray(session.run([VECTORS], pixels)[0], np.float32)
 
-    return Opened(
-        Embedder(description.sizes, description.dimensions, embed, None if on_gpu else nullcontext), description.weights
-    )
+    return Embedder(description.sizes, description.dimensions, embed, None if on_gpu else nullcontext)
 
 
 def _keeps_weights_elsewhere(content: bytes) -> bool:

@@ -6,7 +6,7 @@ and dropped the 1e-12 under a square root, by which pictures with flat areas dif
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -20,19 +20,19 @@ from torch import Tensor, nn
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
-from image_copies.data.files import digest_file, whole_file
+from image_copies.data.files import whole_file
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference.embed import average_vectors, image_sizes, make_views
 from image_copies.models.inference.embedders import SAME_VECTORS, Embedder
 from image_copies.models.inference.folding import draw_pictures
-from image_copies.models.inference.graph import graph_path
+from image_copies.models.inference.graph import NAME_PREFIX, name_weights
 from image_copies.models.inference.onnx_embedder import DESCRIPTION, VECTORS, OnnxDescription, input_name, open_session
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.stored_graph import GRAPH, read_float_tensors, write_graph
 
-NAME_PREFIX = "descriptors.0."  # of the only descriptor's weights
 MAX_DIFFERENCE = 1e-4  # of a vector's coordinate between ONNX Runtime and torch
 DRAWN = 24  # pictures drawn for the comparison
 OPSET_VERSION = 18
@@ -104,12 +104,15 @@ def export_onnx(
     dimensions = (
         projection.axes.shape[1] if projection is not None else sum(checkpoint.descriptor.dimensions for checkpoint, _ in models)
     )
-    description = OnnxDescription(sizes=tuple(module.sizes), dimensions=dimensions, preprocessing=PREPROCESSING, notes=notes)
-    return _write_verified(module, _make_graph(module), description, path, MAX_DIFFERENCE, photographs)
+    model = _make_graph(module)
+    _describe(model, module, dimensions, notes)
+    with whole_file(path) as temporary:
+        ir.save(model, temporary)
+        return _verify(module, open_session(path, temporary.read_bytes()), MAX_DIFFERENCE, photographs)
 
 
-def export_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
-    """Write the graph of a checkpoint next to it, with its weights left in the checkpoint (graph.py); verify it against torch.
+def add_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
+    """Add its graph to a checkpoint, which takes the weights from there (graph.py); verify it against torch before.
 
     Returns:
         The largest difference of a coordinate between the graph and torch, on drawn pictures and on the photographs.
@@ -120,15 +123,14 @@ def export_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
     loaded = load_descriptor(checkpoint)
     module = Exported([(loaded, EmbeddingSettings())], None).eval().cpu()
     model = _make_graph(module)
-    _leave_weights(model, checkpoint)
-    description = OnnxDescription(
-        sizes=tuple(module.sizes),
-        dimensions=loaded.descriptor.dimensions,
-        preprocessing=PREPROCESSING,
-        notes={},
-        weights=digest_file(checkpoint),
-    )
-    return _write_verified(module, model, description, graph_path(checkpoint), SAME_VECTORS, photographs)
+    weights = _leave_weights(model, read_float_tensors(checkpoint))
+    _describe(model, module, loaded.descriptor.dimensions, {})
+    content = ir.to_proto(model).SerializeToString()
+    difference = _verify(module, open_session(checkpoint, content, name_weights(weights)), SAME_VECTORS, photographs)
+    names = tuple(weights)
+    del weights  # Windows replaces no file that is mapped
+    write_graph(checkpoint, content, names)
+    return difference
 
 
 def _make_graph(module: Exported) -> ir.Model:
@@ -173,37 +175,34 @@ def _computes_no_weight(node: ir.Node) -> bool | None:
     return False if node.op_type == "Transpose" else None
 
 
-def _leave_weights(model: ir.Model, checkpoint: Path) -> None:
-    """Let the graph take every tensor that the checkpoint holds, as float32 under the same name, from there."""
-    with checkpoint.open("rb") as file:
-        begins = 8 + int.from_bytes(file.read(8), "little")  # a length, the JSON header, the tensors' bytes
-        header = json.loads(file.read(begins - 8))
+def _leave_weights(model: ir.Model, tensors: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Let the graph take every weight from the checkpoint's tensors that is among them; return those."""
+    left = {}
     for name, value in model.graph.initializers.items():
-        held = header.get(name.removeprefix(NAME_PREFIX))
-        if held is None or held["dtype"] != "F32" or value.dtype != ir.DataType.FLOAT or list(value.shape or ()) != held["shape"]:
+        own = name.removeprefix(NAME_PREFIX)
+        if own not in tensors or value.dtype != ir.DataType.FLOAT or tuple(value.shape or ()) != tensors[own].shape:
             continue
-        first, end = held["data_offsets"]
-        value.const_value = ir.ExternalTensor(
-            checkpoint.name, begins + first, end - first, ir.DataType.FLOAT, shape=ir.Shape(held["shape"]), name=name
-        )
+        shape = ir.Shape(list(tensors[own].shape))
+        value.const_value = ir.ExternalTensor(GRAPH, None, None, ir.DataType.FLOAT, shape=shape, name=name)
+        left[own] = tensors[own]
+    return left
 
 
-def _write_verified(
-    module: Exported, model: ir.Model, description: OnnxDescription, path: Path, most: float, photographs: Sequence[Path]
-) -> float:
-    """Write a graph with its description, if its vectors differ by at most `most` from torch's; return by how much.
+def _describe(model: ir.Model, module: Exported, dimensions: int, notes: dict[str, Any]) -> None:
+    """Add the description to the metadata of a graph."""
+    description = OnnxDescription(sizes=tuple(module.sizes), dimensions=dimensions, preprocessing=PREPROCESSING, notes=notes)
+    model.metadata_props[DESCRIPTION] = json.dumps(description.model_dump(mode="json"))
+
+
+def _verify(module: Exported, network: Embedder, most: float, photographs: Sequence[Path]) -> float:
+    """Return by how much the vectors of an exported network differ from torch's.
 
     Raises:
-        UserError: They differ more.
+        UserError: They differ by more than `most`.
     """
-    model.metadata_props[DESCRIPTION] = json.dumps(description.model_dump(mode="json"))
-    with whole_file(path) as temporary:
-        ir.save(model, temporary)
-        difference = largest_difference(module, open_session(temporary).embedder, photographs)
-        if not difference <= most:
-            raise UserError(
-                f"the exported network differs from torch by {difference:.1e}, more than {most:g}; nothing was written."
-            )
+    difference = largest_difference(module, network, photographs)
+    if not difference <= most:
+        raise UserError(f"the exported network differs from torch by {difference:.1e}, more than {most:g}; nothing was written.")
     return difference
 
 

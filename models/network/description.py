@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself, and the vectors that it stores for query normalisation; read without torch."""
+"""What a checkpoint says of itself, and its vectors for query normalisation; read without torch."""
 
 import json
 from dataclasses import dataclass

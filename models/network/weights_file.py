@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from image_copies.data.errors import UserError
+from image_copies.models.network.stored_graph import GRAPH
 
 
 def read_weights_file(path: Path) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def read_weights_file(path: Path) -> dict[str, Any]:
         )
     try:
         if path.suffix == ".safetensors":
-            return dict(load_file(path))
+            return {name: tensor for name, tensor in load_file(path).items() if name != GRAPH}
         with torch.serialization.safe_globals([argparse.Namespace]):
             content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

@@ -1,6 +1,6 @@
-"""The descriptor that ships with the project, described in docs/model_card.md, and its graph, which needs no torch.
+"""The descriptor that ships with the project (docs/model_card.md): weights, from which torch goes on to train, and graph.
 
-Other weights need another graph: python pipeline/export.py --checkpoint models/shipped/descriptor.safetensors --graph.
+`python pipeline/export.py --run DIR --output models/shipped/descriptor.safetensors` writes both.
 """
 
 from pathlib import Path

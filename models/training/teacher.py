@@ -17,11 +17,12 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import digest_file, whole_file_apart
+from image_copies.data.files import whole_file_apart
 from image_copies.data.images import ImageSet
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.stored_graph import digest_checkpoint
 from image_copies.models.training.begin import Training
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress
@@ -64,7 +65,7 @@ def load_teacher_vectors(
             dimension.
     """
     require_teacher(teacher)
-    origin = {"teacher": digest_file(teacher), "images": images.digest(times=False)}
+    origin = {"teacher": digest_checkpoint(teacher), "images": images.digest(times=False)}
     kept = folder / VECTORS
     stored, vectors = _read(kept)
     if begun and stored.get("images") == origin["images"] and stored.get("teacher") != origin["teacher"]:

@@ -15,7 +15,7 @@ from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.settings import JoinedSettings, MemberSettings, without_weights_files
 from image_copies.pipeline.run.provenance import code_version
 from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.tools.export_onnx import export_checkpoint_graph, list_photographs
+from image_copies.pipeline.tools.export_onnx import add_checkpoint_graph, list_photographs
 from image_copies.pipeline.tools.run_extractor import (
     calibrate_on_run,
     held_out_ids,
@@ -32,7 +32,7 @@ MAX_BACKGROUND = 10_000  # training vectors stored for query normalisation
 def export_joined(run: Run, output: Path) -> None:
     """Write a run, finished up to step 03, as one checkpoint, with which `match.py --checkpoint` works as with the run.
 
-    Its graph is written next to it, with which that needs no torch.
+    It holds its graph, with which that needs no torch.
 
     Only query normalisation may differ, because at most MAX_BACKGROUND training vectors are stored. The threshold is calibrated
     on queries that are normalised against the stored ones.
@@ -60,7 +60,7 @@ def export_joined(run: Run, output: Path) -> None:
         "tail": asdict(calibrate_on_run(run, replace(normalizer, training=stored), normalizer.training)),
     }
     save_descriptor(output, joined, max(member.image_size for member in members), notes)
-    export_checkpoint_graph(output, list_photographs(run))
+    add_checkpoint_graph(output, list_photographs(run))
 
 
 def _choose_background(run: Run, training: Vectors) -> list[str]:

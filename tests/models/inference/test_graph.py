@@ -1,6 +1,5 @@
-"""A checkpoint's graph gives torch's vectors without torch; one that does not belong to it is not used."""
+"""The graph in a checkpoint gives torch's vectors without torch, and changes nothing else."""
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +8,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from onnxscript import ir, optimizer
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
@@ -16,18 +17,19 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference import graph
 from image_copies.models.inference.embedders import SAME_VECTORS, Squares
-from image_copies.models.inference.graph import graph_path, open_network
+from image_copies.models.inference.graph import open_network
 from image_copies.models.inference.onnx_embedder import open_onnx, open_session
-from image_copies.models.inference.onnx_export import Exported, export_graph, largest_difference
+from image_copies.models.inference.onnx_export import Exported, add_graph, export_onnx, largest_difference
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.settings import HandmadeSettings
+from image_copies.models.network.stored_graph import GRAPH, digest_checkpoint
+from image_copies.models.network.weights_file import read_weights_file
 from image_copies.models.shipped import SHIPPED
 
 SETTINGS = EmbeddingSettings()
-SIDE = 128  # pixels
 OPENED_BY_TORCH = "image_copies.models.inference.torch_embedder.load_embedder"
 
 
@@ -43,7 +45,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     descriptor = HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=16))
     descriptor.whitening_matrix.normal_(0, 100)
     save_descriptor(path, descriptor, 64, {})
-    export_graph(path)
+    add_graph(path)
     return path
 
 
@@ -52,10 +54,11 @@ def squares(tmp_path_factory: pytest.TempPathFactory) -> Squares:
     """Pictures at the size that what ships takes; every third one has a plain margin, as screenshots and scans do."""
     folder = tmp_path_factory.mktemp("pictures")
     list(write_pictures(folder, "T", 24, seed=3, workers=1))
-    pictures = [resize_square(decode_rgb(path), SIDE) for path in sorted(folder.iterdir())]
+    (side,) = open_network(SHIPPED, SETTINGS).sizes
+    pictures = [resize_square(decode_rgb(path), side) for path in sorted(folder.iterdir())]
     for picture in pictures[::3]:
         picture[:, :30] = 255
-    return {SIDE: np.stack(pictures).transpose(0, 3, 1, 2)}
+    return {side: np.stack(pictures).transpose(0, 3, 1, 2)}
 
 
 def test_what_ships_has_torch_s_vectors_without_torch(squares: Squares) -> None:
@@ -69,22 +72,22 @@ def test_a_vector_has_the_same_bits_in_any_batch(squares: Squares) -> None:
     network = open_network(SHIPPED, SETTINGS)
     together = network.embed(squares)
     for part in (slice(0, 1), slice(3, 20), slice(8, 24)):
-        assert np.array_equal(network.embed({SIDE: squares[SIDE][part]}), together[part])
+        assert np.array_equal(network.embed({side: pixels[part] for side, pixels in squares.items()}), together[part])
 
 
 def test_a_dropped_constant_is_seen_when_a_graph_is_written(checkpoint: Path, tmp_path: Path) -> None:
     module = Exported([(load_descriptor(checkpoint), SETTINGS)], None).eval()
-    assert largest_difference(module, open_session(graph_path(checkpoint)).embedder) < SAME_VECTORS
-    shutil.copy(checkpoint, tmp_path)
-    model = ir.load(graph_path(checkpoint))
+    assert largest_difference(module, open_network(checkpoint, SETTINGS)) < SAME_VECTORS
+    export_onnx([(load_descriptor(checkpoint), SETTINGS)], None, {}, tmp_path / "whole.onnx")
+    model = ir.load(tmp_path / "whole.onnx")
     optimizer.optimize(model)
     ir.save(model, tmp_path / "rewritten.onnx")
-    assert largest_difference(module, open_session(tmp_path / "rewritten.onnx").embedder) > 1e-4
+    assert largest_difference(module, open_onnx(tmp_path / "rewritten.onnx")) > 1e-4
 
 
 def test_photographs_are_compared_too(checkpoint: Path, tmp_path: Path) -> None:
     module = Exported([(load_descriptor(checkpoint), SETTINGS)], None).eval()
-    network = open_session(graph_path(checkpoint)).embedder
+    network = open_network(checkpoint, SETTINGS)
     (photograph,) = write_pictures(tmp_path, "T", 1, seed=4, workers=1)
     pixels, _ = decode_square(photograph, 64)
 
@@ -98,33 +101,87 @@ def test_photographs_are_compared_too(checkpoint: Path, tmp_path: Path) -> None:
     assert largest_difference(module, wrong, [photograph]) > 0.5
 
 
-def test_the_weights_stay_in_the_checkpoint_and_nothing_tells_of_this_machine(checkpoint: Path) -> None:
-    content = graph_path(SHIPPED).read_bytes()
-    assert len(content) < SHIPPED.stat().st_size / 30
+def test_weights_are_held_once_and_nothing_tells_of_this_machine(checkpoint: Path) -> None:
+    """The graph is stored in whole bytes, without a weight."""
+    with safe_open(SHIPPED, framework="numpy") as file:
+        content = file.get_tensor(GRAPH).tobytes()
+    assert len(content) < SHIPPED.stat().st_size / 20
     assert str(Path(__file__).parents[3]).encode() not in content and b"site-packages" not in content
-    with pytest.raises(UserError, match="it keeps weights in external files"):
-        open_onnx(graph_path(checkpoint))
+    with safe_open(checkpoint, framework="numpy") as file, pytest.raises(UserError, match="keeps weights in external files"):
+        open_session(checkpoint, file.get_tensor(GRAPH).tobytes())
 
 
-def test_a_graph_of_another_state_is_not_used(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = tmp_path / "gabor.safetensors"
-    torch.manual_seed(1)
-    save_descriptor(other, HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=16)), 64, {})
-    shutil.copy(graph_path(checkpoint), tmp_path)
+def test_a_graph_changes_neither_identity_nor_weights(checkpoint: Path, tmp_path: Path) -> None:
+    """Indexes that were made before stay usable; a second graph replaces the first."""
+    path = tmp_path / "other.safetensors"
+    torch.manual_seed(2)
+    save_descriptor(path, HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=16)), 64, {"stage": 1})
+    before, identity, without = path.read_bytes(), digest_checkpoint(path), load_descriptor(path)
+    for _ in range(2):
+        add_graph(path)
+        assert path.read_bytes() != before and digest_checkpoint(path) == identity != digest_checkpoint(checkpoint)
+    opened = load_descriptor(path)
+    assert opened.notes == {"stage": 1} and opened.descriptor.state_dict().keys() == without.descriptor.state_dict().keys()
+    assert all(tensor.equal(opened.descriptor.state_dict()[name]) for name, tensor in without.descriptor.state_dict().items())
+    assert read_weights_file(path).keys() == without.descriptor.state_dict().keys()
+
+
+def test_torch_or_a_graph_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "gabor.safetensors"
+    save_descriptor(path, HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=16)), 64, {})
     opened: list[Path] = []
     monkeypatch.setattr(OPENED_BY_TORCH, lambda path, settings: opened.append(path))
-    open_network(other, SETTINGS)
-    graph_path(other).write_bytes(b"no graph")
-    open_network(other, SETTINGS)
-    graph_path(other).unlink()
-    open_network(other, SETTINGS)
-    assert opened == [other] * 3
+    open_network(path, SETTINGS)
+    assert opened == [path]
     monkeypatch.setattr(graph, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="cannot be used without torch: it has no graph next to it"):
-        open_network(other, SETTINGS)
-    shutil.copy(graph_path(checkpoint), tmp_path)
-    with pytest.raises(UserError, match=r"cannot be used without torch: .* was made for another state of it"):
-        open_network(other, SETTINGS)
+    with pytest.raises(UserError, match="cannot be used without torch: it holds no graph"):
+        open_network(path, SETTINGS)
+
+
+def change(checkpoint: Path, path: Path, name: str, tensor: torch.Tensor, notes: str | None = None) -> Path:
+    """Write a checkpoint with another tensor and, where given, other notes on its graph."""
+    with safe_open(checkpoint, framework="pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    save_file(tensors | {name: tensor}, path, metadata | ({} if notes is None else {GRAPH: notes}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "notes"),
+    [
+        ("whitening_matrix", torch.zeros(16, 512), None),  # the graph was made of other weights
+        (GRAPH, torch.tensor(list(b"no graph"), dtype=torch.uint8), None),
+        (GRAPH, torch.zeros(0, dtype=torch.uint8), None),
+        ("more", torch.zeros(3), None),
+        ("more", torch.zeros(3), "{}"),
+        ("more", torch.zeros(3), "no JSON"),
+    ],
+)
+def test_a_graph_that_is_damaged_or_of_other_weights_is_not_used(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, tensor: torch.Tensor, notes: str | None
+) -> None:
+    path = change(checkpoint, tmp_path / "changed.safetensors", name, tensor, notes)
+    assert (digest_checkpoint(path) == digest_checkpoint(checkpoint)) is (name == GRAPH)
+    opened: list[Path] = []
+    monkeypatch.setattr(OPENED_BY_TORCH, lambda path, settings: opened.append(path))
+    open_network(path, SETTINGS)
+    assert opened == [path]
+    monkeypatch.setattr(graph, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="holds no graph of its weights"):
+        open_network(path, SETTINGS)
+
+
+@pytest.mark.parametrize("bytes_left", [0, 4, 100, -10])
+def test_without_torch_a_damaged_checkpoint_is_called_damaged(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bytes_left: int
+) -> None:
+    monkeypatch.setattr(graph, "find_spec", lambda name: None)
+    path = tmp_path / "cut.safetensors"
+    with pytest.raises(UserError, match="no such checkpoint"):
+        open_network(path, SETTINGS)
+    path.write_bytes(checkpoint.read_bytes()[:bytes_left])
+    with pytest.raises(UserError, match=r"cut\.safetensors is not a safetensors file"):
+        open_network(path, SETTINGS)
 
 
 def test_torch_is_used_where_it_has_a_gpu(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

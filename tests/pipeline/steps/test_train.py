@@ -73,7 +73,7 @@ def test_a_missing_teacher_is_missed_before_any_model_is_trained_or_planned(smal
         ("descriptor: {backbone: test_efficientnet, weights: gone}", r"^two: weights: 'gone'; expected none, pretrained"),
         (
             "descriptor: {backbone: test_efficientnet, weights: shipped#huge}",
-            r"^two: .* joins small, large, wide, gabor: name one",
+            r"^two: .* joins wide, gabor: name one",
         ),
         ("kind: file, file: gone.safetensors", r"^two: gone\.safetensors: no such file\. `file` of the recipe names"),
         ("descriptor: {backbone: test_efficientnet, weights: OWN/models/one/stage-2.safetensors}", None),
