@@ -31,7 +31,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
-from image_copies.pipeline.run.streams import prepare_streams
+from image_copies.pipeline.run.streams import end_with_reader, prepare_streams
 
 # For each task: the script that does it, and the options that it begins with. `data.commands` names the scripts in messages.
 TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
-        print(__doc__)
+        with end_with_reader():
+            print(__doc__)
         return 0 if given else 2
     task = given[0] if given[0] in TASKS else "match"
     rest = given[1:] if given[0] in TASKS else given

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_disk_full, is_read_only
 from image_copies.data.remote import as_path, is_remote
-from image_copies.pipeline.run.streams import prepare_streams
+from image_copies.pipeline.run.streams import end_with_reader, prepare_streams
 
 if TYPE_CHECKING:
     from image_copies.pipeline.run.run import Run
@@ -110,7 +110,8 @@ def report_errors() -> Iterator[None]:
     """
     terminated = _end_like_ctrl_c_on_sigterm()
     try:
-        yield
+        with end_with_reader():
+            yield
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

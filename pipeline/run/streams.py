@@ -1,8 +1,13 @@
-"""What a command's streams can show: characters that the terminal's encoding lacks, and bars only on a terminal."""
+"""What a command's streams can show: characters that the encoding lacks, bars only on a terminal, nothing where nobody reads."""
 
 import io
 import os
+import select
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+UNREAD = 141  # exit code, as of a program that SIGPIPE ends
 
 
 def prepare_streams() -> None:
@@ -15,3 +20,28 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
     if sys.stderr is None or not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")
+
+
+@contextmanager
+def end_with_reader() -> Iterator[None]:
+    """End without a message where nobody reads standard output any more, as before `head`; other broken pipes propagate."""
+    try:
+        try:
+            yield
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        if not _is_unread():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter fails to flush it once more
+        sys.exit(UNREAD)
+
+
+def _is_unread() -> bool:
+    try:
+        output = select.poll()
+        output.register(sys.stdout, 0)
+        return bool(output.poll(0))  # errors only
+    except (AttributeError, OSError, ValueError):  # Windows has no poll, a captured stream no number
+        return False

@@ -1,6 +1,7 @@
 """The command image-copies: what it takes, how it names commands in messages, and how little it says and imports."""
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from image_copies.data.commands import name_command
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.pipeline import command
 from image_copies.pipeline.command import TASKS, main
+from image_copies.pipeline.run.streams import end_with_reader
 from image_copies.pipeline.tools.match_options import check, make_parser, search_folders
 
 TOP = Path(__file__).parents[2]
@@ -141,3 +143,23 @@ def test_one_query_is_answered_with_the_nearest(album: Path, tmp_path: Path) -> 
     done = call(query, "--references", album, "--json", folder=tmp_path)
     (record,) = (record for line in done.stdout.splitlines() if (record := json.loads(line))["type"] == "nearest")
     assert "/album/" in record["reference"] and record["score"] < -1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows does not tell whether a pipe is read")
+@pytest.mark.parametrize("arguments", [["--help"], ["match", "--help"], ["nowhere", "--json"]])
+def test_nobody_reads_the_output(tmp_path: Path, arguments: list[str]) -> None:
+    """As before `head`: no traceback, and an error that has another cause is still said."""
+    command_line = [sys.executable, "-u", str(TOP / "pipeline" / "command.py"), *arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(command_line, stdout=writer, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path)
+    os.close(writer)
+    if "--help" in arguments:
+        assert not done.stderr and done.returncode in (0, 141)  # argparse ignores what it cannot print
+    else:
+        assert done.returncode == 2 and done.stderr.startswith("error: nowhere")
+
+
+def test_another_broken_pipe_propagates() -> None:
+    with pytest.raises(BrokenPipeError), end_with_reader():
+        raise BrokenPipeError

@@ -126,16 +126,20 @@ def test_a_graph_changes_neither_identity_nor_weights(checkpoint: Path, tmp_path
     assert read_weights_file(path).keys() == without.descriptor.state_dict().keys()
 
 
-def test_torch_or_a_graph_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "gabor.safetensors"
-    save_descriptor(path, HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=16)), 64, {})
+def check_that_torch_is_needed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
     monkeypatch.setattr(OPENED_BY_TORCH, lambda path, settings: opened.append(path))
     open_network(path, SETTINGS)
     assert opened == [path]
     monkeypatch.setattr(graph, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="cannot be used without torch: it holds no graph"):
+    with pytest.raises(UserError, match="cannot be used without torch: it holds no graph of its weights"):
         open_network(path, SETTINGS)
+
+
+def test_torch_or_a_graph_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "gabor.safetensors"
+    save_descriptor(path, HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=16)), 64, {})
+    check_that_torch_is_needed(path, monkeypatch)
 
 
 def change(checkpoint: Path, path: Path, name: str, tensor: torch.Tensor, notes: str | None = None) -> Path:
@@ -162,13 +166,7 @@ def test_a_graph_that_is_damaged_or_of_other_weights_is_not_used(
 ) -> None:
     path = change(checkpoint, tmp_path / "changed.safetensors", name, tensor, notes)
     assert (digest_checkpoint(path) == digest_checkpoint(checkpoint)) is (name == GRAPH)
-    opened: list[Path] = []
-    monkeypatch.setattr(OPENED_BY_TORCH, lambda path, settings: opened.append(path))
-    open_network(path, SETTINGS)
-    assert opened == [path]
-    monkeypatch.setattr(graph, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="holds no graph of its weights"):
-        open_network(path, SETTINGS)
+    check_that_torch_is_needed(path, monkeypatch)
 
 
 @pytest.mark.parametrize("bytes_left", [0, 4, 100, -10])
