@@ -44,7 +44,8 @@ class OptimizerSettings(Settings):
     """The optimisers of descriptor and objective.
 
     Attributes:
-        kind: Optimiser of the descriptor.
+        kind: Optimiser of the descriptor. "muon" (K. Jordan, 2024, in timm's form) makes steps of orthogonalised momentum for
+            matrices and convolutions, AdamW's at an eighth of the rate for other parameters. With it, "same" below means Adam.
         class_kind: Optimiser of the objective's parameters, including the class matrix: "same"; or, if Adam's two moment
             matrices take too much memory, "adafactor" (one float per class and per dimension, kept by each process for its own
             part) or "plain_sgd" (no state); or "sparse_adam", Adam of the rows that a step compares alone, with
@@ -58,7 +59,7 @@ class OptimizerSettings(Settings):
         clip_norm: Maximum norm of the gradient of all parameters together; None for no clipping.
     """
 
-    kind: Literal["adam", "sgd"] = "adam"
+    kind: Literal["adam", "muon", "sgd"] = "adam"
     class_kind: Literal["same", "adafactor", "plain_sgd", "sparse_adam"] = "same"
     accumulate: int = Field(1, ge=1)
     learning_rate: float = Field(1e-3, gt=0)

@@ -42,3 +42,19 @@ def test_the_class_matrix_has_sparse_gradients_for_the_optimiser_that_takes_them
     assert matrix is not None and [row.grad.is_sparse for row in head.parameters() if row.grad is not None] == [
         kind == "sparse_adam"
     ]
+
+
+def test_muon_moves_all_directions_of_a_matrix_alike_and_class_rows_as_adam_does() -> None:
+    torch.manual_seed(0)
+    rate, rows_rate = 0.01, 0.02
+    linear, head = nn.Linear(32, 16, bias=False), ArcFaceSettings().build(DIMENSIONS, 8, 0)
+    settings = OptimizerSettings(kind="muon", learning_rate=rate, class_learning_rate=rows_rate)
+    optimizers = build_optimizers(linear, head, settings)
+    matrix, rows = linear.weight.detach().clone(), head.matrix.detach().clone()
+    linear.weight.grad, head.matrix.grad = torch.randn(16, 32), torch.randn(8, DIMENSIONS)
+    for optimizer in optimizers:
+        optimizer.step()
+    values = torch.linalg.svdvals(linear.weight.detach() - matrix)
+    assert values.max() / values.min() < 1.6  # those of the gradient: 1 to 6
+    torch.testing.assert_close(values.mean().item(), 0.2 * 32**0.5 * rate, rtol=0.2, atol=0)
+    torch.testing.assert_close(head.matrix.detach() - rows, -rows_rate * head.matrix.grad.sign(), rtol=1e-3, atol=1e-6)
