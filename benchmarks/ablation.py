@@ -123,7 +123,6 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
         "intensity 0.6 from the beginning": _in_all_stages(intensity=0.6),
         "48 px from the beginning": _in_all_stages(image_size=48),
         "further edits too (`edits: broad`)": _set(edits="broad"),
-        "Muon (rate 0.016)": _set(optimizer={"kind": "muon", "learning_rate": 0.016, "class_learning_rate": 1e-2}),
         "ArcFace without margin": _set(objective={"kind": "arcface", "margin": 0.0}),
         "ArcFace and KoLeo (weight 0.1)": _set(koleo={"weight": 0.1}),
         "moving average of the weights (0.998)": _set(weight_average=0.998),
