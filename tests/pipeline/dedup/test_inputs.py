@@ -169,7 +169,7 @@ def test_a_new_file_changes_one_batch_and_results_are_no_input(tmp_path: Path) -
     before = batches()
     assert sum(len(one.names) for one in before.values()) == 3000 and len(before) > 10
     (folder / "00100-a.jpg").touch()
-    assert len(batches().keys() - before.keys()) <= 2
+    assert len(batches().keys() - before.keys()) <= 4  # 1; more where it makes a batch just long enough to end at an earlier name
 
 
 def test_a_changed_file_changes_its_state_and_index(tmp_path: Path) -> None:
