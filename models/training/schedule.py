@@ -44,7 +44,8 @@ def build_optimizers(
     others = [parameter for name, parameter in objective.named_parameters() if name not in own_rates]
     of_objective = [_group(others, (settings.class_learning_rate or settings.learning_rate) * factor, classifier)]
     of_objective += [_group([objective.get_parameter(name)], rate * factor, 0.0) for name, rate in own_rates.items()]
-    kind, class_kind = settings.kind, str(settings.class_kind)
+    kind = settings.kind
+    class_kind: str = settings.class_kind
     if kind == "muon" and class_kind == "same":
         class_kind = "adam"  # the rows of a class matrix are points, not a linear map
     if class_kind == "same" or not any(group["params"] for group in of_objective):
