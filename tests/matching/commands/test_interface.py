@@ -71,7 +71,8 @@ def test_an_interrupted_search_leaves_nothing(album: Path, tmp_path: Path, monke
         patch.setattr(embedders, "decode_squares", decode_and_interrupt)
         with pytest.raises(KeyboardInterrupt):
             image_copies.find_copies(album)
-    assert all(decoded) and not any(tmp_path.iterdir()) and sorted(album.iterdir()) == before
+    assert decoded[0], "the folder was there at the interrupt; the thread's batch may end after it has gone"
+    assert not any(tmp_path.iterdir()) and sorted(album.iterdir()) == before
     assert len(image_copies.find_copies(album)) == 1
 
 
