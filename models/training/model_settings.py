@@ -194,9 +194,8 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _one_gradient_scaler(self) -> "ModelSettings":
-        if self.precision == "16" and (self.optimizer.class_kind != "same" or self.optimizer.kind == "muon"):
+        if self.precision == "16" and self.optimizer.class_kind != "same":
             raise ValueError(
-                "optimizer.kind muon and a class_kind other than same need precision 32 or bf16: fp16 scales the gradients of "
-                "one optimiser"
+                "optimizer.class_kind other than same needs precision 32 or bf16: fp16 scales one optimiser's gradients"
             )
         return self

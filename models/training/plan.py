@@ -294,9 +294,10 @@ def _count_matrix_rows(settings: ModelSettings, rows: ClassRows) -> int:
 
 def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
     """Return the bytes that the optimiser keeps between steps and takes temporarily in one, together."""
-    per_weight = {"adam": 4, "muon": 4, "sgd": 2 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
+    per_weight = {"adam": 4, "muon": 2, "sgd": 2 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
     of_matrix = {
         "same": per_weight * rows * width,
+        "adam": 4 * rows * width,
         "adafactor": rows * width + rows + width,
         "plain_sgd": 0,
         "sparse_adam": 2 * rows * width,
@@ -306,8 +307,13 @@ def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: in
 
 def _kept_by_optimizer(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
     """Bytes between steps, which the training state holds."""
-    per_weight = {"adam": 2, "muon": 2, "sgd": 1 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
+    per_weight = {"adam": 2, "muon": 1, "sgd": 1 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
     moments = 2 * rows * width
-    kept = {"same": per_weight * rows * width, "adafactor": rows + width, "plain_sgd": 0, "sparse_adam": moments}
-    of_matrix = kept[settings.optimizer.class_kind]
+    of_matrix = {
+        "same": per_weight * rows * width,
+        "adam": moments,
+        "adafactor": rows + width,
+        "plain_sgd": 0,
+        "sparse_adam": moments,
+    }[settings.optimizer.class_kind]
     return per_weight * weights + of_matrix * BYTES_PER_FLOAT

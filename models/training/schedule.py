@@ -18,7 +18,7 @@ ADAM_SHARE = 0.125  # of Muon's rate: what it lets Adam move, norms and biases, 
 def build_optimizers(
     descriptor: nn.Module, objective: Objective, settings: OptimizerSettings, factor: float = 1.0, fused: bool = False
 ) -> list[torch.optim.Optimizer]:
-    """One optimiser over the descriptor and the objective, or, with Muon or settings.class_kind, one for each.
+    """One optimiser over the descriptor and the objective, or, with settings.class_kind, one for each.
 
     An objective may name separate rates for parameters (`parameter_rates`, name → learning rate). Weights decay in the
     descriptor and in a linear classifier; GeM's exponent, a class matrix, whose length means nothing, and parameters with rates
@@ -44,15 +44,11 @@ def build_optimizers(
     others = [parameter for name, parameter in objective.named_parameters() if name not in own_rates]
     of_objective = [_group(others, (settings.class_learning_rate or settings.learning_rate) * factor, classifier)]
     of_objective += [_group([objective.get_parameter(name)], rate * factor, 0.0) for name, rate in own_rates.items()]
-    kind = settings.kind
-    class_kind: str = settings.class_kind
-    if kind == "muon" and class_kind == "same":
-        class_kind = "adam"  # the rows of a class matrix are points, not a linear map
-    if class_kind == "same" or not any(group["params"] for group in of_objective):
-        return [_optimizer(kind, of_descriptor + of_objective, settings.momentum, fused)]
+    if settings.class_kind == "same" or not any(group["params"] for group in of_objective):
+        return [_optimizer(settings.kind, of_descriptor + of_objective, settings.momentum, fused)]
     return [
-        _optimizer(kind, of_descriptor, settings.momentum, fused),
-        _optimizer(class_kind, of_objective, settings.momentum, fused),
+        _optimizer(settings.kind, of_descriptor, settings.momentum, fused),
+        _optimizer(settings.class_kind, of_objective, settings.momentum, fused),
     ]
 
 

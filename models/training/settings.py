@@ -45,8 +45,9 @@ class OptimizerSettings(Settings):
 
     Attributes:
         kind: Optimiser of the descriptor. "muon" (K. Jordan, 2024, in timm's form) makes steps of orthogonalised momentum for
-            matrices and convolutions, AdamW's at an eighth of the rate for other parameters. With it, "same" below means Adam.
-        class_kind: Optimiser of the objective's parameters, including the class matrix: "same"; or, if Adam's two moment
+            matrices and convolutions, AdamW's at an eighth of the rate for other parameters. It needs a class_kind: the rows of a
+            class matrix are points, not a linear map.
+        class_kind: Optimiser of the objective's parameters, including the class matrix: "same"; "adam"; or, if its two moment
             matrices take too much memory, "adafactor" (one float per class and per dimension, kept by each process for its own
             part) or "plain_sgd" (no state); or "sparse_adam", Adam of the rows that a step compares alone, with
             `objective.negatives`: rows that are not drawn keep their place and their moments.
@@ -60,7 +61,7 @@ class OptimizerSettings(Settings):
     """
 
     kind: Literal["adam", "muon", "sgd"] = "adam"
-    class_kind: Literal["same", "adafactor", "plain_sgd", "sparse_adam"] = "same"
+    class_kind: Literal["same", "adam", "adafactor", "plain_sgd", "sparse_adam"] = "same"
     accumulate: int = Field(1, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
     backbone_learning_rate: float | None = Field(None, gt=0)
@@ -68,6 +69,14 @@ class OptimizerSettings(Settings):
     weight_decay: float = Field(0.0, ge=0)
     momentum: float = Field(0.9, ge=0, lt=1)
     clip_norm: float | None = Field(1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _rows_are_no_map(self) -> "OptimizerSettings":
+        if self.kind == "muon" and self.class_kind == "same":
+            raise ValueError(
+                "kind muon is for the descriptor: the rows of a class matrix are points, set class_kind, such as adam"
+            )
+        return self
 
 
 class MixSettings(Settings):

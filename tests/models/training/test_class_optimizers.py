@@ -48,7 +48,7 @@ def test_muon_moves_all_directions_of_a_matrix_alike_and_class_rows_as_adam_does
     torch.manual_seed(0)
     rate, rows_rate = 0.01, 0.02
     linear, head = nn.Linear(32, 16, bias=False), ArcFaceSettings().build(DIMENSIONS, 8, 0)
-    settings = OptimizerSettings(kind="muon", learning_rate=rate, class_learning_rate=rows_rate)
+    settings = OptimizerSettings(kind="muon", class_kind="adam", learning_rate=rate, class_learning_rate=rows_rate)
     optimizers = build_optimizers(linear, head, settings)
     matrix, rows = linear.weight.detach().clone(), head.matrix.detach().clone()
     linear.weight.grad, head.matrix.grad = torch.randn(16, 32), torch.randn(8, DIMENSIONS)

@@ -34,6 +34,8 @@ def test_memory_follows_classes_size_optimiser_and_processes() -> None:
     assert first.memory == first.matrix + first.optimizer + first.network + first.activations
     lean, _ = plan_model(settings(class_kind="adafactor"), 300)
     assert first.optimizer - lean.optimizer == (3 * 100 * 16 - 100 - 16) * 4
+    muon, _ = plan_model(settings(kind="muon", class_kind="adam"), 300)
+    assert first.optimizer - muon.optimizer == first.network  # per weight, momentum and its update instead of four floats
     drawn, _ = plan_model(settings(negatives=0.1), 300)
     assert drawn.matrix == first.matrix + 2 * (10 + 8) * 16 * 4  # a tenth of the rows and the batch's own, copied
     half = {"precision": "bf16", "objective": {"kind": "arcface", "rounded_rows": True}}

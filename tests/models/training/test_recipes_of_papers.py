@@ -207,8 +207,8 @@ def test_an_image_that_is_no_square_has_its_four_rotations_too() -> None:
         ({"sampling": {"copies": 2}}, "copies goes with kind repeated, not with kind epoch"),
         ({**TRIPLET, "sampling": {"kind": "repeated", "per_class": 2}}, "per_class goes with kind pk, not with kind repeated"),
         ({**TRIPLET, "sampling": {"kind": "pk", "per_class": 3}}, "batch_size 8 is no multiple of the 3 images"),
-        ({"precision": "16", "optimizer": {"class_kind": "adafactor"}}, "need precision 32 or bf16"),
-        ({"precision": "16", "optimizer": {"kind": "muon"}}, "need precision 32 or bf16"),
+        ({"precision": "16", "optimizer": {"class_kind": "adafactor"}}, "needs precision 32 or bf16"),
+        ({"optimizer": {"kind": "muon"}}, "set class_kind, such as adam"),
     ],
 )
 def test_combinations_that_make_no_sense(changed: dict[str, Any], message: str) -> None:

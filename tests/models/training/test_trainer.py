@@ -78,7 +78,7 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
         {"scheduler": {"kind": "plateau", "warmup_steps": 5}, "koleo": {"weight": 1}, "weight_average": 0.9},
         {"mix": {"kind": "cutmix"}},  # draws as well
         {"objective": {"kind": "infonce", "memory": 12}, "sampling": {"kind": "repeated", "copies": 2}},
-        {"optimizer": {"kind": "muon"}},
+        {"optimizer": {"kind": "muon", "class_kind": "adam"}},
         {"turn": True},  # draws from torch's generator at each step
     ],
 )
