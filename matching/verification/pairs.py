@@ -2,8 +2,9 @@
 
 import threading
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Generic, TypeVar
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from image_copies.data.archives import read_bytes
@@ -32,6 +34,14 @@ MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
 CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
 T = TypeVar("T")
+
+
+@contextmanager
+def _share_cores() -> Iterator[ThreadPoolExecutor]:
+    """Open a pool with a thread for each core; what each of them calls, OpenCV and BLAS, takes no further ones."""
+    cv2.setNumThreads(1)
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(usable_cores()) as pool:
+        yield pool
 
 
 @dataclass
@@ -138,9 +148,8 @@ class PairJudge:
 
     def judge_all(self, pairs: Sequence[KnownPair]) -> list[Judgement]:
         """Return the class of each pair, on all cores."""
-        cv2.setNumThreads(1)  # the threads below share the cores
         with (
-            ThreadPoolExecutor(usable_cores()) as pool,
+            _share_cores() as pool,
             tqdm(total=len(pairs), desc="comparing pixels", unit="pair", leave=False) as bar,
         ):
             found = []
@@ -224,9 +233,8 @@ def verify_pairs(pairs: Sequence[tuple[Path, Path]], crops: Sequence[Box | None]
         found = verify_query(partial(decode_rgb, path), [pairs[row][1] for row in rows], own_crops, features, features.of(path))
         return list(zip(rows, found, strict=True))
 
-    cv2.setNumThreads(1)  # the threads below share the cores
     evidence: list[Evidence | None] = [None] * len(pairs)
-    with ThreadPoolExecutor(usable_cores()) as pool, tqdm(total=len(pairs), desc="verifying", unit="pair", leave=False) as bar:
+    with _share_cores() as pool, tqdm(total=len(pairs), desc="verifying", unit="pair", leave=False) as bar:
         for found in pool.map(look, by_query.values()):
             for row, one in found:
                 evidence[row] = one
