@@ -22,7 +22,9 @@ MIN_CHANGED = 2  # changed blocks from which something may have moved
 MAX_PARALLAX = 0.2  # pixels by which near and far may be displaced against each other in a certain copy
 CLEAR_PARALLAX = 0.6  # pixels from which they surely are: below, coarse blocks of blurred copies may seem so
 MAX_PERSPECTIVE = 0.12  # pixels: cropping, turning and scaling are affine, another point of view is not
+UNCONFIRMED = 50  # certainty of a likely copy that nothing but the descriptor's score speaks for; of any other one it is higher
 MAX_OUTSIDE = 0.0005  # share of each picture that shows something outside the other: a copy is contained, or contains
+NOT_CONFIRMED = "not confirmed: similar as a whole; too few details were found in both"
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Judgement:
     kind: Kind
     reason: str
     certainty: int
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether anything but the descriptor's score says that the two share content; what is read from a file knows it, too."""
+        return self.certainty > UNCONFIRMED if self.kind == "likely" else self.kind != "unrelated"
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def judge(clues: Clues) -> Judgement:
     if registration is None or not (registration.inliers >= MIN_INLIERS or registration.agreement.median >= SURE_MEDIAN):
         if not clues.described:
             return Judgement("unrelated", "neither descriptor nor features say that they share anything", 0)
-        return _judge_shots(clues) or Judgement("likely", "similar as a whole; too few details were found in both", 50)
+        return _judge_shots(clues) or Judgement("likely", NOT_CONFIRMED, UNCONFIRMED)
     return _judge_shots(clues) or _judge_pixels(registration)
 
 

@@ -129,6 +129,14 @@ def test_the_descriptor_alone_is_likely() -> None:
     assert compare(draw(0), draw(1)).kind == "likely" and compare(draw(0), draw(1), described=False).kind == "unrelated"
 
 
+def test_what_the_descriptor_alone_says_is_not_confirmed() -> None:
+    found = compare(draw(0), draw(1))
+    assert found.kind == "likely" and not found.confirmed and found.reason.startswith("not confirmed")
+    edited = compare(draw(1)[:, 60:], draw(1)[:, :-60])  # each shows something that the other does not
+    assert edited.kind == "likely" and edited.confirmed
+    assert compare(draw(1), draw(1)).confirmed and not compare(draw(0), draw(1), described=False).confirmed
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3000), (8, 8), (3000, 9), (31, 33), (64, 64)])
 def test_tiny_and_long_pictures_are_judged_without_error(shape: tuple[int, int]) -> None:
     image = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
