@@ -1,5 +1,7 @@
 """The choice of the picture of a group to keep, with the reason."""
 
+import re
+import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -14,6 +16,12 @@ REFERENCE = "a reference"  # the reason to keep one
 KeepRule = Literal["largest", "oldest", "folder-order"]
 KEEP_RULES: tuple[KeepRule, ...] = get_args(KeepRule)
 PATH = "path:"  # begins a rule by path
+# what file managers and galleries call what they make of a file: "a (1)", "a - Copy (2)", "Kopie von a", "aのコピー", "a-edited"
+MADE = r"copy|copie|c[oòó]pia|kopi[aeio]?|kópia|kopya|копия|копія|edited|edit|bearbeitet|modifié|editad[ao]|modificato|bewerkt"
+MADE_ATTACHED = r"コピー|副本|拷贝|複製|복사본|編集済み|已编辑|수정됨"  # in scripts that leave no gap
+MADE_OF_ANOTHER = re.compile(
+    rf"\(\d+\)$|^(?:{MADE}|{MADE_ATTACHED})(?:[\W_]|$)|(?:[\W_](?:{MADE})|{MADE_ATTACHED})[\W_]*\d*\W*$", re.IGNORECASE
+)
 
 
 def read_rules(words: Sequence[str]) -> tuple[KeepRule, tuple[str, ...]]:
@@ -52,8 +60,9 @@ def choose_kept(
 ) -> tuple[Facts, str]:
     """Choose the picture to keep and give the reason in words.
 
-    Ties are broken by pixels, frames, companions, bytes, EXIF entries, date, and finally by path. Links and members of archives
-    are chosen only if the group contains nothing else, damaged files only if all are.
+    Ties are broken by pixels, frames, companions, bytes, EXIF entries, names that say that a file was made of another one, date,
+    and finally by path. Links and members of archives are chosen only if the group contains nothing else, damaged files only if
+    all are.
 
     Args:
         members: Facts of the group's files, at least one.
@@ -120,13 +129,21 @@ def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path
         return f"as large in pixels, more bytes: {best.size:,}, the next {second.size:,}"
     if best.tags != second.tags:
         return f"as large, more EXIF entries: {best.tags}, the next {second.tags}"
+    if is_named_as_copy(second.path) != is_named_as_copy(best.path):
+        return f"all the same, but by its name {text_of(second.path)} was made of another file"
     if _get_date(best) != _get_date(second):
         return f"as large, older: {_format_date(best)}, the next {_format_date(second)}"
     return "all the same, first by its path"
 
 
-def _make_size_key(facts: Facts) -> tuple[int, int, int, int, int, str]:
-    return -facts.width * facts.height, -facts.frames, -len(facts.companions), -facts.size, -facts.tags, _get_date(facts)
+def is_named_as_copy(path: Path) -> bool:
+    """Whether a file's name says that it was made of another one, as `IMG_7 (1).jpg` and `IMG_7 - Copy.jpg` do."""
+    return MADE_OF_ANOTHER.search(unicodedata.normalize("NFC", path.stem)) is not None
+
+
+def _make_size_key(facts: Facts) -> tuple[int, int, int, int, int, bool, str]:
+    size = -facts.width * facts.height, -facts.frames, -len(facts.companions), -facts.size, -facts.tags
+    return *size, is_named_as_copy(facts.path), _get_date(facts)
 
 
 def _get_date(facts: Facts) -> str:

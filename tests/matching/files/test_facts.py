@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from image_copies.matching.files.facts import Facts, is_flat, picture_facts
-from image_copies.matching.files.keeping import KeepRule, choose_kept
+from image_copies.matching.files.keeping import KeepRule, choose_kept, is_named_as_copy
 
 RNG = np.random.default_rng(0)
 
@@ -62,6 +62,12 @@ def test_facts_are_those_of_the_picture_as_it_is_shown(tmp_path: Path) -> None:
         ("largest", [facts("/a"), facts("/b", size=200)], "/b", "more bytes: 200"),
         ("largest", [facts("/a"), facts("/b", tags=3)], "/b", "more EXIF entries: 3"),
         ("largest", [facts("/b"), facts("/a")], "/a", "first by its path"),
+        (
+            "largest",
+            [facts("/a (1).jpg", modified=1), facts("/a.jpg")],
+            "/a.jpg",
+            "by its name /a (1).jpg was made of another file",
+        ),
         ("oldest", [facts("/a", taken="2020-01-01 00:00:00"), facts("/b", taken="1999-01-01 00:00:00")], "/b", "oldest: 1999"),
         ("oldest", [facts("/a", modified=2 * 10**18), facts("/b", modified=10**18, width=1)], "/b", "file date"),
         ("folder-order", [facts("/y/a", width=99), facts("/x/b")], "/x/b", "in folder 1"),
@@ -72,3 +78,55 @@ def test_facts_are_those_of_the_picture_as_it_is_shown(tmp_path: Path) -> None:
 def test_the_kept_file_is_chosen_with_a_reason(rule: KeepRule, members: list[Facts], kept: str, reason: str) -> None:
     found, why = choose_kept(members, rule, [Path("/x"), Path("/y")])
     assert found.path == Path(kept) and reason in why
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "{} (1)",
+            "{}(12)",
+            "{} copy",
+            "{} copy 2",
+            "{}_copy",
+            "{} - Copy",
+            "{} - Copy (2)",
+            "Copy of {}",
+            "{} Kopie",
+            "{} - Kopie",
+        ),
+        *(
+            "Kopie von {}",
+            "{} copie",
+            "{} - Copie",
+            "{} copia",
+            "Copia de {}",
+            "{} kopia",
+            "{} – kopia",
+            "{}のコピー",
+            "{} のコピー 2",
+        ),
+        *(
+            "{} - コピー",
+            "{}副本",
+            "{} - 副本",
+            "{} 副本 (3)",
+            "{}-edited",
+            "{}-bearbeitet",
+            "{}-modifié",
+            "{} (bearbeitet)",
+            "{}_edit",
+        ),
+    ],
+)
+def test_of_equal_files_the_one_that_is_not_named_as_a_copy_is_kept(name: str) -> None:
+    for stem in ("IMG_007", "Ärger", "写真"):
+        copy = facts(f"/0/{name.format(stem)}.jpg", modified=1)
+        assert choose_kept([copy, facts(f"/1/{stem}.jpg")], "largest")[0].path == Path(f"/1/{stem}.jpg")
+
+
+@pytest.mark.parametrize(
+    "name", ["IMG_007", "2024-05-04 12.00.01", "photocopy", "xerocopie", "Copyright", "page 2", "a (1) b", "editor"]
+)
+def test_other_names_say_nothing(name: str) -> None:
+    assert not is_named_as_copy(Path(f"/{name}.jpg"))
