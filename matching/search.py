@@ -235,7 +235,7 @@ class Search:
         wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
         result: list[list[list[Hit]]] = [[[] for _ in block] for block in blocks]
         rows, tail = [np.arange(len(block)) for block in blocks], self.rule.tail
-        near = tail is not None and tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS
+        near: bool = tail is not None and bool(tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS)
         while any(map(len, rows)):
             asked = [block[own] for block, own in zip(blocks, rows, strict=True)]
             found = find_nearest_of_blocks(self.index, asked, depth, near)
@@ -243,9 +243,9 @@ class Search:
                 deeper = []
                 columns = rows[number].tolist(), nearest.contents.tolist(), nearest.distances.tolist()
                 for row, contents, distances in zip(*columns, strict=True):
-                    near = [Hit(*found) for found in zip(contents, distances, strict=True) if found[1] <= limit]
-                    result[number][row] = [hit for hit in near if allowed[number][row](hit.content)][:wanted]
-                    if len(result[number][row]) < wanted and len(near) == depth:
+                    within = [Hit(*hit) for hit in zip(contents, distances, strict=True) if hit[1] <= limit]
+                    result[number][row] = [hit for hit in within if allowed[number][row](hit.content)][:wanted]
+                    if len(result[number][row]) < wanted and len(within) == depth:
                         deeper.append(row)
                 rows[number] = np.array(deeper, np.int64)
             if depth >= min(self.index.ntotal, MAX_EXAMINED_REFERENCES):

@@ -17,7 +17,7 @@ from image_copies.matching.extractor import Extractor
 from image_copies.matching.index import codes, segments
 from image_copies.matching.index.search import SearchIndex, find_nearest, find_nearest_of_blocks, open_search
 from image_copies.matching.index.store import Content, Store, add_files, keep_queries, open_store, remove_files
-from image_copies.matching.matches import Rule
+from image_copies.matching.matches import Exclusions, Rule
 from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -106,6 +106,28 @@ def test_copies_are_found_in_few_of_the_lists(store: Store, monkeypatch: pytest.
     assert all(found[0]) and found[0] == found[1] == found[2] == found[3]
     lists = count_lists(open_search(store))
     assert lists == COUNT // codes.TRAINING_VECTORS_PER_LIST and set(looked_into) == {5, lists // 2}
+
+
+def test_neighbours_at_any_distance_are_looked_for_as_widely_behind_excluded_ones(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the nearest references are excluded, a second and a third round look deeper, into as many lists as the first."""
+    monkeypatch.setattr(codes, "PROBED_LISTS", 1)
+    monkeypatch.setattr(codes, "PROBED_LIST_SHARE", 1.0)
+    order = np.argsort(((QUERIES[:, None] - VECTORS[None]) ** 2).sum(axis=2), axis=1)
+    names = [b"query %d" % row for row in range(len(QUERIES))]
+    pairs = zip(names, order[:, :30].tolist(), strict=True)
+    rejected = frozenset(frozenset((name, b"%d" % row)) for name, nearest in pairs for row in nearest)
+    extractor = Extractor([], EmbeddingSettings(), lambda vectors: vectors, DIMENSIONS, "extractor")
+    rule = Rule(None, None, 0.001, 10)
+    found = [
+        [
+            [match.reference for match in matches]
+            for matches in Search(store, extractor, rule, Exclusions(rejected), candidates=10, exact=exact).near(QUERIES, names)
+        ]
+        for exact in (True, False)
+    ]
+    assert all(len(one) == 10 for one in found[0]) and found[1] == found[0]
 
 
 def test_lists_and_files_grow_with_the_root_of_the_contents(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
