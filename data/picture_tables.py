@@ -12,6 +12,7 @@ from typing import Any
 
 from image_copies.data.errors import UserError
 from image_copies.data.formats import IMAGE_ENDINGS
+from image_copies.data.installation import name_install
 from image_copies.data.remote import RemotePath
 
 TABLE_ENDINGS = (".parquet", ".arrow")
@@ -38,7 +39,7 @@ def open_pictures(path: Path) -> tuple[list[str], Callable[[str], bytes], Callab
     try:
         import pyarrow  # noqa: F401 - used below
     except ImportError as error:
-        raise UserError(f"{path} needs pyarrow: python -m pip install 'image-copy-detection[interchange]'.") from error
+        raise UserError(f"{path} needs pyarrow. Install it with: {name_install('interchange')}") from error
     groups = _open_parquet(path) if path.suffix.lower() == ".parquet" else _open_arrow(path)
     starts = [0, *accumulate(groups.sizes)]
     digits = len(str(starts[-1]))

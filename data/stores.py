@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from image_copies.data.errors import StorageError
-
-TOP = Path(__file__).parents[1]
-INSTALL = "python -m pip install " + (
-    "-r requirements-cluster.txt" if (TOP / "requirements-cluster.txt").is_file() else "'image-copy-detection[cluster]'"
-)  # the first in a checkout
+from image_copies.data.installation import name_install
 
 
 def open_store_of(place: Path) -> tuple[Any, str]:
@@ -40,7 +36,9 @@ def open_file_system(scheme: str, process: int) -> Any:
         with _opening:
             return fsspec.filesystem(scheme, use_listings_cache=False)
     except (ImportError, ValueError) as error:
-        raise StorageError(f"{scheme}:// needs a package that is not installed ({error}). Install it: {INSTALL}") from error
+        raise StorageError(
+            f"{scheme}:// needs a package that is not installed ({error}). Install it: {name_install('cluster')}"
+        ) from error
 
 
 @cache

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from image_copies.matching.commands.interface import compare, embed, find_copies
     from image_copies.submissions.scoring.any_vectors import normalize, score
 
+    __version__: str
+
 __all__ = ["compare", "embed", "find_copies", "normalize", "score"]
 
 # An installation has the packages in this folder. In a checkout they are next to it, and this folder has at most links to them,
@@ -20,9 +22,17 @@ if (_here / "data").is_symlink() or not (_here / "data").is_dir():
     __path__[:] = [str(_here.parent)]
 
 
-def __getattr__(name: str) -> Any:
-    """Import the functions when they are used: they need the networks, the packages below do not."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "submissions.scoring.any_vectors" if name in ("normalize", "score") else "matching.commands.interface"
-    return getattr(import_module(f"image_copies.{module}"), name)
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+if not TYPE_CHECKING:  # a type checker that saw it would take any misspelt name for right
+
+    def __getattr__(name: str) -> Any:
+        """Import the functions when they are used: they need the networks, the packages below do not."""
+        if name == "__version__":
+            return import_module("image_copies.data.installation").find_version()
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__dir__())}")
+        module = "submissions.scoring.any_vectors" if name in ("normalize", "score") else "matching.commands.interface"
+        return getattr(import_module(f"image_copies.{module}"), name)

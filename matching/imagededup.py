@@ -22,8 +22,18 @@ from image_copies.matching.commands.interface import Place, open_shipped
 from image_copies.matching.results.grid import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 
+HASHES = ("PHash", "AHash", "DHash", "WHash")
 Duplicates = Mapping[str, Sequence[str | tuple[str, np.float32]]]
 ROWS = 1024  # of the cosines that are held at once
+
+
+def __getattr__(name: str) -> Any:
+    """Say what stands for the other names that notebooks import from imagededup."""
+    if name not in (*HASHES, "evaluate"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has CNN and plot_duplicates")
+    instead = "image_copies.score(queries, references, ground_truth)" if name == "evaluate" else "CNN, which has the same calls,"
+    more = "" if name == "evaluate" else " or image_copies.find_copies(folder), which compares the pictures themselves"
+    raise ImportError(f"imagededup's {name} is not in {__name__}. Use {instead}{more}.", name=__name__)
 
 
 class CNN:

@@ -1,6 +1,6 @@
 """The descriptor that ships as a signal of Meta's threatexchange; a signal is a vector, 256 numbers of 16 bits in base64.
 
-pip install 'image-copy-detection[threatexchange]'
+pip install '.[threatexchange]'
 threatexchange config extensions add image_copies.matching.threatexchange
 """
 

@@ -10,12 +10,12 @@ import argparse
 import math
 
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import named_path, report_errors
+from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the command line."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--checkpoint", type=named_path, metavar="FILE", required=True, help="the trained network")
     options.add_argument(
         "--data",

@@ -13,14 +13,14 @@ from contextlib import nullcontext
 from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
 from image_copies.matching.output import Output
-from image_copies.pipeline.run.cli import add_data_option, named_path, named_place, report_errors
+from image_copies.pipeline.run.cli import CommandParser, add_data_option, named_path, named_place, report_errors
 
 CLASSES = ("same file", "certain", "likely", "same scene")
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = argparse.ArgumentParser(
+    options = CommandParser(
         prog=name_command("deduplicate"),
         description=describe_command(__doc__),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -11,14 +11,14 @@ import argparse
 import math
 
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import named_path, report_errors
+from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
 
 SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument(
         "--checkpoint", type=named_path, metavar="FILE", required=True, help="models/<model>/stage-<n>.safetensors of a run"
     )

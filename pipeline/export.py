@@ -16,13 +16,13 @@ from pathlib import Path
 
 from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import add_data_option, named_path, report_errors
+from image_copies.pipeline.run.cli import CommandParser, add_data_option, named_path, report_errors
 from image_copies.pipeline.run.run import open_existing_run
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = argparse.ArgumentParser(
+    options = CommandParser(
         prog=name_command("export"), description=describe_command(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
     )
     source = options.add_mutually_exclusive_group()

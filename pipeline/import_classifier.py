@@ -9,12 +9,12 @@ TRAIN and VAL have a folder for each class, in the order of the model's classes 
 
 import argparse
 
-from image_copies.pipeline.run.cli import named_path, report_errors
+from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", metavar="NAME", required=True, help="timm's name of a classifier that ends in ReLU")
     options.add_argument(
         "--weights", metavar="FILE", default="pretrained", help="the whole model's weights (default: timm's, from the network)"

@@ -13,7 +13,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import read_json, whole_folder, write_text
 from image_copies.data.images import find_images
 from image_copies.data.locks import LOCK_NAME, hold_folder
-from image_copies.pipeline.run.cli import named_path, report_errors
+from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
 from image_copies.pipeline.run.manifest import fingerprint
 
 SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}  # in dataset.json: only what bears it is replaced
@@ -22,7 +22,7 @@ SETS = ("cub", "cars", "online_products")
 
 def main() -> None:
     """Parse the command line and make the data set."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photos", type=named_path, metavar="DIR", help="pictures to use; without it the sample is drawn")
     parser.add_argument("--set", choices=SETS, help="data set with classes, whose training classes are used")
     parser.add_argument("--root", type=named_path, metavar="DIR", help="with --set: the unpacked archive")

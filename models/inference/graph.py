@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
+from image_copies.data.installation import name_install
 from image_copies.data.process import DEVICE_VARIABLE
 from image_copies.models.inference.embedders import Embedder
 from image_copies.models.inference.onnx_embedder import open_session
@@ -39,8 +40,8 @@ def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     if not has_torch:
         _check(checkpoint)
         raise UserError(
-            f"{checkpoint} cannot be used without torch: it holds no graph of its weights. Install torch (pip install "
-            "'image-copy-detection[train]'), or add a graph where it is installed: "
+            f"{checkpoint} cannot be used without torch: it holds no graph of its weights. Install torch with: "
+            f"{name_install('train')}; or add a graph where it is installed: "
             f"{name_command('export')} --checkpoint {checkpoint} --graph"
         )
     from image_copies.models.inference.torch_embedder import load_embedder  # imported here: torch takes seconds

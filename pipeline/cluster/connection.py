@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from image_copies.data.errors import UserError
+from image_copies.data.installation import name_install
 from image_copies.data.process import usable_cores
-from image_copies.data.stores import INSTALL
 from image_copies.pipeline.cluster import reaper
 
 ANSWER_SECONDS = 5.0  # for an address to accept a connection, and to answer
@@ -143,7 +143,9 @@ def import_ray() -> ModuleType:
     try:
         return importlib.import_module("ray")
     except ImportError as error:
-        raise UserError(f"Ray is not installed, which this needs. Install it, on all nodes, with: {INSTALL}") from error
+        raise UserError(
+            f"Ray is not installed, which this needs. Install it, on all nodes, with: {name_install('cluster')}"
+        ) from error
 
 
 def _find_address(named: str) -> str:

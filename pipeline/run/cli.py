@@ -5,15 +5,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_disk_full, is_read_only
+from image_copies.data.installation import name_install
 from image_copies.data.remote import as_path, is_remote
 from image_copies.pipeline.run.streams import end_with_reader, prepare_streams
 
@@ -22,6 +24,25 @@ if TYPE_CHECKING:
 
 
 prepare_streams()  # before the first --help: every command imports this module
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that answers what it does not understand in one line, and a misspelt option with the nearest right one."""
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+        """Look for misspelt options first: otherwise what they leave out is reported as missing."""
+        given = list(sys.argv[1:] if args is None else args)
+        for word in given[: given.index("--")] if "--" in given else given:
+            name, known = word.partition("=")[0], self._option_string_actions
+            if name.startswith("--") and not any(option.startswith(name) for option in known):
+                shown = [option for option, action in known.items() if action.help != argparse.SUPPRESS]
+                meant = get_close_matches(name, shown, 1)
+                self.error(f"there is no option {name}." + (f" Did you mean {meant[0]}?" if meant else ""))
+        return super().parse_known_args(given, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message and where the options are listed, and exit with code 2."""
+        self.exit(2, f"error: {message.rstrip('.')}{'' if message.endswith('?') else '.'} See {self.prog} --help\n")
 
 
 def named_path(text: str) -> Path:
@@ -68,7 +89,7 @@ def named_run(text: str) -> Path:
 
 def make_step_parser(description: str | None, program: str | None = None) -> argparse.ArgumentParser:
     """Return a parser with the options that every step has; `program` is the command's name, if not that of its file."""
-    parser = argparse.ArgumentParser(program, description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = CommandParser(program, description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--run", type=named_run, metavar="DIR", help="run folder; default: the latest under runs/")
     parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed recipe for this run")
     parser.add_argument("--data", type=named_place, metavar="DIR", help="data set of a new run, in the ISC2021 layout; or s3://…")
@@ -151,7 +172,7 @@ def describe_outside_cause(error: Exception) -> str | None:
             "lower `workers` in the recipe. The same command continues from what is finished."
         )
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("image_copies"):
-        return f"{error.name} is not installed, which this task needs. Install it with: pip install 'image-copy-detection[train]'"
+        return f"{error.name} is not installed, which this task needs. Install it with: {name_install('train')}"
     if is_disk_full(error):
         return f"the disk is full ({problem}). Finished files are complete: make room and repeat the command."
     if is_read_only(error) and file is None:  # HDF5, safetensors and SQLite do not name the file

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from image_copies.data.images import ImageSet
+from image_copies.data.installation import find_version
 
-DISTRIBUTION = "image-copy-detection"
 PACKAGES = (
     "torch",
     "torchvision",
@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 
 def code_version() -> str:
-    """Return the git description of the code; outside a checkout the installed package's version, or "unknown"."""
+    """Return the git description of the code; without git the version of the package, or "unknown"."""
     here = Path(__file__)
     try:
         _ask_git(here.parent, "ls-files", "--error-unmatch", here.name)  # an environment may lie in a checkout of something else
@@ -45,7 +45,7 @@ def code_version() -> str:
     except (OSError, subprocess.SubprocessError):
         pass
     try:
-        return version(DISTRIBUTION)
+        return find_version()
     except PackageNotFoundError:
         return "unknown"
 

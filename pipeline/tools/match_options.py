@@ -11,7 +11,7 @@ from image_copies.data.files import is_folder
 from image_copies.matching.files.keeping import KEEP_RULES, read_rules
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.pipeline.cluster.options import add_ray_options
-from image_copies.pipeline.run.cli import add_data_option, named_path, named_place
+from image_copies.pipeline.run.cli import CommandParser, add_data_option, named_path, named_place
 
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
 SOURCE = "SOURCE"  # metavariable of the help
@@ -19,7 +19,7 @@ SOURCE = "SOURCE"  # metavariable of the help
 
 def make_parser(description: str | None) -> argparse.ArgumentParser:
     """Return the parser of match.py's command line."""
-    options = argparse.ArgumentParser(
+    options = CommandParser(
         prog=name_command("match"),
         description=describe_command(description),
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
+from image_copies.data.installation import name_install
 from image_copies.data.names import text_of
 from image_copies.data.remote import as_path
 
@@ -163,7 +164,7 @@ def _import_pyarrow() -> tuple[Any, Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise UserError("Parquet needs pyarrow: python -m pip install 'image-copy-detection[interchange]'.") from error
+        raise UserError(f"Parquet needs pyarrow. Install it with: {name_install('interchange')}") from error
     return pa, pq
 
 

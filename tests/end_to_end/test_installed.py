@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from image_copies.data.installation import find_version
 from image_copies.data.procedural.sample import write_pictures
 
 TOP = Path(__file__).parents[2]
@@ -127,7 +128,10 @@ def test_what_is_missing_is_named_as_an_extra(installed: Place) -> None:
     """There is no file of requirements next to it."""
     program = "import sys; sys.modules['ray'] = None; from image_copies.pipeline.command import main; main()"
     done = installed.call("-c", program, "dedup", "--input", "pictures", "--output", "found")
-    assert "Ray is not installed" in done.stderr and done.stderr.endswith("install 'image-copy-detection[cluster]'\n")
+    source = installed.site.parents[3] / "source"
+    assert "Ray is not installed" in done.stderr and done.stderr.endswith(f"python -m pip install '{source}[cluster]'\n")
+    done = installed.call("-c", "import image_copies; print(image_copies.__version__)")
+    assert done.stdout == f"{find_version()}\n", done.stderr
 
 
 def test_recipes_come_along(installed: Place) -> None:

@@ -108,5 +108,7 @@ def test_the_service(place: Path) -> None:
 )
 def test_what_needs_an_extra_says_so(place: Path, line: str) -> None:
     done = call(COMMAND, *line.split(), folder=place)
-    wanted = " is not installed, which this task needs. Install it with: pip install 'image-copy-detection[train]'"
-    assert done.returncode == 2 and wanted in done.stderr and "Traceback" not in done.stderr
+    wanted = " is not installed, which this task needs. Install it with: python -m pip install -e '"
+    assert (
+        done.returncode == 2 and wanted in done.stderr and done.stderr.endswith("[train]'\n") and "Traceback" not in done.stderr
+    )

@@ -4,6 +4,7 @@ import _thread
 import shutil
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -108,4 +109,10 @@ def test_what_cannot_be_decoded_is_named(album: Path) -> None:
     assert image_copies.embed([]).shape == (0, 256)
     assert np.array_equal(image_copies.embed(str(album / "R000002.jpg")), image_copies.embed([album / "R000002.jpg"]))
     with pytest.raises(AttributeError, match="no attribute 'find_copy'"):
-        image_copies.find_copy  # noqa: B018
+        image_copies.find_copy  # type: ignore[attr-defined]  # noqa: B018 - and mypy finds it, too
+
+
+def test_what_there_is_can_be_seen() -> None:
+    assert dir(image_copies) == ["__version__", "compare", "embed", "find_copies", "normalize", "score"]
+    described = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
+    assert image_copies.__version__ == described["project"]["version"]

@@ -88,6 +88,6 @@ def test_a_cluster_that_does_not_start_ends_in_a_message(monkeypatch: pytest.Mon
 
 def test_without_ray_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # as where it is not installed
-    message = r"Ray is not installed, which this needs\. .* python -m pip install -r requirements-cluster\.txt$"
+    message = r"Ray is not installed, which this needs\. .* python -m pip install -e '.*\[cluster\]'$"
     with pytest.raises(UserError, match=message), use_ray("local"):
         pass

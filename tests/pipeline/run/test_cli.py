@@ -12,7 +12,7 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.pipeline.match import main
-from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.run.cli import CommandParser, report_errors
 
 PIPELINE = Path(__file__).parents[3] / "pipeline"
 
@@ -40,6 +40,34 @@ def test_an_empty_path_is_refused(
         runpy.run_path(str(path), run_name="__main__")
     assert caught.value.code == 2 and "the path is empty" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--quries a", "there is no option --quries. Did you mean --queries? See "),
+        ("a --applly=move", "there is no option --applly. Did you mean --apply? See "),
+        ("a --xyzzy", "there is no option --xyzzy. See "),
+        ("a.jpg --decide perhaps", "argument --decide: invalid choice: 'perhaps' (choose from "),
+        ("--apply", "argument --apply: expected one argument. See "),
+    ],
+)
+def test_a_line_that_is_not_understood_is_answered_in_one(line: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(line.split())
+    said = capsys.readouterr().err
+    assert (
+        caught.value.code == 2 and said.startswith(f"error: {message}") and said.endswith(" --help\n") and said.count("\n") == 1
+    )
+
+
+def test_a_misspelt_option_is_named_before_what_is_missing_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = CommandParser("evaluate.py")
+    parser.add_argument("--checkpoint", required=True)
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--chekpoint", "a"])
+    assert "Did you mean --checkpoint?" in capsys.readouterr().err
+    assert parser.parse_args(["--check", "a"]).checkpoint == "a", "the beginning of an option is enough"
 
 
 @pytest.mark.parametrize("option", ["--queries", "--add", "--output", "--run"])
@@ -104,7 +132,7 @@ def test_anything_can_be_printed_anywhere(tmp_path: Path, locale: str) -> None:
     code = """
 import os
 from pathlib import Path
-from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.run.cli import CommandParser, report_errors
 from image_copies.pipeline.steps.score_table import print_scores
 with report_errors():
     print_scores(Path("scores.json"))

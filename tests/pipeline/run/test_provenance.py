@@ -19,16 +19,16 @@ def test_the_versions_of_what_computes() -> None:
 
 
 def test_a_bare_copy_of_the_code_has_an_unknown_version(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without .git and without the installed package every step ended in PackageNotFoundError."""
+    """Without .git, pyproject.toml and the installed package every step ended in PackageNotFoundError."""
 
     def fail(*_: object, **__: object) -> None:
         raise FileNotFoundError("git")
 
-    def missing(name: str) -> str:
-        raise PackageNotFoundError(name)
+    def missing() -> str:
+        raise PackageNotFoundError("image-copy-detection")
 
     monkeypatch.setattr(subprocess, "run", fail)
-    monkeypatch.setattr(provenance, "version", missing)
+    monkeypatch.setattr(provenance, "find_version", missing)
     assert code_version() == "unknown"
 
 
@@ -41,7 +41,7 @@ def test_an_environment_within_another_checkout_does_not_take_its_commit(tmp_pat
     for command in (("init", "--quiet"), (*author, "commit", "--quiet", "--allow-empty", "--message", "theirs")):
         subprocess.run(["git", "-C", tmp_path, *command], check=True)
     monkeypatch.setattr(provenance, "__file__", str(installed))
-    monkeypatch.setattr(provenance, "version", lambda name: "1.2.3")
+    monkeypatch.setattr(provenance, "find_version", lambda: "1.2.3")
     assert code_version() == "1.2.3"
 
 
