@@ -62,9 +62,10 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     score = -float(((queries - references) ** 2).sum(axis=1).min())
     if not verified:
         return Verdict(score, threshold, score >= threshold, "by their vectors")
-    pair = KnownPair(first, second, described=score >= threshold, evidence=verify_two(first, second))
+    alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([-score]), 1)[0])
+    pair = KnownPair(first, second, False, score >= threshold, verify_two(first, second), alarms)
     judgement = PairJudge().judge(pair)
-    return Verdict(score, threshold, judgement.kind in COPIES, describe_judgement(judgement), judgement)
+    return Verdict(score, threshold, judgement.kind in COPIES and judgement.confirmed, describe_judgement(judgement), judgement)
 
 
 def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:

@@ -227,6 +227,7 @@ def _judge_pairs(found: Found, judge: PairJudge) -> Found:
             match.query in digests and digests.get(match.query) == digests.get(match.reference),
             threshold is not None and match.score >= threshold,
             match.evidence,
+            match.expected_false_alarms,
         )
         for match in found.matches.pairs
     ]

@@ -87,4 +87,5 @@ def _judge(query: Seen | None, reference: Seen | None, digest: bytes | None, mat
     described = threshold is not None and match.score >= threshold
     if same_bytes or query is None or reference is None:
         return judge(Clues(same_bytes=same_bytes, described=described))
-    return compare_seen(query, reference, KnownPair(match.query, match.reference, False, described, match.evidence))
+    pair = KnownPair(match.query, match.reference, False, described, match.evidence, match.expected_false_alarms)
+    return compare_seen(query, reference, pair)

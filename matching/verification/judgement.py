@@ -22,9 +22,13 @@ MIN_CHANGED = 2  # changed blocks from which something may have moved
 MAX_PARALLAX = 0.2  # pixels by which near and far may be displaced against each other in a certain copy
 CLEAR_PARALLAX = 0.6  # pixels from which they surely are: below, coarse blocks of blurred copies may seem so
 MAX_PERSPECTIVE = 0.12  # pixels: cropping, turning and scaling are affine, another point of view is not
-UNCONFIRMED = 50  # certainty of a likely copy that nothing but the descriptor's score speaks for; of any other one it is higher
+UNCONFIRMED, BARELY_CONFIRMED = 50, 55  # certainty of a likely copy by the descriptor's score alone; if hardly more is known
 MAX_OUTSIDE = 0.0005  # share of each picture that shows something outside the other: a copy is contained, or contains
+FEW_FEATURES = 100  # features of a picture with less detail than a pair needs to be confirmed: flat, tiny or blurred
+MAX_FALSE_ALARMS = 1e-6  # expected per query, up to which such a pair needs no confirmation: a thousandth of the default
 NOT_CONFIRMED = "not confirmed: similar as a whole; too few details were found in both"
+FAR_BEYOND = "similar as a whole, far beyond the threshold; one has too little detail to be confirmed"
+DETAILS_ALONE = "details fit, but the pixels decide nothing"
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Judgement:
 
     @property
     def confirmed(self) -> bool:
-        """Whether anything but the descriptor's score says that the two share content; what is read from a file knows it, too."""
+        """Whether features or pixels say that the two share content or, where none can, the score is far beyond the threshold."""
         return self.certainty > UNCONFIRMED if self.kind == "likely" else self.kind != "unrelated"
 
 
@@ -57,6 +61,8 @@ class Clues:
         same_bytes: Whether the files are equal.
         same_pixels: Whether the decoded pictures are equal.
         described: Whether the descriptor's score is that of a copy.
+        far_beyond: Whether it is by far, and one picture has too little detail for more to be known.
+        verified: Whether their features agree, as was found before.
         registration: The pictures laid on each other; None where that was not possible.
         shots: When and by which camera each was taken.
     """
@@ -64,6 +70,8 @@ class Clues:
     same_bytes: bool = False
     same_pixels: bool = False
     described: bool = False
+    far_beyond: bool = False
+    verified: bool = False
     registration: Registration | None = None
     shots: tuple[Shot, Shot] = (Shot(), Shot())
 
@@ -76,9 +84,12 @@ def judge(clues: Clues) -> Judgement:
         return Judgement("same file", "the same pixels", 100)
     registration = clues.registration
     if registration is None or not (registration.inliers >= MIN_INLIERS or registration.agreement.median >= SURE_MEDIAN):
+        if clues.verified or (registration is not None and registration.matched >= MIN_INLIERS):
+            return _judge_shots(clues) or Judgement("likely", DETAILS_ALONE, BARELY_CONFIRMED)
         if not clues.described:
             return Judgement("unrelated", "neither descriptor nor features say that they share anything", 0)
-        return _judge_shots(clues) or Judgement("likely", NOT_CONFIRMED, UNCONFIRMED)
+        said = (FAR_BEYOND, BARELY_CONFIRMED) if clues.far_beyond else (NOT_CONFIRMED, UNCONFIRMED)
+        return _judge_shots(clues) or Judgement("likely", *said)
     return _judge_shots(clues) or _judge_pixels(registration)
 
 

@@ -25,7 +25,7 @@ from image_copies.matching.verification.differences import find_local_difference
 from image_copies.matching.verification.edits import Comparison, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
 from image_copies.matching.verification.geometry import Evidence, Views, verify
-from image_copies.matching.verification.judgement import Clues, Judgement, judge
+from image_copies.matching.verification.judgement import FEW_FEATURES, MAX_FALSE_ALARMS, Clues, Judgement, judge
 from image_copies.matching.verification.registration import Picture, prepare_picture, register
 from image_copies.matching.verification.shots import Shot, read_shot
 
@@ -110,6 +110,7 @@ class KnownPair:
         same_bytes: Whether they hold the same bytes.
         described: Whether the descriptor's score is that of a copy.
         evidence: What their features share, if they were verified.
+        false_alarms: Expected false alarms per query at this score; None where they are not known.
     """
 
     query: Path
@@ -117,6 +118,7 @@ class KnownPair:
     same_bytes: bool = False
     described: bool = True
     evidence: Evidence | None = None
+    false_alarms: float | None = None
 
 
 class PairJudge:
@@ -183,10 +185,13 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     first, second = query.picture, reference.picture
     reduced = np.array_equal(first.pixels, second.pixels)
     registration = register(first, second, pair.evidence)
+    far = pair.evidence is None and pair.false_alarms is not None and pair.false_alarms <= MAX_FALSE_ALARMS
     judgement = judge(
         Clues(
             same_pixels=reduced and _have_same_pixels(query, reference),
-            described=pair.described or pair.evidence is not None,
+            described=pair.described,
+            far_beyond=far and min(len(first.features.points), len(second.features.points)) < FEW_FEATURES,
+            verified=pair.evidence is not None,
             registration=registration,
             shots=(query.shot, reference.shot),
         )

@@ -62,11 +62,13 @@ class Registration:
 
     Attributes:
         inliers: Number of features that agree on the map; 0 where the whole frames were laid on each other.
+        matched: Number of features that agree on any map, were it not this one.
         agreement: What their pixels say.
         aligned: The two in one frame.
     """
 
     inliers: int
+    matched: int
     agreement: Agreement
     aligned: Aligned
 
@@ -88,11 +90,13 @@ def register(query: Picture, reference: Picture, evidence: Evidence | None = Non
         The registration whose pixels agree best; None if no map was found.
     """
     best: Registration | None = None
+    matched = 0
     for inliers, homography, negative in _propose_maps(query, reference, evidence):
+        matched = max(matched, inliers)
         aligned = align(query.pixels, reference.pixels, homography, negative)
         if aligned is None:
             continue
-        found = Registration(inliers, measure_agreement(aligned), aligned)
+        found = Registration(inliers, matched, measure_agreement(aligned), aligned)
         if best is None or found.agreement.median > best.agreement.median:
             best = found
         if best.agreement.median >= SURE_MEDIAN:

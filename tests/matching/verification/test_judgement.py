@@ -4,6 +4,7 @@ import io
 import itertools
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -127,6 +128,18 @@ def test_unrelated_pictures_are_never_certain() -> None:
 
 def test_the_descriptor_alone_is_likely() -> None:
     assert compare(draw(0), draw(1)).kind == "likely" and compare(draw(0), draw(1), described=False).kind == "unrelated"
+
+
+def test_features_confirm_a_pair_that_is_laid_on_each_other_as_whole_frames() -> None:
+    """Of two bad maps that of the whole frames may be the better one; the features that agreed on the other were forgotten."""
+    scene = draw(3)
+    rows, columns = np.indices(scene.shape[:2]).astype(np.float32)
+    wavy = shake(scene, np.random.default_rng(0), 14 * np.sin(rows / 40), 14 * np.sin(columns / 40))
+    found = register(prepare_picture(wavy), prepare_picture(scene))
+    assert found is not None and found.matched >= 10
+    framed = judge(Clues(described=True, registration=replace(found, inliers=0)))
+    assert framed.kind == "likely" and framed.confirmed
+    assert not judge(Clues(described=True, registration=replace(found, inliers=0, matched=0))).confirmed
 
 
 def test_what_the_descriptor_alone_says_is_not_confirmed() -> None:
