@@ -23,7 +23,7 @@ from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.geometry import from_shares
 from image_copies.matching.verification.pairs import LastUsed, PairJudge
 from image_copies.matching.verification.quantisation import measure_quantisation
-from image_copies.matching.verification.recompression import follows_by_compression
+from image_copies.matching.verification.recompression import follow_by_compression
 
 Comparing = Callable[[Facts, Facts], Comparison | None]
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
@@ -36,9 +36,12 @@ MIN_DIFFERING = 1.9  # of Comparison.differing, from which two may be forms that
 MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5  # grey levels, and steps of its compression, of new detail that is no trace of either
 UNKNOWN_STEP = 8.0  # of formats of which it is not known how coarsely they were compressed
 MEASURED = ("JPEG", "PNG", "BMP", "TIFF")  # formats of which it is known how coarsely they were compressed
+LOSSLESS, LOSSY = ("PNG", "BMP", "TIFF"), ("JPEG", "WEBP", "AVIF")
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
+MIN_LEFT_APART = (
+    0.2  # grey levels by which what one leaves of the other exceeds the reverse, where that tells which was made of which
+)
 MAX_EARLIER_APART = 2.0  # ratio of a step to that seen of an earlier compression, of which not all frequencies are known
-SEEN_STEP, SEEN_RATIO = 4.0, 2.0  # step, and its ratio to the later one, from which a compression shows in what is made of a file
 
 
 class EditComparer:
@@ -74,7 +77,10 @@ class EditComparer:
         try:
             found = compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted)
             if _may_follow(found):
-                found = replace(found, compressed=self._follows(found, one.path, other.path))
+                left, back = self._follow(found, one.path, other.path), None
+                if _is_same_scale(found) and not found.reference.cropped:
+                    back = self._follow(found.turned(), other.path, one.path)
+                found = replace(found, compressed=_is_nearer(left, back), reversed=_is_nearer(back, left))
         except ImageError:
             return found
         steps = [self._quantisations.of(facts.path) if facts.form in MEASURED else None for facts in (one, other)]
@@ -97,10 +103,11 @@ class EditComparer:
         aligned = align(query, reference, homography, negative=False)
         return found if aligned is None else replace(found, differing=min(found.differing, find_local_difference(aligned)))
 
-    def _follows(self, found: Comparison, query: Path, reference: Path) -> bool:
+    def _follow(self, found: Comparison, query: Path, reference: Path) -> float | None:
         source, pixels = self._decode(query), self._decode(reference)
         homography = from_shares(pixels.shape) @ found.homography @ invert(from_shares(source.shape))
-        return follows_by_compression(read_bytes(reference), pixels, source, homography)
+        doubted = found.differing >= MIN_DIFFERING
+        return follow_by_compression(read_bytes(reference), pixels, source, homography, read_bytes(query), doubted)
 
     def _decode(self, path: Path) -> NDArray[np.uint8]:
         pixels = self._pixels.of(path)
@@ -121,6 +128,8 @@ def choose_least_edited(largest: Facts, others: Iterable[Facts], compare: Compar
     kept, why = largest, ""
     for other in copies[1:]:
         found = compare(kept, other)
+        if found is None and kept is largest and kept.form in LOSSLESS and other.form in LOSSY and other.tags >= kept.tags:
+            kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path)} holds the pixels of a compressed file"
         if found is None or found.reference.cropped:
             continue
         own, theirs, unclear = _sort_changes(found)
@@ -154,7 +163,7 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing, distrusted: boo
         return f"one of the two {' and '.join(unclear)}"
     if found.reference.covered:
         return "it has something that the kept file lacks"  # a caption, or another name in the same form
-    if found.differing >= MIN_DIFFERING:
+    if found.differing >= MIN_DIFFERING and not found.compressed:
         return "a part of the two differs"
     if found.query.cropped:
         return "it shows more than the kept file"
@@ -168,10 +177,11 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing, distrusted: boo
         return "nothing says that the kept file was not enlarged"
     if _compare_compression(found) == "kept":
         return "the kept file was compressed more, or once more"
-    if _is_same_scale(found) and not found.compressed:
-        return "the two differ by more than compression, and nothing says which was made of the other"
     if _compare_compression(found) == "unclear":
         return f"of {kept.form} and {file.form} with as many pixels, nothing says which was made of the other"
+    if not found.compressed:
+        by = "compression" if _is_same_scale(found) else "scaling and compression"
+        return f"the two differ by more than {by}, and nothing says which was made of the other"
     return ""
 
 
@@ -193,9 +203,14 @@ def _is_same_scale(found: Comparison) -> bool:
 
 
 def _may_follow(found: Comparison) -> bool:
-    """Whether nothing else says that the reference has something that the query, of the same scale, lacks."""
-    lacking = found.query.changes or found.query.cropped or found.reference.covered or found.differing >= MIN_DIFFERING
-    return _is_same_scale(found) and not lacking
+    """Whether nothing else says that the reference has something that the query lacks."""
+    lacking = found.query.changes or found.query.cropped or found.reference.covered
+    return found.reference.density < MAX_DENSITY and not lacking
+
+
+def _is_nearer(left: float | None, other: float | None) -> bool:
+    """Whether what one of two leaves of the other, compressed as that is, is little, and not much more than the reverse."""
+    return left is not None and (other is None or left < other + MIN_LEFT_APART)
 
 
 def _compare_compression(found: Comparison) -> Literal["kept", "unclear", ""]:
@@ -203,11 +218,10 @@ def _compare_compression(found: Comparison) -> Literal["kept", "unclear", ""]:
     one, other = found.query.quantisation, found.reference.quantisation
     if not _is_same_scale(found):
         return ""
+    if found.reversed:
+        return "unclear" if found.compressed else "kept"
     if one is None or other is None:
-        return "unclear"
+        return ""
     if one.saved_again != other.saved_again and 1 / MAX_EARLIER_APART < one.step / other.step < MAX_EARLIER_APART:
         return "kept" if one.saved_again else ""
-    if one.step > MAX_STEPS_APART * other.step:
-        return "kept"
-    would_show = one.clear and other.step >= max(SEEN_STEP, SEEN_RATIO * one.step)  # in the kept file, if that was made of it
-    return "" if would_show or found.reference.cropped else "unclear"
+    return "kept" if one.step > MAX_STEPS_APART * other.step else ""

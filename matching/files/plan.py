@@ -98,7 +98,7 @@ def plan_group(
             if _can_replace(facts, kept)
             and digests[facts.path] != digests[kept.path]
             and pair_score(kept.path, facts.path) is not None
-            and pair_judgement(kept.path, facts.path).kind == "certain"
+            and pair_judgement(kept.path, facts.path).kind in REMOVED
             and is_intact(facts.path)
         )
         kept, why = choose_least_edited(kept, copies, compare) or (kept, why)

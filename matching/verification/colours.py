@@ -17,6 +17,9 @@ MIN_COLOURS = 3.0  # levels by which the colours of a coloured picture vary
 MIN_KEPT = 0.4  # share of the other picture's colours below which a picture has lost them: of sepia, up to 0.3
 BLUR = 2.0  # pixels of the square, so that only tones are compared
 MAX_APART = 1.0  # levels by which most of the pixels of copies with the same tones differ
+TONE_STEP = 32  # levels of brightness and of each colour channel that count as one tone
+MIN_TONE_SHARE = 0.02  # of the pixels that have a tone, from which it is compared
+MAX_TONE_APART = 4.0  # levels by which most of the pixels of one tone differ: of a thing before a plain background, too
 
 
 def reduce_colours(pixels: Pixels) -> Pixels:
@@ -35,7 +38,7 @@ def compare_colours(comparison: Comparison, query: Pixels, reference: Pixels) ->
     # a tint changes the means of the colours alone, not how they vary
     own, other = (sum(float(channel[shared].std()) for channel in channels[1:]) for channels in shown)
     lost = other > MIN_COLOURS and own < MIN_KEPT * other, own > MIN_COLOURS and other < MIN_KEPT * own
-    apart = not any(lost) and max(_measure_difference(*channels, shared) for channels in zip(*shown, strict=True)) > MAX_APART
+    apart = not any(lost) and _have_other_tones(*shown, shared)
     return replace(
         comparison,
         query=replace(comparison.query, discoloured=lost[0], recoloured=apart),
@@ -43,10 +46,18 @@ def compare_colours(comparison: Comparison, query: Pixels, reference: Pixels) ->
     )
 
 
-def _measure_difference(one: Grey, other: Grey, shared: NDArray[np.bool_]) -> float:
-    """Return by how many levels most of two channels differ, whatever is laid over a part of them."""
-    difference = np.abs(cv2.GaussianBlur(one, (0, 0), BLUR) - cv2.GaussianBlur(other, (0, 0), BLUR))
-    return float(np.median(difference[shared]))
+def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.bool_]) -> bool:
+    """Whether most of the pixels of two pictures differ, or of those that have one tone; whatever is laid over a part of them."""
+    smooth = [np.stack([cv2.GaussianBlur(channel, (0, 0), BLUR)[shared] for channel in channels]) for channels in (one, other)]
+    difference = np.abs(smooth[0] - smooth[1])  # [3, n]
+    if np.median(difference, axis=1).max() > MAX_APART:
+        return True
+    for channels in smooth:
+        _, members, counts = np.unique(channels // TONE_STEP, axis=1, return_inverse=True, return_counts=True)
+        for tone in np.flatnonzero(counts > MIN_TONE_SHARE * channels.shape[1]):
+            if np.median(difference[:, members.ravel() == tone], axis=1).max() > MAX_TONE_APART:
+                return True
+    return False
 
 
 def _split(pixels: Pixels) -> list[Grey]:

@@ -98,8 +98,9 @@ class Comparison:
         query: What is seen of the query.
         reference: What is seen of the reference.
         homography: From the query's pixels to the reference's, as shares 0…1 of width and height [3, 3].
-        compressed: Whether the reference is what the query, or a part of it, gives when it is compressed; looked
+        compressed: Whether the reference is what the query, or a part of it, gives when it is scaled and compressed; looked
             at where nothing else tells the two apart.
+        reversed: Whether the query is what the reference, of the same scale, gives when it is compressed.
         differing: How far their most differing part exceeds what is usual in them (`differences.py`).
     """
 
@@ -107,11 +108,12 @@ class Comparison:
     reference: Edits
     homography: Homography
     compressed: bool = False
+    reversed: bool = False
     differing: float = 0.0
 
     def turned(self) -> "Comparison":
         """Return the same with query and reference exchanged."""
-        return Comparison(self.reference, self.query, invert(self.homography), differing=self.differing)
+        return Comparison(self.reference, self.query, invert(self.homography), self.reversed, self.compressed, self.differing)
 
 
 def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int, ...]) -> Comparison:

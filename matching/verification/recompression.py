@@ -1,65 +1,125 @@
-"""Whether a picture is what another one of the same scale gives when it is compressed, and so holds nothing that that one lacks.
+"""Whether a picture is what another one gives when it is scaled and compressed, and so holds nothing that that one lacks.
 
-The other picture is compressed with the picture's own JPEG tables. What is left is then small everywhere. It is not where the
-other one was sharpened, smoothed, given grain, reduced and enlarged, or changed in a small part, whatever its quality.
+The other picture is scaled to the picture's size, and compressed as it was: with its own JPEG tables, or as WebP or AVIF at the
+quality that gives a file of its size. What is left is then small everywhere. It is not where the other one was sharpened,
+smoothed, given grain, reduced and enlarged, or changed in a small part, whatever its quality. Below a quality of 50, compression
+may hide what was changed.
 """
 
 import io
 import itertools
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 from image_copies.matching.verification.alignment import Homography, invert, map_points
 from image_copies.matching.verification.blocks import Grey, to_grey
 from image_copies.matching.verification.quantisation import Tables, read_tables
 
 Pixels = NDArray[np.uint8]
+Scaling = Callable[[Pixels, tuple[int, int]], Pixels]
 WINDOW = 8  # pixels of the windows in which differences are measured
-MAX_SHARE = 0.5  # of what compressing changes, and MAX_REST grey levels, that may be left over the whole picture
-MAX_REST = 0.7
-MAX_LOCAL_SHARE, MAX_LOCAL_REST = 2.0, 6.0  # the same in any window
+MAX_SHARE, MAX_REST = 0.25, 0.5  # of what compressing changes, and grey levels, that may be left over the whole picture
+MAX_EARLIER_SHARE, MAX_SCALED_REST = 0.6, 0.2  # of a scaled one, of what its source's compression changes, and grey levels
+MAX_LOCAL_SHARE, MAX_LOCAL_REST = 0.55, 4.0  # of both, and levels, in any window
+MAX_EXACT = 3.0  # grey levels in any window, where what differs otherwise may be another digit
+MAX_MEAN_STEP = 60.0  # of brightness in JPEG tables: 57.6 at a quality of 50
+MIN_QUALITY, FIRST_QUALITY = 48, 75  # of WebP and AVIF, and that which is tried first
+SAME = 0.1  # grey levels by which pixels differ that were compressed in one way
+GROWTH = 0.03  # of the logarithm of a file's size with its quality, about
+MAX_PIXELS = {"WEBP": 30_000_000, "AVIF": 6_000_000}  # that are compressed so, in about 6 s each time
+FAST: dict[str, dict[str, int]] = {"WEBP": {"method": 2}, "AVIF": {"speed": 9}}  # options with which the quality is found roughly
+CODED = (b"VP8 ", b"mdat")  # parts of WebP and AVIF files that hold the picture
 SHIFTS = tuple(itertools.product((0, -1, 1), repeat=2))  # pixels by which a part may lie elsewhere than it was found
-FOUND_SIDE = 512  # pixels of the part in the middle in which the shift is found
+FOUND_SIDE = 512  # pixels of the part in the middle in which the shift and the scaling are found
 MAX_ALIKE = 1.05  # ratio of what two shifts leave there, up to which the whole decides
+SAME_SCALE = 0.004  # share by which sides may be misjudged
 ROWS, AROUND = 256, 16  # of a strip, and of those around it that its blocks and windows may reach: whole blocks of JPEG
 
 
-def follows_by_compression(content: bytes, pixels: Pixels, source: Pixels, homography: Homography) -> bool:
-    """Whether a picture, or a part of it, compressed as a file is, gives that file's pixels.
+def _scale_by_pillow(filter_: Image.Resampling) -> Scaling:
+    return lambda pixels, size: np.asarray(Image.fromarray(pixels).resize(size, filter_))
+
+
+def _scale_by_opencv(interpolation: int) -> Scaling:
+    return lambda pixels, size: np.asarray(cv2.resize(pixels, size, interpolation=interpolation), np.uint8)
+
+
+SCALINGS: tuple[Scaling, ...] = (  # those of programs and libraries in common use
+    *map(_scale_by_pillow, (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.BOX)),
+    _scale_by_pillow(Image.Resampling.HAMMING),
+    *map(_scale_by_opencv, (cv2.INTER_LINEAR, cv2.INTER_CUBIC)),
+)
+
+
+def follow_by_compression(
+    content: bytes, pixels: Pixels, source: Pixels, homography: Homography, kept: bytes = b"", exact: bool = False
+) -> float | None:
+    """Return how far a picture, or a part of it, scaled and compressed as a file is, is from that file's pixels.
 
     Args:
         content: The file's bytes.
         pixels: Its pixels [h, w, 3].
         source: The pixels of the picture that it may have been made of [H, W, 3].
         homography: From that picture's pixels to the file's [3, 3].
+        kept: The bytes of that picture's file, if it is a JPEG whose compression the file need not share.
+        exact: Whether the pixels must be almost the same everywhere, as those that the same encoder gives are.
+
+    Returns:
+        Grey levels, over the whole picture; None where they differ by more than compression of some encoder does.
     """
-    part = _find_part(pixels, source, homography)
+    tables, form = read_tables(content), detect_format(content[:SIGNATURE_BYTES]) or ""
+    if tables is not None and np.mean(tables.steps[0]) > MAX_MEAN_STEP:
+        return None
+    codec = form if form in MAX_PIXELS and not _is_lossless(content) else ""
+    part, scaled = _find_part(pixels, source, homography), False
     if part is None:
-        return False
-    tables, colourless = read_tables(content), _has_no_colours(pixels)
-    left_over = changed = 0.0
+        part, scaled = _scale_part(content, codec, pixels, source, homography), True
+    if part is None or (codec and part[..., 0].size > MAX_PIXELS[codec]):
+        return None
+    if _has_no_colours(pixels):
+        part = cv2.cvtColor(cv2.cvtColor(part, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB).astype(np.uint8)
+    whole = part
+    if codec:
+        quality, _ = _compress_to_size(codec, content, part, FIRST_QUALITY, FAST[codec])
+        found = _compress_to_pixels(codec, content, pixels, part, quality)
+        if found is None:
+            return None
+        whole = found
+    earlier = read_tables(kept) if scaled else None  # of a source of the same scale, the steps themselves decide
+    left_over = changed = changed_before = 0.0
     for top in range(0, len(pixels), ROWS):
         first = max(0, top - AROUND)
-        own, theirs = (each[first : top + ROWS + AROUND] for each in (pixels, part))
-        if colourless:
-            theirs = cv2.cvtColor(cv2.cvtColor(theirs, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB).astype(np.uint8)
-        compressed = _compress_like(tables, theirs)
-        local, usual = (_mean(_square(one, other)) for one, other in ((own, compressed), (theirs, compressed)))
-        if (np.sqrt(local) > MAX_LOCAL_SHARE * np.sqrt(usual) + MAX_LOCAL_REST)[top - first :][:ROWS].any():
-            return False
-        greys = [np.square(to_grey(each) - to_grey(compressed))[top - first :][:ROWS].sum() for each in (own, theirs)]
-        left_over, changed = left_over + float(greys[0]), changed + float(greys[1])
-    count = pixels.shape[0] * pixels.shape[1]
-    return bool(np.sqrt(left_over / count) <= MAX_SHARE * np.sqrt(changed / count) + MAX_REST)
+        own, theirs, compressed = (each[first : top + ROWS + AROUND] for each in (pixels, part, whole))
+        compressed, before = _compress_like(tables, compressed), _compress_like(earlier, theirs)
+        local, *usual = (np.sqrt(_mean(_square(*pair))) for pair in ((own, compressed), (theirs, compressed), (theirs, before)))
+        most = MAX_EXACT if exact else MAX_LOCAL_SHARE * sum(usual) + MAX_LOCAL_REST
+        if (local > most)[top - first :][:ROWS].any():
+            return None
+        sums = [
+            float(np.square(to_grey(one) - to_grey(other))[top - first :][:ROWS].sum())
+            for one, other in ((own, compressed), (theirs, compressed), (theirs, before))
+        ]
+        left_over, changed, changed_before = left_over + sums[0], changed + sums[1], changed_before + sums[2]
+    left, usual_change, earlier_change = np.sqrt(np.array([left_over, changed, changed_before]) / pixels[..., 0].size)
+    rest = MAX_EARLIER_SHARE * earlier_change + MAX_SCALED_REST if scaled else MAX_REST
+    return float(left) if left <= MAX_SHARE * usual_change + rest else None
 
 
 def _find_part(pixels: Pixels, source: Pixels, homography: Homography) -> Pixels | None:
-    """Return the part [h, w, 3] of a picture that a file shows, to the pixel; None where it reaches beyond that picture."""
+    """Return the part [h, w, 3] of a picture that a file shows, to the pixel; None where it was scaled or reaches beyond."""
+    if pixels.shape == source.shape:
+        return source
     height, width = pixels.shape[:2]
-    left, top = np.rint(map_points(invert(homography), np.zeros((1, 2)))[0]).astype(int)
+    box = _find_box(pixels, source, homography)
+    if max(abs((box[2] - box[0]) / width - 1), abs((box[3] - box[1]) / height - 1)) > SAME_SCALE:
+        return None
+    left, top = np.rint(box[:2]).astype(int)
     middle = tuple(slice(max(0, (side - FOUND_SIDE) // 2), (side + FOUND_SIDE) // 2) for side in (height, width))
     parts = [
         source[row : row + height, column : column + width]
@@ -74,6 +134,34 @@ def _find_part(pixels: Pixels, source: Pixels, homography: Homography) -> Pixels
     return parts[int(np.argmin(differences))]
 
 
+def _find_box(pixels: Pixels, source: Pixels, homography: Homography) -> NDArray[np.float64]:
+    """Return the edges of what a file shows in its source's pixels: left, top, right and bottom."""
+    height, width = pixels.shape[:2]
+    corners = np.array([[-0.5, -0.5], [width - 0.5, height - 0.5]])
+    return (map_points(invert(homography), corners) + 0.5).ravel()
+
+
+def _scale_part(content: bytes, codec: str, pixels: Pixels, source: Pixels, homography: Homography) -> Pixels | None:
+    """Return the part of a picture that a file shows, scaled to its size in the way that fits best; None if it is larger."""
+    height, width = pixels.shape[:2]
+    box = _find_box(pixels, source, homography)
+    frame = np.array([0, 0, source.shape[1], source.shape[0]])
+    tolerance = np.maximum(2, SAME_SCALE * frame[[2, 3, 2, 3]])
+    left, top, right, bottom = np.rint(np.where(np.abs(box - frame) <= tolerance, frame, box)).astype(int)
+    if left < 0 or top < 0 or right > frame[2] or bottom > frame[3] or right - left < width or bottom - top < height:
+        return None
+    shown = source[top:bottom, left:right]
+    middle = tuple(slice(max(0, (side - FOUND_SIDE) // 16 * 8), (side + FOUND_SIDE) // 2) for side in (height, width))
+    if codec:
+        quality, _ = _compress_to_size(codec, content, SCALINGS[0](shown, (width, height)), FIRST_QUALITY, FAST[codec])
+
+    def measure(part: Pixels) -> float:
+        compressed = _encode(codec, part, quality, FAST[codec])[1] if codec else _compress_like(read_tables(content), part)
+        return float(np.square(to_grey(compressed) - to_grey(pixels[middle])).mean())
+
+    return min((scale(shown, (width, height)) for scale in SCALINGS), key=lambda part: measure(part[middle]))
+
+
 def _has_no_colours(pixels: Pixels) -> bool:
     return all((rows == rows[..., :1]).all() for rows in (pixels[top : top + ROWS] for top in range(0, len(pixels), ROWS)))
 
@@ -86,6 +174,72 @@ def _compress_like(tables: Tables | None, pixels: Pixels) -> Pixels:
     how = {"qtables": tables.steps, "subsampling": max(tables.sampling, 0)} if colours else {"qtables": tables.steps[:1]}
     Image.fromarray(pixels).convert("L" if tables.mode == "L" else "RGB").save(written, "JPEG", **how)
     return np.asarray(Image.open(written).convert("RGB"))
+
+
+def _compress_to_size(
+    form: str, content: bytes, pixels: Pixels, first: int, options: Mapping[str, int] = MappingProxyType({})
+) -> tuple[int, Pixels]:
+    """Return the quality that gives a file of the size of another one, below MIN_QUALITY if it is coarser, and what it gives.
+
+    Args:
+        form: WEBP or AVIF.
+        content: The bytes of the other file.
+        pixels: What is compressed [h, w, 3].
+        first: Quality that is tried first.
+        options: Of the encoder.
+    """
+    wanted, low, high = measure_coded(content), MIN_QUALITY - 1, 101
+    quality, best, found = min(max(first, MIN_QUALITY), 100), np.inf, (MIN_QUALITY - 1, pixels)
+    while low + 1 < high:
+        size, made = _encode(form, pixels, quality, options)
+        excess = float(np.log(size / wanted))
+        if abs(excess) < best:
+            best, found = abs(excess), (quality, made)
+        low, high = (quality if excess <= 0 else low), (quality if excess >= 0 else high)
+        quality = int(np.clip(quality - round(excess / GROWTH), low + 1, high - 1))
+    return found if low >= MIN_QUALITY or best < -np.log(1 - GROWTH) else (MIN_QUALITY - 1, pixels)
+
+
+def _compress_to_pixels(form: str, content: bytes, wanted: Pixels, pixels: Pixels, first: int) -> Pixels | None:
+    """Return what compression to the size of a file gives that is nearest its pixels; None where the file is coarser."""
+    quality, made = _compress_to_size(form, content, pixels, first)
+    if quality < MIN_QUALITY:
+        return None
+    least = float(cv2.absdiff(made, wanted).mean())
+    for other in (quality + 1, quality - 1, quality + 2, quality - 2):  # sizes need not grow with each step
+        if least > SAME and MIN_QUALITY <= other <= 100:
+            _, again = _encode(form, pixels, other, {})
+            difference = float(cv2.absdiff(again, wanted).mean())
+            if difference < least:
+                least, made = difference, again
+    return made
+
+
+def _encode(form: str, pixels: Pixels, quality: int, options: Mapping[str, int]) -> tuple[int, Pixels]:
+    """Return the size of the coded picture, and the pixels that it gives."""
+    written = io.BytesIO()
+    Image.fromarray(pixels).save(written, form, quality=quality, **options)
+    return measure_coded(written.getvalue()), np.asarray(Image.open(written).convert("RGB"))
+
+
+def _is_lossless(content: bytes) -> bool:
+    return any(kind == b"VP8L" for kind, _ in _list_parts(content))
+
+
+def measure_coded(content: bytes) -> int:
+    """Return the size of the coded picture in a WebP or AVIF file, without its metadata."""
+    return sum(length for kind, length in _list_parts(content) if kind in CODED) or len(content)
+
+
+def _list_parts(content: bytes) -> Iterator[tuple[bytes, int]]:
+    """Yield the kinds and lengths of the chunks of a WebP file, or of the boxes of an AVIF file."""
+    webp = content[:4] == b"RIFF"
+    place = 12 if webp else 0
+    while place + 8 <= len(content):
+        words = content[place : place + 4], content[place + 4 : place + 8]
+        kind, length = (words[0], 8 + int.from_bytes(words[1], "little")) if webp else (words[1], int.from_bytes(words[0], "big"))
+        yield kind, length
+        place += max(8, length + (length % 2 if webp else 0))
 
 
 def _square(one: Pixels, other: Pixels) -> Grey:
