@@ -14,7 +14,7 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.names import text_of
 from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.keeping import order_by_size
+from image_copies.matching.files.keeping import is_named_as_copy, order_by_size
 from image_copies.matching.verification.alignment import MAX_SIDE, align, invert, resize_by
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.detail import MAX_DENSITY, compare_detail
@@ -135,6 +135,8 @@ def choose_least_edited(largest: Facts, others: Iterable[Facts], compare: Compar
         own, theirs, unclear = _sort_changes(found)
         if not own and _compare_compression(found) == "kept":
             own = ["was compressed more, or once more"]
+        if unclear and not own and not theirs and (origin := _find_origin(kept, other, found)):
+            kept, why = other, f"{LEAST_EDITED}, perhaps: one of it and {text_of(kept.path)} {' and '.join(unclear)}; {origin}"
         if theirs or unclear or not own or (found.reference.density < MIN_DENSITY and not found.query.enlarged):
             continue
         size = f"{kept.width} × {kept.height}"
@@ -196,6 +198,23 @@ def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
     one, other = found.query.changes, found.reference.changes
     unclear = [change for change in one if change in other]
     return [change for change in one if change not in unclear], [change for change in other if change not in unclear], unclear
+
+
+def _find_origin(kept: Facts, other: Facts, found: Comparison) -> str:
+    """Return what speaks for the other of two files, one of which was made of the other, in words; empty for nothing.
+
+    The number of bytes does not: what was edited is often saved at a higher quality.
+    """
+    again = [side.quantisation is not None and side.quantisation.saved_again for side in (found.query, found.reference)]
+    clues = {
+        "only the other one was saved more than once": (again[0], again[1]),
+        "it says when it was taken": (not kept.taken, not other.taken),
+        "it has more EXIF entries": (-kept.tags, -other.tags),
+        "the other one is named as a copy": (is_named_as_copy(kept.path), is_named_as_copy(other.path)),
+        "its file is older": (kept.modified, other.modified),
+    }
+    words = next((words for words, (own, theirs) in clues.items() if own != theirs), "")
+    return words if words and clues[words][1] < clues[words][0] else ""
 
 
 def _is_same_scale(found: Comparison) -> bool:

@@ -502,12 +502,41 @@ def test_an_original_stays_where_corners_were_filled_after_a_turn(tmp_path: Path
 def test_of_a_mirrored_or_turned_pair_none_goes(tmp_path: Path, edit: Callable[[Image.Image], Image.Image]) -> None:
     draw().save(tmp_path / "original.jpg", quality=92)
     edit(draw()).save(tmp_path / "turned.jpg", quality=99)
-    rows = plan(tmp_path)
-    assert (rows["turned"].action, rows["original"].action) == ("keep", "review")
-    assert rows["original"].reason.endswith(", but one of the two was mirrored or turned")
+    for time, kept, other in ((1, "original", "turned"), (3, "turned", "original")):  # their files' dates alone tell them apart
+        os.utime(tmp_path / "original.jpg", (time, time))
+        os.utime(tmp_path / "turned.jpg", (2, 2))
+        rows = plan(tmp_path)
+        assert (rows[kept].action, rows[other].action) == ("keep", "review")
+        assert rows[other].reason.endswith(", but one of the two was mirrored or turned")
     draw().save(tmp_path / "original.jpg", quality=92, exif=DATE)
     rows = plan(tmp_path)
     assert sorted(row.action for row in rows.values()) == ["keep", "review"]
+
+
+@pytest.mark.parametrize("edit", [ImageOps.mirror, lambda picture: ImageEnhance.Brightness(picture).enhance(1.2)])
+@pytest.mark.parametrize(
+    ("original", "edited", "quality", "exif", "clue"),
+    [
+        ("b.jpg", "a.jpg", 92, DATE, "it says when it was taken"),
+        ("b.jpg", "b-edited.jpg", 92, Image.Exif(), "the other one is named as a copy"),
+        ("b.jpg", "a.jpg", 92, Image.Exif(), "its file is older"),
+    ],
+)
+def test_the_edited_one_of_two_is_not_suggested_for_its_bytes(
+    tmp_path: Path,
+    edit: Callable[[Image.Image], Image.Image],
+    original: str,
+    edited: str,
+    quality: int,
+    exif: Image.Exif,
+    clue: str,
+) -> None:
+    draw().save(tmp_path / original, quality=quality, exif=exif)
+    edit(compress(draw(), quality)).save(tmp_path / edited, quality=97)
+    os.utime(tmp_path / original, (1, 1))
+    rows = plan(tmp_path)
+    assert (rows[Path(original).stem].action, rows[Path(edited).stem].action) == ("keep", "review")
+    assert rows[Path(original).stem].reason.endswith(clue)
 
 
 def test_where_nothing_says_which_of_two_was_edited_a_person_looks(tmp_path: Path) -> None:
