@@ -33,11 +33,11 @@ from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
 from image_copies.matching.output import Output
 from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.cluster.options import use_ray
 from image_copies.pipeline.dedup.collection import Collection, load_array, read_records
 from image_copies.pipeline.dedup.deciding import NOT_JUDGED, Verdict, find_candidates
 from image_copies.pipeline.dedup.deduplication import embed_inputs, lists_folder
 from image_copies.pipeline.dedup.embedding import Embedding, find_sizes, write_vectors
-from image_copies.pipeline.dedup.engine import open_engine
 from image_copies.pipeline.dedup.inputs import index_container, list_containers
 from image_copies.pipeline.dedup.lists import Comparison, find_pairs
 from image_copies.pipeline.dedup.results import Decided, write_lists
@@ -67,12 +67,13 @@ def make_up(folder: Path, count: int) -> None:
         index = index_container(container, embedding.index_path(container.key), embedding.part_size(), "image")
         for number, part in enumerate(index.parts):
             names, nothing = index.names[part.first : part.end], [0] * part.count
-            about: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), nothing) | {"flat": [False] * part.count}
-            about |= {"id": names, "source": index.source, "state": index.state, "error": [""] * part.count}
-            about["sha256"] = [hashlib.sha256(os.fsencode(name)).digest() for name in names]
+            facts: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), nothing) | {"flat": [False] * part.count}
+            facts |= {"id": names, "error": [""] * part.count}
+            facts["sha256"] = [hashlib.sha256(os.fsencode(name)).digest() for name in names]
             vectors = np.stack([next(rows) for _ in names])
             path = embedding.vectors_path(container.key, number)
-            write_vectors(path, about, vectors, np.zeros(part.count, bool), embedding.identity)
+            about = {"source": index.source, "state": index.state, "identity": embedding.identity}
+            write_vectors(path, about, facts, vectors)
 
 
 def take(name: str, work: Callable[[], T]) -> T:
@@ -93,8 +94,8 @@ def take(name: str, work: Callable[[], T]) -> T:
 
 def measure(embedding: Embedding, source: Path, limit: float | None, where: str = "local") -> None:
     """Print what each step takes of a run whose pictures are embedded, and what it finds."""
-    with open_engine(where, 0) as engine:
-        parts = take("list, open", lambda: embed_inputs(engine, embedding, [source], False, "image", [], Output()))
+    with use_ray(where, 0):
+        parts = take("list, open", lambda: embed_inputs(embedding, (), [source], False, "image", [], Output()))
         starts = np.append(0, np.cumsum([part.count for part in parts]))
         files = [embedding.vectors_path(part.key, part.number) for part in parts]
         collection = Collection(files, starts, int(starts[-1]))
@@ -102,7 +103,7 @@ def measure(embedding: Embedding, source: Path, limit: float | None, where: str 
             threshold = make_rule(checkpoint_extractor(SHIPPED), None, 0.001, 10).threshold(len(collection))
             limit = -threshold if threshold is not None else 0.0
         comparison = Comparison(collection, embedding.open, limit, lists_folder(embedding, parts, len(parts), -limit))
-        paths = take("find pairs", lambda: find_pairs(engine, comparison))
+        paths = take("find pairs", lambda: find_pairs(comparison))
         candidates = take("join and group", lambda: find_candidates(collection, paths))
         decided = Decided(candidates, [Verdict(NOT_JUDGED, "", 0)] * len(candidates), ())
         take("write lists", lambda: write_lists(embedding.folder, collection, decided, []))

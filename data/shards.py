@@ -50,7 +50,7 @@ def hold(state: State) -> State:
 class Engine(Protocol):
     """Works on shards elsewhere."""
 
-    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int, done: int) -> Iterator[Any]:
+    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int) -> Iterator[Any]:
         """Yield the result of every shard, in order; arguments as in `run_shards`."""
 
 
@@ -73,13 +73,13 @@ def uses_engine() -> bool:
 
 
 def run_shards(
-    work: ShardWork[State, Shard, Result], shards: Iterable[Shard], total: int, done: int = 0, here: bool = False
+    work: ShardWork[State, Shard, Result], shards: Iterable[Shard], total: int | None, done: int = 0, here: bool = False
 ) -> Iterator[Result]:
     """Yield the result of every shard, in order, as they become available.
 
-    Shards are taken one by one, as there is room to work on them. `total` counts the items in all shards for the progress, `done`
-    those of them that were done before and are not among `shards`. With `here` this process works in any case, because the work
-    is too small to be sent elsewhere.
+    Shards are taken one by one, as there is room to work on them. `total` counts the items in all shards for the progress, None
+    where that is not known, `done` those of them that were done before and are not among `shards`. With `here` this process works
+    in any case, because the work is too small to be sent elsewhere.
 
     Raises:
         UserError: when the work fails for a reason that the user can fix.

@@ -16,12 +16,16 @@ from image_copies.data.settings import read_recorded
 from image_copies.data.squares import resize_square
 from image_copies.matching.threshold import Tail
 from image_copies.models.inference.embedders import (
+    AnyLoaded,
+    Batch,
     EmbeddedBlock,
     Embedder,
+    Loaded,
     Source,
     embed_batches,
     embed_with_all,
     list_square_sizes,
+    load_batch,
 )
 from image_copies.models.inference.graph import open_network
 from image_copies.models.inference.onnx_embedder import open_onnx
@@ -93,10 +97,16 @@ class Extractor:
         for block in embed_with_all(self.networks, images, self.settings):
             yield EmbeddedBlock(block.first, self.project(block.vectors), block.unreadable)
 
-    def extract_batches(self, batches: Iterable[Sequence[Source]]) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
-        """Yield the vectors [n, dimensions] of each batch of files or of their bytes, and which cannot be read, bool [n]."""
-        for vectors, unreadable in embed_batches(self.networks, batches, self.settings):
-            yield (self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)), unreadable
+    def extract_batches(
+        self, batches: Iterable[Batch], load: Callable[[Batch], AnyLoaded]
+    ) -> Iterator[tuple[AnyLoaded, NDArray[np.float32]]]:
+        """Yield each batch as it was loaded, with its vectors [n, dimensions]."""
+        for loaded, vectors in embed_batches(self.networks, batches, load, self.settings):
+            yield loaded, (self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32))
+
+    def load(self, batch: Sequence[Source]) -> Loaded:
+        """Read and decode files, or their bytes, as `extract_batches` needs them."""
+        return load_batch(batch, list_square_sizes(self.networks))
 
     def extract_all(self, images: ImageSet, advance: Callable[[int], object] = lambda count: None) -> Vectors:
         """Return the vectors of all files at once; `advance` is called with the number of files done since the last call."""

@@ -1,4 +1,4 @@
-"""Find copies among millions of pictures in folders, tars and Parquet files, on Ray Data, and list which to keep.
+"""Find copies among millions of pictures in folders, tars and Parquet files, with --ray on a cluster, and list which to keep.
 
 deduplicate.py --input DIR shards/*.tar --output OUT        copies within the inputs
 deduplicate.py --input DIR --against TEST … --output OUT    copies of pictures of test sets (leakage)
@@ -13,6 +13,7 @@ from contextlib import nullcontext
 from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
 from image_copies.matching.output import Output
+from image_copies.pipeline.cluster.options import add_ray_options, use_ray
 from image_copies.pipeline.run.cli import CommandParser, add_data_option, named_path, named_place, report_errors
 
 CLASSES = ("same file", "certain", "likely", "same scene")
@@ -75,8 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="expected per picture that copies nothing; default 0.001",
     )
     options.add_argument("--threshold", type=float, metavar="SCORE", help="lowest score of a copy, instead of --false-alarms")
-    options.add_argument("--ray", default="local", metavar="WHERE", help="local (default), auto or HOST:PORT, as of match")
-    options.add_argument("--ray-gpu", type=float, default=1.0, metavar="SHARE", help="of a GPU for each network; 0 for none")
+    add_ray_options(options)
     options.add_argument("--json", action="store_true", help="results as JSON lines; messages go to standard error")
     return options
 
@@ -97,14 +97,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from image_copies.data.locks import hold_folder
     from image_copies.data.remote import is_remote
     from image_copies.pipeline.dedup.applying import write_filtered
-    from image_copies.pipeline.dedup.engine import open_engine
 
     with nullcontext() if is_remote(options.output) else hold_folder(options.output, "deduplicating"):
         if options.apply is not None:
             written = write_filtered(options.output, options.apply)
             output.say(f"{len(written)} filtered files and the list of loose files that stay, files.txt: {options.apply}")
             return 0
-        with open_engine(options.ray, options.ray_gpu) as engine:
+        with use_ray(options.ray, options.ray_gpu, output.say):
             from image_copies.matching.calibration import make_rule
             from image_copies.pipeline.dedup.deduplication import Settings, deduplicate
             from image_copies.pipeline.tools.run_extractor import open_extractor
@@ -113,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
             rule = make_rule(extractor, options.threshold, options.false_alarms, 10)
             sources = options.input, options.against, options.output
-            deduplicate(engine, extractor, options.onnx, rule, Settings(*sources, options.column, judged, options.remove), output)
+            deduplicate(extractor, options.onnx, rule, Settings(*sources, options.column, judged, options.remove), output)
     return 0
 
 

@@ -25,7 +25,7 @@ class SendingEngine:
     def __init__(self) -> None:
         self.works: list[str] = []
 
-    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int, done: int) -> Iterator[Any]:
+    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int) -> Iterator[Any]:
         """Yield the result of every shard, in order."""
         self.works.append(work.name)
         sent, place = send(work), Place(lambda count: None, lambda paths: None)

@@ -205,9 +205,9 @@ def _embed_batches(
             bytes_of = {path: content for path, _, content in opened}
             yield [(path, bytes_of[path]) for path in waiting[-1].first.values()]
 
-    for vectors, unreadable in extractor.extract_batches(batches()):
+    for loaded, vectors in extractor.extract_batches(batches(), extractor.load):
         part = waiting.popleft()
-        rows = zip(part.first, vectors, unreadable, strict=True)
+        rows = zip(part.first, vectors, loaded.unreadable, strict=True)
         yield part, [Content(digest, None if bad else vector) for digest, vector, bad in rows]
 
 
@@ -288,7 +288,7 @@ def _embed_unknown(state: tuple[Extractor, KnownDigests], paths: Sequence[Path],
         return _Part(len(opened), files, _first_of_each(files, lacking), [])
 
     digests, contents = dict[Path, bytes | None](dict.fromkeys(paths)), list[Content]()
-    for part, own in _embed_batches(_with_decoders(extractor, place), paths, choose):
+    for part, own in _embed_batches(with_decoders(extractor, place), paths, choose):
         digests.update(part.files)
         contents += own
         place.advance(part.count)
@@ -316,13 +316,14 @@ def _count_pictures(part: _Part) -> int:
 
 
 def _embed_shard(extractor: Extractor, part: _Part, place: Place) -> list[Content]:
-    contents = list(_contents(_with_decoders(extractor, place), part.first))
+    contents = list(_contents(with_decoders(extractor, place), part.first))
     place.report_absent([part.first[c.digest] for c in contents if c.vector is None and not part.first[c.digest].exists()])
     place.advance(part.count)
     return contents
 
 
-def _with_decoders(extractor: Extractor, place: Place) -> Extractor:
+def with_decoders(extractor: Extractor, place: Place) -> Extractor:
+    """Return an extractor that decodes with as many processes as a place has for it."""
     if place.decoders is None:
         return extractor
     return replace(extractor, settings=extractor.settings.model_copy(update={"workers": place.decoders}))

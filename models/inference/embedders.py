@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,9 +56,12 @@ def embed_with_all(networks: Sequence[Embedder], images: ImageSet, settings: Emb
         UserError: A vector is not finite.
     """
     count, first = choose_batch(networks, settings), 0
-    batches = ([(path, None) for path in images.paths[start : start + count]] for start in range(0, len(images), count))
-    for vectors, unreadable in embed_batches(networks, batches, settings):
-        yield EmbeddedBlock(first, vectors, unreadable)
+    batches: Iterable[list[Source]] = (
+        [(path, None) for path in images.paths[start : start + count]] for start in range(0, len(images), count)
+    )
+    load = partial(load_batch, sizes=list_square_sizes(networks))
+    for loaded, vectors in embed_batches(networks, batches, load, settings):
+        yield EmbeddedBlock(first, vectors, loaded.unreadable)
         first += len(vectors)
 
 
@@ -66,33 +70,43 @@ def choose_batch(networks: Sequence[Embedder], settings: EmbeddingSettings) -> i
     return settings.batch_size if _need_gpu(networks) else min(settings.batch_size, MOST_SIDE_BY_SIDE)
 
 
-def embed_batches(
-    networks: Sequence[Embedder], batches: Iterable[Sequence[Source]], settings: EmbeddingSettings
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
-    """Yield the concatenated vectors [n, Σ dimensions] of each batch, and which of its images cannot be read, bool [n].
+@dataclass(frozen=True)
+class Loaded:
+    """A batch of decoded images."""
 
-    Batches are taken one by one by the caller's thread, as there is room to work on them. Threads decode them ahead of a GPU,
-    which has its next batch before the vectors of one are read; on a CPU, each also embeds the batch that it has decoded.
+    paths: Sequence[Path]
+    squares: Squares
+    unreadable: NDArray[np.bool_]
+
+
+Batch = TypeVar("Batch")
+AnyLoaded = TypeVar("AnyLoaded", bound=Loaded)
+
+
+def embed_batches(
+    networks: Sequence[Embedder], batches: Iterable[Batch], load: Callable[[Batch], AnyLoaded], settings: EmbeddingSettings
+) -> Iterator[tuple[AnyLoaded, NDArray[np.float32]]]:
+    """Yield each batch as it was loaded, with its concatenated vectors [n, Σ dimensions]; zero for images that cannot be read.
+
+    Batches are taken one by one by the caller's thread, as there is room to work on them. Threads load them ahead of a GPU,
+    which has its next batch before the vectors of one are read; on a CPU, each also embeds the batch that it has loaded.
 
     Raises:
         UserError: A vector is not finite.
     """
-    sizes, threads = list_square_sizes(networks), max(1, choose_workers(settings.workers))
+    threads = max(1, choose_workers(settings.workers))
 
-    def load(batch: Sequence[Source]) -> _Loaded:
-        return _load_batch(batch, sizes)
-
-    def launch(loaded: _Loaded) -> tuple[_Loaded, list[Waiting]]:
+    def launch(loaded: AnyLoaded) -> tuple[AnyLoaded, list[Waiting]]:
         return loaded, [network.begin(loaded.squares) for network in networks if loaded.paths]
 
-    def read(launched: tuple[_Loaded, list[Waiting]]) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    def read(launched: tuple[AnyLoaded, list[Waiting]]) -> tuple[AnyLoaded, NDArray[np.float32]]:
         loaded, waiting = launched
         if not waiting:
-            return np.zeros((0, sum(network.dimensions for network in networks)), np.float32), loaded.unreadable
+            return loaded, np.zeros((0, sum(network.dimensions for network in networks)), np.float32)
         vectors = np.concatenate([wait() for wait in waiting], axis=1)
         vectors[loaded.unreadable] = 0
         check_finite(vectors, loaded.paths)
-        return vectors, loaded.unreadable
+        return loaded, vectors
 
     if _need_gpu(networks):
         yield from overlap(launch, read, map_in_threads(load, batches, threads))
@@ -104,26 +118,17 @@ def embed_batches(
         yield from map_in_threads(lambda batch: read(launch(load(batch))), batches, threads)
 
 
-@dataclass(frozen=True)
-class _Loaded:
-    """A batch of decoded images."""
-
-    paths: list[Path]
-    squares: Squares
-    unreadable: NDArray[np.bool_]
-
-
 def _need_gpu(networks: Sequence[Embedder]) -> bool:
     return any(network.side_by_side is None for network in networks)
 
 
-def _load_batch(batch: Sequence[Source], sizes: Sequence[int]) -> _Loaded:
+def load_batch(batch: Sequence[Source], sizes: Sequence[int]) -> Loaded:
     """Decode images, after reading those that have not been read, at each size."""
     read = iter(map_files(read_or_nothing, [path for path, content in batch if content is None]))
     decoded = [decode_squares(next(read) if content is None else content, sizes) for _, content in batch]
     squares = {size: np.stack([image[size][0] for image in decoded]) for size in sizes} if decoded else {}
     unreadable = np.array([not all(readable for _, readable in image.values()) for image in decoded], bool)
-    return _Loaded([path for path, _ in batch], squares, unreadable)
+    return Loaded([path for path, _ in batch], squares, unreadable)
 
 
 def list_square_sizes(networks: Sequence[Embedder]) -> list[int]:

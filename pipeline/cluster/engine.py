@@ -123,7 +123,7 @@ class RayEngine:
         self._failed_starts = 0
         self._works = 0
 
-    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int, done: int) -> Iterator[Any]:
+    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int) -> Iterator[Any]:
         """See `data.shards.Engine`.
 
         Raises:

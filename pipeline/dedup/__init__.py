@@ -1,1 +1,1 @@
-"""Deduplicating collections too large for one machine, on Ray Data: `pipeline/deduplicate.py`."""
+"""Deduplicating collections too large for one machine: `pipeline/deduplicate.py`."""

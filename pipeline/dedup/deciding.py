@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from image_copies.data.files import read_json, write_text
 from image_copies.data.remote import map_files
+from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.matching.groups.components import group_components, label_components, pack_pairs
 from image_copies.matching.verification.judgement import Kind
 from image_copies.matching.verification.pairs import KnownPair, LastUsed, Seen, compare_seen, see
 from image_copies.pipeline.dedup.collection import Collection, Numbers, list_names, load_array
-from image_copies.pipeline.dedup.engine import Engine, Row
 from image_copies.pipeline.dedup.lists import keep_best
 from image_copies.pipeline.dedup.pictures import name_picture, read_again
 
@@ -26,6 +26,7 @@ LAST_SEEN = 32  # pictures that a job keeps
 # group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal.
 CANDIDATE = np.dtype([("number", "<i8"), ("kept", "<i8"), ("group", "<i8"), ("distance", "<f8"), ("same", "?")])
 Candidates = NDArray[np.void]  # of type CANDIDATE
+Pairs = list[tuple[int, int]]  # numbers of a candidate and of the picture that it is compared with
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,8 @@ class Judging:
     folder: Path
     column: str
 
-    def __call__(self, row: Row) -> Row:
+    def judge(self, pairs: Pairs, place: Place) -> None:
         """Judge the pairs of a job and write its file."""
-        pairs = list(zip(row["numbers"], row["kept"], strict=True))
         numbers = np.unique(np.array(pairs, np.int64))
         known = dict(self.collection.look_up(numbers, ["id", "source", "place", "bytes"]))
 
@@ -70,9 +70,9 @@ class Judging:
             judged = compare_seen(first, second, KnownPair(one, other))
             found.append((judged.kind, judged.reason, judged.certainty))
         write_text(self.path(pairs), json.dumps({"verdicts": found}))
-        return {"count": len(pairs)}
+        place.advance(len(pairs))
 
-    def path(self, pairs: list[tuple[int, int]]) -> Path:
+    def path(self, pairs: Pairs) -> Path:
         """Return the path of the judgements of a job's pairs."""
         digest = hashlib.sha256(json.dumps([list(map(int, pair)) for pair in pairs]).encode()).hexdigest()
         return self.folder / f"judged-{digest[:20]}.json"
@@ -147,7 +147,7 @@ def _find_leaked(
     return _pack(numbers, first[rows], second[rows], first[rows], distances[rows], same[rows])
 
 
-def judge_candidates(engine: Engine, judging: Judging, candidates: Candidates, most: int | None) -> list[Verdict]:
+def judge_candidates(judging: Judging, candidates: Candidates, most: int | None) -> list[Verdict]:
     """Return the verdict on each candidate; at most `most` pairs, drawn at random, are looked at. None for all."""
     rows = np.flatnonzero(~candidates["same"])
     if most is not None and most < len(rows):
@@ -155,15 +155,14 @@ def judge_candidates(engine: Engine, judging: Judging, candidates: Candidates, m
     equal, unseen = Verdict("same file", "the same bytes", 100), Verdict(NOT_JUDGED, "nobody looked at the pixels", 0)
     verdicts = [equal if same else unseen for same in candidates["same"]]
     jobs = [rows[start : start + PAIRS_PER_JOB] for start in range(0, len(rows), PAIRS_PER_JOB)]
-    paths = [judging.path(candidates[["number", "kept"]][job].tolist()) for job in jobs]
-    known = list_names(judging.folder)
-
-    def missing() -> Iterator[Row]:
-        for path, job in zip(paths, jobs, strict=True):
-            if path.name not in known:
-                yield {"numbers": candidates["number"][job].tolist(), "kept": candidates["kept"][job].tolist()}
-
-    list(engine.run(missing(), engine.map(judging), "comparing pixels", len(rows), "pair"))
+    pairs, known = candidates[["number", "kept"]], list_names(judging.folder)
+    paths = [judging.path(pairs[job].tolist()) for job in jobs]
+    missing = (pairs[job].tolist() for path, job in zip(paths, jobs, strict=True) if path.name not in known)
+    work: ShardWork[Judging, Pairs, None] = ShardWork(
+        "comparing pixels", "pair", partial(hold, judging), Judging.judge, len, folder=judging.folder
+    )
+    for _ in run_shards(work, missing, len(rows)):
+        pass
     different = dict[Verdict, Verdict]()  # which are few, unlike candidates
     for job, judged in zip(jobs, map_files(read_json, paths), strict=True):
         for row, said in zip(job, judged["verdicts"], strict=True):

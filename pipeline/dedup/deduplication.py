@@ -1,9 +1,8 @@
 """A deduplication from its inputs to its lists."""
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_file, write_text
 from image_copies.data.remote import READERS, is_remote, remove_folder
+from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor, onnx_extractor
 from image_copies.matching.matches import Rule
@@ -19,7 +19,6 @@ from image_copies.matching.output import Output
 from image_copies.pipeline.dedup.collection import Collection, list_names
 from image_copies.pipeline.dedup.deciding import Judging, find_candidates, judge_candidates
 from image_copies.pipeline.dedup.embedding import Embedding, PartName, embed_parts, find_sizes, is_embedded
-from image_copies.pipeline.dedup.engine import Engine, Row
 from image_copies.pipeline.dedup.inputs import Container, index_container, list_containers, read_index
 from image_copies.pipeline.dedup.lists import EXACT, GROWTH, LISTS_PER_ROOT, NEAREST, Comparison, find_pairs
 from image_copies.pipeline.dedup.results import KEEP, LISTS, REMOVE, REVIEW, UNREADABLE, Decided, write_lists, write_page
@@ -48,7 +47,7 @@ class Settings:
     removes: Sequence[str]
 
 
-def deduplicate(engine: Engine, extractor: Extractor, onnx: Path | None, rule: Rule, settings: Settings, output: Output) -> None:
+def deduplicate(extractor: Extractor, onnx: Path | None, rule: Rule, settings: Settings, output: Output) -> None:
     """Embed what is new, find the pairs, decide, and write lists and page.
 
     Raises:
@@ -59,10 +58,10 @@ def deduplicate(engine: Engine, extractor: Extractor, onnx: Path | None, rule: R
         raise UserError("this network cannot be opened by other processes. Name a run, --checkpoint or --onnx.")
     embedding = Embedding(opened, extractor.identity, find_sizes(extractor), settings.folder.absolute())
     problems: list[tuple[str, str]] = []
-    inputs = embed_inputs(engine, embedding, settings.inputs, False, settings.column, problems, output)
-    tests = (
-        embed_inputs(engine, embedding, settings.test_sets, True, settings.column, problems, output) if settings.test_sets else []
-    )
+    inputs = embed_inputs(embedding, extractor.files, settings.inputs, False, settings.column, problems, output)
+    tests = list[PartName]()
+    if settings.test_sets:
+        tests = embed_inputs(embedding, extractor.files, settings.test_sets, True, settings.column, problems, output)
     report_vanished(embedding, [*inputs, *tests], output)
     for source, problem in problems[:NAMED]:
         output.say(f"{source}: {problem}")
@@ -80,9 +79,9 @@ def deduplicate(engine: Engine, extractor: Extractor, onnx: Path | None, rule: R
         f"{collection.inputs:,} pictures{f', {compared:,} of test sets' if settings.test_sets else ''}; score ≥ {threshold:.3f}"
     )
     folder = lists_folder(embedding, [*inputs, *tests], len(inputs), threshold)
-    pairs = find_pairs(engine, Comparison(collection, opened, -threshold, folder))
+    pairs = find_pairs(Comparison(collection, opened, -threshold, folder))
     candidates = find_candidates(collection, pairs)
-    verdicts = judge_candidates(engine, Judging(collection, folder, settings.column), candidates, settings.judged)
+    verdicts = judge_candidates(Judging(collection, folder, settings.column), candidates, settings.judged)
     decided = Decided(candidates, verdicts, settings.removes)
     counts = write_lists(settings.folder, collection, decided, problems)
     page = write_page(settings.folder, collection, decided, counts, problems, settings.column)
@@ -95,15 +94,15 @@ def deduplicate(engine: Engine, extractor: Extractor, onnx: Path | None, rule: R
 
 
 def embed_inputs(
-    engine: Engine,
     embedding: Embedding,
+    files: Sequence[Path],
     sources: Sequence[Path],
     against: bool,
     column: str,
     problems: list[tuple[str, str]],
     output: Output,
 ) -> list[PartName]:
-    """Index and embed sources, of which only what has changed; returns their parts.
+    """Index and embed sources, of which only what has changed; returns their parts. `files` are those of the extractor.
 
     Raises:
         UserError: A source cannot be found, or an index cannot be read.
@@ -112,18 +111,22 @@ def embed_inputs(
     at_once = partial(map_in_threads, threads=READERS) if is_remote(embedding.folder) else map
     containers = list_containers(sources, size, embedding.folder, against)
 
-    def prepare(container: Container) -> Row | None:
-        """Index a batch of files, which need no reading; return a job for a tar or Parquet file without an index."""
+    def prepare(container: Container) -> Container | None:
+        """Index a batch of files, which need no reading; return a tar or Parquet file without an index."""
         path = embedding.index_path(container.key)
         if container.kind == "files":
             index_container(container, path, size, column)
             return None
         known = read_index(path)
         fresh = known is not None and (known.state, known.column) == (container.state, column)
-        return None if fresh else {"container": json.dumps(asdict(container)), "size": size, "column": column}
+        return None if fresh else container
 
-    jobs = (job for job in at_once(prepare, _drop_repeated(containers, keys)) if job is not None)
-    list(engine.run(jobs, engine.map(partial(index_job, embedding)), "listing", None, "file"))
+    unknown = (container for container in at_once(prepare, _drop_repeated(containers, keys)) if container is not None)
+    listing: ShardWork[Embedding, Container, None] = ShardWork(
+        "listing", "file", partial(hold, embedding), partial(index_alone, column), lambda container: 1, folder=embedding.folder
+    )
+    for _ in run_shards(listing, unknown, None):
+        pass
 
     def look(part: PartName) -> bool | None:
         return is_embedded(embedding.vectors_path(part.key, part.number), part.state, embedding.identity, part.count)
@@ -146,7 +149,7 @@ def embed_inputs(
     done_before = sum(part.count for part in parts) - left
     if done_before:
         output.say(f"{done_before:,} pictures are embedded already")
-    lost = sum(row["unreadable"] for row in embed_parts(engine, embedding, todo, left)) if todo else 0
+    lost = sum(embed_parts(embedding, files, todo, left))
     if lost:
         output.say(f"{lost:,} of the new pictures cannot be read; unreadable.parquet will say why")
     return parts
@@ -160,12 +163,10 @@ def _drop_repeated(containers: Iterable[Container], keys: dict[str, None]) -> It
             yield container
 
 
-def index_job(embedding: Embedding, row: Row) -> Row:
-    """Index the container of a job."""
-    content = json.loads(row["container"])
-    container = Container(**content | {"names": tuple(content["names"]), "sizes": tuple(content["sizes"])})
-    index_container(container, embedding.index_path(container.key), row["size"], row["column"])
-    return {"count": 1}
+def index_alone(column: str, embedding: Embedding, container: Container, place: Place) -> None:
+    """Index a container."""
+    index_container(container, embedding.index_path(container.key), embedding.part_size(), column)
+    place.advance(1)
 
 
 def report_vanished(embedding: Embedding, parts: Sequence[PartName], output: Output) -> None:

@@ -3,10 +3,11 @@
 import hashlib
 import io
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,19 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
+from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.data.squares import decode_squares
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.files.facts import is_flat
-from image_copies.models.inference.embedders import check_finite, choose_batch, list_square_sizes
+from image_copies.matching.index.filling import with_decoders
+from image_copies.models.inference.embedders import Loaded, choose_batch, list_square_sizes
 from image_copies.pipeline.dedup.collection import open_table
-from image_copies.pipeline.dedup.engine import Engine, Row, guard
-from image_copies.pipeline.dedup.inputs import Part, read_index
+from image_copies.pipeline.dedup.inputs import read_index
 from image_copies.pipeline.dedup.pictures import Picture, name_picture, read_part
 
 PART_PICTURES = 1024  # the most of a part,
 PART_BYTES = 2**26  # whose decoded squares take at most this many
+FACTS = ("id", "place", "bytes", "sha256", "width", "height", "flat", "error")  # of each picture
 
 
 @dataclass(frozen=True)
@@ -70,54 +73,70 @@ class PartName:
     state: str
 
 
-def embed_parts(engine: Engine, embedding: Embedding, parts: Sequence[PartName], total: int) -> Iterator[Row]:
-    """Embed parts; yields what became of each.
+@dataclass(frozen=True)
+class Decoded(Loaded):
+    """A batch of decoded pictures.
 
-    Where the cluster has GPUs, tasks on the cores decode for the actors that hold a network; else these do both.
+    Attributes:
+        facts: A row of FACTS for each.
     """
-    jobs = ({"key": part.key, "number": part.number, "count": part.count} for part in parts)
-    if engine.gpu_share:
-        workers = int(engine.total("GPU") / engine.gpu_share)
-        decode = guard(partial(decode_part, embedding))
-        actors = {"num_gpus": engine.gpu_share, "num_cpus": 0}
 
-        def build(data: Any) -> Any:
-            return data.map(decode, num_cpus=1).map(
-                Embedder, fn_constructor_args=(embedding,), concurrency=(1, max(1, workers)), **actors
-            )
-    else:
-        workers = min(len(parts), int(engine.total("CPU")))
-
-        def build(data: Any) -> Any:
-            return data.map(DecodingEmbedder, fn_constructor_args=(embedding,), concurrency=(1, max(1, workers)), num_cpus=1)
-
-    yield from engine.run(jobs, build, "embedding", total)
+    facts: list[tuple[Any, ...]]
 
 
-def decode_part(embedding: Embedding, job: Row) -> Row:
-    """Read and decode a part; the row holds squares of each size as bytes, and what is known of each picture.
+def embed_parts(embedding: Embedding, files: Sequence[Path], parts: Sequence[PartName], total: int) -> Iterator[int]:
+    """Embed parts; yields how many pictures of each cannot be read. `files` are those that the extractor is opened from."""
+    work: ShardWork[Extractor, PartName, int] = ShardWork(
+        name="embedding",
+        unit="image",
+        open=embedding.open,
+        work=partial(embed_part, embedding),
+        size=attrgetter("count"),
+        inputs=tuple(files),
+        folder=embedding.folder,
+        opened_as=embedding.identity,
+        uses_gpu=True,
+    )
+    return run_shards(work, parts, total)
+
+
+def embed_part(embedding: Embedding, extractor: Extractor, name: PartName, place: Place) -> int:
+    """Embed the pictures of a part and write its file; returns how many cannot be read.
 
     Raises:
         UserError: The part does not hold what its index says.
     """
-    index = read_index(embedding.index_path(job["key"]))
+    index = read_index(embedding.index_path(name.key))
     if index is None:
-        raise UserError(f"{embedding.index_path(job['key'])} cannot be read: all nodes must see the folder of results.")
-    part: Part = index.parts[job["number"]]
-    squares = {size: np.zeros((part.count, 3, size, size), np.uint8) for size in embedding.sizes}
-    facts: dict[str, list[Any]] = {name: [] for name in ("id", "place", "bytes", "sha256", "width", "height", "flat", "error")}
-    for row, picture in enumerate(read_part(index, part)):
-        width, height, flat, error = _decode(picture, {size: pixels[row] for size, pixels in squares.items()})
-        digest = None if picture.content is None else hashlib.sha256(picture.content).digest()
-        size = 0 if picture.content is None else len(picture.content)
-        for name, value in zip(
-            facts, (text_of(picture.id), picture.place, size, digest, width, height, flat, error), strict=True
-        ):
-            facts[name].append(value)
-    if len(facts["id"]) != part.count:
-        raise UserError(f"{index.source} has changed: {len(facts['id'])} of {part.count} pictures are there. Repeat the command.")
-    pixels = {f"squares{size}": content.tobytes() for size, content in squares.items()}
-    return job | pixels | facts | {"source": text_of(index.source), "state": index.state}
+        raise UserError(f"{embedding.index_path(name.key)} cannot be read: all nodes must see the folder of results.")
+    part, source = index.parts[name.number], text_of(index.source)
+    pictures, count = read_part(index, part), choose_batch(extractor.networks, extractor.settings)
+    batches = iter(lambda: list(islice(pictures, count)), [])
+    facts, vectors = list[tuple[Any, ...]](), list[NDArray[np.float32]]()
+    load = partial(_decode_batch, embedding.sizes, source)
+    for decoded, own in with_decoders(extractor, place).extract_batches(batches, load):
+        facts += decoded.facts
+        vectors.append(own)
+        place.advance(len(own))
+    if len(facts) != part.count:
+        raise UserError(f"{index.source} has changed: {len(facts)} of {part.count} pictures are there. Repeat the command.")
+    about = {"source": source, "state": index.state, "identity": embedding.identity}
+    columns = dict(zip(FACTS, zip(*facts, strict=True), strict=True))
+    write_vectors(embedding.vectors_path(name.key, name.number), about, columns, np.concatenate(vectors))
+    return sum(map(bool, columns["error"]))
+
+
+def _decode_batch(sizes: Sequence[int], source: str, pictures: Sequence[Picture]) -> Decoded:
+    """Decode pictures into squares of each size."""
+    squares = {size: np.zeros((len(pictures), 3, size, size), np.uint8) for size in sizes}
+    facts = []
+    for row, picture in enumerate(pictures):
+        shown = _decode(picture, {size: pixels[row] for size, pixels in squares.items()})
+        content = picture.content
+        digest, size = (None, 0) if content is None else (hashlib.sha256(content).digest(), len(content))
+        facts.append((text_of(picture.id), picture.place, size, digest, *shown))
+    paths = [Path(name_picture(source, text_of(picture.id))) for picture in pictures]
+    return Decoded(paths, squares, np.array([bool(error) for *_, error in facts], bool), facts)
 
 
 def _decode(picture: Picture, squares: dict[int, NDArray[np.uint8]]) -> tuple[int, int, bool, str]:
@@ -140,71 +159,28 @@ def _decode(picture: Picture, squares: dict[int, NDArray[np.uint8]]) -> tuple[in
     return width, height, is_flat(squares[max(squares)].transpose(1, 2, 0)), ""
 
 
-class Embedder:
-    """An actor that holds the networks."""
+def write_vectors(path: Path, about: dict[str, str], facts: Mapping[str, Sequence[Any]], vectors: NDArray[np.float32]) -> None:
+    """Write a part's vectors [n, d], as float16, with the facts of each picture, whole; those with an error have no vector.
 
-    def __init__(self, embedding: Embedding) -> None:
-        self._embedding, self._extractor = embedding, embedding.open()
-
-    def __call__(self, row: Row) -> Row:
-        """Embed a decoded part and write its file; see `guard`."""
-        return guard(self._embed)(row)
-
-    def _embed(self, row: Row) -> Row:
-        if self._extractor.identity != self._embedding.identity:
-            raise UserError("a node has other weights under the same path than the one where the command was started.")
-        squares = {
-            size: np.frombuffer(row[f"squares{size}"], np.uint8).reshape(-1, 3, size, size) for size in self._embedding.sizes
-        }
-        vectors = embed_squares(self._extractor, squares)
-        bad = np.array([bool(error) for error in row["error"]])
-        vectors[bad] = 0
-        check_finite(vectors, [Path(name_picture(row["source"], name)) for name in row["id"]])
-        write_vectors(self._embedding.vectors_path(row["key"], row["number"]), row, vectors, bad, self._embedding.identity)
-        return {"key": row["key"], "number": row["number"], "count": len(bad), "unreadable": int(bad.sum())}
-
-
-class DecodingEmbedder(Embedder):
-    """An actor that decodes what it embeds."""
-
-    def __call__(self, row: Row) -> Row:
-        """Decode and embed a part and write its file; see `guard`."""
-        return super().__call__(guard(decode_part)(self._embedding, row))
-
-
-def embed_squares(extractor: Extractor, squares: dict[int, NDArray[np.uint8]]) -> NDArray[np.float32]:
-    """Return the vectors [n, d] of pictures given as squares [n, 3, size, size] of each size, those of `Extractor.extract`."""
-    count, total = choose_batch(extractor.networks, extractor.settings), len(next(iter(squares.values())))
-    blocks = []
-    with ExitStack() as held:
-        for network in extractor.networks:
-            if network.side_by_side is not None:
-                held.enter_context(network.side_by_side())
-        for first in range(0, total, count):
-            batch = {size: pixels[first : first + count] for size, pixels in squares.items()}
-            blocks.append(extractor.project(np.concatenate([network.embed(batch) for network in extractor.networks], axis=1)))
-    return np.concatenate(blocks)
-
-
-def write_vectors(path: Path, row: Row, vectors: NDArray[np.float32], bad: NDArray[np.bool_], identity: str) -> None:
-    """Write a part's facts and vectors [n, d], as float16, whole; unreadable [n] pictures have none."""
+    Args:
+        path: The file.
+        about: Source and state of its container, and the extractor's identity.
+        facts: Values [n] of each of FACTS.
+        vectors: Vectors of its pictures.
+    """
     import pyarrow as pa  # imported here: an extra
     from pyarrow import parquet
 
+    types = [pa.string(), pa.int64(), pa.int64(), pa.binary(32), pa.int32(), pa.int32(), pa.bool_(), pa.string()]
+    columns = {name: pa.array(list(facts[name]), kind) for name, kind in zip(FACTS, types, strict=True)}
+    bad = pa.array([bool(error) for error in facts["error"]])
+    columns["error"] = pa.array([error or None for error in facts["error"]], pa.string())
+    sources = {"source": pa.array([about["source"]] * len(vectors), pa.string())}
     values = pa.array(vectors.astype(np.float16).ravel())
-    columns = {
-        "id": pa.array(list(row["id"]), pa.string()),
-        "source": pa.array([row["source"]] * len(bad), pa.string()),
-        "place": pa.array(list(row["place"]), pa.int64()),
-        "bytes": pa.array(list(row["bytes"]), pa.int64()),
-        "sha256": pa.array(list(row["sha256"]), pa.binary(32)),
-        "width": pa.array(list(row["width"]), pa.int32()),
-        "height": pa.array(list(row["height"]), pa.int32()),
-        "flat": pa.array(list(row["flat"]), pa.bool_()),
-        "error": pa.array([error or None for error in row["error"]], pa.string()),
-        "vector": pa.FixedSizeListArray.from_arrays(values, vectors.shape[1], mask=pa.array(bad)),
-    }
-    table = pa.table(columns).replace_schema_metadata({"state": row["state"], "identity": identity, "source": row["source"]})
+    last = {"vector": pa.FixedSizeListArray.from_arrays(values, vectors.shape[1], mask=bad)}
+    table = pa.table({"id": columns.pop("id")} | sources | columns | last)
+    named = {name: about[name] for name in ("state", "identity", "source")}
+    table = table.replace_schema_metadata(named)
     with whole_file(path) as temporary:
         parquet.write_table(table, temporary)
 

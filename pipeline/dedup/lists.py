@@ -3,19 +3,22 @@
 Equal bytes have equal vectors and meet in every list: of them one is compared, and the others are its twins.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from image_copies.data.files import whole_file
+from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.matching.extractor import Extractor
 from image_copies.pipeline.dedup.collection import Collection, list_names, load_array, read_records
-from image_copies.pipeline.dedup.engine import Engine, Row
 
 EXACT = 20_000  # pictures up to which all are compared with all
 LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
@@ -29,7 +32,12 @@ MOST_NEAR = 256  # of a list's pictures that one is paired with: the nearest
 ROUNDING = 1e-4  # by which float32 may misjudge a squared distance
 PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("distance", "<f8"), ("same", "?")])
 
-_opened: dict[Path, Extractor] = {}  # in this process, by the folder of the comparison
+
+class Job(NamedTuple):
+    """The number of a piece of work, and how many pictures or entries it has."""
+
+    number: int
+    items: int
 
 
 @dataclass(frozen=True)
@@ -74,35 +82,63 @@ class Comparison:
         bounds = np.linspace(0, self.lists, count + 1).astype(int).tolist()
         return list(pairwise(bounds))
 
-    @property
+
+@dataclass
+class Opened:
+    """A comparison in a process, and its extractor, opened when it is first needed."""
+
+    comparison: Comparison
+
+    @cached_property
     def extractor(self) -> Extractor:
-        """The extractor, opened once in a process: each job comes with a comparison of its own."""
-        if self.folder not in _opened:
-            _opened[self.folder] = self.open()
-        return _opened[self.folder]
+        """The extractor, whose query normalisation is used."""
+        return self.comparison.open()
 
 
-def find_pairs(engine: Engine, comparison: Comparison) -> list[Path]:
+def find_pairs(comparison: Comparison) -> list[Path]:
     """Return files with the pairs within the limit; what an earlier run has finished is not done again."""
-    folder, pictures = comparison.folder, len(comparison.collection)
+    collection, folder = comparison.collection, comparison.folder
     done = [folder / f"pairs-{number}.npy" for number in range(len(comparison.buckets))]
     known = list_names(folder)
     if all(path.name in known for path in done):
         return done
     if "centroids.npy" not in known:
-        list(engine.run([{"count": pictures}], engine.map(partial(make_centroids, comparison)), "choosing lists", pictures))
-    jobs = [{"job": n} for n in range(len(comparison.groups)) if not {f"entries-{n}", f"starts-{n}"} <= known]
-    list(engine.run(jobs, engine.map(partial(spread_vectors, comparison)), "sorting into lists", pictures))
-    jobs = [{"job": n} for n, path in enumerate(done) if path.name not in known]
-    entries = pictures * comparison.copies
-    list(engine.run(jobs, engine.map(partial(compare_bucket, comparison)), "comparing", entries, "entry"))
+        _do(comparison, make_centroids, "choosing lists", "image", [Job(0, len(collection))])
+    bounds = ((n, *collection.starts[[first, end]].tolist()) for n, (first, end) in enumerate(comparison.groups))
+    jobs = [Job(n, end - first) for n, first, end in bounds if not {f"entries-{n}", f"starts-{n}"} <= known]
+    _do(comparison, spread_vectors, "sorting into lists", "image", jobs)
+    entries = len(collection) * comparison.copies // len(done)
+    jobs = [Job(n, entries) for n, path in enumerate(done) if path.name not in known]
+    _do(comparison, compare_bucket, "comparing", "entry", jobs)
     for number in range(len(comparison.groups)):
         (folder / f"entries-{number}").unlink(missing_ok=True)
     return done
 
 
-def make_centroids(comparison: Comparison, row: Row) -> Row:
+def _do(comparison: Comparison, work: Callable[[Opened, Job], None], name: str, unit: str, jobs: Sequence[Job]) -> None:
+    """Do jobs of a comparison."""
+    shards: ShardWork[Opened, Job, None] = ShardWork(
+        name=name,
+        unit=unit,
+        open=partial(Opened, comparison),
+        work=partial(_do_alone, work),
+        size=attrgetter("items"),
+        folder=comparison.folder,
+        opened_as=str(comparison.folder),
+    )
+    for _ in run_shards(shards, jobs, sum(job.items for job in jobs)):
+        pass
+
+
+def _do_alone(work: Callable[[Opened, Job], None], opened: Opened, job: Job, place: Place) -> None:
+    with threadpool_limits(1):  # the last bits depend on the number of threads
+        work(opened, job)
+    place.advance(job.items)
+
+
+def make_centroids(opened: Opened, job: Job) -> None:
     """Compute the lists' centroids [lists, d] from the vectors of a sample of files."""
+    comparison = opened.comparison
     collection, wanted = comparison.collection, comparison.lists * SAMPLES
     blocks, count = list[NDArray[np.float32]](), 0
     for file in np.random.default_rng(0).permutation(len(collection.files)).tolist():
@@ -123,12 +159,12 @@ def make_centroids(comparison: Comparison, row: Row) -> Row:
         centroids = np.asarray(means.centroids, np.float32)
     with whole_file(comparison.folder / "centroids.npy") as temporary:
         np.save(temporary, centroids)
-    return {"count": len(collection)}
 
 
-def spread_vectors(comparison: Comparison, row: Row) -> Row:
+def spread_vectors(opened: Opened, job: Job) -> None:
     """Write the vectors of a group of files, each once for each of its lists, sorted by lists."""
-    collection, (first, end) = comparison.collection, comparison.groups[row["job"]]
+    comparison = opened.comparison
+    collection, (first, end) = comparison.collection, comparison.groups[job.number]
     centroids = load_array(comparison.folder / "centroids.npy")
     squares = np.einsum("kd,kd->k", centroids, centroids)
     lists, entries = list[NDArray[np.int64]](), list[NDArray[np.void]]()
@@ -136,7 +172,7 @@ def spread_vectors(comparison: Comparison, row: Row) -> Row:
         vectors, numbers, table = collection.read_vectors(file)
         if not len(vectors):
             continue
-        queries = comparison.extractor.normalize(vectors)
+        queries = opened.extractor.normalize(vectors)
         far = squares - 2 * (vectors @ centroids.T)
         nearest = np.argpartition(far, comparison.copies - 1, axis=1)[:, : comparison.copies]
         own = np.empty(len(vectors), entry_type(vectors.shape[1]))
@@ -149,28 +185,26 @@ def spread_vectors(comparison: Comparison, row: Row) -> Row:
     order = np.argsort(places, kind="stable")
     starts = np.searchsorted(places[order], np.arange(comparison.lists + 1)).astype(np.int64)
     for name, records in (("entries", every[order]), ("starts", starts)):
-        with whole_file(comparison.folder / f"{name}-{row['job']}") as temporary:
+        with whole_file(comparison.folder / f"{name}-{job.number}") as temporary:
             records.tofile(temporary)
-    return {"count": int(collection.starts[end] - collection.starts[first])}
 
 
-def compare_bucket(comparison: Comparison, row: Row) -> Row:
+def compare_bucket(opened: Opened, job: Job) -> None:
     """Write the pairs that meet in a range of lists."""
-    first, end = comparison.buckets[row["job"]]
+    comparison = opened.comparison
+    first, end = comparison.buckets[job.number]
     kind = entry_type(load_array(comparison.folder / "centroids.npy").shape[1])
     starts, entries = list[NDArray[np.int64]](), list[NDArray[np.void]]()
     for number in range(len(comparison.groups)):
         at = read_records(comparison.folder / f"starts-{number}", np.dtype(np.int64), first, end + 1)
         entries.append(read_records(comparison.folder / f"entries-{number}", kind, int(at[0]), int(at[-1])))
         starts.append(at - at[0])
-    found, count = [np.empty(0, PAIR)], 0
+    found = [np.empty(0, PAIR)]
     for number in range(end - first):
         members = np.concatenate([own[at[number] : at[number + 1]] for own, at in zip(entries, starts, strict=True)])
         found += compare_list(members[np.argsort(members["number"])], comparison.limit, comparison.collection.test_sets_begin)
-        count += len(members)
-    with whole_file(comparison.folder / f"pairs-{row['job']}.npy") as temporary:
+    with whole_file(comparison.folder / f"pairs-{job.number}.npy") as temporary:
         np.save(temporary, keep_best(np.concatenate(found)))
-    return {"count": count}
 
 
 def entry_type(dimensions: int) -> np.dtype[np.void]:

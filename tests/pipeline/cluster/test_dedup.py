@@ -1,4 +1,4 @@
-"""Deduplication on Ray Data: folders, tars and tables, repeated, killed, and with inputs that changed."""
+"""Deduplication on a cluster: folders, tars and tables, repeated, killed, and with inputs that changed."""
 
 import os
 import shutil
@@ -16,7 +16,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.dedup.engine import open_engine
 from image_copies.pipeline.deduplicate import main
 from tests.faults.disk import resize, small_disk
 from tests.pipeline.cluster.conftest import STORE_BYTES, start_nodes
@@ -53,6 +52,9 @@ def test_copies_in_folders_tars_and_tables(nodes: Any, sources: Path, tmp_path: 
         return capsys.readouterr().out
 
     assert "already" not in run()
+    assert main(["--input", str(sources), "--output", str(tmp_path / "here")]) == 0  # without Ray
+    assert equal(output, tmp_path / "here")
+    capsys.readouterr()
     first = {name: read(output, name) for name in LISTS}
     counts = {name: len(found) for name, found in first.items()}
     removed = first["remove"].set_index("id")
@@ -96,14 +98,6 @@ def test_inputs_are_compared_with_test_sets_only(nodes: Any, sources: Path, tmp_
     removed, review = read(tmp_path / "out", "remove"), read(tmp_path / "out", "review")
     assert set(removed["id"]) == {"a.jpg"} and removed["copy_of"].str.endswith("R000000.jpg").all()
     assert set(review["id"]) == {"b.jpg"} and set(review["class"]) == {"not judged"}
-
-
-def test_what_the_user_can_mend_is_said_as_it_was_raised_on_a_node(nodes: Any) -> None:
-    def fail(row: dict[str, Any]) -> dict[str, Any]:
-        raise UserError(f"picture {row['count']} is in the way.")
-
-    with open_engine(nodes.address, 0) as engine, pytest.raises(UserError, match=r"^picture 7 is in the way\.$"):
-        list(engine.run([{"count": 7}], engine.map(fail), "failing", 7))
 
 
 @pytest.fixture
@@ -154,7 +148,7 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(three_nodes: Any, many
     output, whole = tmp_path / "out", tmp_path / "whole"
     run = start(many_sources, output, three_nodes.address)
     await_more(run, output, 0)
-    workers = [number for number, name in processes_below({os.getpid()}).items() if name.startswith("ray::MapWorker")]
+    workers = [number for number, name in processes_below({os.getpid()}).items() if name.startswith("ray::Worker")]
     os.kill(workers[0], signal.SIGKILL)
     await_more(run, output, len(written(output)))
     three_nodes.remove_node(three_nodes.list_all_nodes()[1], allow_graceful=False)

@@ -1,6 +1,5 @@
 """The pairs that lists find are those of all against all, each once."""
 
-from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,10 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from image_copies.data.shards import use_engine
 from image_copies.pipeline.dedup import lists
 from image_copies.pipeline.dedup.collection import Collection
-from image_copies.pipeline.dedup.engine import Row
-from image_copies.pipeline.dedup.lists import MOST_NEAR, Comparison, compare_list, entry_type, find_pairs, keep_best
+from image_copies.pipeline.dedup.lists import MOST_NEAR, Comparison, Opened, compare_list, entry_type, find_pairs, keep_best
+from tests.sending import SendingEngine
 
 LIMIT = 0.5
 
@@ -36,6 +36,14 @@ def find(members: NDArray[np.void], tests: int | None = None) -> dict[tuple[int,
     pairs = keep_best(np.concatenate(compare_list(members, LIMIT, tests)))
     assert len(np.unique(pairs[["first", "second"]])) == len(pairs)
     return {(first, second): (distance, same) for first, second, distance, same in pairs.tolist()}
+
+
+def open_nothing() -> Any:
+    return SimpleNamespace(normalize=return_them)
+
+
+def return_them(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    return vectors
 
 
 def test_a_list_is_compared_exactly_in_both_directions() -> None:
@@ -82,29 +90,13 @@ def test_nothing_is_paired_with_nothing(count: int, tmp_path: Path) -> None:
     assert find(entries(unit(count))) == {}
 
 
-class Here:
-    """Does the jobs of a cluster in this process, and counts them."""
-
-    def __init__(self) -> None:
-        self.done = 0
-
-    def map(self, work: Callable[[Row], Row]) -> Callable[[Row], Row]:
-        return work
-
-    def run(self, jobs: Iterable[Row], build: Callable[[Row], Row], *_: Any) -> Iterator[Row]:
-        for job in jobs:
-            self.done += 1
-            yield build(job)
-
-
 def test_where_nothing_can_be_read_there_are_no_pairs(tmp_path: Path) -> None:
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     columns = {"sha256": pa.array([None], pa.binary(32)), "flat": [False], "vector": pa.array([None], pa.list_(pa.float16(), 16))}
     parquet.write_table(pa.table(columns), tmp_path / "0.parquet")
-    engine: Any = Here()
     extractor: Any = SimpleNamespace(normalize=lambda queries: queries)
     comparison = Comparison(Collection([tmp_path / "0.parquet"], np.array([0, 1]), 1), lambda: extractor, 0.1, tmp_path / "lists")
-    (found,) = find_pairs(engine, comparison)
+    (found,) = find_pairs(comparison)
     assert not len(np.load(found))
 
 
@@ -124,11 +116,9 @@ def test_many_lists_find_nearly_all_that_is_near(tmp_path: Path, monkeypatch: py
     collection = Collection([tmp_path / f"{file}.parquet" for file in range(4)], np.arange(0, 2001, 500), 2000)
     for name, value in {"EXACT": 100, "SPREAD": 700, "BUCKET": 1000}.items():
         monkeypatch.setattr(lists, name, value)
-    extractor: Any = SimpleNamespace(normalize=lambda queries: queries)
-    comparison = Comparison(collection, lambda: extractor, 0.1, tmp_path / "lists")
+    comparison = Comparison(collection, open_nothing, 0.1, tmp_path / "lists")
     assert comparison.lists == 89 and comparison.copies == 12 and len(comparison.groups) > 1 and len(comparison.buckets) > 1
-    engine: Any = Here()
-    found = keep_best(np.concatenate([np.load(path) for path in find_pairs(engine, comparison)]))
+    found = keep_best(np.concatenate([np.load(path) for path in find_pairs(comparison)]))
     far = ((vectors[:, None].astype(np.float32) - vectors[None].astype(np.float32)) ** 2).sum(axis=2)
     wanted = set(zip(*(places.tolist() for places in np.nonzero(np.triu(far <= 0.1, 1))), strict=True))
     assert set(zip(found["first"].tolist(), found["second"].tolist(), strict=True)) <= wanted
@@ -136,21 +126,22 @@ def test_many_lists_find_nearly_all_that_is_near(tmp_path: Path, monkeypatch: py
     assert found[found["same"]][["first", "second"]].tolist() == [(number - 500, number) for number in range(1990, 2000)]
     assert not list((tmp_path / "lists").glob("entries-*"))
 
-    bucket, done = tmp_path / "lists" / "pairs-1.npy", engine.done
+    bucket, engine = tmp_path / "lists" / "pairs-1.npy", SendingEngine()
     before = bucket.read_bytes()
-    assert find_pairs(engine, comparison) and engine.done == done
-    bucket.unlink()
-    find_pairs(engine, comparison)
+    with use_engine(engine):
+        assert find_pairs(comparison) and not engine.works
+        bucket.unlink()
+        find_pairs(comparison)
+    assert engine.works == ["sorting into lists", "comparing"]
     assert bucket.read_bytes() == before
 
 
-def test_jobs_of_one_process_open_the_extractor_once(tmp_path: Path) -> None:
-    opened = list[Any]()
+def test_a_process_opens_the_extractor_once_if_it_needs_it(tmp_path: Path) -> None:
+    made = list[Any]()
 
     def open_counted() -> Any:
-        opened.append(SimpleNamespace())
-        return opened[-1]
+        made.append(SimpleNamespace())
+        return made[-1]
 
-    jobs = [Comparison(Collection([], np.array([0]), 0), open_counted, 0.1, tmp_path / name) for name in ("a", "a", "b")]
-    assert jobs[0].extractor is jobs[1].extractor is not jobs[2].extractor
-    assert len(opened) == 2
+    opened = Opened(Comparison(Collection([], np.array([0]), 0), open_counted, 0.1, tmp_path))
+    assert not made and opened.extractor is opened.extractor and len(made) == 1

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from image_copies.data.shards import Place, ShardWork, use_engine
 from image_copies.matching.output import Output
 from image_copies.pipeline.dedup import embedding, lists, results
 from image_copies.pipeline.dedup.deduplication import Settings, deduplicate
 from image_copies.pipeline.dedup.embedding import Embedding, write_vectors
-from image_copies.pipeline.dedup.engine import Row
 from image_copies.pipeline.dedup.inputs import index_container, list_containers
 
 PICTURES = 1500
@@ -29,17 +29,18 @@ def open_nothing() -> Any:
 
 
 class Apart:
-    """Does the jobs of a cluster in a process of its own."""
+    """Works on shards in a process of its own."""
 
     def __init__(self, pool: ProcessPoolExecutor) -> None:
         self.pool = pool
 
-    def map(self, work: Callable[[Row], Row]) -> Callable[[Row], Row]:
-        return work
+    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int) -> Iterator[Any]:
+        for shard in shards:
+            yield self.pool.submit(do_alone, work.open, work.work, shard).result()
 
-    def run(self, jobs: Iterable[Row], build: Callable[[Row], Row], *_: Any) -> Iterator[Row]:
-        for job in jobs:
-            yield self.pool.submit(build, job).result()
+
+def do_alone(opener: Callable[[], Any], work: Callable[[Any, Any, Place], Any], shard: Any) -> Any:
+    return work(opener(), shard, Place(lambda count: None, lambda paths: None))
 
 
 def make_up(folder: Path, count: int, paired: bool) -> None:
@@ -52,14 +53,14 @@ def make_up(folder: Path, count: int, paired: bool) -> None:
         index = index_container(container, made.index_path(container.key), made.part_size(), "image")
         for number, part in enumerate(index.parts):
             names = index.names[part.first : part.end]
-            about: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), [0] * part.count)
-            about |= {"id": names, "source": index.source, "state": index.state, "flat": [False] * part.count}
-            about |= {"error": [""] * part.count, "sha256": [hashlib.sha256(name.encode()).digest() for name in names]}
+            facts: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), [0] * part.count)
+            facts |= {"id": names, "flat": [False] * part.count}
+            facts |= {"error": [""] * part.count, "sha256": [hashlib.sha256(name.encode()).digest() for name in names]}
             vectors = np.random.default_rng(zlib.crc32(names[0].encode())).standard_normal((part.count, 8)).astype(np.float32)
             if paired:
                 vectors[1::2] = vectors[: part.count // 2 * 2 : 2]
             path = made.vectors_path(container.key, number)
-            write_vectors(path, about, vectors, np.zeros(part.count, bool), made.identity)
+            write_vectors(path, {"source": index.source, "state": index.state, "identity": made.identity}, facts, vectors)
 
 
 @pytest.mark.parametrize(("paired", "most"), [(False, BYTES), (True, BYTES_PAIRED)])
@@ -75,7 +76,7 @@ def test_the_driver_holds_no_object_for_each_picture(
         (lists, "SPREAD", 500),
     ):
         monkeypatch.setattr(module, name, value)
-    extractor: Any = SimpleNamespace(source=open_nothing, identity="made up", networks=[SimpleNamespace(sizes=(32,))])
+    extractor: Any = SimpleNamespace(source=open_nothing, identity="made up", networks=[SimpleNamespace(sizes=(32,))], files=())
     rule: Any = SimpleNamespace(threshold=lambda count: -1e-9)
 
     def peak(count: int) -> int:
@@ -83,11 +84,11 @@ def test_the_driver_holds_no_object_for_each_picture(
         make_up(folder, count, paired)
         settings = Settings([folder / "in"], [], folder / "out", "image", 0, ())
         with ProcessPoolExecutor(1) as pool:
-            engine: Any = Apart(pool)
             pool.submit(len, ()).result()
             tracemalloc.start()
             try:
-                deduplicate(engine, extractor, None, rule, settings, Output())
+                with use_engine(Apart(pool)):
+                    deduplicate(extractor, None, rule, settings, Output())
                 return tracemalloc.get_traced_memory()[1]
             finally:
                 tracemalloc.stop()
