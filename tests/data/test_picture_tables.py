@@ -62,7 +62,7 @@ def test_a_table_without_pictures_is_refused(tmp_path: Path, monkeypatch: pytest
     with pytest.raises(UserError, match="row_group_size=100"):
         discover([path])
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"v\.parquet needs pyarrow: .*interchange"):
+    with pytest.raises(UserError, match=r"v\.parquet needs pyarrow\. .*interchange"):
         discover([path])
 
 

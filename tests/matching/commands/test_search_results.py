@@ -87,6 +87,7 @@ def test_of_a_burst_nothing_is_removed_but_an_edited_copy_of_a_shot(
         shot = Image.fromarray(np.clip(seen + rng.normal(0, 2, seen.shape), 0, 255).astype(np.uint8))
         Path("album").mkdir(exist_ok=True)
         shot.save(f"album/shot{number}.jpg", quality=92)
+    shot = Image.open("album/shot2.jpg")
     shot.resize((shot.width * 3 // 4, shot.height * 3 // 4)).save("album/smaller of 2.jpg", quality=80)
     assert run_match(checkpoint, "--threshold", "-4", "--queries", "album") == 0
     rows = {row.file.name: row for row in read_plan(Path("matches/plan.csv"))}

@@ -41,6 +41,6 @@ def test_nothing_is_embedded_for_a_file_that_cannot_be_written(
 ) -> None:
     list(write_pictures(tmp_path / "pictures", "R", 1, seed=1, workers=1))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(UserError, match=r"Parquet needs pyarrow: .*interchange"):
+    with pytest.raises(UserError, match=r"Parquet needs pyarrow\. .*interchange"):
         embed(SHIPPED, tmp_path / "pictures", tmp_path / "vectors.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["pictures"]
