@@ -8,6 +8,7 @@ import numpy as np
 from claim_rows.row import Difference, Row, format_sides
 from measurements import Figures, Measurements
 
+CHANCE_FACTOR = 1.5  # times chance is what networks from random weights have to reach
 Measured = dict[str, dict[str, list[float]]]  # by arm and figure, run by run
 
 
@@ -21,6 +22,7 @@ class Arm:
         measure: Measures the figures of one seed.
         images: Images that pass the networks, forwards and backwards, in one measurement: its cost.
         network: The networks' backbone and the side of their input in pixels, of which an image has its cost.
+        start: Measures the same figures before any training, where a network starts from given weights; None for others.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Arm:
     measure: Callable[[int], Figures]
     images: int
     network: tuple[str, int]
+    start: "Arm | None" = None
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,15 @@ class Claim:
     arms: tuple[Arm, ...]
     judge: Callable[[Measured], Row]
 
+    @property
+    def all_arms(self) -> list[Arm]:
+        """The arms and what they start from."""
+        starts = [arm.start for arm in self.arms if arm.start is not None]
+        return list({arm.name: arm for arm in (*self.arms, *starts)}.values())
+
     def measure(self, store: Measurements, seeds: Sequence[int]) -> Row:
         """Measure what the file lacks, one arm and seed at a time, and return the row."""
-        measured = {arm.name: store.measure(arm.name, arm.about, seeds, arm.measure) for arm in self.arms}
+        measured = {arm.name: store.measure(arm.name, arm.about, seeds, arm.measure) for arm in self.all_arms}
         return self.judge(
             {name: {figure: [run[figure] for run in runs] for figure in runs[0]} for name, runs in measured.items()}
         )
@@ -71,6 +80,31 @@ class Side(NamedTuple):
         """Return the figure, run by run."""
         return measured[self.arm.name][self.figure]
 
+    def start(self, measured: Measured) -> float | None:
+        """Return the mean of the figure before any training; None where the network starts from random weights."""
+        return None if self.arm.start is None else float(np.mean(measured[self.arm.start.name][self.figure]))
+
+
+def find_learnt(
+    measured: Measured, sides: Sequence[Side], chance: tuple[float, str], smallest: float
+) -> tuple[float, float, str]:
+    """Return what the best of the sides has reached, what it has to reach, and the figure's name, as in Row.
+
+    Networks from given weights have to be better than the best of these by the smallest effect that matters, others better than
+    chance by half.
+
+    Args:
+        measured: The figures.
+        sides: The sides.
+        chance: The figure of a network that has learnt nothing, and the figure's name.
+        smallest: Smallest effect that matters.
+    """
+    least, name = chance
+    starts = [start for side in sides if (start := side.start(measured)) is not None]
+    figure = max(float(np.mean(side.runs(measured))) for side in sides)
+    needed = max(starts) + smallest if starts else CHANCE_FACTOR * least
+    return figure, needed, name
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -85,7 +119,7 @@ class Comparison:
         worse: The side that it is compared with.
         smallest: Smallest effect that matters, in the unit of the figure.
         chance: The figure of a network that has learnt nothing, and the figure's name; None where nothing has to be learnt.
-        skill: Sides whose best figure shows what the networks have learnt; empty for the two that are compared.
+        skill: Sides that show what the networks have learnt, of which the best counts; empty for the two that are compared.
         beside: Further sides to show between the two.
         note: Makes further words of what was measured, shown first or last; None for none.
         cause: The likely cause, where the claim is contradicted.
@@ -112,10 +146,8 @@ class Comparison:
     def _judge(self, measured: Measured) -> Row:
         shown = {side.label: side.runs(measured) for side in (self.better, *self.beside, self.worse)}
         words = [format_sides(shown), *([self.note(measured)] if self.note is not None else [])]
-        learnt = None
-        if self.chance is not None:
-            best = max(float(np.mean(side.runs(measured))) for side in self.skill or (self.better, self.worse))
-            learnt = (best, *self.chance)
+        skill = self.skill or (self.better, self.worse)
+        learnt = None if self.chance is None else find_learnt(measured, skill, self.chance, self.smallest)
         return Row(
             self.number,
             self.claim,

@@ -1,17 +1,17 @@
 """Claim 9: domains with split heads against the same views as augmentation, against the plain loss, and against a shared head."""
 
 import shutil
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from claim_rows.claim import Arm, Claim, Comparison, Measured, Side
-from claim_rows.domains import OTHERS, ROTATIONS, measure_domains, recalls_of, show_other, use_domains
+from claim_rows.domains import ROTATIONS, measure_domains, recalls_of
 from claim_rows.row import format_sides
-from claim_rows.training import DIMENSIONS, Bench, Trained, train, vectors_of
+from claim_rows.training import DIMENSIONS, Bench, train, vectors_of
 from measurements import Figures
 
 from image_copies.augmentations.domains import DOMAINS
+from image_copies.models.network.descriptor import Descriptor
 
 PER_CLASS = 4  # images in a batch
 VIEWS = len(DOMAINS)  # of an image in a step with domains, and the factor of what is as long or as large as these
@@ -41,11 +41,10 @@ class Printed(NamedTuple):
     cause: str = ""
 
 
-ON_PHOTOGRAPHS = ("9a", "9b", "9c", "9d", "9e", "9f", "9g", "9j", "9k")
+ON_PHOTOGRAPHS = ("9a", "9b", "9c", "9d", "9e", "9f", "9g", "9j", "9k, premise")
 WHOLE = ("IDEAL", "split", "joined")
 EQUAL = f"; as many views a step: batches of the other side are {VIEWS} × as large, of as many classes"
 EACH = "; each step shows IDEAL four rotations of every image"
-HEADS = "each split head learns from a quarter of the images, a shared one from all, in a short training from scratch"
 AUGMENTED = "78.5, 76.5, 77.8, 76.1 → 84.0, 80.2, 82.8, 80.5 R@1 (Cars, table 1)"
 MULTI = "83.1, 45.4, 54.5, 45.0 → 84.0, 80.2, 82.8, 80.5 R@1 (Cars, table 1)"
 PRINTED = (
@@ -56,7 +55,6 @@ PRINTED = (
         ("domains", "split", "domain"),
         ("augmentation", "augmentation, all views", "domain"),
         f", mean over domains{EQUAL}",
-        HEADS,
     ),
     Printed(
         "9a, views",
@@ -65,7 +63,6 @@ PRINTED = (
         ("domains", "split", "domain"),
         ("augmentation", "augmentation", "domain"),
         f", mean over domains{EACH}",
-        HEADS,
     ),
     Printed(
         "9b",
@@ -81,7 +78,6 @@ PRINTED = (
         ("domains", "split", "joined"),
         ("augmentation", "augmentation, all views", "joined"),
         EQUAL,
-        HEADS,
     ),
     Printed(
         "9c, views",
@@ -89,7 +85,6 @@ PRINTED = (
         "84.3 → 87.1 R@1 (Cars, table 1)",
         ("domains", "split", "joined"),
         ("augmentation", "augmentation", "joined"),
-        cause=HEADS,
     ),
     Printed(
         "9d",
@@ -97,7 +92,6 @@ PRINTED = (
         "2 % higher (Cars, table 2)",
         ("split", "split", "joined"),
         ("shared", "shared", "joined"),
-        cause=HEADS,
     ),
     Printed(
         "9d, cause",
@@ -160,47 +154,11 @@ PRINTED = (
         f", mean over domains{EQUAL}",
     ),
     Printed(
-        "9k",
+        "9k, premise",
         "the plain loss is worse on turned images than on upright ones",
         "83.1 on upright, 45.4, 54.5, 45.0 R@1 on turned images (Cars, table 1)",
         ("upright", "plain, all views", "upright"),
         ("turned", "plain, all views", "turned"),
-    ),
-)
-NO_FIGURE = "no figure: the paper's domains are rotations"
-IN_OTHERS = "; domains: upright, upside down, negative, quarters exchanged"
-PRINTED_OF_OTHERS = (
-    Printed(
-        "9l",
-        "other domains: IDEAL beats the same views as augmentation, mean over the domains",
-        NO_FIGURE,
-        ("domains", "split", "domain"),
-        ("augmentation", "augmentation, all views", "domain"),
-        f", mean over domains{EQUAL}{IN_OTHERS}",
-    ),
-    Printed(
-        "9m",
-        "other domains: IDEAL's ensemble beats that of the plain loss",
-        NO_FIGURE,
-        WHOLE,
-        ("plain", "plain, all views", "joined"),
-        EQUAL + IN_OTHERS,
-    ),
-    Printed(
-        "9n",
-        "other domains: IDEAL beats the plain loss on upright images",
-        NO_FIGURE,
-        ("IDEAL", "split", "upright"),
-        ("plain", "plain, all views", "upright"),
-        EQUAL + IN_OTHERS,
-    ),
-    Printed(
-        "9o",
-        "other domains: the plain loss is worse than on upright images",
-        NO_FIGURE,
-        ("upright", "plain, all views", "upright"),
-        ("others", "plain, all views", "turned"),
-        IN_OTHERS,
     ),
 )
 
@@ -208,30 +166,26 @@ PRINTED_OF_OTHERS = (
 def list_claims(bench: Bench) -> list[Claim]:
     """Tables 1 to 3: domains, rotation as augmentation, the plain loss, a model for each domain, a shared head, other losses.
 
-    On photographs: the claims of ON_PHOTOGRAPHS, and domains other than rotations.
+    On photographs: the claims of ON_PHOTOGRAPHS.
     """
     names = ("augmentation", "augmentation, all views", "split", "shared", "plain", "plain, all views")
-    arms = {name: _train(bench, name) for name in names} | {"models": _train_model_of_each_domain(bench)}
+    arms = {name: _train(bench, name) for name in names}
+    arms["models"] = _train_model_of_each_domain(bench, arms["plain"].start)
     losses = [_compare_loss(bench, kind, paper) for kind, paper in LOSSES.items()]
     if bench.photographs is not None:
-        others = {name: _train(bench, name, of_rotations=False) for name in names}
-        return [
-            *(_compare(bench, printed, arms) for printed in PRINTED if printed.number in ON_PHOTOGRAPHS),
-            *(_compare(bench, printed, others, OTHERS) for printed in PRINTED_OF_OTHERS),
-            *losses,
-        ]
+        return [*(_compare(bench, printed, arms) for printed in PRINTED if printed.number in ON_PHOTOGRAPHS), *losses]
     arms["longer"] = _train(bench, "split", factor=VIEWS)
     return [*(_compare(bench, printed, arms) for printed in PRINTED), *losses]
 
 
-def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm], domains: tuple[str, ...] = ROTATIONS) -> Claim:
+def _compare(bench: Bench, printed: Printed, arms: dict[str, Arm]) -> Claim:
     """The claim about two arms."""
     better, worse = (Side(label, arms[arm], figure) for label, arm, figure in (printed.better, printed.worse))
 
     def show_domains(measured: Measured) -> str:
         """R@1 of each domain, of both sides."""
         return "; ".join(
-            f"{side.label} " + format_sides({domain: measured[side.arm.name][domain] for domain in domains})
+            f"{side.label} " + format_sides({domain: measured[side.arm.name][domain] for domain in ROTATIONS})
             for side in {side.arm.name: side for side in (better, worse)}.values()
         )
 
@@ -266,7 +220,7 @@ def _compare_loss(bench: Bench, kind: str, paper: str) -> Claim:
     ).as_claim()
 
 
-def _train(bench: Bench, name: str, kind: str = "multi_similarity", factor: int = 1, of_rotations: bool = True) -> Arm:
+def _train(bench: Bench, name: str, kind: str = "multi_similarity", factor: int = 1) -> Arm:
     """Train with "split" or "shared" domains, with the domains as "augmentation", or on upright images ("plain").
 
     The latter two, "all views", have as many views in a step as the former.
@@ -275,24 +229,17 @@ def _train(bench: Bench, name: str, kind: str = "multi_similarity", factor: int 
     changed: dict[str, Any] = {"turn": True} if name.startswith("augmentation") else {}
     settings = _settings(bench, kind)
     settings["sampling"] = {"kind": "pk", "per_class": larger * PER_CLASS}
-    arm = bench.arm(
-        " ".join(["ideal", *([kind] if kind != "multi_similarity" else []), *([] if of_rotations else ["others"]), name])
+    return bench.arm(
+        " ".join(["ideal", *([kind] if kind != "multi_similarity" else []), name])
         + ("" if factor == 1 else f" {factor} × the steps"),
-        _measure if of_rotations else _measure_others,
+        lambda bench, trained: _measure(bench, trained.descriptor),
+        _measure,
         factor=factor,
         views=VIEWS if domains else 1,
         batch=larger * bench.batch,
         **settings | {"descriptor": settings["descriptor"] | ({"domains": name} if domains else {})},
         **changed,
     )
-    if of_rotations:
-        return arm
-
-    def measure(seed: int) -> Figures:
-        with use_domains(show_other):
-            return arm.measure(seed)
-
-    return replace(arm, about=arm.about | {"domains": OTHERS}, measure=measure)
 
 
 def _settings(bench: Bench, kind: str) -> dict[str, Any]:
@@ -314,8 +261,8 @@ def _count_dimensions(bench: Bench) -> int:
     return int(_start(bench)["descriptor"].get("dimensions", DIMENSIONS))
 
 
-def _train_model_of_each_domain(bench: Bench) -> Arm:
-    """Train a model on the images of each domain alone; each embeds the test images of its domain."""
+def _train_model_of_each_domain(bench: Bench, start: Arm | None) -> Arm:
+    """Train a model on the images of each domain alone; each embeds the test images of its domain. All have the same start."""
     settings = _settings(bench, "multi_similarity")
 
     def measure(seed: int) -> Figures:
@@ -329,16 +276,12 @@ def _train_model_of_each_domain(bench: Bench) -> Arm:
 
     about = bench.describe(bench.steps, bench.batch, settings)
     images = len(DOMAINS) * bench.steps * bench.batch
-    return Arm("ideal one model for each domain" + bench.suffix, about, measure, images, bench.image_network)
+    return Arm("ideal one model for each domain" + bench.suffix, about, measure, images, bench.image_network, start)
 
 
 def _chance(bench: Bench) -> tuple[float, str]:
-    return 1 / bench.classes[1], "R@1 of the better side"
+    return 1 / bench.classes[1], "R@1"
 
 
-def _measure(bench: Bench, trained: Trained) -> Figures:
-    return measure_domains(trained.descriptor, bench.sets.unseen, bench.side)
-
-
-def _measure_others(bench: Bench, trained: Trained) -> Figures:
-    return measure_domains(trained.descriptor, bench.sets.unseen, bench.side, show_other, OTHERS)
+def _measure(bench: Bench, descriptor: Descriptor) -> Figures:
+    return measure_domains(descriptor, bench.sets.unseen, bench.side)

@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from claim_rows.claim import Arm, Claim, Comparison, Measured, Side
+from claim_rows.claim import Arm, Claim, Comparison, Measured, Side, find_learnt
 from claim_rows.row import Difference, Row, format_sides
 from claim_rows.training import COPIED_IMAGES, COPIES, Bench, Trained, vectors_at_exponents, vectors_of
 from measurements import Figures
 from numpy.typing import NDArray
 
+from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.whitening import compute_folded_logits
 from image_copies.models.training.classifier import load_classifier
 from image_copies.models.training.files import stage_checkpoint
@@ -32,7 +33,7 @@ def name_weight(weight: float) -> str:
 def list_claims(bench: Bench) -> list[Claim]:
     """Uniform sampling, and repeated augmentations at each λ of the sweep; on photographs at three of them."""
     arms = {weight: _train_repeated(bench, weight) for weight in (SWEPT_WEIGHTS if bench.photographs is None else SHOWN_WEIGHTS)}
-    uniform = bench.arm("uniform", _measure, descriptor={"whiten": True}, objective={"kind": "softmax"})
+    uniform = bench.arm("uniform", _measure, _measure_start, descriptor={"whiten": True}, objective={"kind": "softmax"})
     claims = [
         *_training_helps(bench, uniform, arms),
         *_weights(bench, arms),
@@ -47,7 +48,9 @@ def list_claims(bench: Bench) -> list[Claim]:
 def _train_repeated(bench: Bench, weight: float, factor: int = 1) -> Arm:
     name = name_weight(weight) + ("" if factor == 1 else f", {factor} × the steps")
     objective = {"kind": "multigrain", "weight": weight}
-    return bench.arm(name, _measure, factor=factor, descriptor={"whiten": True}, objective=objective, sampling=REPEATED)
+    return bench.arm(
+        name, _measure, _measure_start, factor=factor, descriptor={"whiten": True}, objective=objective, sampling=REPEATED
+    )
 
 
 def _training_helps(bench: Bench, uniform: Arm, arms: dict[float, Arm]) -> list[Claim]:
@@ -64,7 +67,6 @@ def _training_helps(bench: Bench, uniform: Arm, arms: dict[float, Arm]) -> list[
             Side("uniform", uniform, "top1"),
             CLASS_EFFECT,
             _of_classes(bench),
-            cause="each batch holds a third of the images; so short a training has not made up for it",
         ),
         Comparison(
             "3" + bench.suffix,
@@ -89,7 +91,6 @@ def _training_helps(bench: Bench, uniform: Arm, arms: dict[float, Arm]) -> list[
             Side("uniform", uniform, "top1"),
             CLASS_EFFECT,
             _of_classes(bench),
-            cause="copies teach less than other images, however many there are",
         )
     )
     return [comparison.as_claim() for comparison in compared]
@@ -127,7 +128,11 @@ def _larger_for_copies(bench: Bench, arms: dict[float, Arm]) -> Claim:
 
 def _larger_for_average(bench: Bench) -> Claim:
     average = bench.arm(
-        "off the shelf, p 1", _measure, descriptor={"whiten": True, "pooling_exponent": 1.0}, objective={"kind": "softmax"}
+        "off the shelf, p 1",
+        _measure,
+        _measure_start,
+        descriptor={"whiten": True, "pooling_exponent": 1.0},
+        objective={"kind": "softmax"},
     )
     return Comparison(
         "4c",
@@ -174,7 +179,6 @@ def _weights(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
             CLASS_EFFECT,
             _of_classes(bench),
             beside=tuple(top1[weight] for weight in between),
-            cause="from scratch the margin loss teaches the classes too, as in claim 3",
         ).as_claim(),
     ]
 
@@ -219,65 +223,64 @@ def _gradients(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
 
 
 def _one(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
-    """Claim 6: one embedding for classes, instances and copies, against a specialist of each; and what whitening takes of it."""
-    sides = arms[1.0], arms[0.5], arms[0.1]
-    paper = "tables 2 and 3: on a par with specialised networks"
-    specialists = "λ 1 (top-1, class R@1) and λ .1 (copies)"
+    """Claim 6: one embedding for classes, instances and copies against a specialist of each; and what whitening takes of it."""
+    plain, joint, copies = (arms[weight] for weight in (1.0, 0.5, 0.1))
+    tasks = (
+        ("a", "top-1", Side("λ 1", plain, "top1"), _of_classes(bench), CLASS_EFFECT),
+        ("b", "class R@1", Side("λ 1", plain, "recall"), _of_classes(bench), CLASS_EFFECT),
+        ("c", "copies", Side("λ .1", copies, "copies"), _of_copies(), COPY_EFFECT),
+    )
+    return [claim for task in tasks for claim in _one_task(bench, joint, *task)]
 
-    def judge(measured: Measured) -> Row:
-        ratios = _share_of_specialists(measured, arms, "whitened_")
+
+def _one_task(
+    bench: Bench, joint: Arm, letter: str, task: str, best: Side, chance: tuple[float, str], least: float
+) -> list[Claim]:
+    """The rows of a task: the whitened embedding's share of the specialist's figure, and what it is before whitening."""
+    serves = f"one whitened embedding serves {task} (within {1 - MIN_SPECIALIST_SHARE:.0%} of the specialist)"
+    without = f"before it is whitened, the one embedding serves {task} better"
+    name = f"{best.label}'s {chance[1]}"
+
+    def share(measured: Measured, prefix: str) -> list[float]:
+        ours = measured[joint.name][prefix + best.figure]
+        return [one / other for one, other in zip(ours, best.runs(measured), strict=True)]
+
+    def judge(measured: Measured, number: str, text: str, sides: dict[str, list[float]], difference: Difference) -> Row:
         return Row(
-            "6" + bench.suffix,
+            number,
             text,
-            paper,
-            f"{bench.about}; λ .5 whitened and folded, against {specialists}",
-            "share of the specialist: " + format_sides(ratios),
-            Difference.of(np.min(list(ratios.values()), axis=0) - MIN_SPECIALIST_SHARE),
+            "tables 2 and 3: on a par with specialised networks",
+            f"{bench.about}; λ .5 against {best.label}; whitening is learnt from the training images, and folded",
+            f"share of the specialist's {task}: " + format_sides(sides),
+            difference,
             smallest=0.05,
-            learnt=(float(np.mean(measured[arms[1.0].name]["top1"])), 1 / bench.classes[0], "top-1 of the specialist"),
-            cause="one of the three tasks lost more; the next row shows what whitening took",
+            learnt=find_learnt(measured, (best,), (chance[0], name), least),
         )
 
-    def judge_whitening(measured: Measured) -> Row:
-        least = {
-            name: np.min(list(_share_of_specialists(measured, arms, prefix).values()), axis=0)
-            for name, prefix in (("not whitened", ""), ("whitened", "whitened_"))
-        }
-        return Row(
-            "6, cause" + bench.suffix,
-            without,
-            paper,
-            f"{bench.about}; λ .5 against {specialists}; whitening is learnt from the training images",
-            "smallest share of a specialist: " + format_sides({name: shares.tolist() for name, shares in least.items()}),
-            Difference.between(least["not whitened"], least["whitened"]),
-            smallest=0.05,
-            learnt=(float(np.mean(measured[arms[1.0].name]["top1"])), 1 / bench.classes[0], "top-1 of the specialist"),
-            cause="the one embedding had lost as much before it was whitened",
-        )
+    def judge_whitened(measured: Measured) -> Row:
+        whitened = share(measured, "whitened_")
+        over = Difference.of(np.subtract(whitened, MIN_SPECIALIST_SHARE))
+        return judge(measured, f"6{letter}{bench.suffix}", serves, {"whitened": whitened}, over)
 
-    text = f"one whitened embedding serves class, instance and copy (within {1 - MIN_SPECIALIST_SHARE:.0%} of each specialist)"
-    without = "before it is whitened, the one embedding serves each task better: learnt from so few images, whitening costs"
-    return [Claim("6" + bench.suffix, text, sides, judge), Claim("6, cause" + bench.suffix, without, sides, judge_whitening)]
+    def judge_loss(measured: Measured) -> Row:
+        sides = {"not whitened": share(measured, ""), "whitened": share(measured, "whitened_")}
+        return judge(measured, f"6{letter}, cause{bench.suffix}", without, sides, Difference.between(*sides.values()))
 
-
-def _share_of_specialists(measured: Measured, arms: dict[float, Arm], prefix: str) -> dict[str, list[float]]:
-    """Return λ .5's share of the figure that a specialist of each task has, run by run; `prefix` chooses λ .5's figures."""
-    plain, joint, copies = (measured[arms[weight].name] for weight in (1.0, 0.5, 0.1))
-    specialists = {"top-1": ("top1", plain), "class R@1": ("recall", plain), "copies": ("copies", copies)}
-    return {
-        task: [ours / best for ours, best in zip(joint[prefix + figure], specialist[figure], strict=True)]
-        for task, (figure, specialist) in specialists.items()
-    }
+    arms = joint, best.arm
+    return [
+        Claim(f"6{letter}{bench.suffix}", serves, arms, judge_whitened),
+        Claim(f"6{letter}, cause{bench.suffix}", without, arms, judge_loss),
+    ]
 
 
 def _of_classes(bench: Bench) -> tuple[float, str]:
     """The top-1 of a network that has learnt nothing."""
-    return 1 / bench.classes[0], "top-1 of the best side"
+    return 1 / bench.classes[0], "top-1"
 
 
 def _of_copies() -> tuple[float, str]:
     """The copies of 5 that a network that has learnt nothing finds."""
-    return COPIES**2 / (COPIES * COPIED_IMAGES), "copies of 5 of the best side"
+    return COPIES**2 / (COPIES * COPIED_IMAGES), "copies of 5"
 
 
 def _measure(bench: Bench, trained: Trained) -> Figures:
@@ -315,6 +318,17 @@ def _measure(bench: Bench, trained: Trained) -> Figures:
         "larger_best": larger[best],
         "larger_3": larger[3.0],
     } | ({"gradient_first": shares[0], "gradient_last": shares[-1]} if shares else {})
+
+
+def _measure_start(bench: Bench, descriptor: Descriptor) -> Figures:
+    """The figures by which a network has to have learnt; a classifier that begins at random knows no class."""
+    sets, side = bench.sets, bench.side
+    known = _of_classes(bench)[0]
+    return {
+        **dict.fromkeys(("top1_best_p", "top1_3", "top1_own_p", "top1"), known),
+        "recall": recall_at(_unit(vectors_of(descriptor, sets.held_out.images, side, raw=True)), sets.held_out.labels, (1,))[1],
+        "copies": in_aug_accuracy(_unit(vectors_of(descriptor, sets.test_copies, side, raw=True)), sets.test_copies.groups),
+    }
 
 
 def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

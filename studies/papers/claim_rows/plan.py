@@ -27,7 +27,7 @@ def print_plan(store: Measurements, claims: Sequence[Claim], seeds: Sequence[int
         table.add_column(heading, justify="left" if not heading or heading == "claim" else "right")
     counted, total = set[str](), 0.0
     for claim in claims:
-        new = [arm for arm in claim.arms if arm.name not in counted]
+        new = [arm for arm in claim.all_arms if arm.name not in counted]
         counted |= {arm.name for arm in new}
         missing = {arm.name: len(set(seeds) - store.find(arm.name, arm.about).keys()) for arm in new}
         minutes = sum(missing[arm.name] * estimate_seconds(store, arm) for arm in new) / 60

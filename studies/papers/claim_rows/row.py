@@ -66,8 +66,8 @@ class Row:
         measured: Mean and spread of each side.
         difference: By how much the claim's better side is better.
         smallest: Smallest effect that matters, in the unit of the difference, stated before anything is run.
-        learnt: A figure of the networks, what it is by chance, and its name: where it is not above chance by half, nothing is
-            decided. None where nothing is learnt.
+        learnt: A figure of the networks, what it has to reach, and its name: where it does not, nothing is decided. None where
+            nothing is learnt.
         cause: The likely cause, where the claim is contradicted.
     """
 
@@ -105,8 +105,8 @@ class Row:
 
     @property
     def has_learnt(self) -> bool:
-        """Whether the networks are above chance by half, where they have to learn."""
-        return self.learnt is None or self.learnt[0] >= 1.5 * self.learnt[1]
+        """Whether the networks reach what they have to."""
+        return self.learnt is None or self.learnt[0] >= self.learnt[1]
 
     @property
     def verdict(self) -> str:
@@ -117,8 +117,8 @@ class Row:
 
     def _what_it_takes(self) -> str:
         if self.learnt is not None and not self.has_learnt:
-            figure, chance, name = self.learnt
-            return f"the networks have not learnt ({name} {figure:.3f}, by chance {chance:.3f})"
+            figure, needed, name = self.learnt
+            return f"nothing learnt ({name} {figure:.3f}, {needed:.3f} needed)"
         runs = self.difference.runs
         if runs < MIN_DECIDING_RUNS:
             return f"{runs} runs, at least {MIN_DECIDING_RUNS} decide ({MIN_DECIDING_RUNS - runs} more)"

@@ -16,7 +16,7 @@ from image_copies.data.files import write_text
 SUMMARY = Path(__file__).parents[1] / "claims.json"
 TABLE = Path(__file__).parents[1] / "claims.md"  # the whole table
 DOCUMENT = Path(__file__).parents[3] / "docs" / "papers.md"
-ASIDES = ("cause", "views")  # rows that look for a cause, and those in which one side sees more views of an image
+ASIDES = ("cause", "views", "premise")  # rows that ask for a cause, whose one side sees more views, or that claims build on
 BEGIN, END = "<!-- studies/papers/claims.py --docs writes from here -->", "<!-- to here -->"
 
 

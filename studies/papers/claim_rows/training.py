@@ -24,6 +24,7 @@ from image_copies.data.labels import LabelledImages
 from image_copies.data.loader import CleanImages
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
@@ -142,6 +143,7 @@ class Bench:
         self,
         name: str,
         measure: Callable[["Bench", Trained], Figures],
+        measure_start: Callable[["Bench", Descriptor], Figures],
         *,
         factor: int = 1,
         views: int = 1,
@@ -153,6 +155,7 @@ class Bench:
         Args:
             name: Name of the arm, the same on all images.
             measure: Measures the trained network.
+            measure_start: Measures a network before any training, where it starts from given weights.
             factor: Times as many steps as the bench has.
             views: Passes of an image through the network in a step, four with domains.
             batch: Images in a batch; None for the bench's.
@@ -167,7 +170,25 @@ class Bench:
             shutil.rmtree(trained.folder)
             return figures
 
-        return Arm(full, self.describe(steps, batch, changed), work, steps * batch * views, self.image_network)
+        about, start = self.describe(steps, batch, changed), self._start(name, measure_start, changed.get("descriptor", {}))
+        return Arm(full, about, work, steps * batch * views, self.image_network, start)
+
+    def _start(self, name: str, measure: Callable[["Bench", Descriptor], Figures], changed: dict[str, Any]) -> Arm | None:
+        """Return the arm of a network before any training, shared by all that start from the same weights and head."""
+        if not self.descriptor.get("weights"):
+            return None
+        own = [f"{key} {value}" for key, value in sorted(changed.items())]
+        full = ", ".join([f"start of {name.split()[0]}", *own]) + self.suffix
+
+        def work(seed: int) -> Figures:
+            torch.manual_seed(seed)
+            return measure(self, Descriptor(DescriptorSettings.model_validate(self.describe_network(changed))).eval())
+
+        return Arm(full, self.describe(0, 0, {"descriptor": changed}), work, 0, self.image_network)
+
+    def describe_network(self, changed: dict[str, Any]) -> dict[str, Any]:
+        """Return the keys of DescriptorSettings."""
+        return {"dimensions": DIMENSIONS, "train_pooling_exponent": False} | self.descriptor | changed
 
 
 def draw_shapes(folder: Path) -> Sets:
@@ -210,14 +231,13 @@ def train(bench: Bench, sets: Sets, name: str, seed: int, steps: int, batch: int
     """Train a descriptor on the training images of `sets` for a number of steps; `changed` holds keys of ModelSettings."""
     epochs = min(EPOCHS, steps)
     sampling = changed.get("sampling", {"kind": "epoch"}) | {"iterations": steps // epochs}  # the same for every sampling
-    own = {"dimensions": DIMENSIONS, "train_pooling_exponent": False} | bench.descriptor
     settings = {
         "edits": "multigrain_full",
         "optimizer": {"kind": "sgd", "learning_rate": 0.1 * bench.rate_factor, "clip_norm": 10.0},
         "scheduler": {"kind": "constant"},
     }
     stage = {"image_size": bench.side, "batch_size": batch, "epochs": epochs}
-    descriptor = own | changed.get("descriptor", {})
+    descriptor = bench.describe_network(changed.get("descriptor", {}))
     model = ModelSettings.model_validate(
         settings | changed | {"descriptor": descriptor, "sampling": sampling, "stages": [stage], "workers": 0}
     )
