@@ -27,10 +27,10 @@ from rich.table import Table
 
 from image_copies.data.images import find_images
 from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.keeping import choose_kept
-from image_copies.matching.files.originals import EditComparer, choose_least_edited, find_advantage
-from image_copies.matching.files.plan import REMOVED
-from image_copies.matching.verification.pairs import KnownPair, PairJudge
+from image_copies.matching.files.keeping import KeepSettings
+from image_copies.matching.files.plan import plan_group
+from image_copies.matching.index.store import digest_of
+from image_copies.matching.knowledge import Knowledge
 
 Picture = Image.Image
 FORMS: dict[str, tuple[int, ...]] = {"JPEG": (50, 60, 75, 90), "WEBP": (50, 75, 90), "AVIF": (50, 75, 90), "PNG": (100,)}
@@ -67,18 +67,10 @@ def scale(picture: Picture, factor: float, filter_: Image.Resampling = Image.Res
 
 def plan_pair(one: Path, other: Path) -> tuple[Path, Path | None]:
     """Return which of two files is suggested to be kept, and which one a plan removes, if any."""
-    judge = PairJudge()
-    compare = EditComparer(judge).compare
     facts = {path: picture_facts(path) for path in (one, other)}
-    kept, _ = choose_kept(list(facts.values()), "largest")
-    file = facts[one if kept.path == other else other]
-    kind = judge.judge(KnownPair(file.path, kept.path)).kind
-    if kind in REMOVED and (chosen := choose_least_edited(kept, [file], compare)):
-        file, kept, lost = kept, chosen[0], True
-    else:
-        lost = False
-    lacking = bool(file.taken and not kept.taken) or (kind == "certain" and find_advantage(kept, file, compare, lost))
-    return kept.path, file.path if kind in REMOVED and not lacking else None
+    digests = {path: digest_of(path) for path in (one, other)}
+    kept, file = plan_group(1, [one, other], Knowledge(digests, facts, {}, lambda *pair: -0.1), KeepSettings())
+    return kept.file, file.file if file.action == "remove" else None
 
 
 def measure_resaves(paths: Sequence[Path], folder: Path) -> Table:

@@ -186,6 +186,12 @@ class Exclusions:
     accepted: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)
     folders: Sequence[Path] = ()
 
+    def decision(self, one: bytes, other: bytes) -> bool | None:
+        """Whether the user called two contents copies; None where nothing was said."""
+        if other in self.accepted.get(one, frozenset()):
+            return True
+        return False if frozenset((one, other)) in self.rejected else None
+
     def folder_of(self, path: Path) -> int | None:
         """Return the index of the first of `folders` that contains a picture; None if none does."""
         return next((n for n, folder in enumerate(self.folders) if folder == path or folder in path.parents), None)

@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -22,6 +23,30 @@ MADE_ATTACHED = r"コピー|副本|拷贝|複製|복사본|編集済み|已编�
 MADE_OF_ANOTHER = re.compile(
     rf"\(\d+\)$|^(?:{MADE}|{MADE_ATTACHED})(?:[\W_]|$)|(?:[\W_](?:{MADE})|{MADE_ATTACHED})[\W_]*\d*\W*$", re.IGNORECASE
 )
+
+
+def _is_neither(path: Path) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class KeepSettings:
+    """Which picture of a group is kept.
+
+    Attributes:
+        keep: "largest": most pixels; "oldest": earliest date taken, or file date where EXIF has none; "folder-order": in the
+            first of `folders`.
+        preferred: Patterns of paths; files of the first one that any file matches come before the others, whatever the rule.
+        folders: Folders in order of preference, for "folder-order".
+        is_protected: Whether a file must not be touched.
+        is_reference: Whether a file stays because it is a reference; those come before the others, whatever the rule.
+    """
+
+    keep: KeepRule = "largest"
+    preferred: Sequence[str] = ()
+    folders: Sequence[Path] = ()
+    is_protected: Callable[[Path], bool] = _is_neither
+    is_reference: Callable[[Path], bool] = _is_neither
 
 
 def read_rules(words: Sequence[str]) -> tuple[KeepRule, tuple[str, ...]]:
@@ -51,12 +76,7 @@ def find_pattern(path: Path, patterns: Sequence[str]) -> int:
 
 
 def choose_kept(
-    members: Sequence[Facts],
-    rule: KeepRule,
-    folders: Sequence[Path] = (),
-    references: Collection[Path] = (),
-    is_sound: Callable[[Path], bool] = lambda path: True,
-    preferred: Sequence[str] = (),
+    members: Sequence[Facts], settings: KeepSettings, is_sound: Callable[[Path], bool] = lambda path: True
 ) -> tuple[Facts, str]:
     """Choose the picture to keep and give the reason in words.
 
@@ -66,40 +86,31 @@ def choose_kept(
 
     Args:
         members: Facts of the group's files, at least one.
-        rule: "largest": most pixels; "oldest": earliest date taken, or file date where EXIF has none; "folder-order": in the
-            first of `folders`.
-        folders: Folders in order of preference, for "folder-order".
-        references: Files that come before the others, whatever the rule.
+        settings: Which one to keep.
         is_sound: Whether a file can be decoded whole; asked until one can.
-        preferred: Patterns of paths; files of the first one that any file matches come before the others, whatever the rule.
     """
-    ordered = sort_files(members, rule, folders, references, preferred)
+    ordered = sort_files(members, settings)
     if len(ordered) > 1 and (sound := next((facts for facts in ordered if is_sound(facts.path)), ordered[0])) != ordered[0]:
         return sound, f"{text_of(ordered[0].path)}, which comes before it, is damaged"
-    if ordered[0].path in references:
+    if settings.is_reference(ordered[0].path):
         return ordered[0], REFERENCE
-    if (place := find_pattern(ordered[0].path, preferred)) < len(preferred):
-        return ordered[0], f"its path matches {preferred[place]}"
-    return ordered[0], _explain_choice(ordered, rule, folders)
+    if (place := find_pattern(ordered[0].path, settings.preferred)) < len(settings.preferred):
+        return ordered[0], f"its path matches {settings.preferred[place]}"
+    return ordered[0], _explain_choice(ordered, settings.keep, settings.folders)
 
 
-def sort_files(
-    members: Sequence[Facts],
-    rule: KeepRule,
-    folders: Sequence[Path],
-    references: Collection[Path],
-    preferred: Sequence[str],
-) -> list[Facts]:
+def sort_files(members: Sequence[Facts], settings: KeepSettings) -> list[Facts]:
     """Sort files, those to keep first; without links and members of archives where there is anything else."""
     real = [facts for facts in members if not facts.linked and not facts.archived] or list(members)
     orders: dict[KeepRule, Callable[[Facts], Any]] = {
         "largest": _make_size_key,
         "oldest": lambda facts: (_get_date(facts), _make_size_key(facts)),
-        "folder-order": lambda facts: (_find_place(facts.path, folders), _make_size_key(facts)),
+        "folder-order": lambda facts: (_find_place(facts.path, settings.folders), _make_size_key(facts)),
     }
 
     def make_key(facts: Facts) -> Any:
-        return facts.path not in references, find_pattern(facts.path, preferred), orders[rule](facts), facts.path
+        first = not settings.is_reference(facts.path), find_pattern(facts.path, settings.preferred)
+        return *first, orders[settings.keep](facts), facts.path
 
     return sorted(real, key=make_key)
 

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, get_args
@@ -17,16 +17,13 @@ from image_copies.data.tables import write_table
 from image_copies.matching.files.companions import is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
-from image_copies.matching.files.keeping import REFERENCE, KeepRule, choose_kept, find_pattern, order_by_size, sort_files
-from image_copies.matching.files.originals import LEAST_EDITED, Comparing, choose_least_edited, find_advantage
+from image_copies.matching.files.keeping import REFERENCE, KeepSettings, choose_kept, find_pattern, order_by_size, sort_files
+from image_copies.matching.files.originals import LEAST_EDITED, choose_least_edited
+from image_copies.matching.knowledge import COPIES, Knowledge, PairKnowledge
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 Action = Literal["keep", "remove", "review", "leave"]
-PairScore = Callable[[Path, Path], float | None]
-Called = Callable[["PlanRow", "PlanRow"], bool | None]
-PairJudgement = Callable[[Path, Path], Judgement]
-REMOVED: tuple[Kind, ...] = ("same file", "certain")  # classes of pairs of which one file goes; a person looks at all others
-CALLED_COPY = Judgement("certain", "called a copy of the kept file", 100)
+BY_HAND = "chosen by hand"  # the reason to keep a file
 COLUMNS = [
     *("group", "action", "file", "kept", "reason", "score", "class", "certainty", "width", "height", "bytes", "format"),
     *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "companions", "protected", "reference", "sha256"),
@@ -64,128 +61,77 @@ class PlanRow:
     judgement: Judgement | None = None
 
 
-def plan_group(
-    group: int,
-    members: Sequence[Facts],
-    digests: Mapping[Path, bytes],
-    rule: KeepRule,
-    folders: Sequence[Path],
-    is_protected: Callable[[Path], bool],
-    pair_score: PairScore,
-    pair_judgement: PairJudgement,
-    is_reference: Callable[[Path], bool] = lambda path: False,
-    called: Called = lambda one, other: None,
-    compare: Comparing | None = None,
-    preferred: Sequence[str] = (),
-    found_certain: Callable[[Path, Path], bool] = lambda one, other: False,
-) -> list[PlanRow]:
+def plan_group(group: int, files: Sequence[Path], knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
     """Plan one group: the kept file first, then those that may be removed, those to be looked at, and those that are left.
 
     A file may be removed only if it certainly is a copy of the kept file itself, is no link, lies in no archive and is neither
     protected nor a reference. What stays beside the kept file, such as another shot of the same scene, is kept instead of its own
-    certain copies, by the pairs that `found_certain` tells to be such. Where there are references, one of them is kept. With
-    `compare`, the rule "largest" keeps the least edited of the largest file and its certain copies, and a person is to look at
-    what has something that the kept file lacks, whatever it is kept for.
+    certain copies, by the pairs that are known to be such. Where there are references, one of them is kept. The rule "largest"
+    keeps the least edited of the largest file and its certain copies. A person is to look at what has something that the kept
+    file lacks, whatever it is kept for.
     """
-    references = {facts.path for facts in members if is_reference(facts.path)}
-    differ = len({digests[facts.path] for facts in members}) > 1
-    kept, why = choose_kept(members, rule, folders, references, is_intact if differ else lambda path: True, preferred)
-    chosen = kept.path in references or find_pattern(kept.path, preferred) < len(preferred)
-    if compare is not None and rule == "largest" and not chosen:
-        copies = (
-            facts
-            for facts in order_by_size(members)
-            if _can_replace(facts, kept)
-            and digests[facts.path] != digests[kept.path]
-            and pair_score(kept.path, facts.path) is not None
-            and pair_judgement(kept.path, facts.path).kind in REMOVED
-            and is_intact(facts.path)
-        )
-        kept, why = choose_least_edited(kept, copies, compare) or (kept, why)
+    members, digests = [knowledge.facts[path] for path in files], knowledge.digests
+    differ = len({digests[path] for path in files}) > 1
+    kept, why = choose_kept(members, settings, is_intact if differ else lambda path: True)
+    chosen = settings.is_reference(kept.path) or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
+    if settings.keep == "largest" and not chosen:
+        copies = (facts for facts in order_by_size(members) if _can_replace(facts, kept, knowledge))
+        kept, why = choose_least_edited(kept, copies, knowledge.comparer.compare) or (kept, why)
     rows = [
         PlanRow(
-            *(group, "leave", facts.path, kept.path, "", None, facts, is_protected(facts.path), digests[facts.path].hex()),
-            reference=facts.path in references,
+            *(group, "leave", facts.path, kept.path, "", None, facts, settings.is_protected(facts.path)),
+            sha256=digests[facts.path].hex(),
+            reference=settings.is_reference(facts.path),
         )
         for facts in members
     ]
-    planned = plan_around(rows, kept.path, why, pair_score, pair_judgement, called, compare)
-
-    def plan_part(center: PlanRow, copies: Sequence[PlanRow]) -> list[PlanRow]:
-        part = [row.facts for row in (center, *copies) if row.facts is not None]
-        reason = (
-            center.reason if center.action == "keep" else choose_kept(part, rule, folders, references, preferred=preferred)[1]
-        )
-        return plan_around([center, *copies], center.file, reason, pair_score, pair_judgement, called, compare)
-
-    order = [facts.path for facts in sort_files(members, rule, folders, references, preferred)]
-    return _plan_remaining(planned, kept.path, order, found_certain, plan_part)
+    return _plan_remaining(plan_around(rows, kept.path, why, knowledge), kept.path, knowledge, settings)
 
 
-def _plan_remaining(
-    planned: Sequence[PlanRow],
-    kept: Path,
-    order: Sequence[Path],
-    found_certain: Callable[[Path, Path], bool],
-    plan_part: Callable[[PlanRow, Sequence[PlanRow]], list[PlanRow]],
-) -> list[PlanRow]:
-    """Let files that stay beside the kept one be kept instead of their own certain copies; none of those goes through a chain.
-
-    Args:
-        planned: The rows around the kept file.
-        kept: The kept file.
-        order: All files, those to keep first.
-        found_certain: Whether a pair was found to be certain.
-        plan_part: Plans rows around the first one.
-    """
+def _plan_remaining(planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
+    """Let files that stay beside the kept one be kept instead of their own certain copies; none of those goes through a chain."""
     rows = {row.file: row for row in planned}
-    for file in order:
-        center = rows[file]
-        if file == kept or center.action == "remove" or center.facts is None or not center.facts.width or is_raw(file):
+    for facts in sort_files([row.facts for row in planned if row.facts is not None], settings):
+        file, center = facts.path, rows[facts.path]
+        if file == kept or center.action == "remove" or not facts.width or is_raw(file):
             continue
         others = (row for row in rows.values() if row.action in ("review", "leave") and row.file != file)
-        copies = [row for row in others if row.sha256 == center.sha256 or found_certain(file, row.file)]
-        part = plan_part(center, copies) if copies and is_intact(file) else []
+        copies = [row for row in others if knowledge.of(file, row.file).was_certain]
+        if not copies or not is_intact(file):
+            continue
+        members = [facts, *(row.facts for row in copies if row.facts is not None)]
+        why = center.reason if center.action == "keep" else choose_kept(members, settings)[1]
+        part = plan_around([center, *copies], file, why, knowledge)
         gone = [row for row in part if row.action == "remove"]
         if gone:
             rows |= {row.file: row for row in gone} | {file: part[0]}
     return _sort_rows(list(rows.values()), kept)
 
 
-def _can_replace(facts: Facts, kept: Facts) -> bool:
-    """Whether a file could be kept instead of another one, if that was edited."""
-    return not (facts.linked or facts.archived or is_raw(facts.path)) and facts.width > 0 and facts.frames >= kept.frames
+def _can_replace(facts: Facts, kept: Facts, knowledge: Knowledge) -> bool:
+    """Whether a file, certainly a copy of another one, could be kept instead of it, if that was edited."""
+    if facts.linked or facts.archived or is_raw(facts.path) or not facts.width or facts.frames < kept.frames:
+        return False
+    known = knowledge.of(kept.path, facts.path)
+    return not known.same_bytes and known.decision is None and known.matches and known.is_copy and is_intact(facts.path)
 
 
-def plan_around(
-    rows: Sequence[PlanRow],
-    kept: Path,
-    why: str,
-    pair_score: PairScore,
-    pair_judgement: PairJudgement,
-    called: Called = lambda one, other: None,
-    compare: Comparing | None = None,
-) -> list[PlanRow]:
-    """Plan a group again around the file to keep, for the reason `why`.
-
-    `pair_score` returns the score of two files that match by themselves, None where they do not; `pair_judgement` what they are,
-    asked only where that decides; `called` whether a person has called the pictures of two rows copies, None where nothing has
-    been said. With `compare`, a person is to look at certain copies that have something that the kept file lacks.
-    """
+def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowledge) -> list[PlanRow]:
+    """Plan a group again around the file to keep, for the reason `why`."""
     center = next(row for row in rows if row.file == kept)
     going: dict[Path, Path] = {}  # companions of the files that are removed
     planned = [replace(center, action="keep", kept=kept, reason=why, score=None, judgement=None)]
     for row in rows:
         if row.file != kept:
-            score, called_copy = pair_score(kept, row.file), called(row, center)
-            decision, judgement = _find_obstacle(row, center, score, called_copy), None
+            known = knowledge.of(kept, row.file)
+            decision, judgement = _find_obstacle(row, center, known), None
             if decision is None:
-                judgement = _judge_row(row, center, called_copy, pair_judgement)
-                doubt = "" if called_copy else _find_doubt(row, center, judgement.kind, why, compare)
-                judgement = replace(judgement, reason=f"{judgement.reason}, but {doubt}") if doubt else judgement
-                decision = _decide_action(judgement, doubt)
+                judgement = known.judgement
+                loss = known.find_loss(distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND)
+                judgement = replace(judgement, reason=f"{judgement.reason}, but {loss}") if loss else judgement
+                decision = _decide_action(judgement, loss)
             action, reason = decision
-            planned.append(replace(row, action=action, kept=kept, reason=reason, score=score, judgement=judgement))
+            planned.append(replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement))
             going |= dict.fromkeys(list_companions(planned[-1]), row.file)
     planned = [
         replace(row, reason=f"goes with {text_of(going[row.file])}") if row.action == "leave" and row.file in going else row
@@ -204,7 +150,7 @@ def list_companions(row: PlanRow) -> list[Path]:
     return [row.file.with_name(name) for name in row.facts.companions] if row.action == "remove" and row.facts else []
 
 
-def _find_obstacle(row: PlanRow, kept: PlanRow, score: float | None, called: bool | None) -> tuple[Action, str] | None:
+def _find_obstacle(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> tuple[Action, str] | None:
     """Return the action for a file that stays, whatever it looks like, and the reason; None for another one."""
     facts, center = row.facts, kept.facts
     if row.protected:
@@ -219,38 +165,21 @@ def _find_obstacle(row: PlanRow, kept: PlanRow, score: float | None, called: boo
         return "leave", "a link"
     if center.linked or center.archived:
         return "leave", "the group holds no file that could be kept instead"
-    if called is False:
+    if known.decision is False:
         return "leave", "called no copy of the kept file"
-    if score is None and called is None:
+    if not known.matches:
         return "leave", "does not match the kept file by itself"
     if not facts.width:
         return "leave", "cannot be read any more"
-    if row.sha256 != kept.sha256 and (is_raw(row.file) or is_raw(kept.file)):
+    if not known.same_bytes and (is_raw(row.file) or is_raw(kept.file)):
         return "leave", "a RAW file, of which only the same bytes are a copy"
     if facts.frames > center.frames:
         return "leave", f"has {facts.frames} frames or pages, the kept file {center.frames}"
     return None
 
 
-def _judge_row(row: PlanRow, kept: PlanRow, called: bool | None, pair_judgement: PairJudgement) -> Judgement:
-    if row.sha256 == kept.sha256:
-        return Judgement("same file", "the same bytes as the kept file", 100)
-    return CALLED_COPY if called else pair_judgement(kept.file, row.file)
-
-
-def _find_doubt(row: PlanRow, kept: PlanRow, kind: Kind, why: str, compare: Comparing | None) -> str:
-    """Return why a person is to look at a copy before it goes, in words; empty for no reason."""
-    if kind not in REMOVED or row.sha256 == kept.sha256 or row.facts is None or kept.facts is None:
-        return ""
-    if row.facts.taken and not kept.facts.taken:
-        return "it has the date on which it was taken, which the kept file lacks"
-    if compare is None or kind != "certain":
-        return ""
-    return find_advantage(kept.facts, row.facts, compare, why.startswith(LEAST_EDITED))
-
-
-def _decide_action(judgement: Judgement, doubt: str) -> tuple[Action, str]:
-    if judgement.kind in REMOVED and not doubt:
+def _decide_action(judgement: Judgement, loss: str) -> tuple[Action, str]:
+    if judgement.kind in COPIES and not loss:
         return "remove", judgement.reason
     return "review", f"{judgement.kind}: {judgement.reason}"
 

@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from image_copies.data.errors import UserError
-from image_copies.matching.files.originals import EditComparer
-from image_copies.matching.files.plan import PlanRow, plan_around, read_plan, write_plan
+from image_copies.matching.files.plan import BY_HAND, PlanRow, plan_around, read_plan, write_plan
 from image_copies.matching.index.decisions import Pair, Word
+from image_copies.matching.knowledge import Knowledge
+from image_copies.matching.matches import Match
 from image_copies.matching.results.folder import MATCHES, PLAN, hold_results_folder
-from image_copies.matching.verification.judgement import Judgement
-from image_copies.matching.verification.pairs import KnownPair, PairJudge
+from image_copies.matching.verification.pairs import PairJudge
 
-BY_HAND = "chosen by hand"  # the reason to keep a file
 CHANGED = "The search has been done again, or the plan was edited. Load the page again to see it."
 
 
@@ -23,21 +22,18 @@ class ReviewedPlan:
     Attributes:
         folder: The folder of the results.
         groups: The rows of each group, by its number.
-        scores: Scores of the listed pairs, by their two files.
-        judgements: What the listed pairs are, by their two files.
+        listed: The listed pairs, by their two files.
         state: The state of the folder's files when they were read or last written here.
     """
 
     folder: Path
     groups: dict[int, list[PlanRow]]
-    scores: Mapping[frozenset[Path], float]
-    judgements: Mapping[frozenset[Path], Judgement]
+    listed: Mapping[frozenset[Path], Match]
     state: str
     _group_of: dict[Path, int] = field(default_factory=dict)
     _judge: PairJudge = field(default_factory=PairJudge)
 
     def __post_init__(self) -> None:
-        self._comparer = EditComparer(self._judge)
         self._group_of = {row.file: group for group, rows in self.groups.items() for row in rows}
 
     @property
@@ -102,22 +98,18 @@ class ReviewedPlan:
     def _plan_around(self, group: int, kept: Path, why: str, words: Mapping[Pair, Word]) -> list[PlanRow]:
         """Plan a group around a file, by the pairs that were listed and by what is decided."""
         rows = self.groups[group]
-        by_file = {row.file: row for row in rows}
+        digests = {row.file: bytes.fromhex(row.sha256) for row in rows}
         before = {row.file: row.score for row in rows if row.kept == kept}
 
-        def called(one: PlanRow, other: PlanRow) -> bool | None:
-            word = words.get(pair_of(one, other))
+        def score(one: Path, other: Path) -> float | None:
+            return 0.0 if digests[one] == digests[other] else before.get(other)
+
+        def decide(one: Path, other: Path) -> bool | None:
+            word = words.get(frozenset((digests[one], digests[other])))
             return None if word is None else word == "copy"
 
-        def score(one: Path, other: Path) -> float | None:
-            if by_file[one].sha256 == by_file[other].sha256:
-                return 0.0
-            return self.scores.get(frozenset((one, other)), before.get(other))
-
-        def judge(one: Path, other: Path) -> Judgement:
-            return self.judgements.get(frozenset((one, other))) or self._judge.judge(KnownPair(other, one))
-
-        return plan_around(rows, kept, why, score, judge, called, None if why == BY_HAND else self._comparer.compare)
+        facts = {row.file: row.facts for row in rows if row.facts is not None}
+        return plan_around(rows, kept, why, Knowledge(digests, facts, self.listed, score, decide, self._judge))
 
     def _write(self, group: int, rows: list[PlanRow]) -> None:
         if rows == self.groups[group]:

@@ -17,11 +17,12 @@ from image_copies.matching.commands.applying import carry_out_plan, list_removed
 from image_copies.matching.files.acting import Outcome
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.journal import Way
-from image_copies.matching.files.keeping import choose_kept
+from image_copies.matching.files.keeping import KeepSettings, choose_kept
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import Decisions, Word, word_of
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
+from image_copies.matching.knowledge import list_pairs
 from image_copies.matching.matches import PICTURED, Match, evidence_values, match_values, read_matches_csv
 from image_copies.matching.results.folder import MATCHES, MOVED, SearchNotes, read_notes
 from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_center, pair_of, read_groups, read_state
@@ -293,7 +294,7 @@ class Results:
         """Which of the two to keep by the search's rule, and why; nothing where one cannot be read."""
         if not all(fact.width for fact in facts) or self.notes.keep == "folder-order":
             return None
-        kept, why = choose_kept(facts, self.notes.keep, preferred=self.notes.preferred)
+        kept, why = choose_kept(facts, KeepSettings(self.notes.keep, self.notes.preferred))
         return {"file": self._numbers[kept.path], "reason": why}
 
     def _facts_of(self, path: Path) -> Facts:
@@ -368,9 +369,7 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
         known = digests_of_files(store, files)
     numbers = {path: number for number, path in enumerate(files)}
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
-    scores = {frozenset((match.query, match.reference)): match.score for match in reversed(matches)}  # the best one of each pair
-    judged = {frozenset((match.query, match.reference)): match.judgement for match in matches if match.judgement is not None}
-    plan = ReviewedPlan(folder, groups, scores, judged, state)
+    plan = ReviewedPlan(folder, groups, list_pairs(matches), state)
     return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
 
 

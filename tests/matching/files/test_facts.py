@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from image_copies.matching.files.facts import Facts, is_flat, picture_facts
-from image_copies.matching.files.keeping import KeepRule, choose_kept, is_named_as_copy
+from image_copies.matching.files.keeping import KeepRule, KeepSettings, choose_kept, is_named_as_copy
 
 RNG = np.random.default_rng(0)
 
@@ -76,7 +76,7 @@ def test_facts_are_those_of_the_picture_as_it_is_shown(tmp_path: Path) -> None:
     ],
 )
 def test_the_kept_file_is_chosen_with_a_reason(rule: KeepRule, members: list[Facts], kept: str, reason: str) -> None:
-    found, why = choose_kept(members, rule, [Path("/x"), Path("/y")])
+    found, why = choose_kept(members, KeepSettings(rule, folders=[Path("/x"), Path("/y")]))
     assert found.path == Path(kept) and reason in why
 
 
@@ -122,7 +122,7 @@ def test_the_kept_file_is_chosen_with_a_reason(rule: KeepRule, members: list[Fac
 def test_of_equal_files_the_one_that_is_not_named_as_a_copy_is_kept(name: str) -> None:
     for stem in ("IMG_007", "Ärger", "写真"):
         copy = facts(f"/0/{name.format(stem)}.jpg", modified=1)
-        assert choose_kept([copy, facts(f"/1/{stem}.jpg")], "largest")[0].path == Path(f"/1/{stem}.jpg")
+        assert choose_kept([copy, facts(f"/1/{stem}.jpg")], KeepSettings())[0].path == Path(f"/1/{stem}.jpg")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ from PIL import ExifTags, Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont
 
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.keeping import KeepRule
+from image_copies.matching.files.keeping import KeepRule, KeepSettings
 from image_copies.matching.files.originals import EditComparer, choose_least_edited, find_advantage
 from image_copies.matching.files.plan import PlanRow, plan_group
+from image_copies.matching.knowledge import Knowledge, list_pairs
+from image_copies.matching.matches import Match
 from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.pairs import KnownPair, PairJudge
@@ -51,17 +54,13 @@ def cover(picture: Image.Image) -> Image.Image:
 
 def plan(folder: Path, rule: KeepRule = "largest", reference: str = "", preferred: tuple[str, ...] = ()) -> dict[str, PlanRow]:
     """The plan for pictures of a folder that are one group; `reference` is the stem of a file that was searched as one."""
-    members = [picture_facts(path) for path in sorted(folder.iterdir())]
-    digests = {facts.path: hashlib.sha256(facts.path.read_bytes()).digest() for facts in members}
+    facts = {path: picture_facts(path) for path in sorted(folder.iterdir())}
+    digests = {path: hashlib.sha256(path.read_bytes()).digest() for path in facts}
     judge = PairJudge()
-    rows = plan_group(
-        *(1, members, digests, rule, [], lambda path: False, lambda *pair: -0.1),
-        lambda one, other: judge.judge(KnownPair(other, one)),
-        is_reference=lambda path: path.stem == reference,
-        compare=EditComparer(judge).compare,
-        preferred=preferred,
-        found_certain=lambda one, other: judge.judge(KnownPair(other, one)).kind == "certain",
-    )
+    pairs = [KnownPair(*pair) for pair in combinations(facts, 2)]
+    found = [Match(pair.query, pair.reference, -0.1, None, judgement=judge.judge(pair)) for pair in pairs]
+    settings = KeepSettings(rule, preferred, is_reference=lambda path: path.stem == reference)
+    rows = plan_group(1, list(facts), Knowledge(digests, facts, list_pairs(found), judge=judge), settings)
     return {row.file.stem: row for row in rows}
 
 

@@ -1,6 +1,5 @@
 """What a plan removes of a group: nothing that holds more than the file that is kept."""
 
-import hashlib
 import io
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +9,10 @@ import pytest
 from PIL import Image
 
 from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.plan import PlanRow, list_companions, plan_group, read_plan, write_plan
 from image_copies.matching.verification.judgement import Judgement
-
-CERTAIN = Judgement("certain", "the pixels agree", 98)
+from tests.search_results import CERTAIN, know_all_alike
 
 
 def draw(side: int, seed: int = 0) -> Image.Image:
@@ -24,8 +23,7 @@ def draw(side: int, seed: int = 0) -> Image.Image:
 def plan(folder: Path, members: Sequence[Facts] = ()) -> dict[str, PlanRow]:
     """The plan for files that all match each other, those of the folder unless they are named, as it is read from its file."""
     members = members or [picture_facts(path) for path in sorted(folder.iterdir()) if path.suffix != ".csv"]
-    digests = {facts.path: hashlib.sha256(facts.path.read_bytes()).digest() for facts in members}
-    rows = plan_group(1, members, digests, "largest", [], lambda path: False, lambda *pair: -0.1, lambda *pair: CERTAIN)
+    rows = plan_group(1, [facts.path for facts in members], know_all_alike(members), KeepSettings())
     write_plan(folder / "plan.csv", rows)
     return {row.file.name: row for row in read_plan(folder / "plan.csv")}
 
@@ -35,15 +33,14 @@ def test_a_file_goes_only_for_one_that_it_is_certainly_a_copy_of_itself(tmp_path
     for name, side in (("a.png", 96), ("b.png", 64), ("c.png", 48), ("d.png", 32)):
         draw(side).save(tmp_path / name)
     members = [picture_facts(tmp_path / f"{name}.png") for name in "abcd"]
-    digests = {facts.path: hashlib.sha256(facts.path.read_bytes()).digest() for facts in members}
     certain = {frozenset("ab"), frozenset("bc"), frozenset("cd"), frozenset("bd")}
 
     def judge(one: Path, other: Path) -> Judgement:
         return CERTAIN if frozenset((one.stem, other.stem)) in certain else Judgement("likely", "the pixels agree in part", 70)
 
-    rows = plan_group(1, members, digests, "largest", [], lambda path: False, lambda *pair: -0.1, judge)
-    assert {row.file.stem: row.action for row in rows} == {"a": "keep", "b": "remove", "c": "review", "d": "review"}
-    assert all(row.kept == tmp_path / "a.png" for row in rows)
+    rows = plan_group(1, [facts.path for facts in members], know_all_alike(members, judge), KeepSettings())
+    kept = {row.file.stem: (row.action, row.kept.stem) for row in rows}
+    assert kept == {"a": ("keep", "a"), "b": ("remove", "a"), "c": ("keep", "c"), "d": ("remove", "c")}
     assert all(frozenset((row.file.stem, row.kept.stem)) in certain for row in rows if row.action == "remove")
 
 

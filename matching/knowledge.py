@@ -1,0 +1,137 @@
+"""What is known of two files: one object, which the plan, the groups, the pages and the commands ask."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from image_copies.matching.files.facts import Facts
+from image_copies.matching.files.originals import EditComparer, find_advantage
+from image_copies.matching.matches import Match
+from image_copies.matching.verification.judgement import Judgement, Kind
+from image_copies.matching.verification.pairs import KnownPair, PairJudge
+
+COPIES: tuple[Kind, ...] = ("same file", "certain")  # classes of pairs of which one file may go; a person looks at all others
+SAME_BYTES = Judgement("same file", "the same bytes as the kept file", 100)
+CALLED_COPY = Judgement("certain", "called a copy of the kept file", 100)
+
+
+def _know_nothing(one: Path, other: Path) -> None:
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class PairKnowledge:
+    """What is known of a file and of one that would stay instead of it; what takes time is found out when it is asked for.
+
+    Attributes:
+        kept: The file that would stay.
+        file: The other one.
+        match: What a search found of them; None where it listed no such pair.
+        knowledge: Where the rest is found out.
+    """
+
+    kept: Path
+    file: Path
+    match: Match | None
+    knowledge: "Knowledge"
+
+    @property
+    def same_bytes(self) -> bool:
+        """Whether they hold the same bytes."""
+        return self.knowledge.digests[self.kept] == self.knowledge.digests[self.file]
+
+    @cached_property
+    def score(self) -> float | None:
+        """−‖q − r‖²; None where they do not match by themselves."""
+        return self.knowledge.score(self.kept, self.file) if self.match is None else self.match.score
+
+    @property
+    def false_alarms(self) -> float | None:
+        """Expected false alarms per query at this score; None where they are not known."""
+        return None if self.match is None else self.match.expected_false_alarms
+
+    @cached_property
+    def decision(self) -> bool | None:
+        """Whether a person has called them copies; None where nothing has been said."""
+        return self.knowledge.decide(self.kept, self.file)
+
+    @property
+    def matches(self) -> bool:
+        """Whether the two match by themselves, or were called copies."""
+        return self.decision is not False and (self.decision is not None or self.score is not None)
+
+    @cached_property
+    def judgement(self) -> Judgement:
+        """Its class, why, and how sure that is."""
+        if self.same_bytes:
+            return SAME_BYTES
+        return CALLED_COPY if self.decision else self._seen or self.knowledge.judge.judge(KnownPair(self.file, self.kept))
+
+    @property
+    def _seen(self) -> Judgement | None:
+        return None if self.match is None else self.match.judgement
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether they are the same file, or certainly copies."""
+        return self.judgement.kind in COPIES
+
+    @property
+    def was_certain(self) -> bool:
+        """Whether they are known to be that without another look."""
+        return self.same_bytes or (self._seen is not None and self._seen.kind in COPIES)
+
+    def find_loss(self, distrusted: bool, by_hand: bool) -> str:
+        """Return what the file has, or may have, that the kept one lacks, in words; empty for nothing.
+
+        Args:
+            distrusted: Whether the kept file is one for the changes that were made to larger ones.
+            by_hand: Whether a person chose it, having seen both: only what cannot be seen counts.
+        """
+        kept, file = self.knowledge.facts.get(self.kept), self.knowledge.facts.get(self.file)
+        if self.same_bytes or self.decision or kept is None or file is None or not self.is_copy:
+            return ""
+        if file.taken and not kept.taken:
+            return "it has the date on which it was taken, which the kept file lacks"
+        if by_hand or self.judgement.kind != "certain":
+            return ""
+        return find_advantage(kept, file, self.knowledge.comparer.compare, distrusted)
+
+
+@dataclass
+class Knowledge:
+    """What is known of the pairs of some files.
+
+    Attributes:
+        digests: SHA-256 of the files.
+        facts: What is known of each.
+        listed: The pairs that a search found, by their two files.
+        score: Scores of other pairs; None where they do not match.
+        decide: What a person has said of two files.
+        judge: Judges pairs of which no class is known.
+    """
+
+    digests: Mapping[Path, bytes]
+    facts: Mapping[Path, Facts]
+    listed: Mapping[frozenset[Path], Match]
+    score: Callable[[Path, Path], float | None] = _know_nothing
+    decide: Callable[[Path, Path], bool | None] = _know_nothing
+    judge: PairJudge = field(default_factory=PairJudge)
+
+    @cached_property
+    def comparer(self) -> EditComparer:
+        """Compares copies."""
+        return EditComparer(self.judge)
+
+    def of(self, kept: Path, file: Path) -> PairKnowledge:
+        """Return what is known of a file and of the one that would stay instead of it."""
+        return PairKnowledge(kept, file, self.listed.get(frozenset((kept, file))), self)
+
+
+def list_pairs(matches: Iterable[Match]) -> dict[frozenset[Path], Match]:
+    """Return matches by their two files, the first of each."""
+    listed: dict[frozenset[Path], Match] = {}
+    for match in matches:
+        listed.setdefault(frozenset((match.query, match.reference)), match)
+    return listed
