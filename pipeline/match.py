@@ -2,7 +2,7 @@
 
 match.py DIR …                              copies within the folders; as --queries DIR …
 match.py --queries DIR --references DIR …   copies of the references alone.
-match.py A.jpg B.jpg                        are they copies? Exit code 0: yes, 1: no, 2: error.
+match.py A.jpg B.jpg                        are they copies? Exit code 0: yes, 1: no, 2: error; --show OUT.png to see it.
 match.py --apply move|hardlink|symlink|delete-to-trash   carry out the plan that a search wrote; --undo takes it back.
 match.py --leakage train val test           which pictures the sets share, and cleaned lists of files.
 match.py A.jpg B.jpg --decide not-a-copy    your judgement, which overrides later searches; --decisions lists them.
@@ -72,7 +72,7 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
     if options.pictures and (verdict := comparing.compare_bytes(options.pictures[0], options.pictures[1])):
-        return comparing.report(verdict, options.pictures[0], options.pictures[1], output)
+        return comparing.report(verdict, options.pictures[0], options.pictures[1], output, options.show)
     sources = Sources(
         *(options.queries or options.leakage, options.references, options.protect, options.add, options.no_self),
         read_only=options.read_only,
@@ -87,7 +87,8 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
     rule = make_rule(extractor, options.threshold, options.false_alarms, options.most, options.unrelated)
     if options.pictures:
         first, second = options.pictures
-        return comparing.report(comparing.compare(extractor, rule, first, second, options.verify != 0), first, second, output)
+        verdict = comparing.compare(extractor, rule, first, second, options.verify != 0)
+        return comparing.report(verdict, first, second, output, options.show)
     settings = searching.SearchSettings(
         sources=sources,
         rule=rule,

@@ -12,6 +12,7 @@ from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import digest_of
 from image_copies.matching.matches import Rule, describe_judgement, judgement_values
 from image_copies.matching.output import Output
+from image_copies.matching.results.overlays import NOT_LAID, LaidPair, lay_pair
 from image_copies.matching.verification.judgement import Judgement, Kind
 from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_two
 
@@ -27,6 +28,15 @@ class Verdict:
     copy: bool
     reason: str  # what decided, in words
     judgement: Judgement | None = None  # what the pixels say; None where only the vectors were compared
+    files: tuple[Path, Path] | None = None
+
+    def show(self) -> LaidPair | None:
+        """Return one of the two laid on the other, which a notebook shows with a slider; None where nothing says how.
+
+        Raises:
+            ImageError: One of them cannot be read.
+        """
+        return None if self.files is None else lay_pair(*self.files)
 
 
 def compare_bytes(first: Path, second: Path) -> Verdict | None:
@@ -39,7 +49,7 @@ def compare_bytes(first: Path, second: Path) -> Verdict | None:
     if one != other:
         return None
     same = os.path.realpath(first) == os.path.realpath(second)
-    return Verdict(0.0, 0.0, True, "the same file" if same else "the same bytes")
+    return Verdict(0.0, 0.0, True, "the same file" if same else "the same bytes", files=(first, second))
 
 
 def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verified: bool = False) -> Verdict:
@@ -60,16 +70,22 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     queries = extractor.normalize(found.vectors).astype(np.float64)
     references = found.vectors.astype(np.float64)[::-1]
     score = -float(((queries - references) ** 2).sum(axis=1).min())
+    files = first, second
     if not verified:
-        return Verdict(score, threshold, score >= threshold, "by their vectors")
+        return Verdict(score, threshold, score >= threshold, "by their vectors", files=files)
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([-score]), 1)[0])
     pair = KnownPair(first, second, False, score >= threshold, verify_two(first, second), alarms)
     judgement = PairJudge().judge(pair)
-    return Verdict(score, threshold, judgement.kind in COPIES and judgement.confirmed, describe_judgement(judgement), judgement)
+    copy = judgement.kind in COPIES and judgement.confirmed
+    return Verdict(score, threshold, copy, describe_judgement(judgement), judgement, files)
 
 
-def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:
-    """Print the verdict and return the exit code: 0 for copies, 1 otherwise."""
+def report(verdict: Verdict, first: Path, second: Path, output: Output, shown: Path | None = None) -> int:
+    """Print the verdict and return the exit code: 0 for copies, 1 otherwise; `shown`: a picture to write of the two.
+
+    Raises:
+        UserError: The picture cannot be made or written.
+    """
     word = "copy" if verdict.copy else "no copy"
     output.record(
         "verdict",
@@ -86,4 +102,9 @@ def report(verdict: Verdict, first: Path, second: Path, output: Output) -> int:
     if not output.json:
         numbers = f" (score {verdict.score:.4f}, that of a copy is {verdict.threshold:.4f} to 0)"
         output.say(f"{word}: {verdict.reason}{'' if verdict.judgement or verdict.score == 0 else numbers}")
+    if shown is not None:
+        laid = verdict.show()
+        if laid is not None:
+            laid.save(shown)
+        output.say(f"one laid on the other: {shown}" if laid else f"{NOT_LAID} {shown} was not written.")
     return 0 if verdict.copy else 1

@@ -49,13 +49,13 @@ class Copies(list[list[Path]]):
         table = pd.DataFrame([plan_values(row) for row in self.rows], columns=COLUMNS)
         return table.assign(**{name: pd.to_numeric(table[name]) for name in ("score", "certainty", "sharpness")})
 
-    def show(self, groups: int = 20) -> PictureGrid:
-        """Return the first groups as a grid of pictures, which a notebook shows."""
+    def show(self, groups: int = 20, laid: bool = False) -> PictureGrid:
+        """Return the first groups as a grid of pictures, which a notebook shows; `laid`: also each laid on the first."""
         shown: dict[int, list[tuple[Path, str]]] = {}
         for row in self.rows:
             if row.group in shown or len(shown) < groups:
                 shown.setdefault(row.group, []).append((row.file, f"{row.action}: {row.file.name}"))
-        return PictureGrid([(f"{len(files)} copies", files) for files in shown.values()])
+        return PictureGrid([(f"{len(files)} copies", files) for files in shown.values()], laid)
 
     def _repr_html_(self) -> str:
         return self.show()._repr_html_()
@@ -95,7 +95,7 @@ def find_copies(
 
 
 def compare(first: Place, second: Place) -> comparing.Verdict:
-    """Compare two pictures by their vectors and local features, as `match.py A B --verify` does.
+    """Compare two pictures by their vectors and local features, as `match.py A B --verify` does; `.show()` is for notebooks.
 
     Raises:
         UserError: One of them cannot be read.

@@ -13,20 +13,26 @@ from PIL import Image
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
+from image_copies.matching.results.overlays import NOT_LAID, lay_pair
 
 SHOWN_SIDE = 160  # pixels of a thumbnail's long side
 
 
 @dataclass(frozen=True)
 class PictureGrid:
-    """Rows of pictures: of each a title, and the pictures with a caption each; its thumbnails are in the HTML itself."""
+    """Rows of pictures: of each a title, and the pictures with a caption each; its thumbnails are in the HTML itself.
+
+    With `laid`, below each row are its pictures laid on the first one.
+    """
 
     rows: Sequence[tuple[str, Sequence[tuple[Path, str]]]]
+    laid: bool = False
 
     def _repr_html_(self) -> str:
         """Return an HTML fragment; notebooks call this."""
         return "".join(
             f'<h4>{escape(title)}</h4><div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(starmap(_show, pictures))}</div>'
+            + "".join(_lay(pictures[0][0], path) for path, _ in pictures[1:] if self.laid)
             for title, pictures in self.rows
         )
 
@@ -37,6 +43,14 @@ def _show(path: Path, caption: str) -> str:
     except (UserError, OSError) as error:
         picture = escape(str(error))
     return f'<figure style="margin:0;width:{SHOWN_SIDE}px">{picture}<figcaption>{escape(caption)}</figcaption></figure>'
+
+
+def _lay(first: Path, second: Path) -> str:
+    try:
+        pair = lay_pair(first, second)
+    except (UserError, OSError) as error:
+        return f"<p>{escape(str(error))}</p>"
+    return pair._repr_html_() if pair else f"<p>{escape(text_of(second.name))}: {NOT_LAID}</p>"
 
 
 def _encode_thumbnail(path: Path) -> str:

@@ -144,6 +144,11 @@ def make_review_app(review: Review) -> FastAPI:
         with decoding:
             return {"evidence": review.require_shown(token).find_evidence(first, second)}
 
+    @app.get("/api/laid/{token}/{first}/{second}")
+    def lay(token: str, first: int, second: int) -> dict[str, Any]:
+        with decoding:
+            return {"laid": review.require_shown(token).lay(first, second)}
+
     @app.get("/api/groups/{token}/{group}")
     def group(token: str, group: int) -> dict[str, Any]:
         return review.require_shown(token).group(group)

@@ -80,6 +80,18 @@ class Results:
         found = verify_two(self.file(first), self.file(second))
         return None if found is None else _show_values(evidence_values(found), turned=False)
 
+    def lay(self, first: int, second: int) -> dict[str, Any] | None:
+        """Lay one of two files on the other; None where nothing says how.
+
+        Raises:
+            ImageError: One of them cannot be read.
+        """
+        # imported here: nothing else needs OpenCV
+        from image_copies.matching.results.overlays import lay_pair
+
+        found = lay_pair(self.file(first), self.file(second))
+        return None if found is None else found.values()
+
     def overview(self) -> dict[str, Any]:
         """Return everything the page needs before it shows the first pair: pairs, groups and what is decided already."""
         decided = self._read_listed_decisions()

@@ -25,13 +25,18 @@ def find_local_difference(aligned: Aligned) -> float:
     Copies reach 1.8, whatever their compression, size or colours; another name in a form or a face that was blurred 2 to 8.
     A window differs if it does so with the tones as they are, and with those of either picture given to the other.
     """
+    return max(0.0, float(measure_differences(aligned).max()))
+
+
+def measure_differences(aligned: Aligned) -> Grey:
+    """Return the same for the window of each pixel of the frame [h, w]; 0 along its edges and where only one picture is seen."""
     fixed, warped = aligned.blurred()
     inside = cv2.erode(aligned.covered, np.ones((EDGE, EDGE), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
     if inside.sum() < MIN_PIXELS:
-        return 0.0
+        return np.zeros_like(fixed)
     matched = ((fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped), (fixed, warped))
     excess = np.min([_measure_excess(one, other, inside) for one, other in matched], axis=0)
-    return float(excess[inside].max())
+    return np.where(inside, excess, 0).astype(np.float32)
 
 
 def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_]) -> Grey:

@@ -140,12 +140,9 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
 def _find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     """Return whether something may be laid over the picture that gives the frame, and over the other one."""
     fixed, warped = aligned.blurred()
-    inside = cv2.erode(aligned.covered, np.ones((7, 7), np.uint8)) > 0.5
+    inside, differing = _find_inside(aligned), find_differing(aligned)
     if not inside.any():
         return False, False
-    # tones that a change of contrast has cut off are not unlike each other: a difference shows whichever is matched
-    differing = _find_differing(fixed, match_tones(warped, fixed, inside), inside)
-    differing = _open(differing & _find_differing(match_tones(fixed, warped, inside), warped, inside))
     if not MIN_COVERED * inside.sum() < differing.sum() < MAX_COVERED * inside.sum():
         return False, False
     outline = _find_outline(differing)
@@ -154,6 +151,22 @@ def _find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     band = np.ones((5, 5), np.uint8)
     own, other = (_compare_edges(picture, outline, inside & ~differing, band) for picture in (fixed, warped))
     return bool(STRONGER_EDGES * own > other), bool(STRONGER_EDGES * other > own)
+
+
+def find_differing(aligned: Aligned) -> NDArray[np.bool_]:
+    """Return where two pictures [h, w] differ by more than pictures displaced by a pixel do, whichever has the other's tones."""
+    fixed, warped = aligned.blurred()
+    inside = _find_inside(aligned)
+    if not inside.any():
+        return inside
+    # tones that a change of contrast has cut off are not unlike each other: a difference shows whichever is matched
+    differing = _find_differing(fixed, match_tones(warped, fixed, inside), inside)
+    return _open(differing & _find_differing(match_tones(fixed, warped, inside), warped, inside))
+
+
+def _find_inside(aligned: Aligned) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = cv2.erode(aligned.covered, np.ones((7, 7), np.uint8)) > 0.5
+    return found
 
 
 def _compare_edges(picture: Grey, outline: NDArray[np.bool_], elsewhere: NDArray[np.bool_], band: NDArray[np.uint8]) -> float:

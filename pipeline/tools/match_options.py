@@ -14,6 +14,7 @@ from image_copies.pipeline.cluster.options import add_ray_options
 from image_copies.pipeline.run.cli import CommandParser, add_data_option, named_path, named_place
 
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
+SHOWN_AS = (".png", ".jpg", ".webp")
 SOURCE = "SOURCE"  # metavariable of the help
 
 
@@ -35,6 +36,9 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     _add_index(options.add_argument_group("a kept index"))
     _add_model(options.add_argument_group("network and threshold"))
     _add_groups(options.add_argument_group("groups, and what to do with them"))
+    options.add_argument(
+        "--show", type=named_path, metavar="FILE", help="with two pictures: one laid on the other, and what differs, as a picture"
+    )
     options.add_argument("--output", type=named_path, default=Path("matches"), metavar="DIR", help="default: matches")
     options.add_argument("--json", action="store_true", help="results as JSON lines; messages go to standard error")
     options.add_argument("--quiet", action="store_true", help="no messages")
@@ -179,6 +183,12 @@ def check(options: argparse.Namespace) -> None:
         raise UserError("--stack plans no removal, --remove-references plans one of references: give one of the two.")
     if options.check and (options.index is None or changes or acts or options.pictures or options.queries):
         raise UserError("--check reads an index and does nothing else: give it with --index DIR alone.")
+    if options.show is not None and (len(options.pictures) != 2 or options.decide is not None):
+        raise UserError(
+            "--show shows how two pictures lie on each other: give it with two pictures alone, as A.jpg B.jpg --show FILE."
+        )
+    if options.show is not None and options.show.suffix.lower() not in SHOWN_AS:
+        raise UserError(f"--show {options.show}: give a name that ends in {', '.join(SHOWN_AS)}.")
     if options.check or options.decisions or options.decide is not None:
         return
     if options.pictures:

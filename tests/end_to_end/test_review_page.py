@@ -138,6 +138,29 @@ def test_both_files_are_named_and_their_facts_are_beside_the_pictures(page: "syn
     assert facts["x"] >= picture["x"] + picture["width"] and facts["y"] + facts["height"] <= 900
 
 
+def test_a_pair_is_laid_on_each_other_with_a_slider_and_flickers(page: "sync_api.Page") -> None:
+    page.select_option("#order", "sure")
+    page.wait_for_selector("#left .framed i")
+    press(page, "l", "/api/laid/")
+    assert (
+        page.locator("#sides").is_hidden()
+        and page.inner_text("#laid-names") == f"{HOSTILE}, on the left of the slider, laid on large.png"
+    )
+    clipped = "document.getElementById('above').style.clipPath"
+    half = page.evaluate(clipped)
+    page.focus("#slider")
+    page.keyboard.press("ArrowRight")
+    assert page.inner_text("#place") == "1 of 4" and page.evaluate(clipped) != half
+    page.keyboard.press("f")
+    wait_until(page, lambda: page.inner_text("#laid-names") == "large.png" and page.locator("#above").is_hidden())
+    page.keyboard.press("f")
+    wait_until(page, lambda: page.inner_text("#laid-names") == HOSTILE and page.locator("#above").is_visible())
+    page.keyboard.press("d")
+    wait_until(page, lambda: "by more than tones" in page.inner_text("#laid-names"))
+    page.keyboard.press("d")
+    wait_until(page, lambda: page.locator("#sides").is_visible() and page.locator("#laid").is_hidden())
+
+
 def test_which_side_is_a_reference_is_said_and_files_of_one_name_are_told_apart(
     browser: "sync_api.Browser", tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 const at = (id) => document.getElementById(id);
 const VIEWS = ["pairs", "groups", "decisions"];
 const SAID = { copy: "a copy", "not-a-copy": "not a copy", undecided: "undecided" };
-const state = { all: null, view: "pairs", list: [], place: 0, pair: null, group: 0, members: null, done: [], closer: false, asked: 0, working: 0 };
+const state = { all: null, view: "pairs", list: [], place: 0, pair: null, group: 0, members: null, done: [], closer: false, way: null, asked: 0, working: 0 };
 
 function element(tag, properties = {}, ...children) {
   const made = Object.assign(document.createElement(tag), properties);
@@ -94,7 +94,7 @@ async function showPair(first, second) {
   const asked = ++state.asked;
   const pair = await request(`/api/pairs/${state.all.token}/${first}/${second}`);
   if (asked !== state.asked) return; // a later one is on its way
-  Object.assign(state, { pair: { ...pair, first, second }, closer: false });
+  Object.assign(state, { pair: { ...pair, first, second }, closer: false, way: null });
   at("pair").hidden = false;
   at("no-pair").hidden = true;
   history.replaceState(null, "", `#pair/${first}/${second}`);
@@ -113,6 +113,7 @@ function drawPair() {
       element("figcaption", {}, element("b", { textContent: names[side] }), " ", role(file), kept ? element("span", { className: "badge keep", textContent: "suggested to keep" }) : null),
     );
   }
+  drawLaid(names);
   for (const [id, word] of [["copy", "copy"], ["no-copy", "not-a-copy"]]) {
     at(id).setAttribute("aria-pressed", String(decision === word));
     at(id).disabled = pair.same_bytes;
@@ -129,6 +130,39 @@ function drawPair() {
   for (const [side, place] of ["one", "other"].entries()) at("facts").tHead.querySelector(`.${place}`).textContent = names[side];
   at("facts").tBodies[0].replaceChildren(...facts(pair.files));
 }
+
+// One picture laid on the other: with a slider, each in turn, or what differs. `way` says which; null: side by side.
+function drawLaid(names) {
+  const { way, pair: { laid } } = state;
+  at("laid").hidden = !way;
+  at("sides").hidden = Boolean(way);
+  for (const [id, one] of [["to-laid", "laid"], ["flicker", "flicker"], ["to-differences", "differences"]]) at(id).setAttribute("aria-pressed", String(way === one));
+  if (!way) return;
+  const [below, above] = laid.frame ? names.toReversed() : names;
+  const under = at("under"), over = at("above"), on = way === "flicker" && state.turned;
+  Object.assign(under, { src: way === "differences" ? laid.differences : laid.under, alt: way === "differences" ? "what differs" : below });
+  Object.assign(over, { src: laid.laid, alt: above, hidden: way === "differences" || (way === "flicker" && !on) });
+  const clip = () => {
+    const width = Math.min(over.clientWidth, (over.clientHeight * over.naturalWidth) / over.naturalHeight); // the rest of the frame is empty
+    over.style.clipPath = way === "laid" ? `inset(0 ${(over.clientWidth + width) / 2 - (width * at("slider").value) / 100}px 0 0)` : "";
+  };
+  over.onload = clip;
+  if (over.naturalWidth) clip();
+  at("slider").hidden = way !== "laid";
+  at("laid-names").textContent = way === "differences" ? `${laid.differ}.` : way === "flicker" ? (on ? above : below) : `${above}, on the left of the slider, laid on ${below}`;
+}
+
+const lay = (way) =>
+  attempt(async () => {
+    const { pair } = state;
+    if (!pair) return;
+    if (!pair.laid) pair.laid = (await request(`/api/laid/${state.all.token}/${pair.first}/${pair.second}`)).laid;
+    if (state.pair !== pair) return;
+    if (!pair.laid) return say("Nothing says how these two could be laid on each other.");
+    state.turned = way === "flicker" && state.way === "flicker" && !state.turned;
+    state.way = way === state.way && way !== "flicker" ? null : way;
+    drawPair();
+  });
 
 const role = (file) => (file.reference ? element("span", { className: "badge role", textContent: "reference" }) : "");
 
@@ -568,7 +602,7 @@ function refill() {
 }
 
 const EVERYWHERE = { u: undo, "?": () => at("help").showModal(), 1: () => open("#pairs", true), 2: () => open("#groups", true), 3: () => open("#decisions", true) };
-const ON_PAIRS = { j: () => step(1), ArrowRight: () => step(1), k: () => step(-1), ArrowLeft: () => step(-1), y: () => decidePair("copy"), n: () => decidePair("not-a-copy"), v: look, z: toggleCloser };
+const ON_PAIRS = { j: () => step(1), ArrowRight: () => step(1), k: () => step(-1), ArrowLeft: () => step(-1), y: () => decidePair("copy"), n: () => decidePair("not-a-copy"), v: look, z: toggleCloser, l: () => lay("laid"), f: () => lay("flicker"), d: () => lay("differences") };
 const onMember = (work) => () => {
   const file = chosenMember();
   if (file) work(file);
@@ -580,7 +614,8 @@ const ON_GROUPS = {
 };
 
 function pressed(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || at("help").open || at("question").open || event.target.closest("select, input, textarea")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || at("help").open || at("question").open || event.target.closest("select")) return;
+  if (event.target === at("slider") && event.key.startsWith("Arrow")) return;
   const keys = { ...EVERYWHERE, ...(state.view === "pairs" ? ON_PAIRS : state.view === "groups" ? ON_GROUPS : {}) };
   const work = event.key === "Enter" && event.target.matches(".file") ? onMember(compare) : keys[event.key];
   if (!work) return;
@@ -591,7 +626,7 @@ function pressed(event) {
 function listen() {
   document.addEventListener("keydown", pressed);
   addEventListener("hashchange", show);
-  addEventListener("resize", () => state.view === "pairs" && state.pair?.regions.length && drawPair());
+  addEventListener("resize", () => state.view === "pairs" && (state.way || state.pair?.regions.length) && drawPair());
   at("keys").onclick = () => at("help").showModal();
   at("filter").onchange = at("order").onchange = refill;
   at("previous").onclick = () => step(-1);
@@ -611,6 +646,10 @@ function listen() {
   at("undo").onclick = undo;
   at("share").onclick = look;
   at("closer").onclick = toggleCloser;
+  at("to-laid").onclick = () => lay("laid");
+  at("flicker").onclick = () => lay("flicker");
+  at("to-differences").onclick = () => lay("differences");
+  at("slider").oninput = () => drawLaid(nameApart(state.pair.files));
 }
 
 await attempt(async () => {

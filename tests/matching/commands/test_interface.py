@@ -51,6 +51,8 @@ def test_groups_are_a_table_and_a_grid_of_pictures(
     grid = found._repr_html_()
     assert grid == found.show()._repr_html_() and grid.count('<img src="data:image/jpeg;base64,') == 2
     assert not found.show(groups=0).rows
+    laid = found.show(laid=True)._repr_html_()
+    assert laid.count("data:image/jpeg") == 5 and "small.jpg on R000002.jpg" in laid
     found[0][1].rename(album.parent / "gone.jpg")
     assert "No such file" in found._repr_html_()
     (album.parent / "gone.jpg").rename(found[0][1])

@@ -120,6 +120,14 @@ def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Pa
     assert read_tree(results.parent / "album") == before
 
 
+def test_one_file_is_laid_on_the_other(client: TestClient, results: Path) -> None:
+    at, token = numbers(results), overview(client)["token"]
+    laid = client.get(f"/api/laid/{token}/{at['small.png']}/{at['large.png']}").json()["laid"]
+    assert laid["frame"] == 1 and laid["differ"].startswith("Nothing differs")
+    assert all(laid[name].startswith("data:image/jpeg") for name in ("under", "laid", "differences"))
+    assert client.get(f"/api/laid/{token}/{at['large.png']}/{at['x.png']}").json() == {"laid": None}
+
+
 def test_decisions_reach_the_index_and_the_plan_and_are_taken_back(client: TestClient, results: Path) -> None:
     at, plan = numbers(results), (results / PLAN).read_bytes()
     large, small = at["large.png"], at["small.png"]

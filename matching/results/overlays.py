@@ -1,0 +1,93 @@
+"""Two pictures laid on each other, shown: in a notebook with a slider, in a file side by side, and for the review page."""
+
+import base64
+import io
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from image_copies.data.files import whole_file
+from image_copies.data.names import text_of
+from image_copies.matching.verification.overlay import Overlay, lay_on_each_other
+
+TITLE_HEIGHT, GAP = 34, 8  # pixels above and between the pictures of a file
+NOT_LAID = "Nothing says how these two could be laid on each other."
+PAGE = """<figure style="margin:0;max-width:640px"><div style="position:relative;line-height:0"><img src="{under}" alt="{first}"
+style="width:100%"><img src="{laid}" alt="{second}" style="position:absolute;inset:0;width:100%;clip-path:inset(0 50% 0 0)"></div>
+<input type="range" value="50" aria-label="how much of the second is shown" style="width:100%"
+oninput="this.previousElementSibling.lastChild.style.clipPath='inset(0 '+(100-this.value)+'% 0 0)'">
+<button onclick="const s=this.previousElementSibling;s.value=+s.value?0:100;s.oninput()">Flicker</button>
+<figcaption>{second} on {first}</figcaption><img src="{differences}" alt="what differs" style="width:100%">
+<figcaption>{differ}</figcaption></figure>"""
+
+
+@dataclass(frozen=True)
+class LaidPair:
+    """Two pictures laid on each other; a notebook shows them with a slider."""
+
+    overlay: Overlay
+    files: tuple[Path, Path]
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Names of the picture below and of the one that is laid on it."""
+        below, above = self.files if self.overlay.frame == 0 else self.files[::-1]
+        return text_of(Path(below.name)), text_of(Path(above.name))
+
+    @property
+    def differ(self) -> str:
+        """Return what differs in words."""
+        count = self.overlay.frames
+        parts = "1 part differs" if count == 1 else f"{count} parts differ"
+        return f"{parts if count else 'Nothing differs'} by more than tones, sharpness and compression"
+
+    def values(self) -> dict[str, Any]:
+        """Return the pictures as data URLs, and what is said of them, by name."""
+        shown = {"under": self.overlay.under, "laid": self.overlay.laid, "differences": self.overlay.differences}
+        return {name: _encode(pixels) for name, pixels in shown.items()} | {"frame": self.overlay.frame, "differ": self.differ}
+
+    def save(self, path: Path) -> None:
+        """Write the one below, the other one laid on it, and what differs side by side as a picture, in the format of its name.
+
+        Raises:
+            UserError: The disk is full.
+        """
+        titles = [self.names[0], f"{self.names[1]}, laid on it", self.differ]
+        pictures = [self.overlay.under, self.overlay.laid, self.overlay.differences]
+        height, width = self.overlay.under.shape[:2]
+        sheet = Image.new("RGB", (3 * width + 2 * GAP, height + TITLE_HEIGHT), "white")
+        draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(18)
+        for place, (title, picture) in enumerate(zip(titles, pictures, strict=True)):
+            left = place * (width + GAP)
+            while draw.textlength(title, font) > width - GAP and len(title) > 2:
+                title = title[:-2] + "…"
+            draw.text((left + 4, 6), title, "black", font)
+            sheet.paste(Image.fromarray(picture), (left, TITLE_HEIGHT))
+        with whole_file(path) as temporary:
+            sheet.save(temporary)
+
+    def _repr_html_(self) -> str:
+        """Return an HTML fragment; notebooks call this."""
+        first, second = map(escape, self.names)
+        return PAGE.format(**self.values(), first=first, second=second)
+
+
+def lay_pair(first: Path, second: Path) -> LaidPair | None:
+    """Lay one of two pictures on the other; None where nothing says how.
+
+    Raises:
+        ImageError: One of them cannot be read.
+    """
+    overlay = lay_on_each_other(first, second)
+    return None if overlay is None else LaidPair(overlay, (first, second))
+
+
+def _encode(pixels: NDArray[np.uint8]) -> str:
+    content = io.BytesIO()
+    Image.fromarray(pixels).save(content, "JPEG", quality=85)
+    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"

@@ -1,0 +1,103 @@
+"""One of two pictures laid on the other, in colour, with what differs in red and framed: for a person to look at."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.data.decode import decode_rgb
+from image_copies.data.squares import shrink
+from image_copies.matching.verification.alignment import Aligned, Homography, find_covered, invert, scale_points
+from image_copies.matching.verification.differences import measure_differences
+from image_copies.matching.verification.edits import find_differing
+from image_copies.matching.verification.geometry import MIN_INLIERS
+from image_copies.matching.verification.judgement import OTHER_MEDIAN
+from image_copies.matching.verification.pairs import see
+from image_copies.matching.verification.registration import register
+
+SHOWN_SIDE = 1000  # pixels of the frame's longer side, at most
+CLEARLY_LESS = 0.02  # share of a picture by which the other one covers less of it
+PALE = 0.35  # of a picture's own colours where the other one has none, and below the red of differences
+FAINT, STRONG = 1.2, 3.0  # excess of a difference (`differences.py`) from which red begins, and is full
+FRAMED_FROM = 2.2  # from which what differs is framed
+JOINED = 31  # pixels within which what differs is framed together
+RED = (214, 40, 40)
+
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Two pictures in the frame of the one that shows more or, if both show as much, of the finer one; each uint8 [h, w, 3], RGB.
+
+    Attributes:
+        frame: Which of the two gives the frame, 0 or 1.
+        under: That one.
+        laid: The other one warped onto it; where it has no pixels, those of `under`, paled.
+        differences: `under`, paled, with what differs by more than tones, sharpness and compression in red, framed.
+        frames: Number of frames.
+    """
+
+    frame: int
+    under: Pixels
+    laid: Pixels
+    differences: Pixels
+    frames: int
+
+
+def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
+    """Lay one of two pictures on the other; None where nothing says how.
+
+    Raises:
+        ImageError: One of them cannot be read.
+    """
+    pictures = [shrink(decode_rgb(path, SHOWN_SIDE), SHOWN_SIDE) for path in (first, second)]
+    found = register(see(first).picture, see(second).picture)
+    if found is None or (found.inliers < MIN_INLIERS and found.agreement.median < OTHER_MEDIAN):
+        return None
+    aligned, fixed = found.aligned, 0 if found.aligned.swapped else 1
+    frame = fixed if _shows_more(aligned) else 1 - fixed
+    under, other = pictures[frame], pictures[1 - frame]
+    to_fixed = aligned.homography @ _resize(aligned.moving.shape, pictures[1 - fixed].shape)
+    to_shown = _resize(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
+    size = under.shape[1], under.shape[0]
+    onto = to_shown if frame == fixed else invert(to_shown)
+    warped = cv2.warpPerspective(other, onto, size, flags=cv2.INTER_AREA if _reduces(onto) else cv2.INTER_LINEAR)
+    covered = find_covered(other.shape, onto, under.shape)[..., None] > 0.5
+    back = invert(to_fixed) if frame != fixed else _resize(pictures[fixed].shape, aligned.fixed.shape)
+    measured = np.maximum(measure_differences(aligned), STRONG * find_differing(aligned))
+    excess = cv2.warpPerspective(measured, back, size, flags=cv2.INTER_LINEAR)
+    differences, frames = _draw_differences(under, np.asarray(excess, np.float32))
+    return Overlay(frame, under, np.where(covered, warped, _pale(under)), differences, frames)
+
+
+def _resize(new: tuple[int, ...], old: tuple[int, ...]) -> Homography:
+    """Return the map from the pixels of a picture [h, w] to those of the same picture at another size."""
+    return scale_points(new[1] / old[1], new[0] / old[0])
+
+
+def _reduces(onto: Homography) -> bool:
+    return bool(abs(np.linalg.det(onto[:2, :2] / onto[2, 2])) < 1)
+
+
+def _shows_more(aligned: Aligned) -> bool:
+    """Whether the picture that gives the frame clearly shows more than the other one."""
+    seen = find_covered(aligned.fixed.shape, invert(aligned.homography), aligned.moving.shape)
+    return bool(aligned.covered.mean() < seen.mean() - CLEARLY_LESS)
+
+
+def _pale(picture: Pixels) -> Pixels:
+    return np.asarray(PALE * picture + (1 - PALE) * 235, np.uint8)
+
+
+def _draw_differences(picture: Pixels, excess: NDArray[np.float32]) -> tuple[Pixels, int]:
+    """Return a picture, paled, with what differs in red, each part framed; and the number of frames."""
+    red = np.clip((excess - FAINT) / (STRONG - FAINT), 0, 1)[..., None]
+    drawn = np.asarray((1 - red) * _pale(picture) + red * np.array(RED), np.uint8)
+    parts = cv2.dilate((excess > FRAMED_FROM).astype(np.uint8), np.ones((JOINED, JOINED), np.uint8))
+    count, _, boxes, _ = cv2.connectedComponentsWithStats(parts)
+    for left, top, width, height, _ in boxes[1:].tolist():
+        cv2.rectangle(drawn, (left, top), (left + width - 1, top + height - 1), RED, 3)
+    return drawn, count - 1

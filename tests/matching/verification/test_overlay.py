@@ -1,0 +1,68 @@
+"""One of two copies laid on the other: which gives the frame, that they meet, and that only what differs is framed."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.results.overlays import lay_pair
+from image_copies.matching.verification.overlay import RED, Overlay, Pixels, lay_on_each_other
+
+
+@pytest.fixture(scope="module")
+def picture() -> Image.Image:
+    noise = np.random.default_rng(1).normal(0, 5, (480, 640, 3))
+    drawn = np.asarray(Image.fromarray(draw_picture(np.random.default_rng(4), 1280)).resize((640, 480)), np.float64)
+    return Image.fromarray(np.clip(drawn + noise, 0, 255).astype(np.uint8))
+
+
+def lay(folder: Path, first: Image.Image, second: Image.Image) -> Overlay:
+    first.save(folder / "first.png")
+    second.save(folder / "second.jpg", quality=90)
+    overlay = lay_on_each_other(folder / "first.png", folder / "second.jpg")
+    assert overlay is not None
+    return overlay
+
+
+def apart(one: Pixels, other: Pixels) -> float:
+    return float(np.abs(one.astype(float) - other).mean())
+
+
+def test_a_crop_that_was_turned_lies_on_what_shows_more(tmp_path: Path, picture: Image.Image) -> None:
+    crop = picture.crop((100, 60, 500, 420)).transpose(Image.Transpose.ROTATE_90)
+    for pair, frame in (((picture, crop), 0), ((crop, picture), 1)):
+        overlay = lay(tmp_path, *pair)
+        assert overlay.frame == frame and overlay.under.shape == overlay.laid.shape == (480, 640, 3)
+        inside, outside = (slice(80, 400), slice(120, 480)), (slice(440, 480), slice(0, 640))
+        assert apart(overlay.laid[inside], overlay.under[inside]) < 8 < 40 < apart(overlay.laid[outside], overlay.under[outside])
+        assert overlay.frames == 0
+
+
+def test_what_was_laid_over_is_framed_and_other_tones_are_not(tmp_path: Path, picture: Image.Image) -> None:
+    brighter = Image.eval(picture, lambda value: min(255, round(1.2 * value + 10)))
+    assert lay(tmp_path, picture, brighter).frames == 0
+    ImageDraw.Draw(brighter).rectangle((300, 200, 380, 250), "white", "black")
+    overlay = lay(tmp_path, picture, brighter)
+    rows, columns = np.where((overlay.differences == RED).all(axis=2))
+    assert overlay.frames == 1 and 150 < rows.min() < 200 < 250 < rows.max() < 300
+    assert 250 < columns.min() < 300 < 380 < columns.max() < 430
+
+
+def test_it_is_shown_in_a_notebook_and_in_a_file(tmp_path: Path, picture: Image.Image) -> None:
+    picture.save(tmp_path / "<b>.png")
+    picture.resize((320, 240)).save(tmp_path / "small.png")
+    pair = lay_pair(tmp_path / "<b>.png", tmp_path / "small.png")
+    assert pair is not None
+    shown = pair._repr_html_()
+    assert "<b>" not in shown and "small.png on &lt;b&gt;.png" in shown and shown.count("data:image/jpeg") == 3
+    pair.save(tmp_path / "out.png")
+    with Image.open(tmp_path / "out.png") as out:
+        assert out.width > 3 * 640 and out.height > 480
+
+
+def test_pictures_that_share_nothing_are_not_laid(tmp_path: Path, picture: Image.Image) -> None:
+    picture.save(tmp_path / "one.png")
+    Image.fromarray(np.random.default_rng(2).integers(0, 256, (300, 400, 3), np.uint8)).save(tmp_path / "other.png")
+    assert lay_pair(tmp_path / "one.png", tmp_path / "other.png") is None
