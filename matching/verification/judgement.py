@@ -22,6 +22,7 @@ MIN_CHANGED = 2  # changed blocks from which something may have moved
 MAX_PARALLAX = 0.2  # pixels by which near and far may be displaced against each other in a certain copy
 CLEAR_PARALLAX = 0.6  # pixels from which they surely are: below, coarse blocks of blurred copies may seem so
 MAX_PERSPECTIVE = 0.12  # pixels: cropping, turning and scaling are affine, another point of view is not
+MAX_LIKELY, MAX_CERTAIN = 89, 99  # certainty
 UNCONFIRMED, BARELY_CONFIRMED = 50, 55  # certainty of a likely copy by the descriptor's score alone; if hardly more is known
 MAX_OUTSIDE = 0.0005  # share of each picture that shows something outside the other: a copy is contained, or contains
 FEW_FEATURES = 100  # features of a picture with less detail than a pair needs to be confirmed: flat, tiny or blurred
@@ -36,9 +37,9 @@ class Judgement:
     """What a pair of pictures is.
 
     Attributes:
-        kind: Its class. "same file": equal bytes or pixels. "certain": laid on each other, their pixels agree. "likely": the
-            descriptor or local features say so, the pixels decide nothing. "same scene": two photographs of one thing.
-            "unrelated": nothing says that they have anything in common.
+        kind: Its class. "same file": equal bytes, or equal pixels of all frames. "certain": laid on each other, their pixels
+            agree. "likely": the descriptor or local features say so, the pixels decide nothing. "same scene": two photographs of
+            one thing. "unrelated": nothing says that they have anything in common.
         reason: Why, in words.
         certainty: How sure it is that one is a copy of the other, 0…100. It orders pairs; it is no probability.
     """
@@ -59,7 +60,7 @@ class Clues:
 
     Attributes:
         same_bytes: Whether the files are equal.
-        same_pixels: Whether the decoded pictures are equal.
+        same_pixels: Whether all that the files show, and how, is equal.
         described: Whether the descriptor's score is that of a copy.
         far_beyond: Whether it is by far, and one picture has too little detail for more to be known.
         verified: Whether their features agree, as was found before.
@@ -109,9 +110,9 @@ def _judge_pixels(registration: Registration) -> Judgement:
         return Judgement("same scene", scene, 30)
     doubt = _find_doubt(found)
     if doubt:
-        return Judgement("likely", f"{doubt}; {agreeing}", _grade(found.median, OTHER_MEDIAN, 1.0, 60, 89))
+        return Judgement("likely", f"{doubt}; {agreeing}", _grade(found.median, OTHER_MEDIAN, 1.0, 60, MAX_LIKELY))
     covered = f", {found.changed:.0%} covered".replace("%", " %") if found.changed >= 0.005 else ""
-    return Judgement("certain", f"the pixels agree: {agreeing}{covered}", _grade(found.median, MIN_MEDIAN, 1.0, 90, 99))
+    return Judgement("certain", f"the pixels agree: {agreeing}{covered}", _grade(found.median, MIN_MEDIAN, 1.0, 90, MAX_CERTAIN))
 
 
 def _find_motion(found: Agreement) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -21,11 +21,20 @@ from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.process import usable_cores
 from image_copies.matching.verification import alignment
+from image_copies.matching.verification.contents import Contents, ContentsMatch, list_missing, match_contents, read_contents
 from image_copies.matching.verification.differences import find_local_difference
 from image_copies.matching.verification.edits import Comparison, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
 from image_copies.matching.verification.geometry import Evidence, Views, verify
-from image_copies.matching.verification.judgement import FEW_FEATURES, MAX_FALSE_ALARMS, Clues, Judgement, judge
+from image_copies.matching.verification.judgement import (
+    FEW_FEATURES,
+    MAX_CERTAIN,
+    MAX_FALSE_ALARMS,
+    MAX_LIKELY,
+    Clues,
+    Judgement,
+    judge,
+)
 from image_copies.matching.verification.registration import Picture, prepare_picture, register
 from image_copies.matching.verification.shots import Shot, read_shot
 
@@ -33,6 +42,7 @@ MAX_CACHED_FEATURES = 4000  # pictures whose features are kept, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
 CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
+ALIKE = "the same pixels are shown"
 T = TypeVar("T")
 
 
@@ -93,11 +103,17 @@ def _find_features(read: Read) -> Features:
 
 @dataclass(frozen=True)
 class Seen:
-    """A picture that is to be judged, when and by which camera it was taken, and how its own pixels are read."""
+    """A picture that is to be judged, when and by which camera it was taken, how its pixels are read, and its file, if any."""
 
     picture: Picture
     shot: Shot
     read: Read
+    source: Path | bytes | None = None
+
+    @cached_property
+    def contents(self) -> Contents:
+        """What its file holds; raises ImageError where that cannot be read."""
+        return Contents() if self.source is None else read_contents(self.source)
 
 
 @dataclass(frozen=True)
@@ -172,7 +188,7 @@ def see(source: Path | bytes) -> Seen:
     except (OSError, UserError) as error:
         raise ImageError(source if isinstance(source, Path) else Path("<bytes>"), f"cannot be read ({error})") from error
     picture = prepare_picture(decode_rgb(content, short_side=alignment.MAX_SIDE))
-    return Seen(picture, read_shot(content), partial(decode_rgb, source))
+    return Seen(picture, read_shot(content), partial(decode_rgb, source), source)
 
 
 def compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> Judgement:
@@ -183,12 +199,12 @@ def compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> Judgement:
 def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgement, Comparison | None]:
     """Return the class of two pictures and, if one certainly is a copy of the other, which of them was edited."""
     first, second = query.picture, reference.picture
-    reduced = np.array_equal(first.pixels, second.pixels)
+    if np.array_equal(first.pixels, second.pixels) and _have_same_pixels(query, reference):
+        return _judge_alike(query, reference), None
     registration = register(first, second, pair.evidence)
     far = pair.evidence is None and pair.false_alarms is not None and pair.false_alarms <= MAX_FALSE_ALARMS
     judgement = judge(
         Clues(
-            same_pixels=reduced and _have_same_pixels(query, reference),
             described=pair.described,
             far_beyond=far and min(len(first.features.points), len(second.features.points)) < FEW_FEATURES,
             verified=pair.evidence is not None,
@@ -198,6 +214,8 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     )
     if registration is None or judgement.kind != "certain":
         return judgement, None
+    if conflict := _match(query, reference, False).conflict:
+        return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
     edits = compare_edits(registration.aligned, first.pixels.shape, second.pixels.shape)
     return judgement, replace(edits, differing=find_local_difference(registration.aligned))
 
@@ -207,6 +225,29 @@ def _have_same_pixels(query: Seen, reference: Seen) -> bool:
         return np.array_equal(query.read(None), reference.read(None))
     except ImageError:
         return False
+
+
+def _judge_alike(query: Seen, reference: Seen) -> Judgement:
+    """Judge two files that show the same pixels first."""
+    match = _match(query, reference, True)
+    if match.same:
+        return judge(Clues(same_pixels=True))
+    if match.conflict:
+        return Judgement("likely", f"{ALIKE}, but {match.conflict}", MAX_LIKELY)
+    one, other = query.contents, reference.contents
+    more = list_missing(one, other) + list_missing(other, one)
+    return Judgement("certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, MAX_CERTAIN)
+
+
+def _match(query: Seen, reference: Seen, shown_alike: bool) -> ContentsMatch:
+    """Compare all that two files hold, by what is known of them."""
+    try:
+        held = query.contents, reference.contents
+    except ImageError as error:
+        return ContentsMatch(False, f"what they hold cannot be compared: {error}")
+    if query.source is None or reference.source is None:
+        return ContentsMatch(held[0] == held[1])
+    return match_contents(query.source, reference.source, held, shown_alike)
 
 
 def verify_two(first: Path, second: Path) -> Evidence | None:

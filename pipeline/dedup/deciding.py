@@ -13,7 +13,8 @@ from image_copies.data.files import read_json, write_text
 from image_copies.data.remote import map_files
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.matching.groups.components import group_components, label_components, pack_pairs
-from image_copies.matching.verification.judgement import Kind
+from image_copies.matching.verification.contents import list_missing
+from image_copies.matching.verification.judgement import MAX_LIKELY, Kind
 from image_copies.matching.verification.pairs import KnownPair, LastUsed, Seen, compare_seen, see
 from image_copies.pipeline.dedup.collection import Collection, Numbers, list_names, load_array
 from image_copies.pipeline.dedup.lists import keep_best
@@ -67,7 +68,7 @@ class Judging:
             if first is None or second is None:
                 found.append((NOT_JUDGED, "its bytes cannot be read again", 0))
                 continue
-            judged = compare_seen(first, second, KnownPair(one, other))
+            judged = judge_candidate(first, second, KnownPair(one, other))
             found.append((judged.kind, judged.reason, judged.certainty))
         write_text(self.path(pairs), json.dumps({"verdicts": found}))
         place.advance(len(pairs))
@@ -76,6 +77,15 @@ class Judging:
         """Return the path of the judgements of a job's pairs."""
         digest = hashlib.sha256(json.dumps([list(map(int, pair)) for pair in pairs]).encode()).hexdigest()
         return self.folder / f"judged-{digest[:20]}.json"
+
+
+def judge_candidate(going: Seen, staying: Seen, pair: KnownPair) -> Verdict:
+    """Judge a picture that might go: it is no more than likely a copy if it holds what the one that stays lacks."""
+    judged = compare_seen(going, staying, pair)
+    missing = list_missing(staying.contents, going.contents) if judged.kind == "certain" else []
+    if missing:
+        return Verdict("likely", f"it has {', '.join(missing)}; {judged.reason}", MAX_LIKELY)
+    return Verdict(judged.kind, judged.reason, judged.certainty)
 
 
 def find_candidates(collection: Collection, files: list[Path]) -> Candidates:
