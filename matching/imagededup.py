@@ -18,12 +18,14 @@ from tqdm import tqdm
 
 from image_copies.data.files import write_text
 from image_copies.data.images import ImageSet
+from image_copies.data.targets import begins_with, check_target
 from image_copies.matching.commands.interface import Place, open_shipped
 from image_copies.matching.results.grid import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 
 HASHES = ("PHash", "AHash", "DHash", "WHash")
 Duplicates = Mapping[str, Sequence[str | tuple[str, np.float32]]]
+LISTED = {".json": begins_with(b"{", b"[")}
 ROWS = 1024  # of the cosines that are held at once
 
 
@@ -135,6 +137,7 @@ class CNN:
             dict(near) if scores else {name: [other for other, _ in others] for name, others in near.items()}
         )
         if outfile:
+            check_target(Path(outfile), "outfile", LISTED)
             write_text(Path(outfile), json.dumps(found, indent=2, sort_keys=True, default=float) + "\n")
         return found
 
@@ -162,6 +165,7 @@ class CNN:
             if name not in removed:
                 removed |= dict.fromkeys(map(str, others))
         if outfile:
+            check_target(Path(outfile), "outfile", LISTED)
             write_text(Path(outfile), json.dumps(list(removed), indent=2) + "\n")
         return list(removed)
 
@@ -180,6 +184,7 @@ def plot_duplicates(image_dir: Place, duplicate_map: Duplicates, filename: str, 
     pictures = [(Path(image_dir) / name, f"{name} {cosine}".rstrip()) for name, cosine in [(filename, ""), *named]]
     grid = PictureGrid([(f"{filename} and its duplicates", pictures)])
     if outfile:
+        check_target(Path(outfile), "outfile", {".html": begins_with(b"<")})
         write_text(Path(outfile), grid._repr_html_())
     return grid
 

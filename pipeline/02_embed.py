@@ -61,23 +61,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UserError(
                 "--images and --output must be given together, optionally with --checkpoint; give none of them to embed a run."
             )
-        elif find_spec("torch") is None and not named.startswith("timm:"):
-            from image_copies.pipeline.tools.folder_vectors import embed_by_graph
-
-            embed_by_graph(options.checkpoint or SHIPPED, options.images, options.output, options.workers)
         else:
-            # imported here: an up-to-date step must return at once
-            from image_copies.pipeline.steps.embed import embed_folder
-
-            checkpoint = options.checkpoint or SHIPPED
-            if named.startswith("timm:"):
-                from image_copies.pipeline.tools.timm_checkpoint import write_timm
-
-                checkpoint = options.output.with_name(f"{options.output.name}.network.safetensors")
-                write_timm(named, options.weights, checkpoint)
-                print(f"network: {checkpoint}", flush=True)
-            embed_folder(checkpoint, options.images, options.output, workers=options.workers)
+            _embed_outside_run(options, named)
     return 0
+
+
+def _embed_outside_run(options: argparse.Namespace, named: str) -> None:
+    """Embed the images that --images names."""
+    # imported here: an up-to-date step must return at once
+    from image_copies.data.targets import check_target
+    from image_copies.models.network.description import is_checkpoint
+    from image_copies.submissions.vectors.files import is_vectors
+
+    network = options.output.with_name(f"{options.output.name}.network.safetensors")
+    check_target(options.output, "--output", dict.fromkeys((".h5", ".hdf5", ".parquet", ".pq"), is_vectors), [options.images])
+    if named.startswith("timm:"):
+        from image_copies.pipeline.tools.timm_checkpoint import write_timm
+
+        check_target(network, "--output", {".safetensors": is_checkpoint}, [options.weights])
+        write_timm(named, options.weights, network)
+        print(f"network: {network}", flush=True)
+    elif find_spec("torch") is None:
+        from image_copies.pipeline.tools.folder_vectors import embed_by_graph
+
+        return embed_by_graph(options.checkpoint or SHIPPED, options.images, options.output, options.workers)
+    from image_copies.pipeline.steps.embed import embed_folder
+
+    checkpoint = network if named.startswith("timm:") else options.checkpoint or SHIPPED
+    embed_folder(checkpoint, options.images, options.output, workers=options.workers)
 
 
 if __name__ == "__main__":

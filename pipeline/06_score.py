@@ -10,11 +10,19 @@ from collections.abc import Sequence
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
+from image_copies.data.files import read_json
+from image_copies.data.targets import begins_with, check_target
 from image_copies.pipeline.cluster.options import add_ray_options, use_ray
 from image_copies.pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
 from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps.definitions import SCORE, has_ground_truth, run_step
+
+DETAILS = {  # the files that --details writes, and how each begins
+    "precision_recall.csv": b"rank,squared_distance,",
+    "recall_by_edit.csv": b"edit,copies,",
+    "recall_by_number_of_edits.csv": b"edits,copies,",
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -63,6 +71,7 @@ def check(options: argparse.Namespace) -> None:
     Raises:
         UserError: when options contradict each other or a value is out of range.
     """
+    _check_targets(options)
     if options.refused is not None:
         raise UserError(
             "step 06 takes no --index, --nprobe and --on-gpu: it searches references that need not fit into memory, exactly. "
@@ -85,6 +94,14 @@ def check(options: argparse.Namespace) -> None:
             raise UserError("--compare takes the runs or files to compare itself: omit --submission.")
     elif (options.submission is None) != (options.ground_truth is None):
         raise UserError("--submission and --ground-truth must be given together; give neither to score a run.")
+
+
+def _check_targets(options: argparse.Namespace) -> None:
+    if options.output is not None:
+        check_target(options.output, "--output", {".json": lambda path: "made_from" in read_json(path)})
+    if options.details is not None:
+        for name, start in DETAILS.items():
+            check_target(options.details / name, "--details", {".csv": begins_with(start)}, [options.edits])
 
 
 def score(options: argparse.Namespace) -> None:

@@ -94,9 +94,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.judge not in ("all", "none") and not options.judge.isdecimal():
         raise UserError(f"--judge {options.judge}: give all, none or a number of pairs.")
     # imported here: --help must answer at once
-    from image_copies.data.locks import hold_folder
+    from image_copies.data.locks import LOCK_NAME, hold_folder
     from image_copies.data.remote import is_remote
+    from image_copies.data.targets import check_target_folder
     from image_copies.pipeline.dedup.applying import write_filtered
+    from image_copies.pipeline.dedup.results import INPUTS, WRITTEN
+
+    check_target_folder(options.output, "--output", [INPUTS if is_remote(options.output) else LOCK_NAME], WRITTEN)
 
     with nullcontext() if is_remote(options.output) else hold_folder(options.output, "deduplicating"):
         if options.apply is not None:

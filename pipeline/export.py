@@ -54,7 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.checkpoint is None:
             raise UserError("--graph goes with --checkpoint FILE: the graph of a run is written with its checkpoint (--output).")
         add_checkpoint_graph(options.checkpoint)
-    elif options.output.suffix == ".safetensors":
+        return 0
+    from image_copies.data.targets import check_target
+    from image_copies.models.inference.onnx_embedder import is_exported
+    from image_copies.models.network.description import is_checkpoint
+
+    check_target(options.output, "--output", {".onnx": is_exported, ".safetensors": is_checkpoint}, [options.checkpoint])
+    if options.output.suffix == ".safetensors":
         from image_copies.pipeline.tools.export_checkpoint import export_joined
 
         if options.checkpoint is not None:

@@ -8,6 +8,7 @@ TRAIN and VAL have a folder for each class, in the order of the model's classes 
 """
 
 import argparse
+from pathlib import Path
 
 from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
 
@@ -27,14 +28,18 @@ if __name__ == "__main__":
     arguments = make_parser().parse_args()
     with report_errors():
         # imported here: --help must answer at once
+        from image_copies.data.targets import check_target, check_target_folder
         from image_copies.models.network.checkpoint import save_descriptor
+        from image_copies.models.network.description import is_checkpoint
         from image_copies.models.network.off_the_shelf import build_off_the_shelf
         from image_copies.models.training.classifier import save_classifier
-        from image_copies.models.training.files import stage_checkpoint
+        from image_copies.models.training.files import CLASSIFIER, stage_checkpoint
 
+        checkpoint = stage_checkpoint(arguments.output, 1)
+        check_target(checkpoint, "--output", {checkpoint.suffix: is_checkpoint}, [Path(arguments.weights)])
+        check_target_folder(arguments.output, "--output", [checkpoint.name], [CLASSIFIER])
         descriptor, classifier, side = build_off_the_shelf(arguments.model, arguments.weights)
         arguments.output.mkdir(parents=True, exist_ok=True)
-        checkpoint = stage_checkpoint(arguments.output, 1)
         save_classifier(arguments.output, classifier)
         save_descriptor(checkpoint, descriptor, side, {"classifier": arguments.model})
         print(f"{checkpoint}: {arguments.model}, {classifier.out_features} classes, trained at {side} px with average pooling")

@@ -63,6 +63,7 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
 def _with_network(options: argparse.Namespace, output: Output) -> int:
     """Compare two pictures, change an index, or search; return the exit code."""
     # imported here: the networks take seconds
+    from image_copies.data.targets import check_target
     from image_copies.matching.calibration import make_rule
     from image_copies.matching.commands import comparing, searching
     from image_copies.matching.commands.sources import Sources, find_pictures
@@ -77,6 +78,11 @@ def _with_network(options: argparse.Namespace, output: Output) -> int:
         *(options.queries or options.leakage, options.references, options.protect, options.add, options.no_self),
         read_only=options.read_only,
     )
+    if options.matching_track is not None:
+        from image_copies.submissions.formats.matching_track import is_matching_track
+
+        read = [*sources.queries, *sources.references, *sources.protected, *sources.added]
+        check_target(options.matching_track, "--matching-track", {".csv": is_matching_track}, read)
     pictures = find_pictures(sources, options.output, output)
     searching.check_index(options.index, pictures.added is not None, output)
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)

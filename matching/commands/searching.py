@@ -12,6 +12,7 @@ from image_copies.data.commands import name_command, name_review
 from image_copies.data.discovery import Discovered
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
+from image_copies.data.targets import check_target_folder
 from image_copies.matching.commands.effort import choose_effort
 from image_copies.matching.commands.paths import indexed_path, indexed_sources, make_protection_check, refuse_within
 from image_copies.matching.commands.sources import Pictures, Sources
@@ -88,6 +89,7 @@ def check_index(index: Path | None, adds: bool, output: Output) -> None:
     """
     if index is None:
         return
+    check_target_folder(index, "--index", [DATABASE], [UNREADABLE])
     database = index / DATABASE
     if adds and database.is_file() and not database.stat().st_size:
         output.say(f"{database} is empty, as a killed or damaged one is: a new index is made")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image_copies.data.discovery import Discovered, discover, format_skipped_counts
+from image_copies.data.targets import check_target_folder
 from image_copies.matching.output import Output
-from image_copies.matching.results.folder import GALLERY, LEAKAGE_GALLERY, MOVED, OWN_INDEX
+from image_copies.matching.results.folder import GALLERY, LEAKAGE_GALLERY, LOCK, MOVED, OWN_INDEX, SEARCH, WRITTEN
 from image_copies.submissions.report.output_folder import check_output_folder
 
 
@@ -47,6 +48,7 @@ def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     Raises:
         UserError: A source is missing or holds no picture, or the results would overwrite a folder that is not theirs.
     """
+    check_target_folder(folder, "--output", (SEARCH, LOCK), WRITTEN)
     for page in (GALLERY, LEAKAGE_GALLERY):
         check_output_folder(folder / page, "--output")
     own = [folder / name for name in (GALLERY, LEAKAGE_GALLERY, OWN_INDEX, MOVED)]

@@ -19,6 +19,9 @@ SEARCH = "search.json"
 OWN_INDEX, MOVED = "index", "moved"
 GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
 UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
+LEAKAGE, FOLDERS = "leakage.csv", "folders.csv"
+LOCK = ".lock"
+WRITTEN = (MATCHES, GROUPS, CUTS, HUBS, PLAN, STACKS, STACK_LIST, OWN_INDEX, UNREADABLE, LEAKAGE, FOLDERS)  # by a search
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
         raise UserError(f"--output {folder} is a file. Name a folder.") from error
     except OSError as error:
         raise UserError(f"--output {folder} cannot be made ({error.strerror}). Name a folder that you may write to.") from error
-    return hold_lock_file(folder / ".lock", f"another search is writing into {folder}. Wait for it, or name another --output.")
+    return hold_lock_file(folder / LOCK, f"another search is writing into {folder}. Wait for it, or name another --output.")
 
 
 def write_notes(folder: Path, notes: SearchNotes) -> None:

@@ -11,6 +11,7 @@ from image_copies.data.tables import write_table
 from image_copies.matching.groups.shares import Share, clean_lists, shared_pictures
 from image_copies.matching.matches import Match
 from image_copies.matching.output import Output
+from image_copies.matching.results.folder import FOLDERS, LEAKAGE
 
 MAX_PRINTED_FOLDERS = 10
 MIN_SHARED_PICTURES = 2  # that two folders must share to be listed
@@ -28,7 +29,7 @@ def report_leakage(
     """
     set_of = _make_set_lookup(sets)
     shares = shared_pictures(pairs, digests, set_of)
-    _write(folder / "leakage.csv", shares)
+    _write(folder / LEAKAGE, shares)
     names = _name_sets(sets)
     output.say(f"{'set':30} {'copied in':30} pictures   share")
     for share in shares:
@@ -63,7 +64,7 @@ def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, 
         for share in shared_pictures(pairs, digests, lambda path: path.parent)
         if share.first != share.second and min(share.copies_of_first, share.copies_of_second) >= MIN_SHARED_PICTURES
     ]
-    _write(folder / "folders.csv", shares)
+    _write(folder / FOLDERS, shares)
     if shares:
         output.say(f"folders that hold the same pictures: {folder / 'folders.csv'}")
     for share in shares[:MAX_PRINTED_FOLDERS]:

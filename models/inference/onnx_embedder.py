@@ -90,6 +90,15 @@ def open_session(path: Path, content: bytes, weights: Mapping[str, NDArray[np.fl
     return Embedder(description.sizes, description.dimensions, embed, None if on_gpu else nullcontext)
 
 
+def is_exported(path: Path) -> bool:
+    """Whether a file is an ONNX file of this project."""
+    try:
+        open_onnx(path)
+    except UserError:
+        return False
+    return True
+
+
 def _keeps_weights_elsewhere(content: bytes) -> bool:
     """Whether an ONNX file takes tensors from other files; each such tensor has an entry "location"."""
     if b"location" not in content:

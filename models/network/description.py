@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings, read_recorded
@@ -55,6 +55,15 @@ def read_stored(path: Path) -> Stored | None:
         if not isinstance(description.descriptor, JoinedSettings):
             return None
         return Stored(file.get_tensor("background").astype(np.float32), description.notes)
+
+
+def is_checkpoint(path: Path) -> bool:
+    """Whether a file is a checkpoint of this project."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return DESCRIPTION in (file.metadata() or {})
+    except (OSError, SafetensorError):
+        return False
 
 
 def parse_description(path: Path, text: str) -> AnyDescription:

@@ -21,7 +21,18 @@ from image_copies.pipeline.dedup.deciding import Judging, find_candidates, judge
 from image_copies.pipeline.dedup.embedding import Embedding, PartName, embed_parts, find_sizes, is_embedded
 from image_copies.pipeline.dedup.inputs import Container, index_container, list_containers, read_index
 from image_copies.pipeline.dedup.lists import EXACT, GROWTH, LISTS_PER_ROOT, NEAREST, Comparison, find_pairs
-from image_copies.pipeline.dedup.results import KEEP, LISTS, REMOVE, REVIEW, UNREADABLE, Decided, write_lists, write_page
+from image_copies.pipeline.dedup.results import (
+    INPUTS,
+    KEEP,
+    LISTS,
+    PAIRS,
+    REMOVE,
+    REVIEW,
+    UNREADABLE,
+    Decided,
+    write_lists,
+    write_page,
+)
 
 NAMED = 10  # sources that a message names
 
@@ -171,7 +182,7 @@ def index_alone(column: str, embedding: Embedding, container: Container, place: 
 
 def report_vanished(embedding: Embedding, parts: Sequence[PartName], output: Output) -> None:
     """Say which containers of the last run are not there any more, and remember those of this one."""
-    listed, now = embedding.folder / "inputs.txt", sorted({part.key for part in parts})
+    listed, now = embedding.folder / INPUTS, sorted({part.key for part in parts})
     before = set(listed.read_text().split()) if is_file(listed) else set()
     gone = [
         index.source or index.names[0]
@@ -189,7 +200,7 @@ def lists_folder(embedding: Embedding, parts: Sequence[PartName], inputs: int, t
     digest = hashlib.sha256(f"{embedding.identity} {inputs} {threshold!r} {lists}".encode())
     for key, state in dict.fromkeys((part.key, part.state) for part in parts):
         digest.update(f"{key} {state}".encode())
-    folder = embedding.folder / "lists" / digest.hexdigest()[:20]
+    folder = embedding.folder / PAIRS / digest.hexdigest()[:20]
     for other in list_names(folder.parent) - {folder.name}:
         remove_folder(folder.parent / other)
     folder.mkdir(parents=True, exist_ok=True)

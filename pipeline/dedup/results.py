@@ -24,6 +24,8 @@ from image_copies.submissions.report.thumbnails import THUMBNAIL_SIDE
 
 TEMPLATE = Path(__file__).parent / "templates" / "dedup.html.jinja"
 KEEP, REMOVE, REVIEW, UNREADABLE = LISTS = ("keep", "remove", "review", "unreadable")
+INPUTS, PAIRS, PAGE = "inputs.txt", "lists", "page"
+WRITTEN = (INPUTS, PAIRS, PAGE, *(f"{name}{ending}" for name in LISTS for ending in (".parquet", ".txt")))  # into the results
 SHOWN = 20  # pairs of each class on the page
 GRADES = (100, 97, 95, 90, 80, 60, 40, 10)  # certainties of the page's table
 ROWS_AT_ONCE = 2**16  # of a list, written together
@@ -143,7 +145,7 @@ def write_page(
         pairs[kind] = [(decided.candidates[row], decided.verdicts[row]) for row in chosen]
     numbers = {int(one[name]) for own in pairs.values() for one, _ in own for name in ("number", "kept")}
     certainties = np.array([verdict.certainty for verdict in decided.verdicts], np.int64)
-    with whole_folder(folder / "page") as page:
+    with whole_folder(folder / PAGE) as page:
         pictures = {}
         columns = ["id", "source", "place", "bytes"]
         for number, about in collection.look_up(np.array(sorted(numbers), np.int64), columns):
@@ -159,7 +161,7 @@ def write_page(
             "problems": problems,
         }
         (page / "index.html").write_text(render(TEMPLATE, **values), encoding="utf-8")
-    return folder / "page" / "index.html"
+    return folder / PAGE / "index.html"
 
 
 def _write_thumbnail(folder: Path, number: int, about: dict[str, Any], column: str) -> str | None:

@@ -123,6 +123,15 @@ def read_vectors(path: Path | str) -> Vectors:
     return Vectors(shape.ids, vectors, shape.unreadable)
 
 
+def is_vectors(path: Path) -> bool:
+    """Whether a file is a vectors file."""
+    try:
+        describe_vectors(path)
+    except UserError:
+        return False
+    return True
+
+
 def describe_vectors(path: Path | str) -> VectorsShape:
     """Read the ids, dimensions and flags of a vectors file, but not its vectors.
 
