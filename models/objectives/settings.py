@@ -110,7 +110,7 @@ class MemorySettings(PairwiseSettings):
 
     Attributes:
         memory: Number of embeddings of earlier batches that each image is also compared with (X. Wang et al., Cross-batch memory,
-            2020; as the descriptor track's winner); None for none.
+            2020); None for none.
     """
 
     memory: int | None = Field(None, ge=2)
@@ -122,8 +122,8 @@ class ContrastiveSettings(MemorySettings):
     Attributes:
         positive_margin: Positive pairs contribute only beyond this distance.
         negative_margin: Negative pairs contribute only below this distance.
-        violating: Whether both means are over the pairs beyond their margin alone, as the descriptor track's winner took them (S.
-            Yokoo, 2021, with pytorch-metric-learning's default), so that the many negatives that are far enough do not dilute
+        violating: Whether both means are over the pairs beyond their margin alone, as S. Yokoo (2021) took them with
+            pytorch-metric-learning's default, so that the many negatives that are far enough do not dilute
             others; otherwise over all pairs.
     """
 

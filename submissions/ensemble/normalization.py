@@ -171,7 +171,7 @@ def normalize_by_variant(
 def subtract_negatives(
     vectors: NDArray[np.float32], training: NDArray[np.float32], beta: float = 0.35, neighbours: int = 10
 ) -> NDArray[np.float32]:
-    """Subtract nearby training vectors, as the winner of the descriptor track does on queries and references; for comparison.
+    """Subtract nearby training vectors, as S. Yokoo (2021) does on queries and references; for comparison.
 
     x' = x − β · (mean of its nearest training vectors), scaled to unit length; zero rows stay zero. Vectors [n, d] and training
     vectors [m, d] are float32 of unit length.
