@@ -11,6 +11,7 @@ stated rates. Pairs per second include reading every picture and computing its f
 import argparse
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,13 @@ from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.process import usable_cores
 from image_copies.matching.calibration import make_rule
+from image_copies.matching.candidates import choose_candidates
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match, rank_by_evidence
 from image_copies.matching.search import Search
-from image_copies.matching.verification.pairs import verify_pairs
+from image_copies.matching.verification.pairs import Candidate, verify_pairs
 from image_copies.pipeline.tools.run_extractor import open_extractor
 
 CONSOLE = Console(width=120)
@@ -62,9 +64,15 @@ def main() -> None:
     extractor = open_extractor(options.run, None, options.checkpoint, None)
     alone, viewed = (find_nearest_pairs(extractor, options.data, options.nearest, views) for views in (False, True))
     start = time.perf_counter()
-    verified = verify(alone)
+    candidates = partial(choose_candidates, tail=extractor.calibrate(), references=len(open_isc_folder(options.data).reference))
+    verified = verify(alone, candidates(alone))
     seconds = time.perf_counter() - start
-    rankings = {"descriptor alone": alone, "--views": viewed, "--verify": verified, "--verify --views": verify(viewed)}
+    rankings = {
+        "descriptor alone": alone,
+        "--views": viewed,
+        "--verify": verified,
+        "--verify --views": verify(viewed, candidates(viewed)),
+    }
     unrelated = {path.stem for path in open_isc_folder(options.data).query.paths} - {query for query, _ in truth.pairs}
     table = Table("ranking", "µAP", "recall at P90", "confirmed, right", title=f"the {options.nearest} nearest of every query")
     for rate in RATES:
@@ -76,12 +84,13 @@ def main() -> None:
         alarms = (str(sum(m.query.stem in unrelated and (m.expected_false_alarms or 0) <= rate for m in pairs)) for rate in RATES)
         table.add_row(name, *(f"{value:.3f}" for value in compute_scores(pairs, truth)), shown, *alarms)
     CONSOLE.print(table)
-    CONSOLE.print(f"{len(alone) / seconds:.1f} pairs/s verified on {usable_cores()} cores")
+    looked_at = sum(pair is not None for pair in candidates(alone))
+    CONSOLE.print(f"{looked_at} pairs, {looked_at / seconds:.1f}/s verified on {usable_cores()} cores")
 
 
-def verify(pairs: list[Match]) -> list[Match]:
+def verify(pairs: list[Match], candidates: list[Candidate | None]) -> list[Match]:
     """Return the pairs that local features confirm before the others."""
-    return rank_by_evidence(pairs, verify_pairs([(m.query, m.reference) for m in pairs], [m.crop for m in pairs]))
+    return rank_by_evidence(pairs, verify_pairs(candidates))
 
 
 if __name__ == "__main__":

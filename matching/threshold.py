@@ -40,8 +40,11 @@ class Tail:
 
         Between 0 and `start`, beyond which the tail does not apply; the rate is between 0 and 1.
         """
-        wanted = rate / max(references, 1)
-        return float(min(self.start, max(0.0, self.start - self.scale * math.log(self.share / wanted))))
+        return min(self.start, max(0.0, self.distance(rate, references)))
+
+    def distance(self, alarms: float, references: int) -> float:
+        """Return the squared distance up to which so many false alarms are expected per query; it may lie beyond `start`."""
+        return float(self.start - self.scale * math.log(self.share * max(references, 1) / alarms))
 
     def false_alarms(self, distances: NDArray[np.float64], references: int) -> NDArray[np.float64]:
         """Return the expected false alarms per query if all pairs at squared distances [m] or nearer counted as copies: [m].

@@ -13,6 +13,7 @@ from image_copies.data.discovery import Discovered
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
 from image_copies.data.targets import check_target_folder
+from image_copies.matching.candidates import choose_candidates
 from image_copies.matching.commands.effort import choose_effort
 from image_copies.matching.commands.paths import indexed_path, indexed_sources, make_protection_check, refuse_within
 from image_copies.matching.commands.sources import Pictures, Sources
@@ -211,10 +212,9 @@ def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictur
 
 
 def _verify_pairs(found: Found, rule: Rule) -> Found:
-    """Verify the pairs by local features; confirmed pairs are copies, whatever their score."""
+    """Verify the pairs that promise something by local features; confirmed pairs are copies, whatever their score."""
     pairs = found.matches.pairs
-    evidence = verify_pairs([(match.query, match.reference) for match in pairs], [match.crop for match in pairs])
-    looked_at = rank_by_evidence(pairs, evidence)
+    looked_at = rank_by_evidence(pairs, verify_pairs(choose_candidates(pairs, rule.tail, found.matches.references)))
     copies = rule.select_verified(looked_at, found.matches.threshold)
     return Found(replace(found.matches, pairs=copies, verified=True), found.digests, looked_at)
 

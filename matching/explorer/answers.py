@@ -174,14 +174,15 @@ def _list_near(found: Nearest, penalty: float, number: int) -> list[_Near]:
 
 def _find_copies(explorer: Explorer, pixels: NDArray[np.uint8], near: Sequence[_Near]) -> dict[int, Judgement]:
     """Return what the references are, by their row, that are copies by their scores or by features; none without a threshold."""
-    threshold, known = explorer.threshold(), explorer.pictures["reference"]
-    if threshold is None:
+    known = explorer.pictures["reference"]
+    if explorer.tail is None:
         return {}
     paths, picture = dict(zip(known.ids, known.paths, strict=True)), Path("<picture>")
     rows = {paths[explorer.references.ids[one.row]]: one.row for one in near}
     crops = [CROPS[one.number] if one.view == "crop" else None for one in near]
     found = [Match(picture, path, -one.distance, None, crop=crop) for path, one, crop in zip(rows, near, crops, strict=True)]
-    copies = explorer.second_look.look(pixels, found, Rule(None, explorer.tail, explorer.rate, SHOWN_REFERENCES), threshold)
+    rule = Rule(None, explorer.tail, explorer.rate, SHOWN_REFERENCES)
+    copies = explorer.second_look.look(pixels, found, rule, explorer.index.ntotal)
     return {rows[copy.reference]: copy.judgement for copy in copies if copy.judgement is not None}
 
 

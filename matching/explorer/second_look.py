@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
+from image_copies.matching.candidates import choose_candidates
 from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
 from image_copies.matching.groups.planning import drop_flat
 from image_copies.matching.index.filling import digest_or_none
@@ -41,9 +42,7 @@ class SecondLook:
     _features: LastUsed[Features] = field(default_factory=lambda: LastUsed(find_features, MAX_CACHED_FEATURES))
     _seen: LastUsed[Seen] = field(default_factory=lambda: LastUsed(see, MAX_CACHED_PICTURES))
 
-    def look(
-        self, picture: bytes | NDArray[np.uint8], found: Sequence[Match], rule: Rule, threshold: float | None
-    ) -> list[Match]:
+    def look(self, picture: bytes | NDArray[np.uint8], found: Sequence[Match], rule: Rule, references: int) -> list[Match]:
         """Return what is confirmed by features or scores enough, the confirmed first, each with what it is by the pixels.
 
         Without a threshold nothing is verified, and all is returned. What shows nothing is left out.
@@ -52,19 +51,19 @@ class SecondLook:
             picture: The bytes of a file, or pixels [h, w, 3].
             found: The nearest references, the best first.
             rule: When a pair counts as a copy.
-            threshold: The lowest score of a copy; None for none.
+            references: Number of references that were searched.
         """
         if not found:
             return []
         read: Read = partial(decode_rgb, picture) if isinstance(picture, bytes) else lambda side: picture
-        query, copies = None, list(found)
+        query, copies, threshold = None, list(found), rule.threshold(references)
         with suppress(
             ImageError
         ):  # one whose whole cannot be decoded, smaller than what is compared, is known by its vector alone
             query = see(picture) if isinstance(picture, bytes) else Seen(prepare_picture(picture), Shot(), read)
         if threshold is not None:
-            crops, references = [match.crop for match in found], [match.reference for match in found]
-            evidence = verify_query(read, references, crops, self._features) if query else [None] * len(found)
+            candidates = choose_candidates(found, rule.tail, references)
+            evidence = verify_query(read, candidates, self._features) if query else [None] * len(found)
             copies = rule.select_verified(rank_by_evidence(found, evidence), threshold)
         digest = hashlib.sha256(picture).digest() if isinstance(picture, bytes) else None
         seen = {match.reference: self._seen.of(match.reference) for match in copies}

@@ -123,7 +123,7 @@ class SearchService:
     def look(self, content: bytes, found: Sequence[Match]) -> list[Match]:
         """Return the copies among a picture's nearest references, as a search of folders finds them, and what each is."""
         with self._decoding:
-            return self._second_look.look(content, found, self.rule, self._threshold())
+            return self._second_look.look(content, found, self.rule, self._references())
 
     def is_sure(self, found: Sequence[Match]) -> bool:
         """Whether the score of any reference is that of a copy."""
@@ -132,7 +132,11 @@ class SearchService:
 
     def _threshold(self) -> float | None:
         """Return the lowest score of a copy in what was searched last."""
-        return self.rule.threshold(self._opened[1].ntotal if self._opened else 1)
+        return self.rule.threshold(self._references())
+
+    def _references(self) -> int:
+        """Return the number of references that were searched last."""
+        return self._opened[1].ntotal if self._opened else 1
 
     def ask(
         self,

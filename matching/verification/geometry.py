@@ -1,8 +1,8 @@
 """Whether two pictures share content in the same geometric arrangement, and where: a robust homography of local features."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import cv2
 import numpy as np
@@ -17,6 +17,7 @@ MIN_INLIERS = 10  # features that must agree with the homography for two picture
 CERTAIN_INLIERS = 30  # with this many inliers, no further change of the picture is tried
 MIN_SCALE, MAX_SCALE = 0.05, 20.0  # length in the reference over length in the query, both exclusive
 Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]
+CHANGES: tuple[Change, ...] = get_args(Change)
 
 
 @dataclass(frozen=True)
@@ -48,51 +49,39 @@ class Views:
     """
 
     picture: Features
+    _made: dict[Change, tuple[Features, NDArray[np.float32]]] = field(default_factory=dict, compare=False, repr=False)
 
-    @cached_property
-    def changed(self) -> list[tuple[Change, Features]]:
-        """The mirror image, the negative, and both."""
-        mirrored = self.picture.mirrored()
-        return [
-            ("mirrored", mirrored),
-            ("inverted", self.picture.inverted()),
-            ("mirrored and inverted", mirrored.inverted()),
-        ]
-
-    @cached_property
-    def own(self) -> NDArray[np.float32]:
-        """Descriptors float32 [n, 128] of the unchanged picture."""
-        return self.picture.descriptors
-
-    @cached_property
-    def descriptors(self) -> NDArray[np.float32]:
-        """Descriptors float32 [3 n, 128] of the three changed pictures, concatenated in the order of `changed`."""
-        return np.concatenate([features.descriptors for _, features in self.changed])
+    def changed(self, change: Change) -> tuple[Features, NDArray[np.float32]]:
+        """Return the features of the picture with a change, and their descriptors float32 [n, 128]."""
+        if change not in self._made:
+            features = self.picture.mirrored() if "mirrored" in change else self.picture
+            features = features.inverted() if "inverted" in change else features
+            self._made[change] = features, features.descriptors
+        return self._made[change]
 
 
-def verify(query: Features | Views, reference: Features, least: int = MIN_INLIERS) -> Evidence | None:
+def verify(
+    query: Features | Views, reference: Features, least: int = MIN_INLIERS, changes: Sequence[Change] = CHANGES
+) -> Evidence | None:
     """Find the homography that most features agree on, for the picture unchanged, its mirror image and its negative.
 
     Args:
         query: Features of one picture; pass its views if it is compared with several others, which saves work.
         reference: Features of the other picture.
         least: Number of features that must agree.
+        changes: Those to try, one after the other, until one leaves no doubt.
 
     Returns:
         The evidence with the most inliers; None if fewer than `least` features agree.
     """
     views = query if isinstance(query, Views) else Views(query)
-    picture, count = views.picture, len(views.picture.points)
-    if min(count, len(reference.points)) < MIN_MATCHES:
+    if min(len(views.picture.points), len(reference.points)) < MIN_MATCHES:
         return None
-    target = reference.descriptors
-    best = _fit_homography(picture, picture, reference, "", *_match_descriptors(views.own, target), least)
-    if best is not None and best.inliers >= CERTAIN_INLIERS:
-        return best
-    rows, matched = _match_descriptors(views.descriptors, target)  # one product for all three
-    for place, (change, changed) in enumerate(views.changed):
-        own = rows // count == place
-        found = _fit_homography(picture, changed, reference, change, rows[own] - place * count, matched[own], least)
+    target, best = reference.descriptors, None
+    for change in changes:
+        changed, descriptors = views.changed(change)
+        matched = _match_descriptors(descriptors, target)
+        found = _fit_homography(views.picture, changed, reference, change, *matched, least)
         if found is not None and (best is None or found.inliers > best.inliers):
             best = found
         if best is not None and best.inliers >= CERTAIN_INLIERS:

@@ -25,7 +25,7 @@ from image_copies.matching.verification.contents import Contents, ContentsMatch,
 from image_copies.matching.verification.differences import find_local_difference
 from image_copies.matching.verification.edits import Comparison, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
-from image_copies.matching.verification.geometry import Evidence, Views, verify
+from image_copies.matching.verification.geometry import CHANGES, Change, Evidence, Views, verify
 from image_copies.matching.verification.judgement import (
     FEW_FEATURES,
     MAX_CERTAIN,
@@ -135,6 +135,24 @@ class KnownPair:
     described: bool = True
     evidence: Evidence | None = None
     false_alarms: float | None = None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A pair of a query and a reference that is verified by local features.
+
+    Attributes:
+        query: One file.
+        reference: The other.
+        crop: The part of the query that is probably shared; None for the whole. Where the whole shows nothing, the crops of a
+            query's first MAX_CROPS such pairs are looked at: on a page the strongest features are its letters.
+        changes: Changes of the query to undo.
+    """
+
+    query: Path
+    reference: Path
+    crop: Box | None = None
+    changes: Sequence[Change] = CHANGES
 
 
 class PairJudge:
@@ -257,31 +275,25 @@ def verify_two(first: Path, second: Path) -> Evidence | None:
     return verify(one, other) if one is not None and other is not None else None
 
 
-def verify_pairs(pairs: Sequence[tuple[Path, Path]], crops: Sequence[Box | None] = ()) -> list[Evidence | None]:
-    """Look at pairs of a query and a reference; None for each where nothing confirms that one copies the other.
-
-    Args:
-        pairs: The files, a query's best pair first.
-        crops: Of each pair the part of the query that is probably shared, None for the whole; () for none of any. Where the whole
-            shows nothing, the crops of a query's first MAX_CROPS such pairs are looked at: on a page the strongest features are
-            its letters.
-    """
+def verify_pairs(pairs: Sequence[Candidate | None]) -> list[Evidence | None]:
+    """Look at pairs, a query's best first; None for each where nothing confirms that one copies the other, or for None."""
     features = LastUsed(find_features, MAX_CACHED_FEATURES)
     by_query: dict[Path, list[int]] = defaultdict(list)
-    for row, (query, _) in enumerate(pairs):
-        by_query[query].append(row)
+    for row, pair in enumerate(pairs):
+        if pair is not None:
+            by_query[pair.query].append(row)
 
-    def look(rows: list[int]) -> list[tuple[int, Evidence | None]]:
-        path = pairs[rows[0]][0]
-        if features.of(path) is None:
+    def look(item: tuple[Path, list[int]]) -> list[tuple[int, Evidence | None]]:
+        path, rows = item
+        own = features.of(path)
+        if own is None:
             return [(row, None) for row in rows]
-        own_crops = [crops[row] for row in rows] if crops else []
-        found = verify_query(partial(decode_rgb, path), [pairs[row][1] for row in rows], own_crops, features, features.of(path))
+        found = verify_query(partial(decode_rgb, path), [pairs[row] for row in rows], features, own)
         return list(zip(rows, found, strict=True))
 
     evidence: list[Evidence | None] = [None] * len(pairs)
-    with _share_cores() as pool, tqdm(total=len(pairs), desc="verifying", unit="pair", leave=False) as bar:
-        for found in pool.map(look, by_query.values()):
+    with _share_cores() as pool, tqdm(total=sum(map(len, by_query.values())), desc="verifying", unit="pair", leave=False) as bar:
+        for found in pool.map(look, by_query.items()):
             for row, one in found:
                 evidence[row] = one
             bar.update(len(found))
@@ -289,32 +301,33 @@ def verify_pairs(pairs: Sequence[tuple[Path, Path]], crops: Sequence[Box | None]
 
 
 def verify_query(
-    read: Read,
-    references: Sequence[Path],
-    crops: Sequence[Box | None],
-    features: LastUsed[Features],
-    own: Features | None = None,
+    read: Read, pairs: Sequence[Candidate | None], features: LastUsed[Features], own: Features | None = None
 ) -> list[Evidence | None]:
     """Look at a query and its references as `verify_pairs` does.
 
     Args:
         read: Reads the query's pixels.
-        references: The files, the best first.
-        crops: As of `verify_pairs`.
+        pairs: Those of one query, the best first.
         features: Those of references.
         own: Those of the query, if they are known.
 
     Raises:
         ImageError: the query cannot be read.
     """
+    if not any(pairs):
+        return [None] * len(pairs)
     own = own or _find_features(read)
     query = Views(own)  # its mirror image and negative are made once for all its references
-    others = [features.of(path) for path in references]
-    found = [None if other is None else verify(query, other) for other in others]
-    again = [place for place, one in enumerate(found) if one is None and crops and crops[place]][:MAX_CROPS]
-    pixels = read(CROPPED_SIDE) if again else None
-    for place in again:
-        crop, other = crops[place], others[place]
-        if crop is not None and other is not None and pixels is not None:
-            found[place] = verify(crop_features(pixels, crop, own), other)
+    found: list[Evidence | None] = []
+    pixels, crops = None, 0
+    for pair in pairs:
+        other = None if pair is None else features.of(pair.reference)
+        if pair is None or other is None:
+            found.append(None)
+            continue
+        evidence = verify(query, other, changes=pair.changes)
+        if evidence is None and pair.crop is not None and crops < MAX_CROPS:
+            pixels, crops = read(CROPPED_SIDE) if pixels is None else pixels, crops + 1
+            evidence = verify(crop_features(pixels, pair.crop, own), other, changes=pair.changes)
+        found.append(evidence)
     return found

@@ -1,6 +1,7 @@
 """A query for which nothing is found for sure is searched with its crops and turns; a minute's work is done unasked."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import crop_features, local_features
 from image_copies.matching.verification.geometry import verify
-from image_copies.matching.verification.pairs import verify_pairs
+from image_copies.matching.verification.pairs import Candidate, verify_pairs
 from image_copies.matching.views import CROPS, VIEWS, embed_views_of, make_views
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -128,9 +129,9 @@ def test_a_page_is_confirmed_by_the_crop_that_found_it(tmp_path: Path) -> None:
     page[20:220, 20:153] = picture
     Image.fromarray(page).save(tmp_path / "page.png")
     Image.fromarray(picture).save(tmp_path / "picture.png")
-    pair = tmp_path / "page.png", tmp_path / "picture.png"
+    pair = Candidate(tmp_path / "page.png", tmp_path / "picture.png")
     assert verify_pairs([pair]) == [None]
-    (evidence,) = verify_pairs([pair], [(0, 0, 0.25, 0.25)])
+    (evidence,) = verify_pairs([replace(pair, crop=(0, 0, 0.25, 0.25))])
     assert evidence is not None and max(evidence.query_region) < 0.3
 
 
