@@ -16,9 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import faiss
 import numpy as np
-from faiss.contrib.exhaustive_search import range_search_max_results
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -53,6 +51,9 @@ def simulate(queries: int, references: int, seed: int = 0) -> tuple[NDArray[np.f
 
 def search_with_faiss(queries: NDArray[np.float32], references: NDArray[np.float32], count: int) -> ScoredPairs:
     """Faiss's own range search with a shrinking radius, as the organisers' evaluation used it."""
+    import faiss  # imported here: others use `simulate` where there is none
+    from faiss.contrib.exhaustive_search import range_search_max_results
+
     index = faiss.IndexFlatL2(DIMENSIONS)
     index.add(references)
 

@@ -1,18 +1,19 @@
 """Everything to be measured on a GPU, part by part, with a table of figures and goals at the end.
 
-    python benchmarks/gpu.py --output DIR                      # all parts but tiny
-    python benchmarks/gpu.py --parts search steps --output DIR # some, in this order
-    python benchmarks/gpu.py --parts tiny --data DIR --run DIR # drip training on the tiny set; repeat it until it has finished
-    python benchmarks/gpu.py --smoke                           # the same code at toy sizes on the CPU; its figures mean nothing
+    python benchmarks/gpu.py --output DIR                         # all parts but drip, the most decisive first
+    python benchmarks/gpu.py --parts search loader:160 eager      # some parts, or items of parts, in this order
+    python benchmarks/gpu.py --parts drip --data DIR --run DIR    # drip training; repeat it until it has finished
+    python benchmarks/gpu.py --smoke                              # the same code at toy sizes on the CPU; figures mean nothing
 
-Parts: product (half-precision products summed in float32), nccl (exchange between processes, one for each GPU), search
-(25,000 × 1,000,000), neighbours (of query normalisation), decoding (JPEG files), batches (a training step of two models by batch
-size: eager, compiled, as a CUDA graph), loader (edited images by workers and size), embed (as a share of the forward pass),
-determinism (equal digests of two runs and of one killed and resumed), head (1.8 million classes with tf_efficientnet_b5), steps
-(the seven models: time, shares, memory, layout, waits, save and resume), tiny (µAP after drip training).
+Parts: product (half-precision products summed in float32), search (25,000 × 1,000,000), loader (edited images by workers),
+decoding (JPEG files), eager (a training step of two models by batch size), head (1.8 million classes with tf_efficientnet_b5),
+faster (the step as a CUDA graph and compiled), neighbours (of query normalisation), embed (as a share of the forward pass), nccl
+(exchange between processes, one for each GPU), determinism (equal digests of two runs and of one killed and resumed), steps (the
+seven models: time, shares, memory, layout, waits, save and resume), drip (a descriptor that is learnt in minutes).
 
-Each part, and each model of a part, is measured by a separate process, so that what fails or is killed costs its own rows only.
-Rows are appended to rows.jsonl in the folder of --output as they are measured. What --seconds leaves no time for is left out.
+Short parts that follow each other share a process, which a GPU takes ten seconds to start; each of the others has one of its own.
+What fails or is killed costs its own rows only. Batches that the free memory cannot hold are skipped. Rows are appended to
+rows.jsonl in the folder of --output as they are measured. What --seconds leaves no time for is left out.
 """
 
 import argparse
@@ -24,21 +25,23 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
 from gpu_agreement import measure_determinism, measure_nccl, measure_product
+from gpu_drip import measure_drip
 from gpu_row import Row
 from gpu_sizes import FULL, SMOKE, Sizes
 from gpu_steps import KINDS, WAYS, measure_batches, measure_head, measure_steps
 from gpu_throughput import measure_decoding, measure_embedding, measure_loader, measure_neighbours, measure_search
-from gpu_tiny import measure_tiny
 from rich.console import Console
 from rich.table import Table
 
 from image_copies.data.process import usable_cores
 from image_copies.models.device import best_device, choose_algorithms, describe_device
+
+DONE = "done.txt"  # names the items that a process has measured
 
 
 @dataclass(frozen=True)
@@ -47,61 +50,116 @@ class Part:
 
     Attributes:
         measure: Yields the rows of one of its items on a device.
-        items: What it measures, each in a separate process, in this order.
+        items: What it measures, in this order.
+        short: Whether its items need no process of their own.
     """
 
     measure: Callable[[torch.device, Sizes, str], Iterator[Row]]
     items: Callable[[Sizes], Iterable[str]] = lambda sizes: [""]
+    short: bool = False
 
 
 PARTS = {
-    "product": Part(measure_product),
-    "nccl": Part(measure_nccl),
-    "search": Part(measure_search),
-    "neighbours": Part(measure_neighbours),
-    "decoding": Part(measure_decoding),
-    "batches": Part(measure_batches, lambda sizes: [f"{model} {way}" for way in WAYS for model in sizes.batched]),
-    "loader": Part(measure_loader),
-    "embed": Part(measure_embedding, lambda sizes: [f"{backbone} {size}" for backbone, size in sizes.embed]),
-    "determinism": Part(measure_determinism),
+    "product": Part(measure_product, short=True),
+    "search": Part(measure_search, short=True),
+    "loader": Part(measure_loader, lambda sizes: map(str, sizes.loader), short=True),
+    "decoding": Part(measure_decoding, lambda sizes: map(str, sizes.loader), short=True),
+    "eager": Part(measure_batches, lambda sizes: [f"{model} eager" for model in sizes.batched]),
     "head": Part(measure_head, lambda sizes: [f"same {sizes.large_batch}", *(f"{kind} {sizes.head.batch}" for kind in KINDS)]),
+    "faster": Part(measure_batches, lambda sizes: [f"{model} {way}" for model in sizes.batched for way in WAYS if WAYS[way]]),
+    "neighbours": Part(measure_neighbours, short=True),
+    "embed": Part(measure_embedding, lambda sizes: [f"{backbone} {size}" for backbone, size in sizes.embed]),
+    "nccl": Part(measure_nccl),
+    "determinism": Part(measure_determinism),
     "steps": Part(measure_steps, lambda sizes: sizes.models),
 }
+DRIP = "drip"  # a part that is asked for by name, since it takes a data set
+Item = tuple[str, str]  # part, and what of it
 
 
-def measure_here(part: str, item: str, options: argparse.Namespace, rows: Path) -> None:
-    """Measure one item in this process; append its rows as they come, and if it fails, one that says why."""
-    try:
-        if part == "tiny":
-            measured = measure_tiny(options.data, options.run, options.recipe, options.limit, rows.parent)
-        else:
-            measured = PARTS[part].measure(best_device(), SMOKE if options.smoke else FULL, item)
-        with choose_algorithms(deterministic=False):  # as in training
-            for row in measured:
-                append_row(rows, part, row)
-    except Exception as error:
-        traceback.print_exc()
-        said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-        append_row(rows, part, Row(f"{item} failed".strip(), said, "to run", False, True))
+def list_items(asked: Iterable[str], sizes: Sizes) -> list[Item]:
+    """Return the items of parts, or of "part:item", in the order in which they are asked for.
+
+    Raises:
+        ValueError: There is no such part or item.
+    """
+    found = list[Item]()
+    for name in asked:
+        part, colon, item = name.partition(":")
+        known = list(PARTS[part].items(sizes)) if part in PARTS else [""] if part == DRIP else []
+        chosen = [each for each in known if each.startswith(item)] if colon else known
+        if not chosen:
+            raise ValueError(f"there is no {name!r}. Parts: {', '.join([*PARTS, DRIP])}" + (f"; items: {known}" if known else ""))
+        found += [(part, each) for each in chosen]
+    return found
 
 
-def measure_apart(part: str, item: str, options: argparse.Namespace, rows: Path, deadline: float) -> None:
-    """Have a separate process measure an item, and end it, with all that it started, at the deadline."""
-    left, given = deadline - time.monotonic(), {"data": options.data, "run": options.run, "recipe": options.recipe}
-    if left <= 0:
-        append_row(rows, part, Row(f"{item} left out".strip(), "no time was left"))
-        return
-    command = [sys.executable, __file__, "--parts", part, "--item", item, "--output", str(rows.parent)]
-    command += [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
-    command += ["--limit", str(options.limit), *(["--smoke"] if options.smoke else [])]
-    process = subprocess.Popen(command, start_new_session=True)
-    try:
-        if process.wait(left):
-            append_row(rows, part, Row(f"{item} failed".strip(), f"exit status {process.returncode}", "to run", False, True))
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        append_row(rows, part, Row(f"{item} ended".strip(), f"after {left:.0f} s, when the time was over"))
+def measure_here(items: Iterable[Item], options: argparse.Namespace, rows: Path) -> None:
+    """Measure items in this process; append rows as they come, if one fails, one that says why, and a line to `DONE` for each."""
+    for part, item in items:
+        try:
+            if part == DRIP:
+                measured = measure_drip(options.data, options.run, options.recipe, options.limit, rows.parent, options.carried)
+            else:
+                measured = PARTS[part].measure(best_device(), SMOKE if options.smoke else FULL, item)
+            with choose_algorithms(deterministic=False):  # as in training
+                for row in measured:
+                    append_row(rows, part, row)
+        except Exception as error:
+            traceback.print_exc()
+            said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            append_row(rows, part, Row(f"{item} failed".strip(), said, "to run", False, True))
+        with (rows.parent / DONE).open("a", encoding="utf-8") as file:
+            file.write(f"{part}:{item}\n")
+
+
+def measure_apart(items: list[Item], options: argparse.Namespace, rows: Path, deadline: float) -> None:
+    """Have a separate process measure items, and end it, with all that it started, at the deadline.
+
+    Where it dies, another one measures what is left behind the item at which it died.
+    """
+    given = {
+        "data": options.data,
+        "run": options.run,
+        "recipe": options.recipe,
+        "carried": options.carried,
+        "limit": options.limit,
+    }
+    words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    done = rows.parent / DONE
+    while items:
+        done.write_text("", encoding="utf-8")
+        left, command = deadline - time.monotonic(), [sys.executable, __file__, "--output", str(rows.parent), *words]
+        if left <= 0:
+            for part, item in items:
+                append_row(rows, part, Row(f"{item} left out".strip(), "no time was left"))
+            return
+        command += [*(["--smoke"] if options.smoke else []), "--items", *(f"{part}:{item}" for part, item in items)]
+        process, died = subprocess.Popen(command, start_new_session=True), True
+        try:
+            ended = process.wait(left)
+            died, said = ended != 0, Row("failed", f"exit status {ended}", "to run", False, True)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            said = Row("ended", f"after {left:.0f} s, when the time was over")
+        items = items[len(done.read_text(encoding="utf-8").splitlines()) :]
+        if died and items:
+            part, item = items.pop(0)
+            append_row(rows, part, replace(said, what=f"{item} {said.what}".strip()))
+
+
+def group_items(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Yield the items of each process: short ones that follow each other together, all others alone."""
+    together = list[Item]()
+    for item in items:
+        if item[0] in PARTS and PARTS[item[0]].short:
+            together.append(item)
+            continue
+        yield from ([together] if together else [])
+        together = []
+        yield [item]
+    yield from ([together] if together else [])
 
 
 def append_row(rows: Path, part: str, row: Row) -> None:
@@ -130,38 +188,51 @@ def print_table(rows: list[tuple[str, Row]], title: str, smoke: bool) -> None:
 
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", choices=[*PARTS, "tiny"], default=list(PARTS), metavar="PART")
-    parser.add_argument("--item", help="only this one of the part's models, in this process")
+    parser.add_argument(
+        "--parts",
+        nargs="+",
+        default=list(PARTS),
+        metavar="PART[:ITEM]",
+        help=f"{', '.join(PARTS)}, {DRIP} (default: all but {DRIP})",
+    )
+    parser.add_argument("--items", nargs="+", metavar="PART:ITEM", help=argparse.SUPPRESS)  # measured in this process
     parser.add_argument("--output", type=Path, metavar="DIR", default=Path("runs/gpu"), help="default: runs/gpu")
     parser.add_argument("--seconds", type=float, default=3600, help="for all parts together (default: 3600)")
     parser.add_argument("--smoke", action="store_true", help="toy sizes, on the CPU too: whether it runs, not how fast")
-    tiny = parser.add_argument_group("of tiny")
-    tiny.add_argument("--data", type=Path, metavar="DIR", help="the set in the ISC2021 layout")
-    tiny.add_argument("--run", type=Path, metavar="DIR", default=Path("runs/gpu-tiny"), help="default: runs/gpu-tiny")
-    tiny.add_argument("--recipe", type=Path, metavar="FILE", default=Path(__file__).with_name("gpu_tiny.yaml"))
-    tiny.add_argument("--limit", type=float, metavar="SECONDS", default=400, help="training is killed then, to go on")
+    drip = parser.add_argument_group("of drip")
+    drip.add_argument("--data", type=Path, metavar="PATH", help="folder in the ISC2021 layout, or the tar that gpu_set.py writes")
+    drip.add_argument("--run", type=Path, metavar="DIR", default=Path("runs/gpu-drip"), help="default: runs/gpu-drip")
+    drip.add_argument("--carried", type=Path, metavar="DIR", help="an earlier call's --output: its state is continued")
+    drip.add_argument("--recipe", type=Path, metavar="FILE", default=Path(__file__).with_name("gpu_drip.yaml"))
+    drip.add_argument(
+        "--limit", type=float, metavar="SECONDS", default=480, help="training is killed then, to go on (default: 480)"
+    )
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = make_parser()
     options = parser.parse_args(arguments)
-    if "tiny" in options.parts and options.data is None:
-        parser.error("the part tiny needs --data DIR, the unpacked tiny set")
+    sizes = SMOKE if options.smoke else FULL
+    try:
+        items = list_items(options.items or options.parts, sizes)
+    except ValueError as error:
+        parser.error(str(error))
+    if options.data is None and any(part == DRIP for part, _ in items):
+        parser.error("the part drip needs --data, a folder in the ISC2021 layout or the tar that gpu_set.py writes")
     name = describe_device(best_device())
     if best_device().type == "cpu" and not options.smoke:
         print(f"error: this benchmark measures a GPU, but torch runs on {name}. --smoke tests its code only.", file=sys.stderr)
         return 2
     options.output.mkdir(parents=True, exist_ok=True)
     rows = options.output / "rows.jsonl"
-    if options.item is not None:
-        measure_here(options.parts[0], options.item, options, rows)
+    if options.items is not None:
+        measure_here(items, options, rows)
         return 0
     rows.touch()
-    start, deadline, sizes = rows.stat().st_size, time.monotonic() + options.seconds, SMOKE if options.smoke else FULL
-    for part in options.parts:
-        for item in PARTS[part].items(sizes) if part in PARTS else [""]:
-            measure_apart(part, item, options, rows, deadline)
+    start, deadline = rows.stat().st_size, time.monotonic() + options.seconds
+    for together in group_items(items):
+        measure_apart(together, options, rows, deadline)
     found = read_table(rows, start)
     title = f"{name}, torch {torch.__version__}, CUDA {torch.version.cuda}, {usable_cores()} cores"
     print_table(found, f"TOY SIZES, no measurement: {title}" if options.smoke else title, options.smoke)

@@ -13,19 +13,20 @@ class Sizes:
 
     models: dict[str, StepSize]  # training steps by name, short ones first: each model at its last stage in recipes/isc2021.yaml
     batched: tuple[str, ...]  # those of which the step is measured by batch size
-    batches: tuple[int, ...]
+    batches: dict[str, tuple[int, ...]]  # by the way in which the step is run
     compiler: str  # what torch.compile has compile them
     head: StepSize  # training step in which the class head is measured
     large_batch: int  # of recipes/isc2021-batch-512.yaml
     precision: str  # as in a recipe
     repeats: int  # timed steps
-    loader: tuple[tuple[int, int], ...]  # image side in pixels, images per worker
+    loader: dict[int, int]  # images per worker by image side in pixels
     loader_workers: tuple[int, ...]
     embed: tuple[tuple[str, int], ...]  # backbone, image side in pixels
     embed_images: int
     embed_batch: int
     queries: int
     references: int
+    compared: int  # queries that are searched on the CPU, too
     trained: dict[str, int | str]  # descriptor settings of the trainings that are compared bit by bit
     epochs: int  # of these trainings
     pictures: int  # procedural ones
@@ -46,19 +47,20 @@ FULL = Sizes(
         "v2l-512": _size("tf_efficientnetv2_l", 512, 980_000, 512),
     },
     batched=("v2s-160", "b5-large"),
-    batches=(64, 256, 1024),
+    batches={"eager": (64, 256, 512), "graph": (64, 512), "compiled": (64, 512)},
     compiler="inductor",
     head=_size("tf_efficientnet_b5", 256, 1_800_000, 160),
     large_batch=512,
     precision="bf16",
     repeats=15,
-    loader=((160, 400), (224, 300), (512, 60)),
+    loader={160: 400, 224: 300, 512: 60},
     loader_workers=(1, 8, 16),
     embed=(("tf_efficientnetv2_s", 160), ("tf_efficientnet_b5", 160), ("tf_efficientnetv2_l", 512)),
     embed_images=12_000,
     embed_batch=256,
     queries=25_000,
     references=1_000_000,
+    compared=1000,
     trained={"backbone": "tf_efficientnetv2_b0", "dimensions": 256},
     epochs=20,
     pictures=600,
@@ -66,19 +68,20 @@ FULL = Sizes(
 SMOKE = Sizes(
     models={"toy": StepSize("test_efficientnet", 300, 16, 4, 32, 128)},
     batched=("toy",),
-    batches=(4, 8),
+    batches={"eager": (4, 8), "graph": (4,), "compiled": (4,)},
     compiler="eager",
     head=StepSize("test_efficientnet", 300, 16, 4, 32, 128),
     large_batch=72,
     precision="32",
     repeats=2,
-    loader=((32, 8),),
+    loader={32: 8},
     loader_workers=(1,),
     embed=(("test_efficientnet", 32),),
     embed_images=16,
     embed_batch=8,
     queries=40,
     references=300,
+    compared=20,
     trained={"backbone": "test_efficientnet", "dimensions": 16},
     epochs=3,
     pictures=16,

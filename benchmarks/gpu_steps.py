@@ -15,6 +15,7 @@ from gpu_step import SAMPLED, StepSize, TrainingStep, draw_head
 
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.memory_format import MIN_GAIN, choose_memory_format
+from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.learner import Learner, build_learner, set_up_network
@@ -23,14 +24,20 @@ from image_copies.models.training.state import Progress, WrittenState, load_stat
 
 GIB = 2**30
 KINDS = ("same", "adafactor", "sparse_adam")  # optimisers of the class matrix
-WAYS = {"eager": None, "compiled": "default", "graph": "reduce-overhead"}  # modes of torch.compile; the last uses CUDA graphs
+WAYS = {"eager": None, "graph": "reduce-overhead", "compiled": "default"}  # modes of torch.compile; the second uses CUDA graphs
+MAX_SHARE = 0.9  # of the free memory that a step may be expected to need
+CLASS_COPIES = 5  # of the class matrix: itself, its gradient, two moments, and what is rounded or copied
 
 
 def measure_batches(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
     """Time the project's own step of a model in one of WAYS by batch size, and the share in which the device computes."""
     name, way = item.split()
-    for batch in sizes.batches:
-        learn = _own_step(replace(sizes.models[name], batch=batch), sizes, WAYS[way])[1]
+    for batch in sizes.batches[way]:
+        size = replace(sizes.models[name], batch=batch)
+        if refusal := _find_refusal(device, size):
+            yield Row(f"{name}, {way}, batch {batch}", refusal)
+            continue
+        learn = _own_step(size, sizes, WAYS[way])[1]
         seconds = measure_median(device, learn, sizes.repeats)
         busy = measure_busy_seconds(device, learn, min(3, sizes.repeats)) / seconds
         memory = f"; {torch.cuda.max_memory_allocated() / GIB:.1f} GiB" if device.type == "cuda" else ""
@@ -43,6 +50,9 @@ def measure_batches(device: torch.device, sizes: Sizes, item: str) -> Iterator[R
 def measure_steps(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
     """Time the step of a model, and the project's own step with its waits, saving and resuming."""
     size = sizes.models[item]
+    if refusal := _find_refusal(device, size):
+        yield Row(item, refusal)
+        return
     yield _step_row(item, device, size, sizes.repeats, "same")[0]
     _release(device)
     learner, learn = _own_step(size, sizes)
@@ -79,6 +89,36 @@ def measure_head(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]
         yield Row("all costs of classes", f"{costs:.1%}", "under 40 %", costs < 0.40)
     elif kind == "same" and device.type == "cuda":
         yield Row("peak memory", f"{memory:.1f} GiB", "under 24 GiB", memory < 24)
+
+
+def _find_refusal(device: torch.device, size: StepSize) -> str:
+    """Return why a step is skipped whose memory the device has not free; empty where it has."""
+    if device.type != "cuda":
+        return ""
+    network = Descriptor(DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions)).to(device)
+    needed = (
+        size.batch * measure_saved_bytes(network, size.image_size, device) + CLASS_COPIES * 4 * size.classes * size.dimensions
+    )
+    del network
+    _release(device)
+    free = torch.cuda.mem_get_info()[0]
+    return "" if needed <= MAX_SHARE * free else f"skipped: needs about {needed / GIB:.0f} GiB, {free / GIB:.0f} are free"
+
+
+def measure_saved_bytes(network: Descriptor, pixels: int, device: torch.device) -> float:
+    """Return how many bytes an image's forward pass in bf16 keeps for the backward pass."""
+    images, kept = torch.randn(2, 3, pixels, pixels, device=device), dict[int, int]()
+
+    def note(saved: torch.Tensor) -> torch.Tensor:
+        storage = saved.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved), torch.autocast(device.type, torch.bfloat16):
+        result = network(images, raw=True)
+    parameters = {value.untyped_storage().data_ptr() for value in network.parameters()}
+    del result
+    return sum(size for place, size in kept.items() if place not in parameters) / len(images)
 
 
 def _release(device: torch.device) -> None:

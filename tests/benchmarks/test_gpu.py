@@ -1,5 +1,6 @@
 """The GPU's benchmark at toy sizes on the CPU: that its parts run, fail visibly, and claim nothing without a GPU."""
 
+import json
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 QUICK, SLOW = (
     ["product", "search"],
-    ["nccl", "neighbours", "decoding", "batches", "loader", "embed", "determinism", "head", "steps"],
+    ["nccl", "neighbours", "decoding", "eager", "faster", "loader", "embed", "determinism", "head", "steps"],
 )
 
 
@@ -46,9 +47,9 @@ def test_a_part_that_fails_has_a_row_and_the_others_run(tmp_path: Path, capfd: p
     import gpu
 
     nowhere = ["--data", str(tmp_path / "none"), "--run", str(tmp_path / "run")]
-    assert gpu.main(["--smoke", "--output", str(tmp_path / "out"), "--parts", "tiny", "product", *nowhere]) == 1
+    assert gpu.main(["--smoke", "--output", str(tmp_path / "out"), "--parts", "drip", "product", *nowhere]) == 1
     rows = gpu.read_table(tmp_path / "out" / "rows.jsonl", 0)
-    assert [(part, row.passed) for part, row in rows] == [("tiny", False), ("product", True)]
+    assert [(part, row.passed) for part, row in rows] == [("drip", False), ("product", True)]
     assert "CalledProcessError" in rows[0][1].figure and capfd.readouterr().out.count("FAIL") == 1
 
 
@@ -59,6 +60,82 @@ def test_a_process_that_dies_has_a_row(tmp_path: Path, monkeypatch: pytest.Monke
     assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "product"]) == 1
     ((_, row),) = gpu.read_table(tmp_path / "rows.jsonl", 0)
     assert row.what == "failed" and row.figure == "exit status 1"
+
+
+def test_behind_an_item_at_which_a_process_dies_the_others_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpu
+
+    hidden = tmp_path / "sitecustomize.py"  # the first process of the three that this starts dies at its second item
+    hidden.write_text(
+        "import os, sys\n"
+        "if 'product:' in sys.argv and 'search:' in sys.argv:\n"
+        "    import numpy\n"
+        "    numpy.random.default_rng = lambda *_: os._exit(9)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "product", "search", "decoding"]) == 1
+    rows = [(part, row.what) for part, row in gpu.read_table(tmp_path / "rows.jsonl", 0)]
+    assert [part for part, _ in rows] == ["product", "search", "decoding"] and rows[1][1] == "failed"
+
+
+def test_items_are_asked_for_by_how_they_begin(tmp_path: Path) -> None:
+    import gpu
+    from gpu_sizes import FULL
+
+    assert gpu.list_items(["loader:160", "eager"], FULL) == [
+        ("loader", "160"),
+        ("eager", "v2s-160 eager"),
+        ("eager", "b5-large eager"),
+    ]
+    together = list(gpu.group_items([("product", ""), ("search", ""), ("nccl", ""), ("loader", "160")]))
+    assert together == [[("product", ""), ("search", "")], [("nccl", "")], [("loader", "160")]]
+    with pytest.raises(ValueError, match=r"there is no 'loader:161'.*items: "):
+        gpu.list_items(["loader:161"], FULL)
+
+
+def test_a_step_that_does_not_fit_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    import gpu_steps
+    from gpu_sizes import SMOKE
+
+    from image_copies.models.network.descriptor import Descriptor
+    from image_copies.models.network.settings import DescriptorSettings
+
+    size, device = SMOKE.models["toy"], torch.device("cpu")
+    network = Descriptor(DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions))
+    small, large = (gpu_steps.measure_saved_bytes(network, pixels, device) for pixels in (128, 256))
+    assert small > 128 * 128 * 3 * 2 and large / small == pytest.approx(4, rel=0.2)
+    assert gpu_steps._find_refusal(device, size) == ""
+    monkeypatch.setattr(gpu_steps, "_find_refusal", lambda device, size: f"skipped at {size.batch}")
+    assert [row.figure for row in gpu_steps.measure_batches(device, SMOKE, "toy eager")] == ["skipped at 4", "skipped at 8"]
+
+
+@pytest.mark.slow
+def test_drip_training_goes_on_from_what_came_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import gpu
+    import gpu_set
+
+    from image_copies.data.procedural.sample import write_pictures
+
+    for part, count in (("training_images", 40), ("reference_images", 3), ("query_images", 3)):
+        list(write_pictures(tmp_path / "set" / part, part[0].upper(), count, seed=1, workers=1))
+    packed, recipe = tmp_path / "set.tar", tmp_path / "recipe.yaml"
+    assert gpu_set.main([str(tmp_path / "set"), "--output", str(packed), "--pixels", "48"]) == 0
+    stage = "{image_size: 32, batch_size: 8, epochs: %d}"
+    recipe.write_text(
+        "queries: {count: 8, copies: 4}\nmodels:\n  toy:\n    descriptor: {backbone: test_efficientnet, dimensions: 16}\n"
+        f"    workers: 0\n    stages: [{stage % 1}, {stage % 100000}]\n"
+    )
+
+    def count_steps(name: str, *further: str) -> int:
+        run = tmp_path / f"run-{name}"
+        options = ["--data", str(packed), "--run", str(run), "--recipe", str(recipe), "--limit", "50"]  # saved after 30 s
+        assert gpu.main(["--smoke", "--parts", "drip", "--output", str(tmp_path / name), *options, *further]) == 0
+        return int(json.loads((run / "models" / "toy" / "state.json").read_text())["progress"]["step"])
+
+    first = count_steps("first")
+    assert (tmp_path / "first" / "state.tar.0").is_file() and "killed after 50 s" in capfd.readouterr().out
+    assert count_steps("second", "--carried", str(tmp_path / "first")) > first > 5
+    assert [path.name for path in sorted((tmp_path / "second").iterdir())] == ["done.txt", "rows.jsonl", "state.tar.0", "toy.csv"]
 
 
 def test_rows_outlast_a_call_whose_time_is_over(tmp_path: Path) -> None:
