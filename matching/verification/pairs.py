@@ -112,7 +112,11 @@ class Seen:
 
     @cached_property
     def contents(self) -> Contents:
-        """What its file holds; raises ImageError where that cannot be read."""
+        """What its file holds.
+
+        Raises:
+            ImageError: It cannot be read.
+        """
         return Contents() if self.source is None else read_contents(self.source)
 
 
