@@ -106,6 +106,13 @@ def test_vectors_of_any_length_are_compared_by_their_cosine() -> None:
     assert CNN().find_duplicates_to_remove(encoding_map=encoded) == ["b"]
 
 
+def test_a_cosine_of_the_threshold_itself_is_enough() -> None:
+    encoded = {"a": np.array([1.0, 0]), "b": np.array([1.0, 0]), "c": np.array([0, 1.0]), "d": np.array([0, -1.0])}
+    assert CNN().find_duplicates(encoding_map=encoded, min_similarity_threshold=1.0) == {"a": ["b"], "b": ["a"], "c": [], "d": []}
+    orthogonal = CNN().find_duplicates(encoding_map=encoded, min_similarity_threshold=0.0)
+    assert orthogonal == {"a": ["b", "c", "d"], "b": ["a", "c", "d"], "c": ["a", "b"], "d": ["a", "b"]}
+
+
 @pytest.mark.parametrize("name", ["__init__", "encode_image", "encode_images", "find_duplicates", "find_duplicates_to_remove"])
 def test_the_arguments_are_those_of_imagededup(name: str) -> None:
     theirs = pytest.importorskip("imagededup.methods", reason="imagededup is not installed").CNN

@@ -95,6 +95,12 @@ def test_turned_pictures_and_those_on_a_page_are_found_by_their_views(extractor:
     assert found["turned.png", "3.png"].crop is None and found["page.png", "5.png"].crop in CROPS
 
 
+def test_what_a_view_finds_counts_as_further_away(extractor: Extractor, drawn: Path) -> None:
+    """Each view is a chance of a false alarm; turned back, the picture is the reference itself."""
+    (match,) = (one for one in search(extractor, drawn, True, "turned.png") if one.reference.name == "3.png")
+    assert match.score == pytest.approx(-TAIL.penalty(VIEWS), abs=0.01) and TAIL.penalty(VIEWS) > 0.1
+
+
 def test_views_change_nothing_of_a_query_that_is_sure(extractor: Extractor, drawn: Path) -> None:
     alone, viewed = (search(extractor, drawn, views, "again.jpg") for views in (False, True))
     assert alone == viewed and [match.reference.name for match in alone] == ["7.png"]

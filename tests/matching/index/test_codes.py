@@ -108,6 +108,24 @@ def test_copies_are_found_in_few_of_the_lists(store: Store, monkeypatch: pytest.
     assert lists == COUNT // codes.TRAINING_VECTORS_PER_LIST and set(looked_into) == {5, lists // 2}
 
 
+def test_hardly_a_copy_is_lost_with_the_lists_that_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors without any clusters, which scatter over many lists, and copies as far away as a threshold lets them be."""
+    monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", 500)
+    rng, dimensions, count, distance = np.random.default_rng(1), 64, 24_000, 0.9
+    vectors = scale_to_unit_length(rng.standard_normal((count, dimensions), dtype=np.float32))
+    noise = scale_to_unit_length(rng.standard_normal((400, dimensions), dtype=np.float32))
+    queries = scale_to_unit_length(vectors[:400] + np.sqrt(distance) * noise)
+    with open_store(tmp_path / "index", "extractor", dimensions) as store:
+        add_files(store, {}, [Content(b"%d" % row, vector) for row, vector in enumerate(vectors)])
+        index = open_search(store)
+        assert count_lists(index) > 300
+        (found,) = find_nearest_of_blocks(index, [queries], 10, near=True)
+        exact = find_nearest(open_search(store, exact=True), queries, 10)
+    at_first = exact.contents[:, 0]
+    lost = [first not in contents for first, contents in zip(at_first.tolist(), found.contents.tolist(), strict=True)]
+    assert np.mean(lost) < 0.02
+
+
 def test_neighbours_at_any_distance_are_looked_for_as_widely_behind_excluded_ones(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

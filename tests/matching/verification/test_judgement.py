@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any, cast
 
 import cv2
 import numpy as np
@@ -16,8 +17,10 @@ from PIL import ExifTags, Image
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.verification.agreement import Agreement
+from image_copies.matching.verification.alignment import Aligned
 from image_copies.matching.verification.judgement import Clues, Judgement, judge
-from image_copies.matching.verification.registration import prepare_picture, register
+from image_copies.matching.verification.registration import Registration, prepare_picture, register
 from image_copies.matching.verification.shots import Shot, read_shot, tell_shots_apart
 
 Pixels = NDArray[np.uint8]
@@ -118,6 +121,67 @@ def test_another_point_of_view_is_not_certain_even_of_a_flat_thing() -> None:
     seen = corners + np.array([[30, 20], [-5, 0], [0, 0], [10, -30]], np.float32)
     view = cv2.warpPerspective(scene, cv2.getPerspectiveTransform(corners, seen), (width, height))
     assert compare(np.asarray(view, np.uint8), scene).kind == "likely"
+
+
+COPY = Agreement(60, median=0.95, tenth=0.9, changed=0, moved=0, parallax=0.1, perspective=0.05, outside=0, overlap=1)
+LAID = Registration(inliers=50, matched=50, agreement=COPY, aligned=cast(Aligned, None))
+
+
+@pytest.mark.parametrize(
+    ("measures", "kind"),
+    [
+        ({}, "certain"),
+        ({"blocks": 12}, "certain"),
+        ({"blocks": 11}, "likely"),
+        ({"median": 0.851}, "certain"),
+        ({"median": 0.849}, "likely"),
+        ({"median": 0.501}, "likely"),
+        ({"median": 0.499}, "same scene"),
+        ({"changed": 0.25}, "certain"),
+        ({"changed": 0.26}, "likely"),
+        ({"changed": 2 / 60, "moved": 0.25}, "certain"),
+        ({"changed": 2 / 60, "moved": 0.26}, "same scene"),
+        ({"changed": 1 / 60, "moved": 1}, "certain"),
+        ({"parallax": 0.2}, "certain"),
+        ({"parallax": 0.21}, "likely"),
+        ({"parallax": 0.6}, "likely"),
+        ({"parallax": 0.61}, "same scene"),
+        ({"parallax": 0.21, "median": 0.69}, "same scene"),
+        ({"parallax": 0.21, "median": 0.71}, "likely"),
+        ({"parallax": float("nan")}, "likely"),
+        ({"outside": 0.0005}, "certain"),
+        ({"outside": 0.0006}, "likely"),
+        ({"perspective": 0.12}, "certain"),
+        ({"perspective": 0.13}, "likely"),
+    ],
+)
+def test_each_measure_has_its_limit(measures: dict[str, Any], kind: str) -> None:
+    assert judge(Clues(registration=replace(LAID, agreement=replace(COPY, **measures)))).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("inliers", "matched", "median", "kind", "confirmed"),
+    [
+        (10, 10, 0.69, "likely", True),
+        (9, 9, 0.69, "unrelated", False),
+        (9, 10, 0.69, "likely", True),
+        (0, 0, 0.7, "likely", True),
+        (0, 0, 0.9, "certain", True),
+    ],
+)
+def test_pixels_count_where_features_or_they_themselves_say_that_the_map_holds(
+    inliers: int, matched: int, median: float, kind: str, confirmed: bool
+) -> None:
+    found = judge(Clues(registration=replace(LAID, inliers=inliers, matched=matched, agreement=replace(COPY, median=median))))
+    assert (found.kind, found.confirmed) == (kind, confirmed)
+
+
+def test_certainty_rises_with_the_agreement() -> None:
+    medians = (0.3, 0.49, 0.6, 0.84, 0.86, 0.93, 1.0)
+    found = [judge(Clues(registration=replace(LAID, agreement=replace(COPY, median=median)))) for median in medians]
+    grades = [one.certainty for one in found]
+    assert grades == sorted(set(grades)) and max(grades[:2]) <= 39 and 60 <= min(grades[2:4]) <= max(grades[2:4]) <= 89
+    assert (found[4].certainty, found[-1].certainty) == (91, 99)
 
 
 def test_unrelated_pictures_are_never_certain() -> None:

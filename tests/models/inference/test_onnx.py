@@ -88,6 +88,16 @@ def test_a_difference_from_torch_is_seen(exported: Path, checkpoints: list[Check
     assert largest_difference(Exported(both(checkpoints), other), open_onnx(exported)) > 1e-2
 
 
+@pytest.mark.parametrize("difference", [1.1e-4, float("nan")])
+def test_what_differs_from_torch_is_not_written(
+    checkpoints: list[Checkpoint], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, difference: float
+) -> None:
+    monkeypatch.setattr("image_copies.models.inference.onnx_export.largest_difference", lambda *given: difference)
+    with pytest.raises(UserError, match=r"differs from torch by .*, more than 0\.0001; nothing was written"):
+        export_onnx(both(checkpoints)[1:], None, {}, tmp_path / "one.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_files_of_other_kinds_are_refused(tmp_path: Path, exported: Path) -> None:
     with pytest.raises(UserError, match="no such ONNX file"):
         open_onnx(tmp_path / "none.onnx")
