@@ -2,7 +2,9 @@
 
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +13,9 @@ from PIL import Image
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.plan import PlanRow, list_companions, plan_group, read_plan, write_plan
-from image_copies.matching.verification.judgement import Judgement
-from tests.search_results import CERTAIN, know_all_alike
+from image_copies.matching.matches import Match
+from image_copies.matching.verification.judgement import Judgement, Kind
+from tests.search_results import CERTAIN, know_alike, know_all_alike
 
 
 def draw(side: int, seed: int = 0) -> Image.Image:
@@ -99,6 +102,65 @@ def test_a_raw_file_is_no_copy_of_its_picture(tmp_path: Path) -> None:
     (tmp_path / "x.jpg").unlink()
     (tmp_path / "y.jpg").unlink()
     assert plan(tmp_path)["z.dng"].action == "remove"
+
+
+def plan_two(folder: Path, settings: KeepSettings | None = None, match: Match | None = None, **changes: Any) -> PlanRow:
+    """The row of the smaller one of two copies, of whose facts some are changed; those of the larger one after "kept_"."""
+    for name, side in (("large.png", 96), ("small.png", 64)):
+        draw(side).save(folder / name)
+    large, small = picture_facts(folder / "large.png"), picture_facts(folder / "small.png")
+    kept = {name.removeprefix("kept_"): value for name, value in changes.items() if name.startswith("kept_")}
+    own = {name: value for name, value in changes.items() if not name.startswith("kept_")}
+    members = [replace(large, **kept), replace(small, **own)]
+    knowledge = know_all_alike(members)
+    if match is not None:
+        knowledge = know_alike(knowledge.digests, knowledge.facts, [match])
+    rows = plan_group(1, [facts.path for facts in members], knowledge, settings or KeepSettings())
+    return next(row for row in rows if row.file == small.path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "action", "reason"),
+    [
+        ({}, "remove", "the pixels agree"),
+        ({"archived": True}, "leave", "inside an archive"),
+        ({"linked": True}, "leave", "a link"),
+        ({"linked": True, "kept_linked": True}, "leave", "a link"),
+        ({"kept_archived": True, "archived": True}, "leave", "inside an archive"),
+        ({"width": 0}, "leave", "cannot be read any more"),
+        ({"frames": 2}, "leave", "has 2 frames or pages, the kept file 1"),
+        ({"frames": 2, "kept_frames": 2}, "remove", "the pixels agree"),
+        ({"taken": "2024-05-04 12:00:00", "kept_taken": "2024-05-04 12:00:00"}, "remove", "the pixels agree"),
+    ],
+)
+def test_what_keeps_a_copy_from_going_is_said(tmp_path: Path, changes: dict[str, Any], action: str, reason: str) -> None:
+    row = plan_two(tmp_path, **changes)
+    assert (row.action, row.reason) == (action, reason)
+
+
+def test_a_date_that_the_kept_file_lacks_is_looked_at(tmp_path: Path) -> None:
+    row = plan_two(tmp_path, taken="2024-05-04 12:00:00")
+    assert row.action == "review" and "date" in row.reason
+
+
+def test_protected_files_and_references_stay(tmp_path: Path) -> None:
+    for settings in (KeepSettings(is_protected=lambda path: True), KeepSettings(is_reference=lambda path: True)):
+        assert plan_two(tmp_path, settings).action == "keep"
+
+
+def test_a_copy_of_a_file_that_it_does_not_match_stays(tmp_path: Path) -> None:
+    """It may be in the group for a third one."""
+    other = Match(tmp_path / "large.png", tmp_path / "third.png", -0.1, None, judgement=CERTAIN)
+    row = plan_two(tmp_path, match=other)
+    assert (row.action, row.reason) == ("leave", "does not match the kept file by itself")
+
+
+@pytest.mark.parametrize(
+    ("kind", "action"), [("same file", "remove"), ("certain", "remove"), ("likely", "review"), ("same scene", "review")]
+)
+def test_only_what_is_certain_goes(tmp_path: Path, kind: Kind, action: str) -> None:
+    found = Match(tmp_path / "large.png", tmp_path / "small.png", -0.1, None, judgement=Judgement(kind, "so it is", 80))
+    assert plan_two(tmp_path, match=found).action == action
 
 
 @pytest.mark.parametrize("progressive", [False, True])

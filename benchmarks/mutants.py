@@ -1,0 +1,273 @@
+"""Deliberate errors in what decides which files go: does a test notice each of them?
+
+    python benchmarks/mutants.py [--only TEXT] [--jobs 2]      TEXT: a part of a file's name or of an error
+
+In a copy of the working tree one text of one file is replaced, and the tests are run that are named for it. The table lists the
+errors that no test noticed; the exit code is 1 if there are any. A text that a file holds not exactly once is an error.
+"""
+
+import argparse
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from rich.console import Console
+from rich.table import Table
+
+TOP = Path(__file__).parents[1]
+JUDGEMENT = "tests/matching/verification/test_judgement.py"
+PAIRS = "tests/matching/verification/test_pairs.py"
+CONTENTS = "tests/matching/verification/test_contents.py"
+PLAN = "tests/matching/files/test_plan.py"
+FACTS = "tests/matching/files/test_facts.py"
+ORIGINALS = "tests/matching/files/test_originals.py"
+ACTING = "tests/matching/files/test_acting.py"
+GROUPS = "tests/matching/groups"
+VIEWS = "tests/matching/test_views.py"
+DEDUP = "tests/pipeline/dedup"
+MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) → errors: a text, and what replaces it
+    ("matching/verification/judgement.py", JUDGEMENT): [
+        ("MIN_BLOCKS = 12", "MIN_BLOCKS = 2"),
+        ("MIN_MEDIAN = 0.85", "MIN_MEDIAN = 0.70"),
+        ("OTHER_MEDIAN = 0.5", "OTHER_MEDIAN = 0.2"),
+        ("MAX_CHANGED = 0.25", "MAX_CHANGED = 0.6"),
+        ("MAX_MOVED = 0.25", "MAX_MOVED = 0.9"),
+        ("MIN_CHANGED = 2 ", "MIN_CHANGED = 20 "),
+        ("MAX_PARALLAX = 0.2", "MAX_PARALLAX = 0.5"),
+        ("CLEAR_PARALLAX = 0.6", "CLEAR_PARALLAX = 6"),
+        ("MAX_PERSPECTIVE = 0.12", "MAX_PERSPECTIVE = 1.2"),
+        ("MAX_OUTSIDE = 0.0005", "MAX_OUTSIDE = 0.05"),
+        (" or np.isnan(found.parallax)", ""),
+        ("registration.inliers >= MIN_INLIERS or", "registration.inliers >= 1 or"),
+        ("return _judge_shots(clues) or _judge_pixels(registration)", "return _judge_pixels(registration)"),
+        ("self.certainty > UNCONFIRMED", "self.certainty >= UNCONFIRMED"),
+    ],
+    ("matching/verification/judgement.py", PAIRS): [
+        ("MAX_FALSE_ALARMS = 1e-6", "MAX_FALSE_ALARMS = 1e-2"),
+        ("FEW_FEATURES = 100", "FEW_FEATURES = 10_000"),
+    ],
+    ("matching/verification/shots.py", JUDGEMENT): [
+        ("if first.camera != second.camera:", "if False:"),
+        ("if not first.camera or not second.camera:", "if not first.camera and not second.camera:"),
+        ("% CLOCK_STEP == 0 and same_fraction", "% CLOCK_STEP == 0"),
+        ("CLOCK_STEP = 15 * 60", "CLOCK_STEP = 1"),
+    ],
+    ("matching/verification/contents.py", CONTENTS): [
+        ("if file.frames > kept.frames:", "if False:"),
+        ("if file.transparent and not kept.transparent:", "if False:"),
+        ("if file.depth > kept.depth:", "if False:"),
+        ("if file.film and file.film != kept.film:", "if False:"),
+        ("if not np.array_equal(own, theirs,", "if number and not np.array_equal(own, theirs,"),
+        ("return ContentsMatch(first == second)", "return ContentsMatch(True)"),
+    ],
+    ("matching/files/plan.py", PLAN): [
+        ('if row.protected:\n        return "keep"', 'if False:\n        return "keep"'),
+        ("if row.reference:", "if False:"),
+        ("if facts.archived:", "if False:"),
+        ("if facts.linked:", "if False:"),
+        ("if not known.matches:", "if False:"),
+        ('if not facts.width:\n        return "leave"', 'if False:\n        return "leave"'),
+        ("(is_raw(row.file) or is_raw(kept.file)):", "False:"),
+        ("if facts.frames > center.frames:", "if False:"),
+        ("if judgement.kind in COPIES and not loss:", "if not loss:"),
+        ("if judgement.kind in COPIES and not loss:", "if judgement.kind in COPIES:"),
+        ('if file == kept or center.action == "remove" or', "if file == kept or"),
+        ("is_intact if differ else lambda path: True)", "lambda path: True)"),
+        ("facts.frames < kept.frames:", "False:"),
+    ],
+    ("matching/files/plan.py", ACTING): [
+        ("if row.kept not in kept:", "if False:"),
+        ("if row.file in seen:", "if False:"),
+    ],
+    ("matching/knowledge.py", f"{PLAN} tests/matching/commands/test_search_results.py"): [
+        ("self.decision is not False and (", "("),
+        ('COPIES: tuple[Kind, ...] = ("same file", "certain")', 'COPIES: tuple[Kind, ...] = ("same file", "certain", "likely")'),
+        ("if file.taken and not kept.taken:", "if False:"),
+    ],
+    ("matching/files/keeping.py", FACTS): [
+        ("-facts.width * facts.height, -facts.frames", "facts.width * facts.height, -facts.frames"),
+        ("-facts.frames, -len(facts.companions)", "0, -len(facts.companions)"),
+        ("return *size, is_named_as_copy(facts.path),", "return *size, False,"),
+        ("if not facts.linked and not facts.archived] or list(members)", "] or list(members)"),
+    ],
+    ("matching/files/originals.py", ORIGINALS): [
+        ("MIN_DIFFERING = 1.9", "MIN_DIFFERING = 190.0"),
+        ('    if own:\n        return f"the kept file', '    if False:\n        return f"the kept file'),
+        ('    if unclear:\n        return f"one of the two', '    if False:\n        return f"one of the two'),
+        ("if found.query.cropped:", "if False:"),
+        ("if distrusted and theirs and", "if False and theirs and"),
+    ],
+    ("matching/verification/colours.py", ORIGINALS): [
+        ("MAX_TONE_APART = 4.0", "MAX_TONE_APART = 400.0"),
+        ("MAX_APART = 1.0", "MAX_APART = 0.01"),
+        ("MIN_KEPT = 0.4", "MIN_KEPT = 0.0"),
+    ],
+    ("matching/files/acting.py", ACTING): [
+        ("if digest_if_regular(file) != row.sha256:", "if False:"),
+        ("if digest_if_regular(kept) != kept_sha256:", "if False:"),
+        ("if file.samefile(kept):", "if False:"),
+        ("if row.protected or is_protected(row.file):", "if False:"),
+        ("if digest_if_regular(place) != step.sha256:", "if False:"),
+    ],
+    ("matching/groups/groups.py", GROUPS): [
+        ("MIN_MATCHING_SHARE = 0.5", "MIN_MATCHING_SHARE = 0.3"),
+        ("if len(one) + len(other) > bound:", "if False:"),
+        ("found > MIN_MATCHING_SHARE * compared", "found >= MIN_MATCHING_SHARE * compared"),
+    ],
+    ("matching/groups/hubs.py", GROUPS): [
+        ("if related <= MAX_RELATED_SHARE:", "if True:"),
+        ("max(least, 2)", "max(2 * least, 2)"),
+    ],
+    ("matching/groups/components.py", GROUPS): [
+        ('np.lexsort((-pairs["score"], keys))', 'np.lexsort((pairs["score"], keys))'),
+        ('np.argsort(-component["score"],', 'np.argsort(component["score"],'),
+    ],
+    ("matching/groups/shares.py", GROUPS): [("order[other] > order[name]", "order[other] >= order[name]")],
+    ("matching/threshold.py", f"tests/matching/test_threshold.py {VIEWS}"): [
+        ("self.scale * math.log(tries)", "0.0"),
+        ("wanted = rate / max(references, 1)", "wanted = rate"),
+        ("near[own[:, None] == np.arange(len(references))] = np.inf", "pass"),
+        ("min(self.start, max(0.0,", "min(9.0, max(0.0,"),
+    ],
+    ("matching/search.py", VIEWS): [
+        ("hit.distance + penalty, view)", "hit.distance, view)"),
+        ("if not self._is_sure(hits)]", "]"),
+    ],
+    ("matching/calibration.py", "tests/matching/test_calibration.py"): [
+        ("extractor.normalize(vectors.vectors)", "vectors.vectors"),
+        ("            return None  # the rates", "            raise  # the rates"),
+    ],
+    ("matching/index/codes.py", "tests/matching/index/test_codes.py"): [("PROBED_LISTS = 192", "PROBED_LISTS = 8")],
+    ("models/inference/onnx_export.py", "tests/models/inference/test_onnx.py"): [
+        ("if not difference <= most:", "if False:"),
+        ("if not difference <= most:", "if difference > most:"),
+    ],
+    ("matching/imagededup.py", "tests/matching/test_imagededup.py"): [
+        ("cosines >= least", "cosines > least"),
+        ("] = -2  # a file", "] = 2  # a file"),
+        ("if name not in removed:", "if True:"),
+    ],
+    ("matching/matches.py", "tests/matching/test_matches.py tests/matching/commands"): [
+        ("match.score >= threshold\n", "match.score > threshold\n"),
+    ],
+    ("pipeline/dedup/deciding.py", DEDUP): [
+        ("-size[contents], -area[contents]", "-size[contents], area[contents]"),
+        (" & (digests[first] == digests[second])", ""),
+        (" & (names[first] != names[second])", ""),
+        ("distances[chosen], ~same[chosen]", "-distances[chosen], ~same[chosen]"),
+    ],
+    ("pipeline/dedup/lists.py", DEDUP): [
+        ("(exact <= limit) & ", ""),
+        ('one, other = one[~one["flat"]], other[~other["flat"]]', "pass"),
+    ],
+    ("pipeline/dedup/applying.py", DEDUP): [("bool(pictures[sample]) and pictures[sample] <= places", "bool(pictures[sample])")],
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A text of a file, what replaces it, and the tests that are to notice."""
+
+    file: str
+    tests: str
+    old: str
+    new: str
+
+
+def list_mutants(only: str) -> Iterator[Mutant]:
+    for (file, tests), errors in MUTANTS.items():
+        for old, new in errors:
+            if only in file or only in old or only in new:
+                yield Mutant(file, tests, old, new)
+
+
+def copy_tree(target: Path) -> Path:
+    """Copy what belongs to the working tree."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=TOP, check=True, capture_output=True, text=True
+    )
+    for name in listed.stdout.splitlines():
+        if (TOP / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(TOP / name, target / name)
+    return target
+
+
+def run_tests(tree: Path, tests: str) -> bool:
+    """Whether tests pass in a copy of the tree."""
+    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
+    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False).returncode == 0
+
+
+def is_noticed(tree: Path, mutant: Mutant) -> bool:
+    path = tree / mutant.file
+    before = path.read_text(encoding="utf-8")
+    if before.count(mutant.old) != 1:
+        raise SystemExit(f"{mutant.file} holds {mutant.old!r} {before.count(mutant.old)} times: adapt the list of errors.")
+    path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
+    try:
+        return not run_tests(tree, mutant.tests)
+    finally:
+        path.write_text(before, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", metavar="TEXT", help="errors that hold this text, or files whose names do")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree to work in at once (default: 2)")
+    options = parser.parse_args()
+    mutants, trees = list(list_mutants(options.only)), SimpleQueue[Path]()
+    with ExitStack() as held:
+        for _ in range(options.jobs):
+            trees.put(copy_tree(Path(held.enter_context(tempfile.TemporaryDirectory()))))
+
+        def work(mutant: Mutant) -> tuple[bool, float]:
+            tree, begun = trees.get(), time.monotonic()
+            try:
+                noticed = is_noticed(tree, mutant)
+            finally:
+                trees.put(tree)
+            print(
+                f"{mutant.file}: {mutant.old!r} → {mutant.new!r}: {'noticed' if noticed else 'LIVES'}",
+                file=sys.stderr,
+                flush=True,
+            )
+            return noticed, time.monotonic() - begun
+
+        def check(tests: str) -> bool:
+            tree = trees.get()
+            try:
+                return run_tests(tree, tests)
+            finally:
+                trees.put(tree)
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            chosen = list(dict.fromkeys(mutant.tests for mutant in mutants))
+            failing = [tests for tests, passed in zip(chosen, pool.map(check, chosen), strict=True) if not passed]
+            if failing:
+                raise SystemExit(f"without any error, these tests fail: {'; '.join(failing)}")
+            found = list(pool.map(work, mutants))
+    table = Table("file", "errors", "noticed", "alive", "s")
+    for file, group in itertools.groupby(zip(mutants, found, strict=True), key=lambda pair: pair[0].file):
+        own = list(group)
+        alive = [f"{mutant.old} → {mutant.new}" for mutant, (noticed, _) in own if not noticed]
+        table.add_row(file, str(len(own)), str(len(own) - len(alive)), "\n".join(alive), f"{sum(s for _, (_, s) in own):.0f}")
+    Console(width=150).print(table)
+    living = sum(not noticed for noticed, _ in found)
+    print(f"{len(found)} errors, {living} of them not noticed")
+    return 1 if living else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
