@@ -19,10 +19,19 @@ ROOMS = ("data", "augmentations", "models", "submissions", "matching", "pipeline
 POSIX_ALONE = {"fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
 
 
+def _caught(handler: ast.ExceptHandler) -> str:
+    return handler.type.id if isinstance(handler.type, ast.Name) else ""
+
+
 def imported(path: Path) -> set[str]:
-    """Modules that a file imports, inside functions too."""
+    """Modules that a file needs, inside functions too; what it does without is in a `try` for ImportError."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tried = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and "ImportError" in map(_caught, node.handlers)]
+    spared = {line for node in tried for line in node.body}
+    for node in ast.walk(tree):
+        if node in spared:
+            continue
         if isinstance(node, ast.Import):
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:

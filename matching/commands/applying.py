@@ -17,6 +17,7 @@ from image_copies.matching.files.acting import Outcome, apply_plan, undo
 from image_copies.matching.files.journal import Journal, Way
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.files.room import Room, measure_room
+from image_copies.matching.files.trash import find_home_trash
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import MOVED, PLAN, SEARCH, read_notes
 
@@ -157,9 +158,11 @@ def _check_room(rooms: Iterable[Room], output: Output) -> None:
 
 
 def _lock() -> Path:
-    """Return the path of the lock that all plans of a user share."""
+    """Return the path of the lock that all plans of a user share, whatever folder for temporary files a process was given."""
+    own = find_home_trash().parent
+    there = next(folder for folder in (own, *own.parents) if is_there(folder))
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    return Path(tempfile.gettempdir()) / f"image-copy-detection-{user}.lock"
+    return (own if os.access(there, os.W_OK) else Path(tempfile.gettempdir())) / f"image-copy-detection-{user}.lock"
 
 
 def _report(outcome: Outcome, what: str, output: Output) -> None:

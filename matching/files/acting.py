@@ -15,6 +15,7 @@ from typing import NoReturn
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_file, is_link, remove_leftovers
 from image_copies.data.names import text_of
+from image_copies.matching.files.holding import hold_files
 from image_copies.matching.files.journal import FileStep, Journal, Way
 from image_copies.matching.files.plan import PlanRow, list_companions
 from image_copies.matching.files.relocation import digest_if_regular, relocate
@@ -77,12 +78,15 @@ def apply_plan(
                 raise LeftAloneError(f"{held[0]}, which belongs to it, is protected or kept")
             if linked := [links[file] for file in pending if file in links]:
                 raise LeftAloneError(f"{linked[0]} is a link to it, which would lead nowhere")
-            if row.file in pending:
-                if frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
-                    raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
-                _check_unchanged(row, kept_digests[row.kept], way)
-            finished |= _remove_together(journal, row, pending, way, moved_to)
+            if row.file in pending and frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
+                raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
+            with hold_files(row.file, row.kept):
+                if row.file in pending:
+                    _check_unchanged(row, kept_digests[row.kept], way)
+                finished |= _remove_together(journal, row, pending, way, moved_to)
             outcome.done += pending
+        except BlockingIOError:
+            outcome.left.append((row.file, f"another process works with it, or with {row.kept}"))
         except LeftAloneError as reason:
             outcome.left.append((row.file, str(reason)))
     return outcome
@@ -224,6 +228,8 @@ def _carry_out(journal: Journal, step: FileStep, resumed: bool = False) -> None:
         if not (os.path.lexists(place) and _is_link_to(file, kept, step.way)):
             relocate(file, place, step.sha256, resumed)
             try:
+                if not kept.is_file():  # it was the same file by another path, or has gone in the meantime
+                    raise FileNotFoundError(errno.ENOENT, "the file to keep instead is gone", os.fspath(kept))
                 _make_link(file, kept, step.way)
             except OSError:
                 relocate(place, file, step.sha256)

@@ -18,7 +18,7 @@ def find_trash(file: Path, spare: Path) -> Path:
     """Return the trash folder on a file's disk, so that moving it there copies nothing; `spare` where none can be used."""
     if sys.platform == "win32":
         return spare
-    home = Path.home() / ".Trash" if sys.platform == "darwin" else _find_home_trash()
+    home = Path.home() / ".Trash" if sys.platform == "darwin" else find_home_trash()
     device, there = file.lstat().st_dev, next(folder for folder in (home, *home.parents) if is_there(folder))
     if there.stat().st_dev == device and os.access(there, os.W_OK):
         return home
@@ -81,5 +81,6 @@ def _is_own_folder(path: Path) -> bool:
     return stat.S_ISDIR(state.st_mode) and state.st_uid == os.getuid()
 
 
-def _find_home_trash() -> Path:
+def find_home_trash() -> Path:
+    """Return the trash in the user's folder for data, also where there is none yet."""
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "Trash"

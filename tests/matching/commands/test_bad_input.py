@@ -107,8 +107,12 @@ def test_of_two_plans_at_once_the_second_waits_for_the_first(album: Path, checkp
                 main(arguments)
         assert read_tree(album) == before
     command = [sys.executable, str(TOP / "pipeline" / "match.py"), "--apply", "move"]
-    environment = os.environ | {"TMPDIR": str(album.parent)}
-    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    places = [album.parent / f"image-copy-detection-{number}" for number in range(2)]
+    for place in places:
+        place.mkdir()
+    both = [
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(place)}) for place in places
+    ]
     ended = [(process.communicate()[1], process.returncode) for process in both]
     assert {code for _, code in ended} <= {1, 2} and any(code == 1 for _, code in ended)  # 1: the hard link is left alone
     assert all("carrying out" in message for message, code in ended if code == 2)

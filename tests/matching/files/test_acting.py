@@ -604,3 +604,29 @@ def test_a_plan_that_was_spoilt_is_refused(album: Path, change: Callable[[str], 
 def test_without_a_plan_nothing_is_done(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no plan"):
         read_plan(tmp_path / "plan.csv")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_file_without_which_the_kept_one_is_gone_comes_back(album: Path, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a disk is mounted twice and does not tell that two paths lead to one file."""
+    moved = relocate
+
+    def relocate_both(file: Path, place: Path, sha256: str, resumed: bool = False) -> None:
+        kept = album / "1" / "keep.jpg"
+        aliased = album / "1" / "copy.jpg" in (file, place)
+        if aliased and place.parent == kept.parent:
+            shutil.copy(place if place.exists() else file, kept)
+        moved(file, place, sha256, resumed)
+        if aliased and file.parent == kept.parent:
+            kept.unlink()
+
+    for name in ("copy", "keep"):
+        (album / "1" / f"{name}.jpg").write_bytes(b"one file")
+    before = read_tree(album)
+    monkeypatch.setattr(acting, "relocate", relocate_both)
+    outcome = apply(album, plan_of(album), way)
+    assert [file for file, _ in outcome.left] == [
+        album / "1" / "copy.jpg"
+    ] and "the file to keep instead is gone" in outcome.left[0][1]
+    assert len(outcome.done) == 3 and all((album / "1" / f"{name}.jpg").read_bytes() == b"one file" for name in ("copy", "keep"))
+    assert not undone(album).left and read_tree(album) == before

@@ -1,8 +1,7 @@
-"""Many processes carry out one plan at the same moment, each with a temporary folder of its own: no file is lost."""
+"""Many processes carry out plans at the same moment, each with a lock of its own: no file is lost."""
 
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
@@ -12,14 +11,19 @@ from typing import get_args
 import pytest
 
 from image_copies.data.errors import UserError
+from image_copies.data.files import digest_file
 from image_copies.matching.commands import applying, deciding  # noqa: F401 - before the processes are forked
+from image_copies.matching.files.holding import hold_files
 from image_copies.matching.files.journal import Way
+from image_copies.matching.files.plan import PlanRow, write_plan
+from image_copies.matching.results.folder import SearchNotes, write_notes
 from image_copies.pipeline.match import main
 from tests.albums import pictures_below, write_album
 from tests.folders import read_tree
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
 PROCESSES = pytest.mark.parametrize("processes", [20, pytest.param(100, marks=pytest.mark.faults)])
+PAIRS = 250
 WAYS = pytest.mark.parametrize("way", get_args(Way))
 
 
@@ -48,7 +52,7 @@ def at_once(commands: Sequence[Sequence[str]], desk: Path) -> list[int | None]:
 
 def carry_out(temporary: Path, command: Sequence[str], together: Barrier) -> None:
     temporary.mkdir()
-    tempfile.tempdir = str(temporary)
+    pytest.MonkeyPatch().setattr(applying, "_lock", lambda: temporary / "lock")
     together.wait()
     try:
         os._exit(main([*command, "--quiet"]))
@@ -81,3 +85,46 @@ def test_of_folders_that_no_lock_keeps_apart_no_file_is_lost(desk: Path, process
         main(["--undo", "--output", output])
         assert pictures_below(desk) == held
     assert read_tree(desk / "album") == before
+
+
+@WAYS
+def test_of_two_plans_that_mirror_each_other_one_file_of_each_pair_stays(
+    own_desk: Path, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    """No lock of all plans keeps them apart, as of two users."""
+    monkeypatch.chdir(own_desk)
+    monkeypatch.setattr(applying, "read_rejected_pairs", lambda *_: set())  # there is no index
+    album, plans = own_desk / "album", [list[PlanRow](), list[PlanRow]()]
+    album.mkdir()
+    for number in range(PAIRS):
+        files = [album / f"{number}{letter}.jpg" for letter in "ab"]
+        for file in files:
+            file.write_bytes(file.name.encode())
+        for rows, (kept, other) in zip(plans, (files, files[::-1]), strict=True):
+            for action, file in (("keep", kept), ("remove", other)):
+                sha256 = digest_file(file)
+                rows.append(PlanRow(number, action, file, kept, "", None, None, False, sha256))  # type: ignore[arg-type]
+    held = pictures_below(own_desk)
+    for name, rows in zip("ab", plans, strict=True):
+        Path(name).mkdir()
+        write_plan(own_desk / name / "plan.csv", rows)
+        write_notes(own_desk / name, SearchNotes())
+    codes = at_once([["--apply", way, "--output", name] for name in "ab"], own_desk)
+    assert set(codes) <= {0, 1} and pictures_below(own_desk) == held
+    stay = {path.name for path in album.iterdir() if not path.is_symlink()}
+    assert all({f"{number}a.jpg", f"{number}b.jpg"} & stay for number in range(PAIRS))
+
+
+def test_a_file_that_another_process_relies_on_or_removes_is_left_alone(own_desk: Path) -> None:
+    files = [own_desk / f"{letter}.jpg" for letter in "abc"]
+    for file in files:
+        file.write_bytes(file.name.encode())
+    one, other, third = files
+    with hold_files(one, other):
+        for file, kept in ((one, other), (one, third), (other, one), (other, third), (third, one)):
+            with pytest.raises(BlockingIOError), hold_files(file, kept):
+                pass
+        with hold_files(third, other), hold_files(own_desk / "missing", other):
+            pass
+    with hold_files(one, one), hold_files(other, third):
+        pass
