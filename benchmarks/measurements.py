@@ -4,6 +4,7 @@ Several commands may share the file: each reads it again, under a lock, before i
 """
 
 import json
+import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from typing import Any, Self
 from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
 from image_copies.data.locks import hold_lock_file
+from image_copies.data.process import usable_cores
+from image_copies.pipeline.run.provenance import code_version
 
 Figures = dict[str, float]
 MAX_WAIT_SECONDS = 60.0  # for another command that writes the file, which takes milliseconds
@@ -25,7 +28,8 @@ class Measurements:
     """The results file.
 
     Attributes:
-        path: JSON: `measurements`, each with its budget, name, settings, seed, figures and seconds of processor time.
+        path: JSON: `measurements`, each with its name, settings, seed, figures, seconds of processor time, commit and
+            machine.
         measurements: What the file holds.
     """
 
@@ -57,8 +61,9 @@ class Measurements:
             if seed not in self.find(name, about):
                 started = time.process_time()
                 figures = {figure: round(float(value), DIGITS) for figure, value in work(seed).items()}
-                seconds = round(time.process_time() - started, 1)
-                self.add([{"name": name, "about": about, "seed": seed, "figures": figures, "seconds": seconds}])
+                entry = {"name": name, "about": about, "seed": seed, "figures": figures}
+                spent = {"seconds": round(time.process_time() - started, 1)}
+                self.add([entry | spent | {"commit": code_version(), "machine": describe_machine()}])
         found = self.find(name, about)
         return [found[seed]["figures"] for seed in seeds]
 
@@ -95,3 +100,11 @@ class Measurements:
         busy = f"{self.path} is locked by another command for over {MAX_WAIT_SECONDS:g} s. End that one, and repeat this one."
         with hold_lock_file(self.path.with_name(f".{self.path.name}.lock"), busy, MAX_WAIT_SECONDS):
             yield
+
+
+def describe_machine() -> str:
+    """Return the kind of processor and the number of its cores that may be used."""
+    listed = Path("/proc/cpuinfo")
+    lines = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
+    kinds = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{kinds[0] if kinds else platform.machine()}, {usable_cores()} cores"

@@ -1,73 +1,94 @@
-"""Scores of a descriptor on a set in the ISC2021 layout: µAP and recalls, raw and normalised, by edit, and of baselines.
+"""Scores of a descriptor on sets in the ISC2021 layout: µAP and recalls, raw and normalised, by edit, and of baselines.
 
-python benchmarks/quality.py DIR [DIR …]                     the descriptor that ships
-python benchmarks/quality.py DIR --checkpoint FILE           another one
+python benchmarks/quality.py DIR [DIR …]                                     the descriptor that ships
+python benchmarks/quality.py DIR --checkpoint FILE --name "15 minutes"       another one
+python benchmarks/quality.py --docs                                          write the documents' tables from quality.json
+
+A set's name is its folder's. Results are kept in a file, of which the documents' tables are made.
 """
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from rich.console import Console
-from rich.table import Table
+from measurements import Figures, Measurements
+from page_tables import DOCUMENTS, make_table, write_table
 
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
-from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, IscFolder, open_isc_folder
+from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, open_isc_folder
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.steps.score import score_baselines
 from image_copies.submissions.scoring.bootstrap import micro_average_precision_interval
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors
 
+RESULTS = Path(__file__).with_name("quality.json")
+COMMAND = "benchmarks/quality.py --docs"
+SHIPS = "what ships"
 FALSE_ALARMS = 0.001  # per query, expected at the threshold
+VARIANTS = {"raw": "as it is", "normalised": "queries normalised"}
+SHARES = {"first": "rank 1", "reported": "above the threshold"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", type=Path, nargs="+", metavar="DIR")
+    parser.add_argument("sets", type=Path, nargs="*", metavar="DIR")
     parser.add_argument("--checkpoint", type=Path, default=SHIPPED, metavar="FILE")
+    parser.add_argument("--name", default=SHIPS, help=f"of the checkpoint in the tables (default: {SHIPS})")
+    parser.add_argument("--seed", type=int, default=0, help="that the checkpoint was trained with (default: 0)")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
+    parser.add_argument("--docs", action="store_true", help="also write the tables of quality.md and model_card.md")
     options = parser.parse_args()
-    extractor = checkpoint_extractor(options.checkpoint)
-    console = Console(width=110)
-    for root in options.sets:
-        folder, truth = open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH)
-        queries, references = extractor.extract_all(folder.query), extractor.extract_all(folder.reference)
-        moved = Vectors(queries.ids, extractor.normalize(queries.vectors), queries.unreadable)
-        variants = {"raw": queries} | ({"queries normalised": moved} if extractor.normalizer else {})
-        console.print(make_score_table(str(root), variants, references, truth))
-        console.print(make_baseline_table(folder, truth))
-        tail = extractor.calibrate()
-        threshold = tail.threshold(FALSE_ALARMS, len(references)) if tail else None
-        if (root / QUERY_EDITS).is_file():
-            console.print(make_edit_table(root / QUERY_EDITS, moved, references, truth, threshold))
+    with report_errors():
+        store = Measurements.open(options.results)
+        for root in options.sets:
+            about = {"set": root.name}
+            store.measure(options.name, about, [options.seed], lambda _, root=root: score_set(root, options.checkpoint))  # type: ignore[misc]
+            store.measure("baselines", about, [0], lambda _, root=root: score_floors(root))  # type: ignore[misc]
+        for document, table in make_tables(store).items():
+            sys.stdout.write(table + "\n\n")
+            if options.docs:
+                write_table(DOCUMENTS / document, COMMAND, table)
 
 
-def make_score_table(title: str, variants: dict[str, Vectors], references: Vectors, truth: GroundTruth) -> Table:
-    table = Table("vectors", "µAP", "95 % interval", "R@P90", "R@1", "R@10", title=title)
-    for name, queries in variants.items():
-        scores, ranked = evaluate(queries, references, truth)
-        interval = micro_average_precision_interval(ranked, truth)
-        found = (scores.recall_at_precision_90, scores.recall_at_rank_1, scores.recall_at_rank_10)
-        bounds = f"{interval.low:.3f} – {interval.high:.3f}"
-        table.add_row(name, f"{scores.micro_average_precision:.3f}", bounds, *(f"{value:.3f}" for value in found))
-    return table
+def score_set(root: Path, checkpoint: Path) -> Figures:
+    """Return the scores of a descriptor on a set, raw and normalised, and the shares of copies found by edit."""
+    folder, truth, extractor = open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH), checkpoint_extractor(checkpoint)
+    queries, references = extractor.extract_all(folder.query), extractor.extract_all(folder.reference)
+    moved = Vectors(queries.ids, extractor.normalize(queries.vectors), queries.unreadable)
+    figures = {"queries": float(len(queries.ids)), "copies": float(len(truth.pairs)), "references": float(len(references.ids))}
+    figures |= score_queries("raw", queries, references, truth)
+    if extractor.normalizer:
+        figures |= score_queries("normalised", moved, references, truth)
+    tail = extractor.calibrate()
+    threshold = tail.threshold(FALSE_ALARMS, len(references.ids)) if tail else None
+    if (root / QUERY_EDITS).is_file():
+        figures |= count_by_edit(root / QUERY_EDITS, moved, references, truth, threshold)
+    return figures
 
 
-def make_baseline_table(folder: IscFolder, truth: GroundTruth) -> Table:
-    """The baselines without learning, as step 06 scores them: whitened on the folder's training images."""
-    table = Table("baseline", "µAP", "95 % interval", "R@P90", "R@1", "R@10")
-    for row in score_baselines(folder, truth):
-        found = (row.scores.recall_at_precision_90, row.scores.recall_at_rank_1, row.scores.recall_at_rank_10)
-        bounds = f"{row.interval.low:.3f} – {row.interval.high:.3f}"
-        name = row.name.removeprefix("baseline: ")
-        table.add_row(name, f"{row.scores.micro_average_precision:.3f}", bounds, *(f"{value:.3f}" for value in found))
-    return table
+def score_queries(variant: str, queries: Vectors, references: Vectors, truth: GroundTruth) -> Figures:
+    """Return µAP, the bounds of its interval and the recalls."""
+    scores, ranked = evaluate(queries, references, truth)
+    interval = micro_average_precision_interval(ranked, truth)
+    found = {"µAP": scores.micro_average_precision, "low": interval.low, "high": interval.high}
+    found |= {"R@P90": scores.recall_at_precision_90, "R@1": scores.recall_at_rank_1}
+    return {f"{variant} {figure}": float(value) for figure, value in found.items()}
 
 
-def make_edit_table(edits: Path, queries: Vectors, references: Vectors, truth: GroundTruth, threshold: float | None) -> Table:
-    """Share of copies with each edit whose original ranks first, and share that also lies within the threshold."""
+def score_floors(root: Path) -> Figures:
+    """Return the baselines without learning, as step 06 scores them: whitened on the folder's training images."""
+    rows = score_baselines(open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH))
+    return {row.name.removeprefix("baseline: "): row.scores.micro_average_precision for row in rows}
+
+
+def count_by_edit(edits: Path, queries: Vectors, references: Vectors, truth: GroundTruth, threshold: float | None) -> Figures:
+    """Return for each edit how many copies have it, the share whose original ranks first, and that which is reported too."""
     squares = (queries.vectors**2).sum(1)[:, None] + (references.vectors**2).sum(1) - 2 * queries.vectors @ references.vectors.T
     nearest = squares.argmin(axis=1)
     own = dict(truth.pairs)
@@ -76,18 +97,59 @@ def make_edit_table(edits: Path, queries: Vectors, references: Vectors, truth: G
     rows["first"] = rows["found"] == rows["query_id"].map(own)
     rows["near"] = squares[np.arange(len(nearest)), nearest] <= (-np.inf if threshold is None else threshold)
     rows["reported"] = rows["first"] & rows["near"]
-    wrong = int((rows["near"] & ~rows["first"]).sum())
-    table = Table("edit", "copies", "ranks first", "above the threshold", title=f"{wrong} of {len(rows)} queries matched wrongly")
-    table.add_row("any", str(int(rows["copy"].sum())), *_shares(rows[rows["copy"]]))
     listed = pd.read_csv(edits, keep_default_na=False)
     by_edit = rows[rows["copy"]].merge(listed.assign(edit=listed["edits"].str.split()).explode("edit"), on="query_id")
-    for edit, part in sorted(by_edit.groupby("edit"), key=lambda item: -float(item[1]["first"].mean())):
-        table.add_row(str(edit), str(len(part)), *_shares(part))
-    return table
+    parts = {"any": rows[rows["copy"]]} | {str(edit): part for edit, part in by_edit.groupby("edit")}
+    figures = {"wrong": float((rows["near"] & ~rows["first"]).sum())}
+    for edit, part in parts.items():
+        figures[f"{edit}: copies"] = float(len(part))
+        figures |= {f"{edit}: {share}": float(part[share].mean()) for share in SHARES}
+    return figures
 
 
-def _shares(rows: pd.DataFrame) -> list[str]:
-    return [f"{rows[column].mean():.2f}" for column in ("first", "reported")]
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the tables by the document that they stand in."""
+    return {"quality.md": make_board(store), "model_card.md": make_edit_table(store)}
+
+
+def make_board(store: Measurements) -> str:
+    """Return the scores of all that was measured, set by set; the mean and the spread of several seeds."""
+    rows = list[list[str]]()
+    for set_name, name in dict.fromkeys((entry["about"]["set"], entry["name"]) for entry in store.measurements):
+        runs = [entry["figures"] for entry in store.find(name, {"set": set_name}).values()]
+        if name == "baselines":
+            rows += [[set_name, baseline, _mean(runs, baseline), "", ""] for baseline in runs[0]]
+            continue
+        for variant, words in VARIANTS.items():
+            if f"{variant} µAP" in runs[0]:
+                shown = _mean(runs, f"{variant} µAP")
+                if len(runs) == 1:
+                    shown += " ({} to {})".format(*(_mean(runs, f"{variant} {bound}") for bound in ("low", "high")))
+                recalls = [_mean(runs, f"{variant} {figure}") for figure in ("R@P90", "R@1")]
+                rows.append([set_name, f"{name}, {words}", shown, *recalls])
+    return make_table(["set", "", "µAP", "R@P90", "R@1"], sorted(rows, key=lambda row: row[0]))
+
+
+def make_edit_table(store: Measurements) -> str:
+    """Return the shares of copies found by edit, of what ships; wrong is the number of queries matched wrongly."""
+    found = {
+        entry["about"]["set"]: entry["figures"]
+        for entry in sorted(store.measurements, key=lambda entry: str(entry["about"]["set"]))
+        if entry["name"] == SHIPS
+    }
+    rows = list[list[str]]()
+    for set_name, figures in found.items():
+        edits = [key.removesuffix(": first") for key in figures if key.endswith(": first")]
+        for edit in sorted(edits, key=lambda edit: (edit != "any", -figures[f"{edit}: first"])):
+            shares = [f"{figures[f'{edit}: {share}']:.2f}" for share in SHARES]
+            rows.append([set_name, edit, f"{figures[f'{edit}: copies']:.0f}", *shares])
+    return make_table(["set", "edit", "copies", *SHARES.values()], rows)
+
+
+def _mean(runs: Sequence[Figures], figure: str) -> str:
+    """Return the mean over the seeds, with the standard deviation of several."""
+    values = [run[figure] for run in runs]
+    return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f} ({len(values)} seeds)" if len(values) > 1 else "")
 
 
 if __name__ == "__main__":

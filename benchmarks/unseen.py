@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from quality import make_score_table
-from rich.console import Console
+from page_tables import make_table
+from quality import score_queries
 
 from image_copies.augmentations.settings import EditFamily
 from image_copies.data.images import find_images
@@ -54,9 +54,11 @@ def main() -> None:
             extractor = checkpoint_extractor(checkpoint)
             raw, references = extractor.extract_all(images), extractor.extract_all(assign_training_roles(run).references)
             moved = Vectors(raw.ids, extractor.normalize(raw.vectors), raw.unreadable)
-            variants = {"raw": raw} | ({"queries normalised": moved} if extractor.normalizer else {})
-            title = f"{checkpoint}: {len(images)} queries of {', '.join(families)}"
-            Console(width=110).print(make_score_table(title, variants, references, truth))
+            variants = {"raw": raw} | ({"normalised": moved} if extractor.normalizer else {})
+            found = {name: score_queries(name, vectors, references, truth) for name, vectors in variants.items()}
+            rows = [[name, *(f"{figure:.3f}" for figure in figures.values())] for name, figures in found.items()]
+            heads = [key.removeprefix("raw ") for key in found["raw"]]
+            print(f"{checkpoint}: {len(images)} queries of {', '.join(families)}\n" + make_table(["vectors", *heads], rows))
 
 
 if __name__ == "__main__":

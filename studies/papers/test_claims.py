@@ -15,18 +15,16 @@ from claim_rows.claim import Arm, Claim, Side, find_learnt
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
 from claim_rows.row import MAX_PLANNED_RUNS, Difference, Outcome, Row, compute_half_width, compute_power, count_runs_needed
 from claim_rows.summary import (
-    BEGIN,
+    COMMAND,
     DOCUMENT,
-    END,
     SUMMARY,
     TABLE,
     Summary,
     as_markdown,
     count_outcomes,
-    read_table,
-    write_table,
 )
 from measurements import Measurements
+from page_tables import END, read_table, write_table
 from PIL import Image
 
 from image_copies.data.errors import UserError
@@ -236,19 +234,19 @@ def test_what_was_expected_stands_next_to_what_came(tmp_path: Path) -> None:
 
 def test_the_table_is_written_between_the_marks_of_a_document(tmp_path: Path) -> None:
     document = tmp_path / "papers.md"
-    document.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n", encoding="utf-8")
-    write_table(document, "| new |")
-    assert read_table(document) == "| new |" and document.read_text(encoding="utf-8").startswith("before\n")
+    document.write_text(f"before\n<!-- command writes from here -->\nold\n{END}\nafter\n", encoding="utf-8")
+    write_table(document, "command", "| new |")
+    assert read_table(document, "command") == "| new |" and document.read_text(encoding="utf-8").startswith("before\n")
     assert document.read_text(encoding="utf-8").endswith(f"{END}\nafter\n")
     document.write_text("no marks")
     with pytest.raises(UserError, match="no place for the table"):
-        write_table(document, "| new |")
+        write_table(document, "command", "| new |")
 
 
 def test_the_documents_tables_are_those_of_the_summary() -> None:
     """After measuring: `claims.py --docs`."""
     rows = Summary.open(SUMMARY).rows
-    assert read_table(DOCUMENT) == count_outcomes(rows)
+    assert read_table(DOCUMENT, COMMAND) == count_outcomes(rows)
     assert TABLE.read_text(encoding="utf-8") == as_markdown(rows) + "\n"
 
 

@@ -56,16 +56,31 @@ def test_the_documents_quote_what_was_measured() -> None:
 
 def test_scores_and_recall_by_edit(tmp_path: Path) -> None:
     import quality
+    from measurements import Measurements
 
     references = Vectors(["R0", "R1"], np.eye(2, dtype=np.float32), np.zeros(2, bool))
     queries = Vectors(["Q0", "Q1"], np.eye(2, dtype=np.float32)[::-1].copy(), np.zeros(2, bool))
     (tmp_path / "edits.csv").write_text("query_id,edits\nQ0,crop flip\nQ1,crop\n", encoding="utf-8")
     truth = GroundTruth(["Q0", "Q1"], frozenset({("Q0", "R1"), ("Q1", "R1")}))  # the second is nearest to the wrong one
-    table = quality.make_edit_table(tmp_path / "edits.csv", queries, references, truth, 0.5)
-    cells = [list(column.cells) for column in table.columns]
-    assert cells == [["any", "flip", "crop"], ["2", "1", "2"], ["0.50", "1.00", "0.50"], ["0.50", "1.00", "0.50"]]
-    scores = quality.make_score_table("set", {"raw": queries}, references, truth)
-    assert next(iter(scores.columns[4].cells)) == "0.500"
+    found = quality.count_by_edit(tmp_path / "edits.csv", queries, references, truth, 0.5)
+    found |= quality.score_queries("raw", queries, references, truth)
+    assert found["wrong"] == 1 and found["any: copies"] == 2 and found["raw R@1"] == 0.5
+    store = Measurements.open(tmp_path / "quality.json")
+    store.measure(quality.SHIPS, {"set": "photos"}, range(2), lambda seed: found | {"raw µAP": 0.5 + seed / 10})
+    store.measure("baselines", {"set": "photos"}, [0], lambda seed: {"grey pixels": 0.25})
+    tables = quality.make_tables(Measurements.open(store.path))
+    assert tables["model_card.md"].splitlines()[2:] == [
+        "| photos | any | 2 | 0.50 | 0.50 |",
+        "| photos | flip | 1 | 1.00 | 1.00 |",
+        "| photos | crop | 2 | 0.50 | 0.50 |",
+    ]
+    assert tables["quality.md"].splitlines()[2:] == [
+        f"| photos | what ships, as it is | 0.550 ± 0.071 (2 seeds) | {found['raw R@P90']:.3f} ± 0.000 (2 seeds) | "
+        "0.500 ± 0.000 (2 seeds) |",
+        "| photos | grey pixels | 0.250 |  |  |",
+    ]
+    kept = json.loads(store.path.read_text(encoding="utf-8"))["measurements"]
+    assert all(entry["commit"] and entry["machine"].endswith(" cores") for entry in kept)
 
 
 def test_families_that_choices_look_at_are_not_reported_as_unseen() -> None:

@@ -253,7 +253,7 @@ def _start(bench: Bench) -> dict[str, Any]:
         optimizer = {"kind": "adam", "learning_rate": 2e-3 * bench.rate_factor, "weight_decay": 5e-4}
         return {"descriptor": {"pooling_exponent": 1.0}, "optimizer": optimizer}
     descriptor = {"pooling_exponent": 1.0, "dimensions": 512, "frozen_statistics": True}
-    rates = {"learning_rate": 1e-3, "backbone_learning_rate": 2e-5}
+    rates = {"learning_rate": 1e-3, "backbone_learning_rate": 1e-4}
     return {"descriptor": descriptor, "optimizer": rates | {"kind": "adam", "weight_decay": 5e-4, "clip_norm": None}}
 
 

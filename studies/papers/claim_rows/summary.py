@@ -17,7 +17,7 @@ SUMMARY = Path(__file__).parents[1] / "claims.json"
 TABLE = Path(__file__).parents[1] / "claims.md"  # the whole table
 DOCUMENT = Path(__file__).parents[3] / "docs" / "papers.md"
 ASIDES = ("cause", "views", "premise")  # rows that ask for a cause, whose one side sees more views, or that claims build on
-BEGIN, END = "<!-- studies/papers/claims.py --docs writes from here -->", "<!-- to here -->"
+COMMAND = "studies/papers/claims.py --docs"
 
 
 @dataclass
@@ -110,30 +110,3 @@ def _count(name: str, rows: Sequence[Row]) -> str:
     found = [row.outcome for row in rows]
     whole = found[0] if len(set(found)) == 1 else "undecided" if "undecided" in found else "not in all rows"
     return f"| {name} | {len(rows)} | {' | '.join(str(found.count(outcome)) for outcome in get_args(Outcome))} | {whole} |"
-
-
-def read_table(document: Path) -> str:
-    """Return what stands between the marks.
-
-    Raises:
-        UserError: The document lacks a mark.
-    """
-    return _split(document)[1].strip()
-
-
-def write_table(document: Path, table: str) -> None:
-    """Replace what stands between the marks.
-
-    Raises:
-        UserError: The document lacks a mark.
-    """
-    before, _, after = _split(document)
-    write_text(document, f"{before}{BEGIN}\n\n{table}\n\n{END}{after}")
-
-
-def _split(document: Path) -> tuple[str, str, str]:
-    before, begun, rest = document.read_text(encoding="utf-8").partition(BEGIN)
-    table, ended, after = rest.partition(END)
-    if not begun or not ended:
-        raise UserError(f"{document} has no place for the table: it needs the lines {BEGIN} and {END}.")
-    return before, table, after
