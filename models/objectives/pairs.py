@@ -37,13 +37,9 @@ class PairObjective(Objective):
         return ObjectiveOutput(self.loss(vectors, labels, *mixed))
 
 
-def contrastive_loss(positive_margin: float, negative_margin: float, violating: bool = False) -> nn.Module:
-    """Return the contrastive loss: mean over positive pairs plus mean over negative ones; margins are distances, 0…2.
-
-    With `violating`, both means are over the pairs beyond their margin alone.
-    """
-    reducer = reducers.AvgNonZeroReducer() if violating else reducers.MeanReducer()
-    loss: nn.Module = losses.ContrastiveLoss(positive_margin, negative_margin, reducer=reducer)
+def contrastive_loss(positive_margin: float, negative_margin: float) -> nn.Module:
+    """Return the contrastive loss: mean over positive pairs plus mean over negative ones; margins are distances, 0…2."""
+    loss: nn.Module = losses.ContrastiveLoss(positive_margin, negative_margin, reducer=reducers.MeanReducer())
     return loss
 
 

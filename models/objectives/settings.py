@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from image_copies.models.objectives.arcface import ArcFace
     from image_copies.models.objectives.base import Objective
     from image_copies.models.objectives.margin import MarginLoss
-    from image_copies.models.objectives.memory import CrossBatchMemory
     from image_copies.models.objectives.multigrain import MultiGrain, Softmax
     from image_copies.models.objectives.pairs import PairObjective
 
@@ -105,43 +104,23 @@ class ArcFaceSettings(ObjectiveSettings):
         return ClassRows(held, copied, self.chunk, (copied or held) if self.rounded_rows else 0)
 
 
-class MemorySettings(PairwiseSettings):
-    """The base of objectives that may also compare with earlier batches.
-
-    Attributes:
-        memory: Number of embeddings of earlier batches that each image is also compared with (X. Wang et al., Cross-batch memory,
-            2020); None for none.
-    """
-
-    memory: int | None = Field(None, ge=2)
-
-
-class ContrastiveSettings(MemorySettings):
+class ContrastiveSettings(PairwiseSettings):
     """Contrastive loss on distances of unit vectors, 0…2.
 
     Attributes:
         positive_margin: Positive pairs contribute only beyond this distance.
         negative_margin: Negative pairs contribute only below this distance.
-        violating: Whether both means are over the pairs beyond their margin alone, as S. Yokoo (2021) took them with
-            pytorch-metric-learning's default, so that the many negatives that are far enough do not dilute
-            others; otherwise over all pairs.
     """
 
     kind: Literal["contrastive"] = "contrastive"
     positive_margin: float = Field(0.0, ge=0, lt=2)
     negative_margin: float = Field(1.0, gt=0, le=2)
-    violating: bool = False
 
-    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
+    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        margins, violating = (self.positive_margin, self.negative_margin), self.violating
-        if self.memory is not None:
-            from image_copies.models.objectives.memory import CrossBatchMemory, contrastive_of_pairs
-
-            return CrossBatchMemory(contrastive_of_pairs(*margins, violating), dimensions, self.memory)
         from image_copies.models.objectives.pairs import PairObjective, contrastive_loss
 
-        return PairObjective(contrastive_loss(*margins, violating))
+        return PairObjective(contrastive_loss(self.positive_margin, self.negative_margin))
 
 
 class TripletSettings(PairwiseSettings):
@@ -204,7 +183,7 @@ class NPairSettings(PairwiseSettings):
         return PairObjective(NPairLoss(), self.normalize)
 
 
-class InfoNceSettings(MemorySettings):
+class InfoNceSettings(PairwiseSettings):
     """InfoNCE, also NT-Xent: the right copy among all other images of the batch (SSCD, 2022, equation 1).
 
     Attributes:
@@ -214,12 +193,8 @@ class InfoNceSettings(MemorySettings):
     kind: Literal["infonce"] = "infonce"
     temperature: float = Field(0.05, gt=0)
 
-    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective | CrossBatchMemory":
+    def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """As in ObjectiveSettings."""
-        if self.memory is not None:
-            from image_copies.models.objectives.memory import CrossBatchMemory, infonce_of_pairs
-
-            return CrossBatchMemory(infonce_of_pairs(self.temperature), dimensions, self.memory)
         from image_copies.models.objectives.pairs import NPairLoss, PairObjective
 
         return PairObjective(NPairLoss(self.temperature))

@@ -162,12 +162,8 @@ class ModelSettings(Settings):
             raise ValueError("multigrain compares copies of one image: set sampling.kind to repeated, or use objective margin")
         if self.descriptor.domains and positives != "class":
             raise ValueError(f"domains are for objectives that compare pairs ({', '.join(PAIRWISE)}), not {kind}")
-        if self.descriptor.domains and getattr(self.objective, "memory", None):
-            raise ValueError("objective.memory would hold all domains' embeddings together: leave memory or domains out")
         if self.mix and kind not in MIXABLE:
             raise ValueError(f"mix goes with the objectives {', '.join(MIXABLE)}, not with {kind}")
-        if self.mix and getattr(self.objective, "memory", None):
-            raise ValueError("mix would put mixed images into objective.memory: leave one of them out")
         if self.descriptor.domains and self.distillation:
             raise ValueError(
                 "distillation would compare each domain's part of a vector with the teacher's whole one: leave distillation or "
