@@ -51,7 +51,7 @@ class SearchSettings:
         removed: Files or folders to remove from the kept index first.
         grouping: How groups are made and planned.
         verified: Number of nearest references of each query to verify by local features (`verification/pairs.py`); 0 for none,
-            None for what takes about a minute (`effort.py`).
+            None for what the number of pictures says (`effort.py`).
         views: Whether to search with the views of unsure queries, too (`matching/views.py`); None as for `verified`.
         track: A CSV file in the form of the matching track to write as well; None for none.
         sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
@@ -156,7 +156,7 @@ def _find_and_group(
         lookup = Search(store, extractor, settings.rule, exclusions, exact=settings.exact)
         references = lookup.index.ntotal
         queries = None if settings.within else len(pictures.queries.paths)
-        effort = choose_effort(extractor, settings.rule, queries, references, settings.verified, settings.views)
+        effort = choose_effort(settings.rule, queries, references, settings.verified, settings.views)
         lookup.candidates, lookup.views = effort.verified, effort.views
         found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
         if not settings.within and len(pictures.queries.paths) == 1:

@@ -125,8 +125,8 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
                 raise ValueError("a vector that is not finite would stop every search")
             vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
             store.database.execute(
-                "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (?1, ?2, checksum(?2))",
-                (content.digest, vector),
+                "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (:digest, :vector, checksum(:vector))",
+                {"digest": content.digest, "vector": vector},
             )
         store.database.executemany(
             "INSERT INTO files SELECT ?, content FROM contents WHERE digest = ? "
@@ -179,11 +179,12 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDA
         UserError: when a vector is damaged.
     """
     find = (
-        "SELECT vector, checksum FROM contents WHERE digest = ?1 UNION ALL SELECT vector, checksum FROM queries WHERE digest = ?1"
+        "SELECT vector, checksum FROM contents WHERE digest = :digest "
+        "UNION ALL SELECT vector, checksum FROM queries WHERE digest = :digest"
     )
     found: dict[bytes, NDArray[np.float32] | None] = {}
     for digest in digests:
-        row = store.database.execute(find, (digest,)).fetchone()
+        row = store.database.execute(find, {"digest": digest}).fetchone()
         if row is not None:
             vector, checksum = row
             if vector is not None and (len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector))):
@@ -209,7 +210,8 @@ def keep_queries(store: Store, contents: Iterable[Content]) -> None:
     with write_together(store.database):
         for content in contents:
             vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
-            store.database.execute("INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))", (content.digest, vector))
+            insert = "INSERT OR IGNORE INTO queries VALUES (:digest, :vector, checksum(:vector))"
+            store.database.execute(insert, {"digest": content.digest, "vector": vector})
 
 
 def forget_queries(store: Store, kept: Iterable[bytes]) -> None:

@@ -94,8 +94,8 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
         nargs="?",
         const=10,
         metavar="K",
-        help="confirm each query's K nearest references (10) by local features, and locate the shared region; default: if "
-        "that takes about a minute at most",
+        help="confirm each query's K nearest references (10) by local features, and locate the shared region; default: for up "
+        "to 920 pictures",
     )
     verification.add_argument("--no-verify", dest="verify", action="store_const", const=0, help="go by the vectors alone")
     options.add_argument(

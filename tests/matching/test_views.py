@@ -12,7 +12,7 @@ from PIL import Image
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.commands import effort
-from image_copies.matching.commands.effort import Effort, choose_effort
+from image_copies.matching.commands.effort import MOST_VERIFIED, MOST_WITH_VIEWS, Effort, choose_effort
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
@@ -141,18 +141,24 @@ def test_a_page_is_confirmed_by_the_crop_that_found_it(tmp_path: Path) -> None:
     assert evidence is not None and max(evidence.query_region) < 0.3
 
 
-def test_what_takes_a_minute_is_done_and_what_takes_longer_is_named(
-    extractor: Extractor, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("cores", [1, 64])
+def test_the_number_of_pictures_alone_decides_what_is_done_and_what_is_not_is_named(
+    monkeypatch: pytest.MonkeyPatch, cores: int
 ) -> None:
-    monkeypatch.setattr(effort, "usable_cores", lambda: 2)
-    monkeypatch.setattr(effort, "_time_views", lambda extractor: 0.1)
-    assert choose_effort(extractor, RULE, None, 100, None, None) == Effort(10, True)
-    some = choose_effort(extractor, RULE, None, 600, None, None)
+    monkeypatch.setattr(effort, "usable_cores", lambda: cores)
+    for count in (MOST_WITH_VIEWS, MOST_WITH_VIEWS + 1):
+        assert choose_effort(RULE, None, count, None, None).views == (count == MOST_WITH_VIEWS)
+    for count in (MOST_VERIFIED, MOST_VERIFIED + 1):
+        assert choose_effort(RULE, None, count, None, None).verified == (10 if count == MOST_VERIFIED else 0)
+    assert choose_effort(RULE, MOST_WITH_VIEWS - 3, 10, None, None).views  # 10 references are worth 3 pictures
+    assert not choose_effort(RULE, MOST_WITH_VIEWS, 10, None, None).views
+    assert choose_effort(RULE, None, 100, None, None) == Effort(10, True)
+    some = choose_effort(RULE, None, MOST_WITH_VIEWS + 1, None, None)
     assert (some.verified, some.views) == (10, False) and "views" in some.left_out and "--views" in some.left_out
-    none = choose_effort(extractor, RULE, 50_000, 50_000, None, None)
+    none = choose_effort(RULE, MOST_VERIFIED + 1, 50_000, None, None)
     assert (none.verified, none.views) == (0, False) and "not verified" in none.left_out and "--verify" in none.left_out
-    assert choose_effort(extractor, RULE, 50_000, 50_000, 5, None) == Effort(5, False)
-    assert choose_effort(extractor, RULE, 50_000, 50_000, 0, None) == Effort(0, False)
-    assert choose_effort(extractor, Rule(None, None, 0.001, 10), 100, 100, None, None) == Effort(0, False)
+    assert choose_effort(RULE, MOST_VERIFIED + 1, 50_000, 5, None) == Effort(5, False)
+    assert choose_effort(RULE, MOST_VERIFIED + 1, 50_000, 0, None) == Effort(0, False)
+    assert choose_effort(Rule(None, None, 0.001, 10), 100, 100, None, None) == Effort(0, False)
     with pytest.raises(UserError, match="--unrelated"):
-        choose_effort(extractor, Rule(-1.0, None, 0.001, 10), 100, 100, None, True)
+        choose_effort(Rule(-1.0, None, 0.001, 10), 100, 100, None, True)
