@@ -1,5 +1,6 @@
 """Pages of matches and groups of copies, with pictures, that a browser opens from disk: sure, to be looked at, and doubtful."""
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,9 @@ from image_copies.submissions.report.thumbnails import Thumbnails
 TEMPLATE = Path(__file__).parent / "templates" / "matches.html.jinja"
 PAGE = 50  # groups or pairs on a page
 MAX_MATCHES, MAX_GROUPS, MAX_GROUP_FILES = 200, 200, 12  # pairs of each section, groups, and files of a group that are shown
+FIGURES = re.compile(
+    r" \([^()]*( of 100| blocks[^()]*| of the picture differ|pixels of \d+)\)|; \d+ features agree"
+)  # in review.js, too
 MAX_LISTED = 300  # lines of the lists
 SECTIONS: dict[str, tuple[str, tuple[Kind, ...]]] = {
     "sure": ("Sure", ("same file", "certain")),
@@ -45,6 +49,11 @@ class PairCard:
     names: tuple[str, str]
     match: Match
     described: str
+
+    @property
+    def plain(self) -> str:
+        """What is known of it without the figures."""
+        return FIGURES.sub("", self.described)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import shlex
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_cente
 
 MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
 MAX_CACHED_FACTS = 2000
+SURE = 60  # certainty from which a pair is worth a look before those about which little is known
 MAX_SHOWN_LEFT = 20  # files that were left alone
 
 
@@ -112,11 +113,11 @@ class Results:
         """Return what the plan would do, what of it is certain, and what was done already."""
         groups, removed, certain = self.plan.groups, self._find_removed(), self._find_certain()
         going = [row for rows in groups.values() for row in rows if row.action == "remove" and row.file not in removed]
-        looked_at = {group: sum(row.action == "review" for row in rows) for group, rows in groups.items()}
+        ranked = [[group, len(rows), _rank_group(rows), _sum_bytes(rows, removed)] for group, rows in groups.items()]
         return {
-            "groups": [[group, len(rows), looked_at[group]] for group, rows in groups.items()],
-            "remove": {"files": len(going), "bytes": sum(row.facts.size for row in going if row.facts is not None)},
-            "review": sum(looked_at.values()),
+            "groups": sorted(ranked, key=lambda group: (group[2], -group[3], group[0])),
+            "remove": {"files": len(going), "bytes": _sum_bytes(going, removed)},
+            "review": sum(row.action == "review" for rows in groups.values() for row in rows),
             "certain": {"groups": len({row.group for row, _ in certain}), "pairs": len(certain)},
             "removed": len(removed),
             "gone": [self._numbers[path] for path in removed if path in self._numbers and not is_there(path)],
@@ -383,6 +384,18 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
     plan = ReviewedPlan(folder, groups, list_pairs(matches), state)
     return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
+
+
+def _rank_group(rows: Sequence[PlanRow]) -> int:
+    """Return 0 for a group of which files go, or nothing is asked; 1 for one that is worth a look, 2 for a doubtful one."""
+    asked = [row.judgement for row in rows if row.action == "review"]
+    if not asked or any(row.action == "remove" for row in rows):
+        return 0
+    return 1 if any(each is None or each.certainty >= SURE for each in asked) else 2
+
+
+def _sum_bytes(rows: Sequence[PlanRow], removed: Collection[Path]) -> int:
+    return sum(row.facts.size for row in rows if row.action == "remove" and row.facts is not None and row.file not in removed)
 
 
 def _digests_of(row: PlanRow, center: PlanRow) -> tuple[bytes, bytes]:

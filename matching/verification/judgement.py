@@ -29,6 +29,7 @@ FEW_FEATURES = 100  # features of a picture with less detail than a pair needs t
 MAX_FALSE_ALARMS = 1e-6  # expected per query, up to which such a pair needs no confirmation: a thousandth of the default
 NOT_CONFIRMED = "not confirmed: similar as a whole; too few details were found in both"
 FAR_BEYOND = "similar as a whole, far beyond the threshold; one has too little detail to be confirmed"
+AGREE = "the pixels agree"
 DETAILS_ALONE = "details fit, but the pixels decide nothing"
 
 
@@ -40,7 +41,7 @@ class Judgement:
         kind: Its class. "same file": equal bytes, or equal pixels of all frames. "certain": laid on each other, their pixels
             agree. "likely": the descriptor or local features say so, the pixels decide nothing. "same scene": two photographs of
             one thing. "unrelated": nothing says that they have anything in common.
-        reason: Why, in words.
+        reason: Why, in words, the figures in brackets after them.
         certainty: How sure it is that one is a copy of the other, 0…100. It orders pairs; it is no probability.
     """
 
@@ -104,23 +105,25 @@ def _judge_pixels(registration: Registration) -> Judgement:
     found = registration.agreement
     agreeing = f"{found.median:.0%} agreement of {found.blocks} blocks".replace("%", " %")
     if (found.parallax > MAX_PARALLAX and found.median < SURE_MEDIAN) or found.median < OTHER_MEDIAN:
-        return Judgement("same scene", f"details fit, pixels do not: {agreeing}", _grade(found.median, 0.0, OTHER_MEDIAN, 10, 39))
+        return Judgement(
+            "same scene", f"details fit, pixels do not ({agreeing})", _grade(found.median, 0.0, OTHER_MEDIAN, 10, 39)
+        )
     scene = _find_motion(found)
     if scene:
         return Judgement("same scene", scene, 30)
     doubt = _find_doubt(found)
     if doubt:
-        return Judgement("likely", f"{doubt}; {agreeing}", _grade(found.median, OTHER_MEDIAN, 1.0, 60, MAX_LIKELY))
+        return Judgement("likely", f"{doubt} ({agreeing})", _grade(found.median, OTHER_MEDIAN, 1.0, 60, MAX_LIKELY))
     covered = f", {found.changed:.0%} covered".replace("%", " %") if found.changed >= 0.005 else ""
-    return Judgement("certain", f"the pixels agree: {agreeing}{covered}", _grade(found.median, MIN_MEDIAN, 1.0, 90, MAX_CERTAIN))
+    return Judgement("certain", f"{AGREE} ({agreeing}{covered})", _grade(found.median, MIN_MEDIAN, 1.0, 90, MAX_CERTAIN))
 
 
 def _find_motion(found: Agreement) -> str:
     """Return what shows that the scene was seen twice, in words; empty for nothing."""
     if found.parallax > CLEAR_PARALLAX:
-        return f"near and far are displaced against each other, by {found.parallax:.1f} pixels of {MAX_SIDE}"
+        return f"near and far are displaced against each other (by {found.parallax:.1f} pixels of {MAX_SIDE})"
     if found.changed * found.blocks >= MIN_CHANGED - 0.5 and found.moved > MAX_MOVED:
-        return f"something has moved: {found.changed:.0%} of the picture differ".replace("%", " %")
+        return f"something has moved ({found.changed:.0%} of the picture differ)".replace("%", " %")
     return ""
 
 

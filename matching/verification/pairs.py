@@ -27,6 +27,7 @@ from image_copies.matching.verification.edits import Comparison, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
 from image_copies.matching.verification.geometry import CHANGES, Change, Evidence, Views, verify
 from image_copies.matching.verification.judgement import (
+    AGREE,
     FEW_FEATURES,
     MAX_CERTAIN,
     MAX_FALSE_ALARMS,
@@ -37,6 +38,7 @@ from image_copies.matching.verification.judgement import (
 )
 from image_copies.matching.verification.registration import Picture, prepare_picture, register
 from image_copies.matching.verification.shots import Shot, read_shot
+from image_copies.matching.verification.words import describe_edits
 
 MAX_CACHED_FEATURES = 4000  # pictures whose features are kept, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
@@ -239,6 +241,8 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     if conflict := _match(query, reference, False).conflict:
         return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
     edits = compare_edits(registration.aligned, first.pixels.shape, second.pixels.shape)
+    said = describe_edits(edits, first.pixels, second.pixels, negative=bool(registration.aligned.moving.mean() < 0))
+    judgement = replace(judgement, reason=judgement.reason.replace(AGREE, said))
     return judgement, replace(edits, differing=find_local_difference(registration.aligned))
 
 

@@ -119,7 +119,7 @@ function drawPair() {
     at(id).disabled = pair.same_bytes;
   }
   at("said").textContent = pair.same_bytes ? "The same bytes: there is nothing to decide." : decision === "undecided" ? "" : `You said: ${SAID[decision]}.`;
-  at("verdict").textContent = verdict(pair);
+  at("verdict").replaceChildren(...verdict(pair));
   at("share").hidden = shared;
   at("share").disabled = pair.looked === true;
   at("closer").hidden = !shared;
@@ -175,19 +175,26 @@ function nameApart(files) {
   }
 }
 
+// Text whose figures, in brackets, are shown only when they are asked for; names of files may have brackets, too.
+const FIGURES = /( \([^()]*(?: of 100| blocks[^()]*| of the picture differ|pixels of \d+)\))/;
+const wording = (text) => text.split(FIGURES).map((part, odd) => (odd % 2 ? element("span", { className: "numbers", textContent: part }) : part));
+
 function verdict({ values, regions, suggestion, looked, files }) {
   const parts = [];
   const { threshold } = state.all;
   const { score, expected_false_alarms: alarms, inliers, change, class: kind, reason, certainty, ...others } = values;
   const names = nameApart(files);
+  const figures = [];
   if (kind) parts.push(`${kind[0].toUpperCase()}${kind.slice(1)} (${certainty} of 100): ${reason}.`);
   else if (score !== undefined) parts.push(`Score ${number(score)}` + (threshold === null ? "" : `; a copy scores at least ${number(threshold)}`) + ".");
   if (!kind && typeof alarms === "number") parts.push(`False alarms to be expected per query at this score: ${Number(alarms.toPrecision(1))}.`);
-  if (regions.length) parts.push(`${inliers} features agree${change ? `, ${names[0]} is ${change}` : ""}: the frames show what is shared.`);
+  if (regions.length) parts.push(`The frames show what is shared${change ? `; ${names[0]} is ${change}` : ""}.`);
+  if (regions.length) figures.push(`${inliers} features agree.`);
   else if (looked) parts.push("No arrangement of features confirms that one copies the other.");
-  for (const [name, value] of Object.entries(others)) if (value !== null && value !== "") parts.push(`${name.replaceAll("_", " ")}: ${value}.`);
+  for (const [name, value] of Object.entries(others)) if (value !== null && value !== "") figures.push(`${name.replaceAll("_", " ")}: ${value}.`);
   if (suggestion) parts.push(`Keep ${names[files[0].number === suggestion.file ? 0 : 1]}: ${suggestion.reason}.`);
-  return parts.join(" ");
+  if (kind && score !== undefined) figures.push(`Score ${number(score)}.`);
+  return [...wording(parts.join(" ")), element("span", { className: "numbers", textContent: ` ${figures.join(" ")}` })];
 }
 
 function framed(file, side, alt) {
@@ -314,6 +321,10 @@ const look = () =>
     if (state.pair === pair) drawPair();
   });
 
+function toggleFigures() {
+  at("figures").setAttribute("aria-pressed", String(document.body.classList.toggle("figured")));
+}
+
 function toggleCloser() {
   if (!state.pair?.regions.length) return;
   state.closer = !state.closer;
@@ -322,7 +333,7 @@ function toggleCloser() {
 
 // Groups
 
-const KINDS = { all: () => true, look: ([, , review]) => review > 0, certain: ([, , review]) => review === 0 };
+const KINDS = { all: () => true, certain: ([, , rank]) => rank === 0, look: ([, , rank]) => rank === 1, doubtful: ([, , rank]) => rank === 2 };
 
 function fillGroups() {
   state.groups = state.all.groups.filter(KINDS[at("group-filter").value]);
@@ -360,8 +371,14 @@ function drawGroup(group) {
 const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 function drawActs() {
-  const { remove, review, certain, removed } = state.all;
-  at("going").textContent = `The plan: ${plural(remove.files, "file")} to go${remove.files ? ` (${bytes(remove.bytes)})` : ""}, ${plural(review, "file")} to look at${removed ? `, ${plural(removed, "file")} removed` : ""}.`;
+  const { remove, review, certain, removed, groups } = state.all;
+  const count = (key) => groups.filter(KINDS[key]).length.toLocaleString("en");
+  const certainly = groups.filter(([, , , freed]) => freed).length;
+  const labels = { all: plural(groups.length, "group"), certain: `${count("certain")} certain`, look: `${count("look")} to look at`, doubtful: `${count("doubtful")} doubtful` };
+  for (const option of at("group-filter").options) option.textContent = labels[option.value];
+  const sum = remove.files ? `${plural(certainly, "group")}, ${bytes(remove.bytes)} can go` : "Nothing can go for sure";
+  const others = [remove.files ? `${plural(remove.files, "file")}, certainly copies` : "", review ? `${plural(review, "file")} to look at` : "", removed ? `${plural(removed, "file")} removed` : ""];
+  at("going").replaceChildren(element("b", { textContent: sum }), `: ${others.filter(Boolean).join("; ") || "there is no copy"}.`);
   at("accept").hidden = !certain.pairs;
   at("accept").textContent = `Accept ${plural(certain.groups, "certain group")} …`;
   at("apply").hidden = !remove.files;
@@ -446,7 +463,7 @@ function card(group, file) {
     element("div", { className: "frame" }, image(file, "small", file.name)),
     element("p", {}, element("span", { className: `badge ${file.action}`, textContent: state.gone.has(file.number) ? "removed" : file.action }), " ", role(file), " ", element("b", { textContent: file.name })),
     element("p", { textContent: details.filter(Boolean).join(", "), title: file.folder }),
-    element("p", { textContent: file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`) }),
+    element("p", {}, ...wording(file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`))),
     answers,
   );
   made.dataset.file = file.number;
@@ -545,7 +562,7 @@ function open(hash, kept = false) {
 
 const show = () =>
   attempt(async () => {
-    const [, view, first, second] = location.hash.match(/^#(pair|group|pairs|groups|decisions)(?:\/(\d+))?(?:\/(\d+))?$/) ?? [null, "pairs"];
+    const [, view, first, second] = location.hash.match(/^#(pair|group|pairs|groups|decisions)(?:\/(\d+))?(?:\/(\d+))?$/) ?? [null, state.all.groups.length ? "groups" : "pairs"];
     state.view = view.endsWith("s") ? view : `${view}s`;
     for (const each of VIEWS) {
       at(each).hidden = each !== state.view;
@@ -601,7 +618,7 @@ function refill() {
   attempt(showPlace);
 }
 
-const EVERYWHERE = { u: undo, "?": () => at("help").showModal(), 1: () => open("#pairs", true), 2: () => open("#groups", true), 3: () => open("#decisions", true) };
+const EVERYWHERE = { u: undo, x: toggleFigures, "?": () => at("help").showModal(), 1: () => open("#groups", true), 2: () => open("#pairs", true), 3: () => open("#decisions", true) };
 const ON_PAIRS = { j: () => step(1), ArrowRight: () => step(1), k: () => step(-1), ArrowLeft: () => step(-1), y: () => decidePair("copy"), n: () => decidePair("not-a-copy"), v: look, z: toggleCloser, l: () => lay("laid"), f: () => lay("flicker"), d: () => lay("differences") };
 const onMember = (work) => () => {
   const file = chosenMember();
@@ -627,6 +644,7 @@ function listen() {
   document.addEventListener("keydown", pressed);
   addEventListener("hashchange", show);
   addEventListener("resize", () => state.view === "pairs" && (state.way || state.pair?.regions.length) && drawPair());
+  at("figures").onclick = toggleFigures;
   at("keys").onclick = () => at("help").showModal();
   at("filter").onchange = at("order").onchange = refill;
   at("previous").onclick = () => step(-1);

@@ -83,7 +83,7 @@ def test_references_found_are_judged_by_their_pixels(client: TestClient, folder:
         target = io.BytesIO()
         image.resize((image.width * 3 // 4, image.height * 3 // 4)).save(target, "JPEG", quality=80)
     copy, *others = client.post("/api/matches", content=target.getvalue(), headers=BYTES).json()["matches"]
-    assert copy["class"] == "certain" and "pixels agree" in copy["reason"] and all(o["class"] != "certain" for o in others)
+    assert copy["class"] == "certain" and "agreement of" in copy["reason"] and all(o["class"] != "certain" for o in others)
     quick = client.post("/api/matches?judged=false", content=target.getvalue(), headers=BYTES).json()["matches"]
     assert [match["reference"] for match in quick] == [m["reference"] for m in (copy, *others)] and "class" not in quick[0]
 

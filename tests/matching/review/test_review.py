@@ -14,6 +14,7 @@ from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import open_known_store
@@ -22,9 +23,10 @@ from image_copies.matching.results.folder import PLAN, SEARCH, SearchNotes, hold
 from image_copies.matching.review.app import Review, make_review_app
 from image_copies.matching.review.results import open_results
 from image_copies.matching.verification.geometry import Evidence
+from image_copies.matching.verification.judgement import Judgement
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
-from tests.search_results import write_results
+from tests.search_results import CERTAIN, write_results
 
 ODD = os.fsdecode(b"caf\xe9.png")
 
@@ -102,7 +104,10 @@ def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Pa
         (at["half.png"], at["small.png"], None),
         (at["y.png"], at["x.png"], None),
     ]
-    assert shown["groups"] == [[1, 4, 0], [2, 2, 0]] and shown["threshold"] == -0.5
+    freed = [
+        sum((results.parent / "album" / name).stat().st_size for name in names) for names in (("small.png", ODD), ("x.png",))
+    ]
+    assert shown["groups"] == [[1, 4, 0, freed[0]], [2, 2, 0, freed[1]]] and shown["threshold"] == -0.5
     pair = pair_of(client, at["small.png"], at["large.png"])  # the other way round
     judged = {"class": "certain", "reason": "the pixels agree", "certainty": 98}
     assert pair["values"] == {"score": -0.01, "expected_false_alarms": 0, "inliers": 23, "change": "mirrored"} | judged
@@ -126,6 +131,18 @@ def test_one_file_is_laid_on_the_other(client: TestClient, results: Path) -> Non
     assert laid["frame"] == 1 and laid["differ"].startswith("Nothing differs")
     assert all(laid[name].startswith("data:image/jpeg") for name in ("under", "laid", "differences"))
     assert client.get(f"/api/laid/{token}/{at['large.png']}/{at['x.png']}").json() == {"laid": None}
+
+
+def test_what_frees_most_room_comes_first_and_what_is_doubtful_last(own_desk: Path) -> None:
+    album, facts = own_desk / "album", {}
+    for number, name in enumerate(("a0", "a1", "b0", "b1", "c0", "c1", "d0", "d1")):
+        facts[name] = picture_facts(write_picture(album / f"{name}.png", number, 60 + 40 * ("d" in name)))
+    judged = {"a": Judgement("likely", "similar", 50), "b": Judgement("likely", "similar", 70), "c": CERTAIN, "d": CERTAIN}
+    pairs = [Match(facts[f"{n}0"].path, facts[f"{n}1"].path, -0.1, None, None, judgement) for n, judgement in judged.items()]
+    write_results(own_desk / "matches", pairs, [[pair.query, pair.reference] for pair in pairs])
+    groups = open_results(own_desk / "matches").overview()["groups"]
+    assert [(number, rank) for number, _, rank, _ in groups] == [(4, 0), (3, 0), (2, 1), (1, 2)]
+    assert groups[0][3] > groups[1][3] > 0 == groups[2][3] == groups[3][3]
 
 
 def test_decisions_reach_the_index_and_the_plan_and_are_taken_back(client: TestClient, results: Path) -> None:

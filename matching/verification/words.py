@@ -1,0 +1,79 @@
+"""What was done to one of two copies, in plain words; which of the two it is, they leave open."""
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.matching.verification.alignment import find_covered, invert
+from image_copies.matching.verification.colours import compare_colours, reduce_colours
+from image_copies.matching.verification.edits import Comparison
+from image_copies.matching.verification.geometry import from_shares
+
+Pixels = NDArray[np.uint8]
+MIN_TURN = 1.5  # degrees
+MIN_STRETCH = 1.04  # ratio of the longest to the shortest length that one length becomes
+MAX_SHOWN = 0.98  # share of a picture below which the other one was cropped
+MIN_BRIGHTER = 4.0  # levels of mean brightness
+MIN_CONTRAST = 1.1  # ratio of the deviations of brightness
+
+
+def describe_edits(found: Comparison, query: Pixels, reference: Pixels, negative: bool) -> str:
+    """Return what tells two copies apart, such as "cropped to 80 %, brighter, otherwise the same".
+
+    Args:
+        found: The comparison of the two.
+        query: One of them, uint8 [h, w, 3], RGB, reduced.
+        reference: The other one, likewise.
+        negative: Whether one of them is a negative of the other.
+    """
+    homography = from_shares(reference.shape) @ found.homography @ invert(from_shares(query.shape))
+    sides = found.query, found.reference
+    seen = (
+        float(find_covered(query.shape, homography, reference.shape).mean()),
+        float(find_covered(reference.shape, invert(homography), query.shape).mean()),
+    )
+    said = ["framed"] if any(side.framed for side in sides) else []
+    if not said and any(side.cropped for side in sides) and min(seen) < MAX_SHOWN:
+        said.append(f"cropped to {min(seen):.0%}".replace("%", " %"))
+    said += _describe_map(homography)
+    if negative:
+        said.append("a negative")
+    if any(side.covered for side in sides):
+        said.append("captioned or covered in part")
+    if any(side.covered or side.framed for side in sides):  # what was added may have any tones
+        return ", ".join(said)
+    if not negative:
+        said += _describe_tones(found, reduce_colours(query), reduce_colours(reference))
+    return f"{', '.join(said)}, otherwise the same" if said else "the same but for size and compression"
+
+
+def _describe_map(homography: NDArray[np.float64]) -> list[str]:
+    linear = homography[:2, :2] / homography[2, 2]
+    mirrored = bool(np.linalg.det(linear) < 0)
+    linear = linear @ np.diag([-1.0, 1.0]) if mirrored else linear
+    angle = abs(np.degrees(np.arctan2(linear[1, 0] - linear[0, 1], linear[0, 0] + linear[1, 1])))
+    longest, shortest = np.linalg.svd(linear, compute_uv=False)
+    upside_down = mirrored and angle > 180 - MIN_TURN
+    return (
+        ["flipped upside down" if upside_down else "mirrored"] * mirrored
+        + [f"turned by {angle:.0f}°"] * bool(angle > MIN_TURN and not upside_down)
+        + ["stretched"] * bool(longest > MIN_STRETCH * shortest)
+    )
+
+
+def _describe_tones(found: Comparison, query: Pixels, reference: Pixels) -> list[str]:
+    coloured = compare_colours(found, query, reference)
+    if coloured.query.discoloured or coloured.reference.discoloured:
+        return ["without its colours"]
+    if not coloured.query.recoloured:
+        return []
+    square = from_shares(query.shape)
+    onto = square @ found.homography @ invert(square)
+    shared = find_covered(query.shape, invert(onto), query.shape) > 0.5, find_covered(query.shape, onto, query.shape) > 0.5
+    greys = (cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float32) for pixels in (query, reference))
+    one, other = (grey[seen] for grey, seen in zip(greys, shared, strict=True))
+    if abs(float(one.mean() - other.mean())) > MIN_BRIGHTER:
+        return ["brighter"]
+    return (
+        ["with more contrast"] if max(one.std(), other.std()) > MIN_CONTRAST * min(one.std(), other.std()) else ["other colours"]
+    )
