@@ -7,12 +7,14 @@ from pathlib import Path
 
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.originals import EditComparer, find_advantage
+from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, read_holdings
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.judgement import Judgement, Kind
-from image_copies.matching.verification.pairs import KnownPair, PairJudge
+from image_copies.matching.verification.pairs import KnownPair, LastUsed, PairJudge
 
 COPIES: tuple[Kind, ...] = ("same file", "certain")  # classes of pairs of which one file may go; a person looks at all others
 SAME_BYTES = Judgement("same file", "the same bytes as the kept file", 100)
+MAX_HELD = 1000  # files of which it is known what they hold, some kB each
 CALLED_COPY = Judgement("certain", "called a copy of the kept file", 100)
 
 
@@ -82,19 +84,29 @@ class PairKnowledge:
         """Whether they are known to be that without another look."""
         return self.same_bytes or (self._seen is not None and self._seen.kind in COPIES)
 
-    def find_loss(self, distrusted: bool, by_hand: bool) -> str:
+    @cached_property
+    def surplus(self) -> Surplus:
+        """What the file holds, notes, and has belonging to it that the kept one lacks."""
+        facts = self.knowledge.facts.get(self.file)
+        if self.same_bytes and (facts is None or not facts.companions):
+            return Surplus()
+        return find_surplus(self.knowledge.held.of(self.kept), self.knowledge.held.of(self.file))
+
+    def find_loss(self, distrusted: bool, by_hand: bool, merging: bool = False) -> str:
         """Return what the file has, or may have, that the kept one lacks, in words; empty for nothing.
 
         Args:
             distrusted: Whether the kept file is one for the changes that were made to larger ones.
             by_hand: Whether a person chose it, having seen both: only what cannot be seen counts.
+            merging: Whether what the file notes is written next to the kept one.
         """
         kept, file = self.knowledge.facts.get(self.kept), self.knowledge.facts.get(self.file)
-        if self.same_bytes or self.decision or kept is None or file is None or not self.is_copy:
+        if kept is None or file is None or not self.is_copy:
             return ""
-        if file.taken and not kept.taken:
-            return "it has the date on which it was taken, which the kept file lacks"
-        if by_hand or self.judgement.kind != "certain":
+        noted = [] if merging or self.decision or not self.surplus.noted else [self.surplus.noted]
+        if more := [*self.surplus.lasting, *noted]:
+            return f"it has {', '.join(more)}, unlike the kept file"
+        if by_hand or self.decision or self.judgement.kind != "certain":
             return ""
         return find_advantage(kept, file, self.knowledge.comparer.compare, distrusted)
 
@@ -118,6 +130,11 @@ class Knowledge:
     score: Callable[[Path, Path], float | None] = _know_nothing
     decide: Callable[[Path, Path], bool | None] = _know_nothing
     judge: PairJudge = field(default_factory=PairJudge)
+
+    @cached_property
+    def held(self) -> LastUsed[Holdings]:
+        """What the files that were looked at last hold."""
+        return LastUsed(read_holdings, MAX_HELD)
 
     @cached_property
     def comparer(self) -> EditComparer:

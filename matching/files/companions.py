@@ -37,6 +37,15 @@ def find_companions(picture: Path) -> tuple[str, ...]:
     )
 
 
+def find_pictures(raw: Path) -> list[str]:
+    """Return the names of the pictures next to a RAW file that a camera wrote together with it."""
+    try:
+        names = _list_names(raw.parent, raw.parent.stat().st_mtime_ns)[_first_part(raw.name)]
+    except OSError:
+        return []
+    return [name for name in names if _stem(name) == raw.stem and _ending(name) in IMAGE_ENDINGS]
+
+
 @lru_cache(MAX_LISTED_FOLDERS)
 def _list_names(folder: Path, changed: int) -> dict[str, list[str]]:
     """Return the names in a folder, as it was when it was last changed, by the part before the first dot."""

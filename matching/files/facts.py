@@ -33,7 +33,7 @@ class Facts:
         height: Height in pixels; 0 if the picture cannot be decoded.
         size: Size of the file in bytes.
         modified: Modification time in nanoseconds since 1970.
-        taken: Date in the EXIF data, `YYYY-MM-DD HH:MM:SS`; empty if there is none.
+        taken: Date of the exposure in the EXIF data, `YYYY-MM-DD HH:MM:SS`; empty if there is none.
         tags: Number of EXIF entries.
         form: Format by its content, such as JPEG.
         sharpness: Variance of the Laplacian at a long side of 256 pixels; higher is sharper.
@@ -127,7 +127,7 @@ def _read_header(content: bytes) -> tuple[int, int, str, int, int]:
                 inner = exif.get_ifd(ExifTags.IFD.Exif)
                 turned = exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
                 width, height = image.size[::-1] if turned else image.size
-                stamp = inner.get(ExifTags.Base.DateTimeOriginal) or exif.get(ExifTags.Base.DateTime) or ""
+                stamp = inner.get(ExifTags.Base.DateTimeOriginal) or ""  # not that of the last change
                 frames = getattr(image, "n_frames", 1)
                 return width, height, _parse_date(str(stamp)), len(exif) + len(inner), frames
     except Exception:  # damaged files raise anything

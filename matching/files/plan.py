@@ -14,7 +14,7 @@ from image_copies.data.files import is_link, is_there, open_regular
 from image_copies.data.names import text_of
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.tables import write_table
-from image_copies.matching.files.companions import is_raw
+from image_copies.matching.files.companions import find_pictures, is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.keeping import REFERENCE, KeepSettings, choose_kept, find_pattern, order_by_size, sort_files
@@ -110,10 +110,12 @@ def _plan_remaining(planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge
 
 def _can_replace(facts: Facts, kept: Facts, knowledge: Knowledge) -> bool:
     """Whether a file, certainly a copy of another one, could be kept instead of it, if that was edited."""
-    if facts.linked or facts.archived or is_raw(facts.path) or not facts.width or facts.frames < kept.frames:
+    if facts.linked or facts.archived or is_raw(facts.path) or not facts.width:
         return False
     known = knowledge.of(kept.path, facts.path)
-    return not known.same_bytes and known.decision is None and known.matches and known.is_copy and is_intact(facts.path)
+    if known.same_bytes or known.decision is not None or not known.matches or not known.is_copy or not is_intact(facts.path):
+        return False
+    return not knowledge.of(facts.path, kept.path).surplus.lasting
 
 
 def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowledge) -> list[PlanRow]:
@@ -173,8 +175,8 @@ def _find_obstacle(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> tuple[A
         return "leave", "cannot be read any more"
     if not known.same_bytes and (is_raw(row.file) or is_raw(kept.file)):
         return "leave", "a RAW file, of which only the same bytes are a copy"
-    if facts.frames > center.frames:
-        return "leave", f"has {facts.frames} frames or pages, the kept file {center.frames}"
+    if is_raw(row.file) and (pictures := find_pictures(row.file)):
+        return "leave", f"a RAW file, which goes where {pictures[0]} goes"
     return None
 
 

@@ -43,11 +43,12 @@ def test_pictures_that_show_nothing_are_known(pixels: np.ndarray, flat: bool) ->
 def test_facts_are_those_of_the_picture_as_it_is_shown(tmp_path: Path) -> None:
     image = Image.fromarray(RNG.integers(0, 256, (40, 60, 3), np.uint8))
     exif = Image.Exif()
-    exif[0x0112], exif[0x0132] = 6, "2020:05:06 07:08:09"
+    exif[0x0112], exif[0x0132] = 6, "2021:01:01 00:00:00"  # of the last change
+    exif.get_ifd(0x8769)[0x9003] = "2020:05:06 07:08:09"
     image.save(tmp_path / "turned.jpg", exif=exif)
     found = picture_facts(tmp_path / "turned.jpg")
     assert (found.width, found.height, found.taken, found.form) == (40, 60, "2020-05-06 07:08:09", "JPEG")
-    assert found.tags == 2 and found.sharpness > 100 and not found.flat and not found.linked
+    assert found.tags == 4 and found.sharpness > 100 and not found.flat and not found.linked
     (tmp_path / "broken.jpg").write_bytes(b"\xff\xd8\xff broken")
     assert picture_facts(tmp_path / "broken.jpg").width == 0
     assert picture_facts(tmp_path / "none.jpg").size == 0

@@ -54,7 +54,7 @@ def test_what_has_more_frames_or_pages_stays(tmp_path: Path, name: str) -> None:
     draw(96).save(tmp_path / "first.png")
     draw(32).save(tmp_path / "small.png")
     rows = plan(tmp_path)
-    assert (rows[name].action, rows[name].reason) == ("leave", "has 3 frames or pages, the kept file 1")
+    assert rows[name].action == "review" and "it has 3 frames or pages instead of 1, unlike the kept file" in rows[name].reason
     assert rows["first.png"].action == "keep" and rows["small.png"].action == "remove"
 
 
@@ -71,13 +71,46 @@ def test_what_belongs_to_a_picture_is_listed_with_it(tmp_path: Path) -> None:
     draw(48).save(tmp_path / "two.png")
     draw(32).save(tmp_path / "two.jpg")
     own = ["IMG_1.AAE", "IMG_1.CR2", "IMG_1.JPG.json", "IMG_1.mov", "IMG_1.xmp"]
-    for name in (*own, "IMG_1.txt", "IMG_10.xmp", "IMG_1b.mov", "two.xmp", "two.jpg.xmp", "large.xmp"):
-        (tmp_path / name).write_text(name)
+    large = ["large.aae", "large.cr2", "large.png.json", "large.MOV"]
+    for name in (*own, *large, "IMG_1.txt", "IMG_10.xmp", "IMG_1b.mov", "two.xmp", "two.jpg.xmp", "large.xmp"):
+        (tmp_path / name).write_text(f"<x>{name[-3:].lower()}</x>")
     members = [picture_facts(path) for path in sorted(tmp_path.iterdir()) if path.suffix.lower() in (".png", ".jpg")]
     rows = plan(tmp_path, members)
     assert rows["IMG_1.JPG"].action == "remove" and [path.name for path in list_companions(rows["IMG_1.JPG"])] == own
     assert [path.name for path in list_companions(rows["two.jpg"])] == ["two.jpg.xmp"] and not list_companions(rows["two.png"])
     assert not list_companions(rows["large.png"])
+
+
+@pytest.mark.parametrize("name", ["IMG_1.mov", "IMG_1.CR2", "IMG_1.JPG.json", "IMG_1.aae"])
+def test_what_belongs_to_a_picture_is_not_lost_with_it(tmp_path: Path, name: str) -> None:
+    """The RAW file or the film of a Live Photo went with a copy, though nothing like it lies next to what stays."""
+    draw(96).save(tmp_path / "large.jpg")
+    draw(64).save(tmp_path / "IMG_1.JPG")
+    (tmp_path / "b").mkdir()
+    draw(64).save(tmp_path / "b" / "IMG_1.JPG")
+    (tmp_path / name).write_text("its own")
+    members = [picture_facts(path) for path in (tmp_path / "IMG_1.JPG", tmp_path / "large.jpg")]
+    row = plan(tmp_path, members)["IMG_1.JPG"]
+    assert row.action == "review" and f"it has {name}, unlike the kept file" in row.reason
+    other = tmp_path / name.replace("IMG_1.JPG", "large.jpg").replace("IMG_1", "large")
+    other.write_text("its other")
+    assert plan(tmp_path, [*map(picture_facts, (row.file, row.kept))])["IMG_1.JPG"].action == "review"
+    other.write_text("its own")
+    assert plan(tmp_path, [*map(picture_facts, (row.file, row.kept))])["IMG_1.JPG"].action == "remove"
+
+
+def test_a_raw_file_goes_where_its_picture_goes_alone(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        draw(64).save(tmp_path / folder / "x.dng", "TIFF")
+    members = [picture_facts(tmp_path / folder / "x.dng") for folder in ("a", "b")]
+    assert [row.action for row in plan_group(1, [each.path for each in members], know_all_alike(members), KeepSettings())] == [
+        "keep",
+        "remove",
+    ]
+    draw(64).save(tmp_path / "b" / "x.jpg")
+    rows = plan_group(1, [each.path for each in members], know_all_alike(members), KeepSettings())
+    assert (rows[1].action, rows[1].reason) == ("leave", "a RAW file, which goes where x.jpg goes")
 
 
 def test_of_as_large_pictures_the_one_that_more_belongs_to_is_kept(tmp_path: Path) -> None:
@@ -95,12 +128,13 @@ def test_a_raw_file_is_no_copy_of_its_picture(tmp_path: Path) -> None:
     draw(32).save(tmp_path / "x.dng", "TIFF")
     draw(64).save(tmp_path / "x.jpg")
     draw(96).save(tmp_path / "y.jpg")
-    (tmp_path / "z.dng").write_bytes((tmp_path / "x.dng").read_bytes())
+    for name in ("y.dng", "z.dng"):
+        (tmp_path / name).write_bytes((tmp_path / "x.dng").read_bytes())
     rows = plan(tmp_path)
     assert (rows["x.dng"].action, rows["x.dng"].reason) == ("leave", f"goes with {tmp_path / 'x.jpg'}")
     assert rows["z.dng"].reason == "a RAW file, of which only the same bytes are a copy"
-    (tmp_path / "x.jpg").unlink()
-    (tmp_path / "y.jpg").unlink()
+    for name in ("x.jpg", "y.jpg", "y.dng"):
+        (tmp_path / name).unlink()
     assert plan(tmp_path)["z.dng"].action == "remove"
 
 

@@ -1,0 +1,91 @@
+"""What a file has that the one that is kept instead lacks: contents, notes, and files that belong to it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+from image_copies.data.archives import find_archive, read_bytes
+from image_copies.data.errors import ImageError, UserError
+from image_copies.data.files import digest_file, is_there
+from image_copies.data.remote import is_remote
+from image_copies.matching.files.companions import find_companions
+from image_copies.matching.files.notes import Key, Note, Notes, describe, find_missing, read_notes, read_sidecars
+from image_copies.matching.verification.contents import Contents, list_missing, read_contents
+
+SIDECAR = ".xmp"
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What a file holds, what it and its sidecars note, and the files that belong to it but for these."""
+
+    contents: Contents
+    notes: Notes
+    companions: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Surplus:
+    """What a file has that the kept one lacks, in words that follow "it has".
+
+    Attributes:
+        lasting: What can be kept in this file alone.
+        notes: What can be written next to the kept file.
+    """
+
+    lasting: tuple[str, ...] = ()
+    notes: Mapping[Key, Note] = field(default_factory=dict)
+
+    @property
+    def noted(self) -> str:
+        """The notes in words."""
+        return ", ".join(map(describe, self.notes))
+
+
+def list_sidecars(picture: Path) -> list[Path]:
+    """Return the sidecars of a picture."""
+    if is_remote(picture) or (not is_there(picture) and find_archive(picture) is not None):
+        return []
+    return [picture.with_name(name) for name in find_companions(picture) if PurePath(name).suffix.lower() == SIDECAR]
+
+
+def read_holdings(path: Path) -> Holdings:
+    """Read what a file holds and what belongs to it.
+
+    Raises:
+        ImageError: it cannot be read.
+    """
+    try:
+        content = read_bytes(path)
+    except (OSError, UserError) as error:
+        raise ImageError(path, f"cannot be read ({error})") from error
+    sidecars = list_sidecars(path)
+    notes = read_notes(content)
+    for key, note in read_sidecars(sidecars).items():
+        known = notes.get(key, Note((), note.form))
+        notes[key] = Note(tuple(dict.fromkeys((*known.values, *note.values))), note.form)
+    local = not is_remote(path) and is_there(path)
+    others = [path.with_name(name) for name in find_companions(path)] if local else []
+    return Holdings(read_contents(content), notes, tuple(other for other in others if other not in sidecars))
+
+
+def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
+    """Return what a file has that the kept one lacks; of one that cannot be read, all that there may be."""
+    if kept is None or file is None:
+        return Surplus(("what cannot be read",))
+    added, other = find_missing(kept.notes, file.notes)
+    lasting = [
+        *list_missing(kept.contents, file.contents),
+        *(f"{describe(key)} of its own" for key in other),
+        *(path.name for path in file.companions if not any(_is_equal(path, theirs) for theirs in kept.companions)),
+    ]
+    return Surplus(tuple(lasting), added)
+
+
+def _is_equal(one: Path, other: Path) -> bool:
+    """Whether two files that belong to pictures, such as films, are of one kind and hold the same bytes."""
+    try:
+        same_size = one.suffix.lower() == other.suffix.lower() and one.stat().st_size == other.stat().st_size
+        return same_size and digest_file(one) == digest_file(other)
+    except OSError:
+        return False

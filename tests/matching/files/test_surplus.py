@@ -1,0 +1,190 @@
+"""A file that has what the kept one lacks is looked at: where, when and by whom it was taken, captions, ratings, keywords."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import ExifTags, Image, PngImagePlugin, TiffImagePlugin
+
+from image_copies.data.procedural.pictures import draw_picture
+from image_copies.matching.files.facts import picture_facts
+from image_copies.matching.files.keeping import KeepSettings
+from image_copies.matching.files.notes import parse_xmp
+from image_copies.matching.files.plan import PlanRow, plan_group
+from tests.search_results import know_all_alike
+
+PACKET = """<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+<rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xmp="http://ns.adobe.com/xap/1.0/"
+xmlns:exif="http://ns.adobe.com/exif/1.0/" xmlns:crs="http://ns.adobe.com/camera-raw-settings/1.0/"
+xmlns:photoshop="http://ns.adobe.com/photoshop/1.0/" {}</rdf:Description></rdf:RDF></x:xmpmeta>"""
+Save = Callable[[Path], None]
+
+
+def draw(side: int) -> Image.Image:
+    return Image.fromarray(draw_picture(np.random.default_rng(5), 320)).resize((side, side), Image.Resampling.LANCZOS)
+
+
+def tag(**tags: Any) -> Image.Exif:
+    exif = Image.Exif()
+    for name, value in tags.items():
+        if name in ("DateTimeOriginal", "UserComment"):
+            exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base[name]] = value
+        else:
+            exif[ExifTags.Base[name]] = value
+    return exif
+
+
+def place(degrees: int) -> Image.Exif:
+    exif = Image.Exif()
+    gps = exif.get_ifd(ExifTags.IFD.GPSInfo)
+    gps.update({1: "N", 2: (degrees, 30, 36.0), 3: "W", 4: (13, 24, 0)})
+    return exif
+
+
+def save(name: str = "small.jpg", **options: Any) -> Save:
+    return lambda folder: draw(240).save(folder / name, **options)
+
+
+def pack(inside: str) -> dict[str, Any]:
+    return {"xmp": PACKET.format(inside).encode()}
+
+
+def write_iptc(folder: Path) -> None:
+    caption = b"\x1c\x02\x78\x00\x0eGrandma, Basel"
+    block = b"8BIM\x04\x04\0\0" + len(caption).to_bytes(4, "big") + caption
+    stream = io.BytesIO()
+    draw(240).save(stream, "JPEG")
+    marker = b"\xff\xed" + (len(block) + 16).to_bytes(2, "big") + b"Photoshop 3.0\0" + block
+    (folder / "small.jpg").write_bytes(stream.getvalue()[:2] + marker + stream.getvalue()[2:])
+
+
+def write_text(folder: Path) -> None:
+    text = PngImagePlugin.PngInfo()
+    text.add_text("Description", "the harbour")
+    draw(240).save(folder / "small.png", pnginfo=text)
+
+
+def write_sidecar(inside: str, name: str = "small.jpg.xmp") -> Save:
+    def write(folder: Path) -> None:
+        draw(240).save(folder / "small.jpg")
+        (folder / name).write_text(PACKET.format(inside))
+
+    return write
+
+
+def plan(folder: Path) -> PlanRow:
+    members = [picture_facts(path) for path in sorted(folder.iterdir()) if path.suffix in (".jpg", ".png", ".tif")]
+    return plan_group(1, [each.path for each in members], know_all_alike(members), KeepSettings())[1]
+
+
+NOTED: list[tuple[Save, str]] = [
+    (save(exif=tag(DateTimeOriginal="2024:05:04 12:00:00")), "the date on which it was taken"),
+    (save(exif=place(47)), "a GPS position"),
+    (save(exif=tag(ImageDescription="Grandma, Basel")), "a caption"),
+    (save(exif=tag(UserComment=b"ASCII\0\0\0Grandma, Basel")), "a comment"),
+    (save(exif=tag(Artist="Ann")), "an author"),
+    (save(exif=tag(Copyright="Ann")), "a copyright note"),
+    (save(exif=tag(XPKeywords="sea;boat".encode("utf-16-le"))), "keywords"),
+    (save(comment=b"Grandma, Basel"), "a comment"),
+    (write_iptc, "a caption"),
+    (write_text, "a caption"),
+    (save(**pack('xmp:Rating="4">')), "a rating"),
+    (save(**pack("><xmp:Label>red</xmp:Label>")), "a label"),
+    (save(**pack("><dc:subject><rdf:Bag><rdf:li>sea</rdf:li></rdf:Bag></dc:subject>")), "keywords"),
+    (save(**pack('><dc:description><rdf:Alt><rdf:li xml:lang="x-default">sea</rdf:li></rdf:Alt></dc:description>')), "a caption"),
+    (save(**pack('exif:GPSLatitude="47,30.6N" exif:GPSLongitude="13,24W">')), "a GPS position"),
+    (save(**pack('photoshop:City="Basel">')), "the note City"),
+    (write_sidecar('xmp:Rating="4">'), "a rating"),
+    (write_sidecar('xmp:Rating="4">', "small.xmp"), "a rating"),
+    (write_sidecar('crs:Exposure2012="+1.0">'), "the note of how it was developed of its own"),
+    (write_sidecar("no XMP"), "the note small.jpg.xmp of its own"),
+]
+
+
+@pytest.mark.parametrize(("write", "what"), NOTED)
+def test_what_is_noted_in_one_file_alone_is_not_lost(tmp_path: Path, write: Save, what: str) -> None:
+    """All of these went with a smaller copy, but for the date."""
+    draw(320).save(tmp_path / "large.jpg")
+    write(tmp_path)
+    row = plan(tmp_path)
+    assert row.action == "review" and f"it has {what}, unlike the kept file" in row.reason, row
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        save(exif=tag(DateTime="2024:05:04 12:00:00", Software="GIMP", Make="Acme")),
+        save(exif=tag(ImageDescription="OLYMPUS DIGITAL CAMERA         ")),
+        save(comment=b"CREATOR: gd-jpeg v1.0 (using IJG JPEG v62), quality = 90"),
+        save(**pack('xmp:Rating="0" xmp:ModifyDate="2024-01-01" crs:Exposure2012="+1.0">')),
+        save(exif=tag(UserComment=b"ASCII\0\0\0" + bytes(40), DateTimeOriginal="0000:00:00 00:00:00")),
+        write_sidecar(">"),
+    ],
+)
+def test_what_programs_note_is_nothing_to_lose(tmp_path: Path, write: Save) -> None:
+    draw(320).save(tmp_path / "large.jpg")
+    write(tmp_path)
+    assert plan(tmp_path).action == "remove"
+
+
+def test_the_date_of_the_last_change_is_no_date_of_the_exposure(tmp_path: Path) -> None:
+    """Tag 306 of the kept file, which an editor writes, passed for the date on which the other one was taken."""
+    draw(320).save(tmp_path / "large.jpg", exif=tag(DateTime="2025:01:01 10:00:00"))
+    save(exif=tag(DateTimeOriginal="2024:05:04 12:00:00"))(tmp_path)
+    assert picture_facts(tmp_path / "large.jpg").taken == ""
+    assert "it has the date on which it was taken, unlike the kept file" in plan(tmp_path).reason
+
+
+def test_what_both_note_goes_however_it_is_written(tmp_path: Path) -> None:
+    inside = 'exif:GPSLatitude="47,30.6N" exif:GPSLongitude="13,24W" exif:DateTimeOriginal="2024-05-04T12:00:00+02:00">'
+    caption = '<dc:description><rdf:Alt><rdf:li xml:lang="x-default">Grün </rdf:li></rdf:Alt></dc:description>'
+    draw(320).save(tmp_path / "large.jpg", **pack(inside + caption))
+    exif = place(47)
+    exif[ExifTags.Base.ImageDescription] = "Grün".encode()
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
+    save(exif=exif)(tmp_path)
+    row = plan(tmp_path)
+    assert row.action == "remove", row
+
+
+@pytest.mark.parametrize("same_bytes", [False, True])
+def test_what_the_sidecar_of_the_kept_file_notes_is_not_lacking(tmp_path: Path, same_bytes: bool) -> None:
+    draw(320).save(tmp_path / "large.jpg")
+    if same_bytes:
+        (tmp_path / "small.jpg").write_bytes((tmp_path / "large.jpg").read_bytes())
+    else:
+        draw(240).save(tmp_path / "small.jpg")
+    (tmp_path / "small.jpg.xmp").write_text(PACKET.format('xmp:Rating="4">'))
+    row = plan(tmp_path)
+    assert (row.action, row.kept.name) == (
+        ("keep", "small.jpg") if row.action == "keep" else ("review", "large.jpg")
+    ) or same_bytes
+    (tmp_path / "large.xmp").write_text(PACKET.format("><xmp:Rating>4</xmp:Rating>"))
+    assert plan(tmp_path).action == "remove"
+    (tmp_path / "large.xmp").write_text(PACKET.format("><xmp:Rating>3</xmp:Rating>"))
+    assert "it has a rating of its own, unlike the kept file" in plan(tmp_path).reason
+
+
+@pytest.mark.parametrize("packet", [b"", b"<", b"<x/>" * 2, b"<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", "<x/>".encode("utf-32")])
+def test_what_is_no_xmp_is_refused(packet: bytes) -> None:
+    with pytest.raises(ValueError):
+        parse_xmp(packet)
+
+
+def test_contents_count_for_files_of_a_plan(tmp_path: Path) -> None:
+    """The kept file is chosen by size; nobody asked for transparency, depth, separations, profile or the film behind it."""
+    kept, small = draw(320), draw(240)
+    kept.save(tmp_path / "large.png")
+    small.putalpha(Image.new("L", small.size, 200))
+    small.save(tmp_path / "small.png")
+    assert "it has transparent parts, unlike the kept file" in plan(tmp_path).reason
+    draw(240).save(tmp_path / "small.png")
+    with (tmp_path / "small.png").open("ab") as file:
+        file.write(b"\0\0\0\x18ftypmp42film")
+    assert "it has a film behind the picture, unlike the kept file" in plan(tmp_path).reason
+    (tmp_path / "small.png").unlink()
+    draw(240).convert("CMYK").save(tmp_path / "small.tif", tiffinfo=TiffImagePlugin.ImageFileDirectory_v2())
+    assert "it has CMYK channels, unlike the kept file" in plan(tmp_path).reason
