@@ -48,7 +48,8 @@ def _without_network(options: argparse.Namespace, output: Output) -> int | None:
         return applying.take_back(options.output, output)
     if options.apply is not None:
         guarded = [*options.protect, *options.read_only]
-        return applying.carry_out(*(options.output, options.plan, options.index, options.apply, options.to, guarded, output))
+        asked = options.output, options.plan, options.index, options.apply, options.to, guarded
+        return applying.carry_out(*asked, output, options.merge_metadata)
     if options.check:
         return checking.check_bytes(options.index, output)
     if options.decisions:

@@ -14,8 +14,8 @@ from image_copies.data.names import text_of
 from image_copies.matching.commands.deciding import read_rejected_pairs
 from image_copies.matching.commands.paths import make_protection_check, refuse_within
 from image_copies.matching.files.acting import Outcome, apply_plan, undo
-from image_copies.matching.files.journal import Journal, Way
-from image_copies.matching.files.plan import read_plan
+from image_copies.matching.files.journal import MERGE, Journal, Way
+from image_copies.matching.files.plan import read_plan, remove_merged
 from image_copies.matching.files.room import Room, measure_room
 from image_copies.matching.files.trash import find_home_trash
 from image_copies.matching.output import Output
@@ -35,6 +35,7 @@ def carry_out(
     moved_to: Path | None,
     protected: Sequence[Path],
     output: Output,
+    merging: bool = False,
 ) -> int:
     """Carry out a plan.
 
@@ -46,6 +47,8 @@ def carry_out(
         moved_to: Destination of "move"; None for `folder`/moved.
         protected: Files and folders that must not be touched.
         output: Where messages go.
+        merging: Whether what a file notes and the kept one lacks is written into a sidecar of the kept one, and files go that
+            nothing else keeps.
 
     Returns:
         The exit code: 0, or 1 if files were left alone.
@@ -54,7 +57,7 @@ def carry_out(
         UserError: when there is no plan, it is invalid, its index or what is to be protected does not exist, the disk is full, or
             another process is carrying out a plan.
     """
-    outcome = carry_out_plan(folder, way, plan, index, moved_to, protected, output)
+    outcome = carry_out_plan(folder, way, plan, index, moved_to, protected, output, merging)
     _report(outcome, way, output)
     command = f"{name_command('match')} --undo --output {shlex.quote(text_of(folder))}"
     output.say(f"journal: {folder / JOURNAL}; take everything back with: {command}")
@@ -69,6 +72,7 @@ def carry_out_plan(
     moved_to: Path | None = None,
     protected: Sequence[Path] = (),
     output: Output = SILENT,
+    merging: bool = False,
 ) -> Outcome:
     """Carry out a plan as `carry_out` does, and return what became of the files.
 
@@ -81,10 +85,10 @@ def carry_out_plan(
     refuse_within(moved_to or folder / MOVED, guarded, "--to")
     with hold_lock_file(_lock(), BUSY_MESSAGE):
         place = (moved_to or folder / MOVED).resolve()
-        _check_room(measure_room(rows, way, place), output)
+        _check_room(measure_room(remove_merged(rows) if merging else rows, way, place), output)
         journal = Journal(folder / JOURNAL)
         try:
-            return apply_plan(rows, way, journal, place, is_protected, rejected)
+            return apply_plan(rows, way, journal, place, is_protected, rejected, merging)
         finally:
             journal.close()
 
@@ -130,7 +134,7 @@ def list_removed(folder: Path) -> list[Path]:
         return []
     journal = Journal(folder / JOURNAL)
     try:
-        return [Path(step.file) for step in journal.in_state("done")]
+        return [Path(step.file) for step in journal.in_state("done") if step.way != MERGE]
     finally:
         journal.close()
 

@@ -5,6 +5,7 @@ of it are there, are two files, and hold the bytes that were searched. What is n
 """
 
 import errno
+import hashlib
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,8 +17,9 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import is_file, is_link, remove_leftovers
 from image_copies.data.names import text_of
 from image_copies.matching.files.holding import hold_files
-from image_copies.matching.files.journal import FileStep, Journal, Way
-from image_copies.matching.files.plan import PlanRow, list_companions
+from image_copies.matching.files.journal import MERGE, FileStep, Journal, LeftAloneError, Way, Work
+from image_copies.matching.files.merging import Merge, plan_merge, write_sidecar
+from image_copies.matching.files.plan import PlanRow, list_companions, remove_merged
 from image_copies.matching.files.relocation import digest_if_regular, relocate
 from image_copies.matching.files.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
 
@@ -32,10 +34,6 @@ class Outcome:
     left: list[tuple[Path, str]] = field(default_factory=list)
 
 
-class LeftAloneError(Exception):
-    """Raised when a file must not be touched; the message is the reason."""
-
-
 def apply_plan(
     rows: Iterable[PlanRow],
     way: Way,
@@ -43,6 +41,7 @@ def apply_plan(
     moved_to: Path,
     is_protected: Callable[[Path], bool] = lambda path: False,
     rejected: Collection[frozenset[bytes]] = (),
+    merging: bool = False,
 ) -> Outcome:
     """Do to every file that the plan removes what `way` says; first finish what a kill left half done.
 
@@ -54,6 +53,7 @@ def apply_plan(
         moved_to: Folder for moved files; its subfolder `trash` is used on systems without a trash.
         is_protected: Tells whether a file must never be touched, whatever the plan says.
         rejected: Pairs of SHA-256 that a person decided are not copies, perhaps after the plan was made.
+        merging: Whether what a file notes and the kept one lacks is written next to that before the file goes.
 
     Returns:
         The files that were dealt with and those left alone, of this call only.
@@ -62,9 +62,9 @@ def apply_plan(
         UserError: The disk is full. Everything done before is in the journal.
     """
     outcome = finish(journal)
-    rows = list(rows)
+    rows = remove_merged(list(rows)) if merging else list(rows)
     kept_digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
-    finished = {Path(step.file): step for step in journal.in_state("done")}
+    finished = {Path(step.file): step for step in journal.in_state("done") if step.way != MERGE}
     links = {} if way in LINKS else _find_links([*(row.file for row in rows), *finished])
     for row in rows:
         if row.action != "remove" or not (pending := _list_pending(row, way, finished)):
@@ -81,9 +81,11 @@ def apply_plan(
             if row.file in pending and frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
                 raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
             with hold_files(row.file, row.kept):
+                merge = None
                 if row.file in pending:
                     _check_unchanged(row, kept_digests[row.kept], way)
-                finished |= _remove_together(journal, row, pending, way, moved_to)
+                    merge = plan_merge(row.file, row.kept, bool(row.merged), is_protected) if merging else None
+                finished |= _remove_together(journal, row, pending, way, moved_to, merge)
             outcome.done += pending
         except BlockingIOError:
             outcome.left.append((row.file, f"another process works with it, or with {row.kept}"))
@@ -102,10 +104,15 @@ def _list_pending(row: PlanRow, way: Way, finished: Mapping[Path, FileStep]) -> 
     return pending + [file for file in companions if pending or file not in finished]
 
 
-def _remove_together(journal: Journal, row: PlanRow, files: Sequence[Path], way: Way, moved_to: Path) -> dict[Path, FileStep]:
-    """Remove files that belong together: all, or none where one is left alone; return the step of each."""
+def _remove_together(
+    journal: Journal, row: PlanRow, files: Sequence[Path], way: Way, moved_to: Path, merge: Merge | None
+) -> dict[Path, FileStep]:
+    """Write notes, then remove files that belong together: all, or none where one is left alone; return the step of each file."""
     steps: dict[Path, FileStep] = {}
+    merges: list[FileStep] = []
     try:
+        if merge is not None:
+            merges.append(_carry_out_merge(journal, merge, row.kept))
         for file in files:
             place, note = _choose_place(file, way, moved_to)
             sha256 = row.sha256 if file == row.file else _digest(file)
@@ -113,11 +120,46 @@ def _remove_together(journal: Journal, row: PlanRow, files: Sequence[Path], way:
             _carry_out(journal, step)
             steps[file] = step
     except LeftAloneError:
-        for step in reversed(steps.values()):
+        for step in reversed([*merges, *steps.values()]):
             _put_back(step)
             journal.end(step, "undone")
         raise
     return steps
+
+
+def _carry_out_merge(journal: Journal, merge: Merge, kept: Path) -> FileStep:
+    """Write a sidecar, and return the step.
+
+    Raises:
+        LeftAloneError: It cannot be written.
+        UserError: The disk is full.
+    """
+    content = merge.after.encode()
+    step = journal.begin(MERGE, merge.sidecar, merge.sidecar, kept, hashlib.sha256(content).hexdigest(), before=merge.before)
+    try:
+        write_sidecar(merge.sidecar, content)
+    except OSError as error:
+        journal.end(step, "left", str(error))
+        raise LeftAloneError(f"its notes cannot be written next to the kept file ({_describe(error)})") from error
+    journal.end(step, "done")
+    return step
+
+
+def _restore_sidecar(step: FileStep) -> None:
+    """Give a sidecar the text that it had; one that was written anew goes.
+
+    Raises:
+        LeftAloneError: It has changed since.
+        OSError: It cannot be written.
+    """
+    file, before = Path(step.file), step.before.encode()
+    now = digest_if_regular(file)
+    if now == step.sha256 and before:
+        write_sidecar(file, before)
+    elif now == step.sha256:
+        file.unlink()
+    elif now != (hashlib.sha256(before).hexdigest() if before else "") or (not before and os.path.lexists(file)):
+        raise LeftAloneError("it has changed since notes were added to it")
 
 
 def finish(journal: Journal) -> Outcome:
@@ -126,6 +168,10 @@ def finish(journal: Journal) -> Outcome:
     for step in journal.in_state("begin"):
         file, place = Path(step.file), Path(step.place)
         try:
+            if step.way == MERGE:
+                remove_leftovers(file.parent)
+                journal.end(step, *(("done",) if _digest(file) == step.sha256 else ("left", "not begun")))
+                continue
             if os.path.lexists(file) and (not os.path.lexists(place) or _is_others_note(step)):
                 _remove_orphaned_note(step)  # or the file would get another name in the trash
                 remove_leftovers(place.parent)
@@ -272,14 +318,14 @@ def _describe(error: OSError) -> str:
     return f"{error.strerror or error}" + (f": {text_of(Path(where))}" if isinstance(where, str) else "")
 
 
-def _make_link(file: Path, kept: Path, way: Way) -> None:
+def _make_link(file: Path, kept: Path, way: Work) -> None:
     if way == "hardlink":
         os.link(kept, file)
     elif way == "symlink":
         file.symlink_to(kept)
 
 
-def _is_link_to(file: Path, kept: Path, way: Way) -> bool:
+def _is_link_to(file: Path, kept: Path, way: Work) -> bool:
     if way == "symlink":
         return file.is_symlink() and file.readlink() == kept
     return way == "hardlink" and file.is_file() and kept.is_file() and file.samefile(kept)
@@ -288,6 +334,8 @@ def _is_link_to(file: Path, kept: Path, way: Way) -> bool:
 def _put_back(step: FileStep) -> None:
     file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
     try:
+        if step.way == MERGE:
+            return _restore_sidecar(step)
         if not os.path.lexists(place) or _is_others_note(step):
             if digest_if_regular(file) == step.sha256 and not _is_link_to(file, kept, step.way):
                 _remove_orphaned_note(step)

@@ -19,7 +19,13 @@ from image_copies.data.locks import hold_lock_file
 BUSY = "another process is carrying out or undoing a plan, and {} records it. Wait for it."
 NUMBER_BITS = 53  # integers that every reader of JSON can represent
 Way = Literal["move", "hardlink", "symlink", "delete-to-trash"]
+Work = Way | Literal["merge"]
+MERGE: Work = "merge"  # is done to the sidecar of a kept file
 State = Literal["begin", "done", "left", "undone"]
+
+
+class LeftAloneError(Exception):
+    """Raised when a file must not be touched; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +40,17 @@ class FileStep:
         kept: The file that is kept instead.
         sha256: Hexadecimal SHA-256 of the file's bytes.
         note: Path of the .trashinfo note with its old path; empty if there is none.
+        before: Of a sidecar to which notes are added, in place, its text before; empty if there was none.
     """
 
     number: int
-    way: Way
+    way: Work
     file: str
     place: str
     kept: str
     sha256: str
     note: str = ""
+    before: str = ""
 
 
 class Journal:
@@ -80,14 +88,23 @@ class Journal:
                 raise disk_full(path) from error
             raise UserError(f"{path} is not a journal that can be read ({error.strerror or error}).") from error
 
-    def begin(self, way: Way, file: Path, place: Path, kept: Path, sha256: str, note: Path | None = None) -> FileStep:
+    def begin(
+        self,
+        way: Work,
+        file: Path,
+        place: Path,
+        kept: Path,
+        sha256: str,
+        note: Path | None = None,
+        before: str = "",
+    ) -> FileStep:
         """Record a step before it is done, and return it; its values are those of `FileStep`.
 
         Raises:
             UserError: The disk is full.
         """
         number = secrets.randbits(NUMBER_BITS)  # another machine, whose locks do not reach here, may write the journal, too
-        step = FileStep(number, way, os.fspath(file), os.fspath(place), os.fspath(kept), sha256, os.fspath(note or ""))
+        step = FileStep(number, way, os.fspath(file), os.fspath(place), os.fspath(kept), sha256, os.fspath(note or ""), before)
         self.steps[number] = step
         self._write({"state": "begin"} | asdict(step))
         self.states[number] = "begin"

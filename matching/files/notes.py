@@ -128,19 +128,34 @@ def parse_xmp(packet: bytes, sidecar: bool = False) -> dict[Key, Note]:
     Raises:
         ValueError: it is no XMP.
     """
+    found: dict[Key, Note] = {}
+    for key, note in _iterate_properties(packet):
+        _add(found, key, note, sidecar)
+    return _make_place(found)
+
+
+def list_properties(packet: bytes) -> set[Key]:
+    """Return all properties of an XMP packet, also those that say nothing.
+
+    Raises:
+        ValueError: it is no XMP.
+    """
+    found = {key for key, _ in _iterate_properties(packet)}
+    return found | {PLACE} if LATITUDE in found or LONGITUDE in found else found
+
+
+def _iterate_properties(packet: bytes) -> Iterator[tuple[Key, Note]]:
     if b"<!DOCTYPE" in packet or b"<!ENTITY" in packet:
         raise ValueError("it defines entities, which no XMP does")
     try:
         root = ElementTree.fromstring(packet.strip(b"\0 \t\r\n"))
     except (ElementTree.ParseError, LookupError) as error:
         raise ValueError(str(error)) from error
-    found: dict[Key, Note] = {}
     for description in root.iter(f"{{{RDF}}}Description"):
         for name, value in description.items():
-            _add(found, _split(name), Note((value,)), sidecar)
+            yield _split(name), Note((value,))
         for element in description:
-            _add(found, _split(element.tag), _read_property(element), sidecar)
-    return _make_place(found)
+            yield _split(element.tag), _read_property(element)
 
 
 def read_notes(content: bytes) -> dict[Key, Note]:

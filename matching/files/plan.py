@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -26,7 +27,7 @@ Action = Literal["keep", "remove", "review", "leave"]
 BY_HAND = "chosen by hand"  # the reason to keep a file
 COLUMNS = [
     *("group", "action", "file", "kept", "reason", "score", "class", "certainty", "width", "height", "bytes", "format"),
-    *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "companions", "protected", "reference", "sha256"),
+    *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "companions", "protected", "reference", "merged", "sha256"),
 ]
 
 
@@ -46,6 +47,8 @@ class PlanRow:
         sha256: Hexadecimal SHA-256 of the file's bytes when it was searched.
         reference: Whether the file was searched as a reference, of which copies are removed, and which stays itself.
         judgement: What the pair of file and kept file is; None where that decides nothing.
+        merged: What the file notes and the kept one lacks, in words, where that alone keeps it from being removed: written next
+            to the kept file, it lets this one go.
     """
 
     group: int
@@ -59,6 +62,7 @@ class PlanRow:
     sha256: str
     reference: bool = False
     judgement: Judgement | None = None
+    merged: str = ""
 
 
 def plan_group(group: int, files: Sequence[Path], knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
@@ -126,14 +130,18 @@ def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowle
     for row in rows:
         if row.file != kept:
             known = knowledge.of(kept, row.file)
-            decision, judgement = _find_obstacle(row, center, known), None
+            decision, judgement, merged = _find_obstacle(row, center, known), None, ""
             if decision is None:
                 judgement = known.judgement
-                loss = known.find_loss(distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND)
+                find_loss = partial(known.find_loss, distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND)
+                loss = find_loss()
+                merged = known.surplus.noted if loss and not find_loss(merging=True) else ""
                 judgement = replace(judgement, reason=f"{judgement.reason}, but {loss}") if loss else judgement
                 decision = _decide_action(judgement, loss)
             action, reason = decision
-            planned.append(replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement))
+            planned.append(
+                replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement, merged=merged)
+            )
             going |= dict.fromkeys(list_companions(planned[-1]), row.file)
     planned = [
         replace(row, reason=f"goes with {text_of(going[row.file])}") if row.action == "leave" and row.file in going else row
@@ -145,6 +153,12 @@ def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowle
 def _sort_rows(rows: Iterable[PlanRow], kept: Path) -> list[PlanRow]:
     """Sort the rows of a group by their actions, the kept file first."""
     return sorted(rows, key=lambda row: (row.file != kept, get_args(Action).index(row.action), row.file))
+
+
+def remove_merged(rows: Sequence[PlanRow]) -> list[PlanRow]:
+    """Return the rows of a plan with those removed that only notes keep from it, which are written next to the kept file."""
+    kept = {row.file for row in rows if row.action == "keep"}
+    return [replace(row, action="remove") if row.action == "review" and row.merged and row.kept in kept else row for row in rows]
 
 
 def list_companions(row: PlanRow) -> list[Path]:
@@ -193,7 +207,7 @@ def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
 
 def plan_values(row: PlanRow) -> dict[str, object]:
     """Return the cells of a row by column; those of what is not known are empty or missing."""
-    known = {name: getattr(row, name) for name in ("group", "action", "file", "kept", "reason", "sha256")}
+    known = {name: getattr(row, name) for name in ("group", "action", "file", "kept", "reason", "merged", "sha256")}
     shown = {"score": "" if row.score is None else f"{row.score:.6g}", "protected": "yes" if row.protected else ""}
     shown |= {"reference": "yes" if row.reference else ""}
     if row.judgement is not None:
@@ -259,7 +273,8 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
     facts, reason = _parse_facts(file, line), line.get("reason") or ""
     # mypy does not narrow a str to the values of Action that were checked above
     return PlanRow(
-        *(group, action, file, kept, reason, score, facts, protected, line["sha256"], reference, judgement)  # type: ignore[arg-type]
+        *(group, action, file, kept, reason, score, facts, protected, line["sha256"], reference, judgement),  # type: ignore[arg-type]
+        merged=line.get("merged") or "",
     )
 
 

@@ -43,10 +43,17 @@ class Surplus:
 
 
 def list_sidecars(picture: Path) -> list[Path]:
-    """Return the sidecars of a picture."""
+    """Return the sidecars of a picture, `IMG_1.jpg.xmp` first, which no other picture of the name shares."""
     if is_remote(picture) or (not is_there(picture) and find_archive(picture) is not None):
         return []
-    return [picture.with_name(name) for name in find_companions(picture) if PurePath(name).suffix.lower() == SIDECAR]
+    own = name_sidecar(picture)
+    found = (picture.with_name(name) for name in find_companions(picture) if PurePath(name).suffix.lower() == SIDECAR)
+    return [*([own] if is_there(own) else []), *(path for path in found if path != own)]
+
+
+def name_sidecar(picture: Path) -> Path:
+    """Return the sidecar that is written for a picture that has none."""
+    return picture.with_name(picture.name + SIDECAR)
 
 
 def read_holdings(path: Path) -> Holdings:

@@ -154,6 +154,7 @@ def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
         return
     removed = [row for row in rows if row.action == "remove"]
     reviewed = sum(row.action == "review" for row in rows)
+    merged = sum(row.action == "review" and bool(row.merged) for row in rows)
     freed = sum(row.facts.size for row in removed if row.facts is not None)
     belonging = sum(len(list_companions(row)) for row in removed)
     place = "" if folder == Path("matches") else f" --output {shlex.quote(text_of(folder))}"
@@ -161,6 +162,7 @@ def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
         f"plan: {folder / PLAN} would remove {len(removed)} files ({freed / 2**20:.1f} MiB)"
         + (f" and {belonging} that belong to them" if belonging else "")
         + (f", and leaves {reviewed} to be looked at" if reviewed else "")
+        + (f", {merged} of them only for notes such as captions, which --merge-metadata keeps" if merged else "")
         + "; nothing has been touched. "
         f"Carry it out with: {name_command('match')} --apply move|hardlink|symlink|delete-to-trash{place}"
     )

@@ -140,6 +140,11 @@ def _add_groups(options: argparse._ArgumentGroup) -> None:
     options.add_argument("--apply", choices=APPLY_CHOICES, help="carry out OUTPUT/plan.csv, which a search wrote")
     options.add_argument("--plan", type=named_path, metavar="FILE", help="with --apply: use this plan instead")
     options.add_argument("--to", type=named_path, metavar="DIR", help="with --apply move; default: OUTPUT/moved")
+    options.add_argument(
+        "--merge-metadata",
+        action="store_true",
+        help="with --apply: write date, place, captions, keywords … that only a copy has into an XMP sidecar of the kept file",
+    )
     options.add_argument("--undo", action="store_true", help="undo what --apply did")
 
 
@@ -177,8 +182,8 @@ def check(options: argparse.Namespace) -> None:
             f"--decide {options.decide} needs two pictures, got {len(options.pictures)}: "
             f"{name_command('match')} A.jpg B.jpg --decide {options.decide}"
         )
-    if options.apply is None and (options.to is not None or options.plan is not None):
-        raise UserError("--to and --plan go with --apply: add --apply move, or omit them.")
+    if options.apply is None and (options.to is not None or options.plan is not None or options.merge_metadata):
+        raise UserError("--to, --plan and --merge-metadata go with --apply: add --apply move, or omit them.")
     if options.stack and options.remove_references:
         raise UserError("--stack plans no removal, --remove-references plans one of references: give one of the two.")
     if options.check and (options.index is None or changes or acts or options.pictures or options.queries):

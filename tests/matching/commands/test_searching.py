@@ -335,6 +335,7 @@ def test_verification_is_not_asked_for_and_forbidden(capsys: pytest.CaptureFixtu
         (["--queries", "loop"], "loop is a link that leads nowhere"),
         (["--queries", "q/picture.jpg", "--to", "x"], "go with --apply"),
         (["--queries", "q", "--plan", "x"], "go with --apply"),
+        (["--queries", "q", "--merge-metadata"], "go with --apply"),
         (["--apply", "hardlink", "--to", "x"], "or replace --apply hardlink by --apply move"),
         (["--queries", "q", "--references", "r", "--stack", "--remove-references"], "give one of the two"),
         (["--queries", "q", "--references", "empty"], "empty holds no image"),

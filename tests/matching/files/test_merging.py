@@ -1,0 +1,254 @@
+"""What a copy notes and the kept file lacks is written into a sidecar of the kept file, before the copy goes."""
+
+import io
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from image_copies.matching.files import acting
+from image_copies.matching.files.facts import picture_facts
+from image_copies.matching.files.journal import Journal
+from image_copies.matching.files.keeping import KeepSettings
+from image_copies.matching.files.merging import add_notes
+from image_copies.matching.files.notes import KEYWORDS, RATING, RIGHTS, Note, find_missing, parse_xmp
+from image_copies.matching.files.plan import PlanRow, plan_group, read_plan, write_plan
+from image_copies.matching.files.surplus import read_holdings
+from tests.matching.files.test_surplus import NOTED, PACKET, Save, draw, pack, place, save, write_sidecar
+from tests.search_results import know_all_alike
+
+KEYWORDS_OF = "><dc:subject><rdf:Bag>{}</rdf:Bag></dc:subject>"
+
+
+class Killed(BaseException):
+    """A kill, which no `except` of the product catches."""
+
+
+@pytest.fixture
+def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    folder = tmp_path / "album"
+    folder.mkdir()
+    draw(320).save(folder / "large.jpg")
+    return folder
+
+
+def plan(album: Path) -> list[PlanRow]:
+    members = [picture_facts(path) for path in sorted(album.iterdir()) if path.suffix in (".jpg", ".png")]
+    write_plan(album.parent / "plan.csv", plan_group(1, [each.path for each in members], know_all_alike(members), KeepSettings()))
+    return read_plan(album.parent / "plan.csv")
+
+
+def apply(album: Path, rows: list[PlanRow], merge: bool = True, **options: Any) -> acting.Outcome:
+    journal = Journal(album.parent / "journal.jsonl")
+    try:
+        return acting.apply_plan(rows, "move", journal, album.parent / "moved", merging=merge, **options)
+    finally:
+        journal.close()
+
+
+def undo(album: Path) -> acting.Outcome:
+    journal = Journal(album.parent / "journal.jsonl")
+    try:
+        return acting.undo(journal)
+    finally:
+        journal.close()
+
+
+def read_tree(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(("write", "what"), NOTED)
+def test_what_only_a_copy_notes_is_written_next_to_the_kept_file(album: Path, write: Save, what: str) -> None:
+    write(album)
+    before, rows = read_tree(album), plan(album)
+    noted = read_holdings(rows[1].file).notes
+    outcome = apply(album, rows)
+    if "of its own" in what:  # what cannot be written
+        assert not rows[1].merged and not outcome.done and read_tree(album) == before
+        return
+    assert rows[1].merged == what and outcome.done[0] == rows[1].file and not outcome.left
+    after = read_tree(album)
+    assert after.keys() == {"large.jpg", "large.jpg.xmp"} and after["large.jpg"] == before["large.jpg"]
+    assert find_missing(read_holdings(album / "large.jpg").notes, noted) == ({}, [])
+    assert not apply(album, rows).done
+    undo(album)
+    assert read_tree(album) == before
+
+
+def test_without_the_option_such_a_copy_stays(album: Path) -> None:
+    save(exif=place(47))(album)
+    before = read_tree(album)
+    assert not apply(album, plan(album), merge=False).done and read_tree(album) == before
+
+
+@pytest.mark.parametrize("name", ["large.xmp", "large.jpg.xmp"])
+def test_an_existing_sidecar_keeps_all_that_it_says(album: Path, name: str) -> None:
+    inside = ' crs:Exposure2012="+1.0" xmp:Rating="0"' + KEYWORDS_OF.format("<rdf:li>sea &amp; sky</rdf:li>")
+    text = PACKET.format(inside).replace('rdf:about=""', 'rdf:about="uuid:1"') + "<!-- by hand -->\n"
+    (album / name).write_text(text)
+    write_sidecar('xmp:Rating="4"' + KEYWORDS_OF.format("<rdf:li>boat</rdf:li><rdf:li>sea &amp; sky</rdf:li>"))(album)
+    before, rows = read_tree(album), plan(album)
+    assert rows[1].merged == "a rating, keywords" and not apply(album, rows).left
+    after = read_tree(album)
+    assert after.keys() == {"large.jpg", name}
+    notes = parse_xmp(after[name], sidecar=True)
+    assert notes[KEYWORDS].values == ("sea & sky", "boat") and notes[RATING].values == ("4",)
+    assert b"Exposure2012" in after[name] and b"<!-- by hand -->" in after[name] and b'rdf:about="uuid:1"' in after[name]
+    undo(album)
+    assert read_tree(album) == before
+
+
+def test_keywords_of_the_picture_stay_where_a_sidecar_replaces_them(album: Path) -> None:
+    draw(320).save(album / "large.jpg", **pack(KEYWORDS_OF.format("<rdf:li>sea</rdf:li>")))
+    save(**pack(KEYWORDS_OF.format("<rdf:li>boat</rdf:li>")))(album)
+    apply(album, plan(album))
+    assert parse_xmp((album / "large.jpg.xmp").read_bytes())[KEYWORDS].values == ("sea", "boat")
+
+
+def test_several_copies_add_to_one_sidecar(album: Path) -> None:
+    save("a.jpg", exif=place(47))(album)
+    save("b.jpg", **pack('xmp:Rating="4">'))(album)
+    draw(200).save(album / "c.jpg", comment=b"Grandma, Basel")
+    before, rows = read_tree(album), plan(album)
+    assert len(apply(album, rows).done) == 3
+    assert len(parse_xmp((album / "large.jpg.xmp").read_bytes())) == 3
+    undo(album)
+    assert read_tree(album) == before
+
+
+@pytest.mark.parametrize("text", ["no XMP", "<rdf:RDF xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'/>", "\xff"])
+def test_a_sidecar_to_which_nothing_can_be_added_stays_as_it_is(album: Path, text: str) -> None:
+    save(exif=place(47))(album)
+    rows = plan(album)
+    (album / "large.jpg.xmp").write_bytes(text.encode("latin-1"))
+    before = read_tree(album)
+    outcome = apply(album, rows)
+    assert "its notes cannot be added to" in outcome.left[0][1] and str(album / "large.jpg.xmp") in outcome.left[0][1]
+    assert not outcome.done and read_tree(album) == before
+
+
+def test_what_a_file_has_beyond_notes_keeps_it_whatever_the_plan_says(album: Path) -> None:
+    save(exif=place(47))(album)
+    rows = plan(album)
+    (album / "small.mov").write_bytes(b"film")
+    outcome = apply(album, rows)
+    assert not outcome.done and outcome.left == [(album / "small.jpg", "it has small.mov, unlike the kept file")]
+
+
+def test_nothing_is_written_next_to_protected_files_or_through_links(album: Path) -> None:
+    save(exif=place(47))(album)
+    rows = plan(album)
+    before = read_tree(album)
+    outcome = apply(album, rows, is_protected=lambda path: path.name.startswith("large"))
+    assert "is protected, and its notes are not written next to it" in outcome.left[0][1]
+    (album.parent / "elsewhere").write_text(PACKET.format(">"))
+    (album / "large.jpg.xmp").symlink_to(album.parent / "elsewhere")
+    assert "is no regular file" in apply(album, rows).left[0][1]
+    (album / "large.jpg.xmp").unlink()
+    assert read_tree(album) == before
+
+
+def test_a_copy_that_cannot_go_leaves_no_sidecar(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(exif=place(47))(album)
+    before, rows = read_tree(album), plan(album)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "no right")
+
+    monkeypatch.setattr(acting, "relocate", refuse)
+    assert not apply(album, rows).done and read_tree(album) == before
+
+
+def test_a_sidecar_that_has_changed_since_is_left_alone(album: Path) -> None:
+    save(exif=place(47))(album)
+    apply(album, plan(album))
+    with (album / "large.jpg.xmp").open("a") as file:
+        file.write("<!-- changed -->")
+    outcome = undo(album)
+    assert (album / "small.jpg").exists()
+    assert outcome.left == [(album / "large.jpg.xmp", "it has changed since notes were added to it")]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_killed_at_any_moment_notes_are_in_one_of_two_files(album: Path, there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    save("a.jpg", exif=place(47))(album)
+    save("b.jpg", **pack('xmp:Rating="4">'))(album)
+    if there:
+        (album / "large.xmp").write_text(PACKET.format('xmp:Label="red">'))
+    before, rows = read_tree(album), plan(album)
+    at = 0
+    while True:
+        at += 1
+        calls = [0]
+
+        def watch(owner: Any, name: str, patched: pytest.MonkeyPatch, at: int = at, calls: list[int] = calls) -> None:
+            original: Callable[..., Any] = getattr(owner, name)
+
+            def watched(*arguments: Any, **options: Any) -> Any:
+                calls[0] += 1
+                if calls[0] == at and at % 2:
+                    raise Killed
+                result = original(*arguments, **options)
+                if calls[0] == at:
+                    raise Killed
+                return result
+
+            patched.setattr(owner, name, watched)
+
+        with monkeypatch.context() as patched:
+            for owner, name in ((os, "link"), (Path, "unlink"), (Path, "replace"), (Journal, "_write")):
+                watch(owner, name, patched)
+            with suppress(Killed):
+                apply(album, rows)
+        if calls[0] < at:
+            break
+        said = {**read_holdings(album / "large.jpg").notes}
+        for name in ("a.jpg", "b.jpg"):
+            if (album / name).exists():
+                said |= read_holdings(album / name).notes
+        assert len(said) == 2 + there, f"killed at change {at}: {said}"
+        if at % 3:
+            assert not apply(album, rows).left and set(read_tree(album)) == {
+                "large.jpg",
+                "large.xmp" if there else "large.jpg.xmp",
+            }
+        assert not undo(album).left and read_tree(album) == before, f"killed at change {at}"
+        (album.parent / "journal.jsonl").unlink()
+    assert at > 10
+
+
+def test_what_is_added_is_checked_before_it_is_written() -> None:
+    with pytest.raises(ValueError, match="a rating cannot be added"):
+        add_notes(PACKET.format('xmp:Rating="3">'), {RATING: Note(("4",))}, {})
+    with pytest.raises(ValueError, match="a copyright note cannot be added"):
+        add_notes(PACKET.format("><dc:rights/>"), {RIGHTS: Note(("Ann",), "Alt")}, {})
+    with pytest.raises(ValueError):
+        add_notes("", {KEYWORDS: Note(("\x01",), "Bag")}, {})
+
+
+def test_a_folder_that_may_not_be_written_leaves_the_copy_where_it_is(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(exif=place(47))(album)
+    before, rows = read_tree(album), plan(album)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "no right", str(album))
+
+    monkeypatch.setattr(acting, "write_sidecar", refuse)
+    outcome = apply(album, rows)
+    assert "its notes cannot be written next to the kept file" in outcome.left[0][1] and read_tree(album) == before
+
+
+def test_metadata_programs_read_what_is_written(album: Path) -> None:
+    """The packet is one that a picture can hold."""
+    save(exif=place(47))(album)
+    apply(album, plan(album))
+    stream = io.BytesIO()
+    draw(64).save(stream, "JPEG", xmp=(album / "large.jpg.xmp").read_bytes())
+    with Image.open(stream) as image:
+        assert b"<exif:GPSLatitude>47,30.600000N</exif:GPSLatitude>" in image.info["xmp"]
