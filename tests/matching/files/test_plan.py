@@ -162,19 +162,11 @@ def plan_two(folder: Path, settings: KeepSettings | None = None, match: Match | 
         ({"linked": True, "kept_linked": True}, "leave", "a link"),
         ({"kept_archived": True, "archived": True}, "leave", "inside an archive"),
         ({"width": 0}, "leave", "cannot be read any more"),
-        ({"frames": 2}, "leave", "has 2 frames or pages, the kept file 1"),
-        ({"frames": 2, "kept_frames": 2}, "remove", "the pixels agree"),
-        ({"taken": "2024-05-04 12:00:00", "kept_taken": "2024-05-04 12:00:00"}, "remove", "the pixels agree"),
     ],
 )
 def test_what_keeps_a_copy_from_going_is_said(tmp_path: Path, changes: dict[str, Any], action: str, reason: str) -> None:
     row = plan_two(tmp_path, **changes)
     assert (row.action, row.reason) == (action, reason)
-
-
-def test_a_date_that_the_kept_file_lacks_is_looked_at(tmp_path: Path) -> None:
-    row = plan_two(tmp_path, taken="2024-05-04 12:00:00")
-    assert row.action == "review" and "date" in row.reason
 
 
 def test_protected_files_and_references_stay(tmp_path: Path) -> None:
