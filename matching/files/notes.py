@@ -149,13 +149,13 @@ def _iterate_properties(packet: bytes) -> Iterator[tuple[Key, Note]]:
         raise ValueError("it defines entities, which no XMP does")
     try:
         root = ElementTree.fromstring(packet.strip(b"\0 \t\r\n"))
-    except (ElementTree.ParseError, LookupError) as error:
+        for description in root.iter(f"{{{RDF}}}Description"):
+            for name, value in description.items():
+                yield _split(name), Note((value,))
+            for element in description:
+                yield _split(element.tag), _read_property(element)
+    except (ElementTree.ParseError, LookupError, RecursionError) as error:  # of deep ones
         raise ValueError(str(error)) from error
-    for description in root.iter(f"{{{RDF}}}Description"):
-        for name, value in description.items():
-            yield _split(name), Note((value,))
-        for element in description:
-            yield _split(element.tag), _read_property(element)
 
 
 def read_notes(content: bytes) -> dict[Key, Note]:

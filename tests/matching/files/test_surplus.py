@@ -20,6 +20,7 @@ PACKET = """<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w
 <rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xmp="http://ns.adobe.com/xap/1.0/"
 xmlns:exif="http://ns.adobe.com/exif/1.0/" xmlns:crs="http://ns.adobe.com/camera-raw-settings/1.0/"
 xmlns:photoshop="http://ns.adobe.com/photoshop/1.0/" {}</rdf:Description></rdf:RDF></x:xmpmeta>"""
+DEEP = PACKET.format("><dc:title>" + 9999 * "<dc:title>" + 9999 * "</dc:title>" + "</dc:title>").encode()
 Save = Callable[[Path], None]
 
 
@@ -168,7 +169,9 @@ def test_what_the_sidecar_of_the_kept_file_notes_is_not_lacking(tmp_path: Path, 
     assert "it has a rating of its own, unlike the kept file" in plan(tmp_path).reason
 
 
-@pytest.mark.parametrize("packet", [b"", b"<", b"<x/>" * 2, b"<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", "<x/>".encode("utf-32")])
+@pytest.mark.parametrize(
+    "packet", [b"", b"<", b"<x/>" * 2, b"<!DOCTYPE x [<!ENTITY a 'b'>]><x>&a;</x>", "<x/>".encode("utf-32"), DEEP]
+)
 def test_what_is_no_xmp_is_refused(packet: bytes) -> None:
     with pytest.raises(ValueError):
         parse_xmp(packet)

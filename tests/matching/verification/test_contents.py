@@ -84,6 +84,8 @@ def judge(folder: Path, one: bytes, other: bytes) -> Judgement:
         (lambda: pages("TIFF", 1, 2, 3), lambda: pages("TIFF", 1, 4, 5), "first 1 of 3 and 3 frames or pages are the same"),
         (lambda: pages("TIFF", 1, 2, 3), lambda: pages("TIFF", 1, 2, 5), "first 2 of 3 and 3"),
         (lambda: pages("GIF", 1, 2), lambda: pages("GIF", 1, 4), "first 1 of 2 and 2"),
+        (lambda: pages("MPO", 1, 2), lambda: pages("MPO", 1, 4), "first 1 of 2 and 2"),
+        (lambda: pages("MPO", 1, 2), lambda: encode(draw(1, 96), "JPEG"), "one file has 2 frames or pages instead of 1"),
         (lambda: pages("PNG", 1, 2), lambda: pages("PNG", 1, 4), "first 1 of 2 and 2"),
         (
             lambda: pages("WEBP", 1, 2, lossless=True),
