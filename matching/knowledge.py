@@ -103,12 +103,13 @@ class PairKnowledge:
         kept, file = self.knowledge.facts.get(self.kept), self.knowledge.facts.get(self.file)
         if kept is None or file is None or not self.is_copy:
             return ""
-        noted = [] if merging or self.decision or not self.surplus.noted else [self.surplus.noted]
-        if more := [*self.surplus.lasting, *noted]:
-            return f"it has {', '.join(more)}, unlike the kept file"
-        if by_hand or self.decision or self.judgement.kind != "certain":
-            return ""
-        return find_advantage(kept, file, self.knowledge.comparer.compare, distrusted)
+        noted = "" if merging or self.decision else self.surplus.noted
+        held = f"it has {', '.join(filter(None, (*self.surplus.lasting, noted)))}, unlike the kept file"
+        if self.surplus.lasting:
+            return held
+        seen = by_hand or self.decision or self.judgement.kind != "certain"
+        doubt = "" if seen else find_advantage(kept, file, self.knowledge.comparer.compare, distrusted)
+        return ", and ".join(filter(None, (noted and held, doubt)))
 
 
 @dataclass
