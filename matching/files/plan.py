@@ -97,16 +97,16 @@ def _plan_remaining(planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge
     rows = {row.file: row for row in planned}
     for facts in sort_files([row.facts for row in planned if row.facts is not None], settings):
         file, center = facts.path, rows[facts.path]
-        if file == kept or center.action == "remove" or not facts.width or is_raw(file):
+        if file == kept or center.action == "remove" or center.merged or not facts.width or is_raw(file):
             continue
-        others = (row for row in rows.values() if row.action in ("review", "leave") and row.file != file)
+        others = (row for row in rows.values() if row.action in ("review", "leave") and not row.merged and row.file != file)
         copies = [row for row in others if knowledge.of(file, row.file).was_certain]
         if not copies or not is_intact(file):
             continue
         members = [facts, *(row.facts for row in copies if row.facts is not None)]
         why = center.reason if center.action == "keep" else choose_kept(members, settings)[1]
         part = plan_around([center, *copies], file, why, knowledge)
-        gone = [row for row in part if row.action == "remove"]
+        gone = [row for row in part if row.action == "remove" or row.merged]
         if gone:
             rows |= {row.file: row for row in gone} | {file: part[0]}
     return _sort_rows(list(rows.values()), kept)

@@ -18,6 +18,7 @@ from image_copies.matching.files.merging import add_notes
 from image_copies.matching.files.notes import KEYWORDS, RATING, RIGHTS, Note, find_missing, parse_xmp
 from image_copies.matching.files.plan import PlanRow, plan_group, read_plan, write_plan
 from image_copies.matching.files.surplus import read_holdings
+from image_copies.matching.verification.judgement import Judgement
 from tests.matching.files.test_surplus import NOTED, PACKET, Save, draw, pack, place, save, write_sidecar
 from tests.search_results import know_all_alike
 
@@ -79,6 +80,23 @@ def test_what_only_a_copy_notes_is_written_next_to_the_kept_file(album: Path, wr
     assert not apply(album, rows).done
     undo(album)
     assert read_tree(album) == before
+
+
+def test_what_stays_beside_the_kept_file_gets_the_notes_of_its_own_copies(album: Path) -> None:
+    """A is another shot; B, which alone has a rating, is a copy of A, and no chain leads on."""
+    for name, side, noted in (("a.jpg", 280, {}), ("b.jpg", 240, pack('xmp:Rating="4">')), ("c.jpg", 200, {})):
+        draw(side).save(album / name, **noted)
+    members = [picture_facts(path) for path in sorted(album.iterdir())]
+    certain, other = Judgement("certain", "the pixels agree", 98), Judgement("same scene", "things moved", 30)
+
+    def judge(one: Path, two: Path) -> Judgement:
+        return certain if {one.stem, two.stem} in ({"a", "b"}, {"b", "c"}) else other
+
+    rows = plan_group(1, [each.path for each in members], know_all_alike(members, judge), KeepSettings())
+    found = {row.file.stem: (row.action, row.kept.stem, row.merged) for row in rows}
+    assert found["a"] == ("keep", "a", "") and found["b"] == ("review", "a", "a rating") and found["c"][0] == "review"
+    apply(album, rows)
+    assert (album / "a.jpg.xmp").exists() and not (album / "b.jpg").exists() and (album / "c.jpg").exists()
 
 
 def test_without_the_option_such_a_copy_stays(album: Path) -> None:
