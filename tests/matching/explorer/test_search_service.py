@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
+from uvicorn import Config, Server
 
 from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
@@ -27,6 +29,7 @@ from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
 from image_copies.matching.matches import Rule
+from image_copies.matching.web.listener import open_listener
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import check, make_parser
 from image_copies.pipeline.match import main as run_match
@@ -73,6 +76,30 @@ def test_a_picture_and_its_vector_find_the_same(client: TestClient, folder: Path
         image.save(target, "PNG")
     again = client.post("/api/matches", content=target.getvalue(), headers=BYTES).json()["matches"]
     assert names(again)[0] == "R000002.jpg"
+
+
+def test_an_upload_that_copies_a_reference_is_refused(folder: Path, extractor: Extractor) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "matching.md").read_text(encoding="utf-8")
+    (block,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "FastAPI" in block)
+    assert len(block.splitlines()) <= 25
+    with open_listener(0) as listener:
+        server = Server(
+            Config(make_service(SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))), log_level="error")
+        )
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        exec(compile(block, "docs/matching.md", "exec"), example := dict[str, Any]())
+        example["SEARCH"] = f"http://127.0.0.1:{listener.getsockname()[1]}/api/matches"
+        with TestClient(example["app"]) as uploads, Image.open(folder / "pictures" / "R000002.jpg") as image:
+            copy, other = io.BytesIO(), io.BytesIO()
+            image.resize((image.width * 3 // 4, image.height * 3 // 4)).save(copy, "JPEG", quality=80)
+            Image.fromarray(draw_picture(np.random.default_rng(9), 300)).save(other, "PNG")
+            refused = uploads.post("/upload", content=copy.getvalue(), headers=BYTES)
+            taken = uploads.post("/upload", content=other.getvalue(), headers=BYTES)
+        server.should_exit = True
+        thread.join()
+    assert refused.status_code == 409 and Path(refused.json()["detail"]["reference"]).name == "R000002.jpg"
+    assert taken.status_code == 200 and taken.json() == {"stored": len(other.getvalue())}
 
 
 def test_references_found_are_judged_by_their_pixels(client: TestClient, folder: Path) -> None:
