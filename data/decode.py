@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ MAX_SCANNED_PIXELS = 3_000_000_000  # of a progressive JPEG, over its scans: eac
 def decode_rgb(
     source: Path | bytes, short_side: int | None = None, decoded: dict[tuple[int, int], NDArray[np.uint8]] | None = None
 ) -> NDArray[np.uint8]:
-    """Decode to RGB uint8 [h, w, 3]: EXIF orientation applied, transparency composited on white, 16-bit channels scaled to 8.
+    """Decode to RGB uint8 [h, w, 3]: EXIF orientation applied, transparency composited on white, deeper channels scaled to 8.
 
     Args:
         source: A file, a member of an archive (`archive.zip/name/inside.jpg`), or the encoded bytes of an image.
@@ -105,14 +106,29 @@ def _convert(image: Image.Image) -> NDArray[np.uint8]:
     """Decode to RGB uint8 [h, w, 3], upright."""
     ImageOps.exif_transpose(image, in_place=True)
     strips = _cut_strips(image)
-    deep = image.mode.startswith("I") or image.mode == "F"
-    top = 65535.0 if deep and max(np.asarray(image.crop(box)).max() for box in strips) > 255 else 255.0
+    top = _find_white((np.asarray(image.crop(box), np.float32) for box in strips), image.mode) if _is_deep(image) else 255.0
     if len(strips) == 1:
         return _strip_to_rgb(image, top)
     pixels = np.empty((image.height, image.width, 3), np.uint8)
     for box in strips:
         pixels[box[1] : box[3]] = _strip_to_rgb(image.crop(box), top)
     return pixels
+
+
+def _is_deep(image: Image.Image) -> bool:
+    return image.mode.startswith("I") or image.mode == "F"
+
+
+def _find_white(strips: Iterable[NDArray[np.float32]], mode: str) -> float:
+    """Return what white is: of floats 1, of all 255 or 65,535, the first that no finite value exceeds; others are black.
+
+    Raises:
+        ValueError: No value is finite.
+    """
+    largest = max(strip.max(where=np.isfinite(strip), initial=-np.inf) for strip in strips)
+    if largest == -np.inf:
+        raise ValueError("no value is finite")
+    return next((top for top in ((1.0, 255.0) if mode == "F" else (255.0,)) if largest <= top), 65535.0)
 
 
 def _cut_strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
@@ -123,7 +139,7 @@ def _cut_strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
 
 def _strip_to_rgb(image: Image.Image, top: float) -> NDArray[np.uint8]:
     """Convert to RGB uint8 [h, w, 3]; `top` is the value of white in modes of more than 8 bits."""
-    if image.mode.startswith("I") or image.mode == "F":
+    if _is_deep(image):
         image = _to_eight_bits(image, top)
     if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
@@ -133,5 +149,5 @@ def _strip_to_rgb(image: Image.Image, top: float) -> NDArray[np.uint8]:
 
 
 def _to_eight_bits(image: Image.Image, top: float) -> Image.Image:
-    values = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0)
+    values = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0, posinf=0.0)
     return Image.fromarray(np.clip(values / top * 255, 0, 255).round().astype(np.uint8), mode="L")

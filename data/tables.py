@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from image_copies.data.errors import UserError
@@ -45,6 +46,7 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[obje
         UserError: the disk is full.
     """
     with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        # with this terminator a carriage return in a name is quoted, by Python 3.12.1, too; lines end without it
+        writer = csv.writer(SimpleNamespace(write=lambda line: file.write(f"{line[:-2]}\n")), lineterminator="\r\n")
         writer.writerow(columns)
         writer.writerows(rows)

@@ -8,6 +8,7 @@ is `image_copies.find_copies`, which compares the pictures themselves.
 """
 
 import json
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,12 @@ class CNN:
     def encode_image(
         self, image_file: Place | None = None, image_array: NDArray[Any] | None = None
     ) -> NDArray[np.float32] | None:
-        """Return the vector [1, 256] of a file, or of pixels uint8 [h, w] or [h, w, 3]; None where a file cannot be decoded.
+        """Return the vector [1, 256] of a file, or of pixels [h, w] or [h, w, 3]; None where a file cannot be decoded.
+
+        Pixels are numbers from 0 to 255, or floats from 0 to 1.
 
         Raises:
-            ValueError: Neither a file nor pixels are given.
+            ValueError: Neither a file nor pixels are given, or the pixels are no picture.
         """
         if image_file is not None:
             if not Path(image_file).is_file():
@@ -66,7 +69,7 @@ class CNN:
             return None if found.unreadable[0] else found.vectors
         if image_array is None:
             raise ValueError("neither image_file nor image_array is given. Give one of them.")
-        pixels = np.asarray(image_array, np.uint8)
+        pixels = _to_uint8(np.asarray(image_array))
         return open_shipped().extract_picture(pixels if pixels.ndim == 3 else np.stack([pixels] * 3, axis=2))
 
     def encode_images(
@@ -187,6 +190,19 @@ def plot_duplicates(image_dir: Place, duplicate_map: Duplicates, filename: str, 
         check_target(Path(outfile), "outfile", {".html": begins_with(b"<")})
         write_text(Path(outfile), grid._repr_html_())
     return grid
+
+
+def _to_uint8(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return pixels [h, w] or [h, w, 3] as uint8: floats of at most 1 are shares of white, all others levels from 0 to 255.
+
+    Raises:
+        ValueError: They have another shape or type, or values out of range.
+    """
+    if pixels.ndim not in (2, 3) or 0 in pixels.shape or pixels.shape[2:] not in ((), (3,)):
+        raise ValueError(f"image_array has the shape {pixels.shape}; give [h, w] or [h, w, 3].")
+    if pixels.dtype.kind not in "uif" or not (pixels.min() >= 0 and pixels.max() <= 255):
+        raise ValueError(f"image_array is not a picture: give numbers from 0 to 255, or from 0 to 1, not {reprlib.repr(pixels)}.")
+    return (pixels * 255 if pixels.dtype.kind == "f" and pixels.max() <= 1 else pixels).round().astype(np.uint8)
 
 
 def _find_near(encoded: Mapping[str, ArrayLike], least: float) -> dict[str, list[tuple[str, np.float32]]]:

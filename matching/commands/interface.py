@@ -1,9 +1,10 @@
 """The matcher from Python, with the descriptor that ships: `import image_copies`, then `image_copies.find_copies(folder)`."""
 
 import os
+import reprlib
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
@@ -79,13 +80,15 @@ def find_copies(
         Groups of copies, a list of lists of paths with `to_pandas()` and `show()`.
 
     Raises:
-        UserError: A folder is missing or holds no picture.
+        UserError: A folder is missing or holds no picture, or no path is given.
     """
     quiet = Output(quiet=True)
     if progress is None:
         progress = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
     with tempfile.TemporaryDirectory() as place, nullcontext() if progress else quiet.silence():
         sources = Sources([path for given in folders for path in _list_paths(given)])
+        if not sources.queries:
+            raise UserError("no path is given. Give a folder: find_copies('photos').")
         pictures = find_pictures(sources, Path(place), quiet)
         rule = make_rule(open_shipped(), None, FALSE_ALARMS, MOST_REFERENCES)
         settings = searching.SearchSettings(sources, rule, Path(place), verified=verify, views=views)
@@ -99,7 +102,7 @@ def compare(first: Place, second: Place) -> comparing.Verdict:
     Raises:
         UserError: One of them cannot be read.
     """
-    one, other = Path(first), Path(second)
+    one, other = _as_path(first), _as_path(second)
     known = comparing.compare_bytes(one, other)
     return known or comparing.compare(open_shipped(), make_rule(open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True)
 
@@ -121,7 +124,17 @@ def embed(pictures: Place | Sequence[Place]) -> NDArray[np.float32]:
 
 
 def _list_paths(given: Place | Sequence[Place]) -> list[Path]:
-    return [Path(place) for place in ([given] if isinstance(given, (str, os.PathLike)) else given)]
+    places = given if isinstance(given, Iterable) and not isinstance(given, (str, bytes)) else [given]
+    return [_as_path(place) for place in places]
+
+
+def _as_path(place: object) -> Path:
+    if not isinstance(place, (str, os.PathLike)):
+        kind = type(place).__name__
+        raise UserError(f"{reprlib.repr(place)} is of type {kind}. Give the path of a file or folder, or a list of paths.")
+    if not os.fspath(place):
+        raise UserError("the path is empty. Give a file or a folder; '.' is the current folder.")
+    return Path(place)
 
 
 @cache

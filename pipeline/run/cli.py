@@ -1,6 +1,7 @@
 """Shared parts of the command line: the options of every step, and errors reported as one message with an exit code."""
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -173,6 +174,8 @@ def describe_outside_cause(error: Exception) -> str | None:
         )
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("image_copies"):
         return f"{error.name} is not installed, which this task needs. Install it with: {name_install('train')}"
+    if getattr(error, "errno", None) == errno.ENAMETOOLONG:
+        return f"{file} cannot be used: the name is longer than the disk allows. Choose a shorter one."
     if is_disk_full(error):
         return f"the disk is full ({problem}). Finished files are complete: make room and repeat the command."
     if is_read_only(error) and file is None:  # HDF5, safetensors and SQLite do not name the file

@@ -1,6 +1,7 @@
 """Scoring and normalising vectors that anybody made, of any dimension: in files, or by id in memory."""
 
 import os
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from image_copies.data.errors import UserError, prefix_errors
+from image_copies.data.files import open_regular
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.submissions.ensemble.normalization import normalize_by_variant
 from image_copies.submissions.ensemble.projection import fit_projection, scale_to_unit_length
@@ -16,7 +18,7 @@ from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from image_copies.submissions.settings import Method, NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors, read_ids, read_vectors
-from image_copies.submissions.vectors.hdf5 import describe_dataset_problem, open_hdf5
+from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, describe_dataset_problem, open_hdf5
 from image_copies.submissions.vectors.parquet import is_parquet
 from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
 
@@ -29,14 +31,15 @@ def score(queries: Source, references: Source, ground_truth: Truth) -> Scores:
     """Score vectors by the challenge's metrics: µAP, recall at 90 % precision, recall at rank 1 and 10.
 
     Args:
-        queries: A vectors file (step 02's form or the challenge's), or a vector for each id.
+        queries: A vectors file (step 02's form or the challenge's), a .npy file [n, d], whose ids are its row numbers from 0,
+            or a vector for each id.
         references: The same of the references; any number of dimensions, that of the queries.
         ground_truth: A CSV `query_id,reference_id`, or the reference id of each query, None for one that copies nothing.
 
     Raises:
         UserError: A file cannot be read, the dimensions differ, or the ground truth names ids without a vector.
     """
-    truth = ground_truth if isinstance(ground_truth, Mapping) else read_ground_truth(Path(ground_truth))
+    truth = ground_truth if isinstance(ground_truth, Mapping) else read_ground_truth(_as_path(ground_truth, "the ground truth"))
     if not isinstance(truth, GroundTruth):
         truth = GroundTruth(list(truth), frozenset((query, copied) for query, copied in truth.items() if copied is not None))
     return rank_vectors(open_queries(queries), open_references(references), truth)[0]
@@ -52,7 +55,7 @@ def normalize(
     Raises:
         UserError: The dimensions differ, or there are fewer training vectors than the method looks at.
     """
-    asked, held = (scale_to_unit_length(np.atleast_2d(np.asarray(given, np.float32))) for given in (queries, training))
+    asked, held = (scale_to_unit_length(_as_rows(given)) for given in (queries, training))
     _check_dimensions(asked.shape[1], held.shape[1], "the training vectors")
     with prefix_errors("the training vectors to normalise against"):
         return normalize_by_variant(asked, held, Variant(asked.shape[1], 0.0, method, beta), DEFAULTS)
@@ -66,7 +69,7 @@ def reduce(vectors: ArrayLike, training: ArrayLike, dimensions: int) -> NDArray[
     Raises:
         UserError: The dimensions differ, or there are too few training vectors or dimensions for as many axes.
     """
-    given, held = (scale_to_unit_length(np.atleast_2d(np.asarray(part, np.float32))) for part in (vectors, training))
+    given, held = (scale_to_unit_length(_as_rows(part)) for part in (vectors, training))
     _check_dimensions(given.shape[1], held.shape[1], "the training vectors")
     return fit_projection(held, dimensions).apply(given, dimensions, 0.0)
 
@@ -102,7 +105,9 @@ def open_queries(source: Source) -> Vectors:
     """
     if isinstance(source, Mapping):
         return _hold(source)
-    path = Path(source)
+    path = _as_path(source, "vectors")
+    if path.suffix == ".npy":
+        return _read_npy(path)
     return _read_part(path, "query") if _is_submission(path) else read_vectors(path)
 
 
@@ -114,7 +119,9 @@ def open_references(source: Source) -> Vectors | StoredVectors:
     """
     if isinstance(source, Mapping):
         return _hold(source)
-    path = Path(source)
+    path = _as_path(source, "vectors")
+    if path.suffix == ".npy":
+        return _read_npy(path)
     return _read_part(path, "reference") if _is_submission(path) else open_vectors(path)
 
 
@@ -128,23 +135,56 @@ def read_references(source: Source) -> Vectors:
     return found if isinstance(found, Vectors) else read_vectors(Path(source))  # type: ignore[arg-type]  # a mapping is held
 
 
+def _as_path(source: object, what: str) -> Path:
+    if not isinstance(source, (str, os.PathLike)):
+        kind = type(source).__name__
+        raise UserError(f"{what}: {reprlib.repr(source)} is of type {kind}. Give the path of a file, or a dict by id.")
+    return Path(source)
+
+
+def _as_rows(given: ArrayLike) -> NDArray[np.float32]:
+    """Return vectors as finite rows [n, d]."""
+    try:
+        rows = np.atleast_2d(np.asarray(given, np.float32))
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{reprlib.repr(given)} holds no vectors ({error}). Give an array [n, d] of numbers.") from error
+    if rows.ndim != 2 or not np.isfinite(rows).all():
+        problem = "holds NaN or infinity" if rows.ndim == 2 else f"has the shape {rows.shape}"
+        raise UserError(f"{reprlib.repr(given)} {problem}. Give an array [n, d] of finite numbers.")
+    return rows
+
+
+def _read_npy(path: Path) -> Vectors:
+    """Read an array [n, d] that `numpy.save` wrote; ids are the numbers of its rows, from 0."""
+    try:
+        with open_regular(path) as file:
+            content = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise UserError(f"{path} is not a .npy file that can be read ({error}). Write it with numpy.save.") from error
+    with prefix_errors(path):
+        rows = _as_rows(content)
+    return Vectors(list(map(str, range(len(rows)))), rows, np.zeros(len(rows), bool))
+
+
 def _hold(vectors: Mapping[str, ArrayLike]) -> Vectors:
-    arrays = [np.asarray(vector, np.float32).ravel() for vector in vectors.values()]
+    arrays = []
+    for name, vector in vectors.items():
+        with prefix_errors(f"the vector of {name!r}"):
+            arrays.append(_as_rows(vector).ravel())
     if len({len(array) for array in arrays}) != 1:
         raise UserError(f"got vectors of {sorted({len(array) for array in arrays})} dimensions; all need the same number.")
-    stacked = np.stack(arrays)
-    broken = np.flatnonzero(~np.isfinite(stacked).all(axis=1))
-    if len(broken):
-        raise UserError(f"the vector of {list(vectors)[broken[0]]!r} holds NaN or infinity. Leave it out, or compute it again.")
-    return Vectors(list(vectors), stacked, np.zeros(len(arrays), bool))
+    return Vectors(list(vectors), np.stack(arrays), np.zeros(len(arrays), bool))
 
 
 def _is_submission(path: Path) -> bool:
     """Whether a file has the challenge's form, with queries and references in one file."""
     if not path.is_file() or is_parquet(path):
         return False
-    with open_hdf5(path) as file:
-        return "query" in file and "vectors" not in file
+    try:
+        with open_hdf5(path) as file:
+            return "query" in file and "vectors" not in file
+    except HDF5_ERRORS:
+        return False  # whoever reads it as vectors says what is wrong
 
 
 def _read_part(path: Path, part: Literal["query", "reference"]) -> Vectors:

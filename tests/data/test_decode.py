@@ -172,6 +172,19 @@ def test_nan_in_floats_is_black(tmp_path: Path) -> None:
     assert not pixels[3, 4].any() and (pixels[0] == 200).all()
 
 
+@pytest.mark.parametrize(("largest", "white"), [(0.5, 1.0), (1.0, 1.0), (200.0, 255.0), (40_000.0, 65_535.0)])
+def test_white_of_floats_is_the_first_that_they_do_not_exceed(tmp_path: Path, largest: float, white: float) -> None:
+    values = np.linspace(0, largest, 256, dtype=np.float32).reshape(16, 16)
+    Image.fromarray(values).save(tmp_path / "a.tif")
+    assert np.abs(decode_rgb(tmp_path / "a.tif")[..., 0] - values / white * 255).max() <= 0.51
+
+
+def test_a_picture_without_a_finite_value_is_none(tmp_path: Path) -> None:
+    Image.fromarray(np.full((16, 16), np.nan, np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(ImageError, match="no value is finite"):
+        decode_rgb(tmp_path / "a.tif")
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_named_like_an_image_does_not_block(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jpg")

@@ -1,9 +1,10 @@
+import csv
 from pathlib import Path
 
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.tables import read_table
+from image_copies.data.tables import read_table, write_table
 
 
 def test_values_stay_text(tmp_path: Path) -> None:
@@ -27,3 +28,13 @@ def test_other_tables_are_refused(tmp_path: Path, content: str | None, message: 
         path.write_text(content)
     with pytest.raises(UserError, match=message):
         read_table(path, ["id", "label"], "a CSV of labels")
+
+
+def test_a_name_that_breaks_lines_is_quoted(tmp_path: Path) -> None:
+    """Python 3.12.1 quotes what ends the lines, and no other breaks, and then refuses to read them."""
+    names = ["a\rb.jpg", "a\nb.jpg", "a\r\n", 'a",b', "plain"]
+    write_table(tmp_path / "t.csv", ["file", "n"], [(name, 1) for name in names])
+    content = (tmp_path / "t.csv").read_bytes()
+    assert content.startswith(b'file,n\n"a\rb.jpg",1\n') and content.endswith(b"plain,1\n")
+    with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:
+        assert [row[0] for row in csv.reader(file)] == ["file", *names]

@@ -145,3 +145,25 @@ def test_results_are_those_of_imagededup() -> None:
                 assert others == found[name]
     removed = [each.find_duplicates_to_remove(encoding_map=encoded, min_similarity_threshold=0.8) for each in (peer, CNN())]
     assert sorted(removed[0]) == sorted(removed[1])
+
+
+def test_pixels_are_levels_or_shares_of_white_and_nothing_else(album: Path) -> None:
+    pixels, encoder = np.asarray(Image.open(album / "R000002.jpg").convert("RGB")), CNN(verbose=False)
+    expected = encoder.encode_image(image_array=pixels)
+    assert expected is not None
+    for given in (pixels.astype(np.int64), pixels.astype(np.float32), pixels / 255.0):
+        found = encoder.encode_image(image_array=given)
+        assert found is not None and np.array_equal(found, expected)
+    holed = pixels / 255.0
+    holed[0, 0] = np.nan
+    for wrong in (
+        holed,
+        pixels.astype(int) + 200,
+        pixels / 255.0 - 0.5,
+        np.full((9, 9), "a"),
+        pixels[..., :2],
+        pixels[:0],
+        pixels[0, 0],
+    ):
+        with pytest.raises(ValueError, match="image_array"):
+            encoder.encode_image(image_array=wrong)

@@ -94,3 +94,10 @@ def test_no_option_that_names_a_target_is_forgotten() -> None:
         for option in re.findall(named, path.read_text(encoding="utf-8")):
             found.setdefault(option, set()).add(path.name)
     assert found == WRITES
+
+
+@pytest.mark.parametrize("command", ["match al --output {}", "embed --images al --output {}.h5"])
+def test_a_name_that_no_disk_holds_is_named(album: Path, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command.format("x" * 300).split())
+    assert ended.value.code == 2 and re.search("longer than the disk|name too long", capsys.readouterr().err)

@@ -118,3 +118,21 @@ def test_what_there_is_can_be_seen() -> None:
     assert dir(image_copies) == ["__version__", "compare", "embed", "find_copies", "normalize", "score"]
     described = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
     assert image_copies.__version__ == described["project"]["version"]
+
+
+@pytest.mark.parametrize("given", ["", None, 5, b"album", [None], [""], np.zeros((2, 2, 3))])
+def test_what_is_no_path_is_named(given: Any) -> None:
+    """An empty path, as of an unset variable, would be the current folder."""
+    for call in (image_copies.find_copies, image_copies.embed, lambda given: image_copies.compare(given, given)):
+        with pytest.raises(UserError, match=r"the path is empty|is of type"):
+            call(given)
+    with pytest.raises(UserError, match="no path is given"):
+        image_copies.find_copies([])
+
+
+@pytest.mark.parametrize("name", ["a\rb", "a\nb", "a\r\nb"])
+def test_names_that_break_lines_are_found(tmp_path: Path, name: str, album: Path) -> None:
+    for copied in (f"{name}.jpg", "plain.jpg"):
+        (tmp_path / copied).write_bytes((album / "R000001.jpg").read_bytes())
+    (group,) = image_copies.find_copies(tmp_path)
+    assert {path.name for path in group} == {f"{name}.jpg", "plain.jpg"}

@@ -3,6 +3,7 @@
 import json
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -132,3 +133,41 @@ def test_what_does_not_belong_together_is_refused(queries: Vectors, references: 
         image_copies.normalize(queries.vectors[:2], references.vectors)
     with pytest.raises(UserError, match="30 dimensions, the training vectors 20"):
         image_copies.normalize(np.ones((1, 30)), np.ones((200, 20)))
+
+
+def test_arrays_of_numpy_are_scored_by_their_row_numbers(tmp_path: Path) -> None:
+    np.save(tmp_path / "q.npy", np.eye(3, 4))
+    np.save(tmp_path / "r.npy", np.eye(4)[::-1])
+    found = image_copies.score(tmp_path / "q.npy", str(tmp_path / "r.npy"), {"0": "3", "1": "2", "2": "1"})
+    assert found.micro_average_precision == 1
+    (tmp_path / "d.npy").write_bytes(b"no array")
+    np.save(tmp_path / "objects.npy", np.array([{}]), allow_pickle=True)
+    np.save(tmp_path / "cube.npy", np.zeros((2, 2, 2)))
+    for name, message in {
+        "d": "not a .npy file",
+        "objects": "not a .npy file",
+        "cube": "has the shape",
+        "missing": "not a .npy",
+    }.items():
+        with pytest.raises(UserError, match=rf"{name}\.npy.*{message}"):
+            image_copies.score(tmp_path / f"{name}.npy", tmp_path / "r.npy", {"0": "3"})
+
+
+@pytest.mark.parametrize("value", [None, 5, object(), b"v.h5", "text.txt"])
+def test_what_is_no_source_is_named(value: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("text.txt").write_text("no vectors")
+    good: Any = {"a": [1.0, 0.0]}
+    for sources in ((value, good, {"a": "a"}), (good, value, {"a": "a"}), (good, good, value)):
+        with pytest.raises(UserError):
+            image_copies.score(*sources)
+
+
+@pytest.mark.parametrize("value", [None, "text", [["a"]], [[1.0], [1.0, 2.0]], np.zeros((2, 2, 2)), [[np.nan, 1.0]], object()])
+def test_what_holds_no_vectors_is_named(value: Any) -> None:
+    unit: Any = np.eye(2)
+    for given in ((value, unit), (unit, value)):
+        with pytest.raises(UserError, match="Give an array"):
+            image_copies.normalize(*given)
+    with pytest.raises(UserError, match="the vector of 'a'"):
+        image_copies.score({"a": value}, {"a": [1.0, 0.0]}, {"a": "a"})
