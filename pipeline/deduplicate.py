@@ -105,7 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with nullcontext() if is_remote(options.output) else hold_folder(options.output, "deduplicating"):
         if options.apply is not None:
             written = write_filtered(options.output, options.apply)
-            output.say(f"{len(written)} filtered files and the list of loose files that stay, files.txt: {options.apply}")
+            output.say(
+                f"{len(written)} filtered files, the list of loose files that stay, files.txt, and what became of each input, "
+                f"manifest.csv: {options.apply}"
+            )
             return 0
         with use_ray(options.ray, options.ray_gpu, output.say):
             from image_copies.matching.calibration import make_rule

@@ -26,7 +26,7 @@ from image_copies.matching.files.facts import is_flat
 from image_copies.matching.index.filling import with_decoders
 from image_copies.models.inference.embedders import Loaded, choose_batch, list_square_sizes
 from image_copies.pipeline.dedup.collection import open_table
-from image_copies.pipeline.dedup.inputs import read_index
+from image_copies.pipeline.dedup.inputs import index_path, read_index
 from image_copies.pipeline.dedup.pictures import Picture, name_picture, read_part
 
 PART_PICTURES = 1024  # the most of a part,
@@ -56,7 +56,7 @@ class Embedding:
 
     def index_path(self, key: str) -> Path:
         """Return the path of a container's index."""
-        return self.folder / "index" / key[:2] / f"{key}.json"
+        return index_path(self.folder, key)
 
     def vectors_path(self, key: str, number: int) -> Path:
         """Return the path of a part's vectors."""

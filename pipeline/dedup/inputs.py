@@ -183,6 +183,11 @@ def index_container(container: Container, path: Path, size: int, column: str) ->
     return index
 
 
+def index_path(folder: Path, key: str) -> Path:
+    """Return the path of a container's index in the folder of results."""
+    return folder / "index" / key[:2] / f"{key}.json"
+
+
 def read_index(path: Path) -> Index | None:
     """Read an index; None where there is none that says all that an index says."""
     content = read_json(path)

@@ -1,12 +1,16 @@
 """Filtered copies hold everything but what goes; inputs stay as they are."""
 
+import csv
+import json
 import tarfile
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.pipeline.dedup.applying import write_filtered
+from image_copies.pipeline.dedup.inputs import Index, Part, index_path
 from image_copies.pipeline.dedup.tars import Member, open_tar, walk_tar
 from tests.pipeline.dedup.test_inputs import picture, write_tar
 
@@ -47,6 +51,33 @@ def test_a_tar_loses_what_goes_and_the_rest_of_its_samples(results: Path) -> Non
         member = archive.extractfile("half.b.png")
         assert member is not None and member.read() == picture(5)
     assert (results / "new" / "files.txt").read_text() == "/a/c.jpg\n"
+
+
+def test_a_manifest_says_what_became_of_each_input(results: Path) -> None:
+    for key, source, against in (("00aa", "/b/empty.tar", False), ("00bb", "/b/test.tar", True)):
+        path = index_path(results, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(Index("tar", source, "", "image", against, [Part(0, 1, 0)]))))
+    (results / "inputs.txt").write_text("00aa\n00bb")
+    (written,) = write_filtered(results, results / "new")
+    with (results / "new" / "manifest.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["source", "kept", "removed", "became", "file"],
+            ["/a", "1", "0", "listed", "files.txt"],
+            ["/a/b.jpg", "0", "1", "listed", "files.txt"],
+            ["/a/x.tar", "1", "0", "unchanged", "/a/x.tar"],
+            ["/b/empty.tar", "0", "0", "unchanged", "/b/empty.tar"],
+            [str(results / "in.tar"), "0", "4", "filtered", written.name],
+        ]
+    assert write_filtered(results, results / "new") == [written]  # again, over its own
+
+
+def test_a_folder_of_other_things_is_left_alone(results: Path) -> None:
+    (results / "mine").mkdir()
+    (results / "mine" / "000001-in.tar").write_bytes(b"mine")
+    with pytest.raises(UserError, match="left alone"):
+        write_filtered(results, results / "mine")
+    assert [path.read_bytes() for path in (results / "mine").iterdir()] == [b"mine"]
 
 
 def test_an_input_that_has_gone_is_named(results: Path) -> None:
