@@ -36,7 +36,7 @@ RATES = 0.001, 0.01, 0.1  # stated false alarms per query
 
 
 def find_nearest_pairs(extractor: Extractor, data: Path, nearest: int, views: bool) -> list[Match]:
-    """Return each query's nearest references, best first; with views, those of its crops and turns where it is unsure."""
+    """Return each query's nearest references, best first; with views, those of its views where it is unsure."""
     layout, rule = open_isc_folder(data), make_rule(extractor, None, RATES[0], nearest)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder), extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, layout.reference.paths)

@@ -24,7 +24,7 @@ from image_copies.matching.index.store import files_of_content, open_store, stor
 from image_copies.matching.matches import Match, Rule, judgement_values
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.judgement import Judgement
-from image_copies.matching.views import CROPS, VIEWS, embed_views_of
+from image_copies.matching.views import CROPS, VIEWS, embed_views_of, name_view
 from image_copies.submissions.vectors.files import Vectors
 
 SHOWN_REFERENCES = 12
@@ -42,8 +42,8 @@ class _Near:
 
     @property
     def view(self) -> str:
-        """The kind of the view: "crop", "turn" or ""."""
-        return "" if self.number < 0 else "crop" if self.number < len(CROPS) else "turn"
+        """The kind of the view, such as "crop"; empty for the whole."""
+        return name_view(self.number)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
 
 
 def _find_near(explorer: Explorer, pixels: NDArray[np.uint8], searched: NDArray[np.float32]) -> list[_Near]:
-    """Return the nearest references; those of the picture's crops and turns, too, if none of its own is a copy by its score."""
+    """Return the nearest references; those of the picture's views, too, if none of its own is a copy by its score."""
     near = _list_near(find_nearest(explorer.index, searched, SHOWN_REFERENCES), 0.0, -1)
     threshold = explorer.threshold()
     if explorer.tail is None or threshold is None or any(-one.distance >= threshold for one in near):

@@ -114,7 +114,7 @@ class SearchService:
         return array
 
     def embed_views(self, content: bytes) -> NDArray[np.float32]:
-        """Return the vectors [VIEWS, d] of the crops and turns of a picture that `embed` took."""
+        """Return the vectors [VIEWS, d] of the views of a picture that `embed` took."""
         with self._decoding:
             pixels = decode_rgb(content, short_side=smallest_side(self.extractor))
         with self._network:

@@ -101,7 +101,7 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
     options.add_argument(
         "--views",
         action=argparse.BooleanOptionalAction,
-        help="search with crops and turns of the pictures for which nothing is found for sure, too; default: as for --verify",
+        help="search with crops, a turn and the negative of unsure pictures, too; default: as for --verify",
     )
     options.add_argument(
         "--matching-track", type=named_path, metavar="FILE", help="also write the pairs as the competition's CSV"

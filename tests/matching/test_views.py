@@ -1,4 +1,4 @@
-"""A query for which nothing is found for sure is searched with its crops and turns; a minute's work is done unasked."""
+"""A query for which nothing is found for sure is searched with views of it; a minute's work is done unasked."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -22,7 +22,7 @@ from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import crop_features, local_features
 from image_copies.matching.verification.geometry import verify
 from image_copies.matching.verification.pairs import Candidate, verify_pairs
-from image_copies.matching.views import CROPS, VIEWS, embed_views_of, make_views
+from image_copies.matching.views import CROPS, VIEWS, embed_views_of, make_views, name_view
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.settings import EmbeddingSettings
 
@@ -53,12 +53,12 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
         picture = draw_picture(np.random.default_rng(number), 240)
         Image.fromarray(picture).save(folder / "references" / f"{number}.png")
         if number == 3:
-            Image.fromarray(np.rot90(picture)).save(folder / "turned.png")
+            Image.fromarray(np.rot90(picture, -1)).save(folder / "turned.png")
         if number == 7:
             Image.fromarray(picture).save(folder / "again.jpg")
         if number == 5:
             page = np.random.default_rng(99).integers(0, 256, (40, 40, 3), np.uint8).repeat(10, 0).repeat(10, 1)[:, :267]
-            page[160:, :160] = picture
+            page[:240, :160] = picture
             Image.fromarray(page).save(folder / "page.png")
     return folder
 
@@ -78,12 +78,14 @@ def test_a_view_is_as_rare_as_a_query_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (9, 400), (300, 200)])
-def test_views_are_fourteen_crops_and_three_turns(shape: tuple[int, int]) -> None:
+def test_views_are_five_crops_a_turn_and_the_negative(shape: tuple[int, int]) -> None:
     pixels: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
     views = make_views(pixels)
-    assert (len(CROPS), VIEWS, len(views)) == (14, 17, 17) and all(min(view.shape) > 0 for view in views)
-    turned = views[len(CROPS)]
-    assert np.array_equal(turned, np.rot90(pixels)) and views[0].shape[0] == max(1, round(0.6 * shape[0]))
+    assert (len(CROPS), VIEWS, len(views)) == (5, 7, 7) and all(min(view.shape) > 0 for view in views)
+    turned, negative = views[len(CROPS) :]
+    assert np.array_equal(turned, np.rot90(pixels)) and np.array_equal(negative, 255 - pixels)
+    assert abs(views[0].shape[0] - 0.6 * shape[0]) <= 1
+    assert [name_view(number) for number in range(-1, VIEWS)] == ["", *["crop"] * 5, "turn", "negative"]
 
 
 def test_turned_pictures_and_those_on_a_page_are_found_by_their_views(extractor: Extractor, drawn: Path) -> None:
@@ -107,7 +109,7 @@ def test_views_change_nothing_of_a_query_that_is_sure(extractor: Extractor, draw
 
 
 def test_vectors_of_a_pictures_views_find_it_in_memory(extractor: Extractor, drawn: Path) -> None:
-    turned = np.ascontiguousarray(np.rot90(draw_picture(np.random.default_rng(3), 240)))
+    turned = np.ascontiguousarray(np.rot90(draw_picture(np.random.default_rng(3), 240), -1))
     with open_store(drawn / "memory", extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, sorted((drawn / "references").iterdir()))
         lookup = Search(store, extractor, RULE)
