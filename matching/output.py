@@ -33,7 +33,7 @@ class Output:
         """Print one result as a JSON line, where JSON is asked for."""
         if self.json:
             with _without_bars():
-                print(json.dumps({"type": kind} | {name: _plain(value) for name, value in values.items()}), flush=True)
+                print(json.dumps({"type": kind} | plain(values)), flush=True)
 
 
 def _without_bars() -> AbstractContextManager[object]:
@@ -42,9 +42,12 @@ def _without_bars() -> AbstractContextManager[object]:
     return nullcontext() if tqdm is None else tqdm.tqdm.external_write_mode()
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it."""
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, Path):
         return text_of(value)
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value

@@ -3,7 +3,9 @@
 import hashlib
 import os
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ from image_copies.data.commands import name_command, name_review
 from image_copies.data.discovery import Discovered
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
+from image_copies.data.process import choose_workers
 from image_copies.data.targets import check_target_folder
+from image_copies.data.threads import map_in_threads
 from image_copies.matching.candidates import choose_candidates
 from image_copies.matching.commands.effort import choose_effort
 from image_copies.matching.commands.paths import indexed_path, indexed_sources, make_protection_check, refuse_within
@@ -20,8 +24,9 @@ from image_copies.matching.commands.sources import Pictures, Sources
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.groups.planning import Grouped, GroupSettings, drop_flat, make_groups, read_facts
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.filling import Added, add_pictures, forget_missing
-from image_copies.matching.index.store import Store, forget_queries, open_store, remove_files, unreadable_files
+from image_copies.matching.index.decisions import read_decisions
+from image_copies.matching.index.filling import Added, add_pictures, digest_or_none, forget_missing
+from image_copies.matching.index.store import Store, digests_of_files, forget_queries, open_store, remove_files, unreadable_files
 from image_copies.matching.matches import Found, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import (
@@ -35,6 +40,7 @@ from image_copies.matching.results.folder import (
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.leakage import report_folders, report_leakage
 from image_copies.matching.results.report import report_unreadable, write_results, write_track
+from image_copies.matching.results.unchanged import KeptOutput, fingerprint, keep_unchanged, repeat_unchanged
 from image_copies.matching.search import PairScores, Search, make_exclusions
 from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_pairs
 
@@ -111,13 +117,22 @@ def change_index(extractor: Extractor, index: Path, added: Discovered | None, re
 def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output) -> int:
     """Find copies, write matches.csv, groups.csv, plan.csv and the gallery, and return the number of matches.
 
+    Where nothing has changed since the search whose results the folder holds, they stand.
+
     Raises:
         UserError: The index is damaged or was made with another network, another process is writing the results, or the disk is
             full.
     """
     refuse_within(settings.folder, settings.sources.read_only, "--output")
-    with hold_results_folder(settings.folder):
-        found, grouped = _find_and_group(extractor, settings, pictures, output)
+    with hold_results_folder(settings.folder), _open_index(extractor, settings, pictures) as store:
+        _change_store(store, extractor, pictures.added, settings.removed, output)
+        if settings.index is None:
+            _fill_own_index(store, extractor, settings.sources, pictures, output)
+        state = _fingerprint(store, extractor, settings, pictures)
+        if state is not None and (count := repeat_unchanged(settings.folder, state, output)) is not None:
+            return count
+        output = KeptOutput(output.json, output.quiet)
+        found, grouped = _find_and_group(store, extractor, settings, pictures, output)
         named = _name_sources(settings.sources)
         write_results(settings.folder, found.matches, grouped, settings.rule, output, settings.stacks, named)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
@@ -131,59 +146,80 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
         write_notes(settings.folder, notes)
         if found.matches.decided and settings.within:
             _report_shares(settings, found, output)
-    if found.matches.pairs:
-        folder = shlex.quote(text_of(settings.folder))
-        output.say(f"decide pairs and choose what to keep: {name_review()} {folder}")
+        if found.matches.pairs:
+            folder = shlex.quote(text_of(settings.folder))
+            output.say(f"decide pairs and choose what to keep: {name_review()} {folder}")
+        if state is not None:
+            keep_unchanged(settings.folder, state, len(found.matches.pairs), output)
     return len(found.matches.pairs)
 
 
-def _find_and_group(
-    extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output
-) -> tuple[Found, Grouped | None]:
-    """Bring the index up to date, search it and group what is found; no groups where nothing decides what is a copy."""
+def _open_index(extractor: Extractor, settings: SearchSettings, pictures: Pictures) -> AbstractContextManager[Store]:
     own = settings.index is None
-    with open_store(
+    return open_store(
         settings.index or settings.folder / OWN_INDEX,
         extractor.identity,
         extractor.dimensions,
         replace=own,
         new=own or pictures.added is not None,
-    ) as store:
-        _change_store(store, extractor, pictures.added, settings.removed, output)
-        if own:
-            _fill_own_index(store, extractor, settings.sources, pictures, output)
-        exclusions = make_exclusions(store, _name_sources(settings.sources) if settings.sources.no_self else ())
-        lookup = Search(store, extractor, settings.rule, exclusions, exact=settings.exact)
-        references = lookup.index.ntotal
-        queries = None if settings.within else len(pictures.queries.paths)
-        effort = choose_effort(settings.rule, queries, references, settings.verified, settings.views)
-        lookup.candidates, lookup.views = effort.verified, effort.views
-        found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
-        if not settings.within and len(pictures.queries.paths) == 1:
-            _say_nearest(lookup, pictures.queries.paths[0], found, output)
-        if own:
-            forget_queries(store, found.digests.values())
-        if effort.left_out:
-            output.say(effort.left_out)
-            output.record("left_out", {"reason": effort.left_out})
-        if effort.verified:
-            found = _verify_pairs(found, settings.rule)
-        if settings.track is not None:
-            write_track(settings.track, found.candidates or found.matches.pairs, output)
-        facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
-        judge = PairJudge()
-        shown = drop_flat(found.matches.pairs, {path for path, fact in facts.items() if fact.flat})
-        found = _judge_pairs(replace(found, matches=replace(found.matches, pairs=shown)), judge)
-        if not found.matches.decided:
-            return found, None
-        sources = settings.sources
-        grouping = replace(
-            settings.grouping,
-            folders=indexed_sources([*sources.queries, *sources.references]),
-            is_protected=make_protection_check([*sources.protected, *sources.read_only]),
-            is_reference=_make_reference_check(settings, pictures),
-        )
-        return found, make_groups(found, facts, PairScores(store, extractor).scores, judge, exclusions, grouping)
+    )
+
+
+def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, pictures: Pictures) -> str | None:
+    """Return the fingerprint of a search; None for one with a kept index, which others change, or with results elsewhere."""
+    if settings.index is not None or settings.track is not None:
+        return None
+    found = [*pictures.queries.paths, *pictures.protected.paths, *(pictures.references.paths if pictures.references else ())]
+    known = digests_of_files(store, found)
+    new = [path for path in dict.fromkeys(found) if path not in known]
+    hashed = map_in_threads(digest_or_none, new, choose_workers(extractor.settings.workers))
+    grouping = settings.grouping
+    return fingerprint(
+        [
+            *(extractor.identity, settings.sources, settings.rule, settings.folder, settings.verified, settings.views),
+            *(settings.sets, settings.exact, settings.removes_references, settings.stacks, settings.made_by, Path.cwd()),
+            *(grouping.keep, grouping.preferred, grouping.bound, grouping.hub_matches, read_decisions(store), sys.argv[0]),
+        ],
+        known | dict(zip(new, hashed, strict=True)),
+    )
+
+
+def _find_and_group(
+    store: Store, extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output
+) -> tuple[Found, Grouped | None]:
+    """Search the index and group what is found; no groups where nothing decides what is a copy."""
+    exclusions = make_exclusions(store, _name_sources(settings.sources) if settings.sources.no_self else ())
+    lookup = Search(store, extractor, settings.rule, exclusions, exact=settings.exact)
+    references = lookup.index.ntotal
+    queries = None if settings.within else len(pictures.queries.paths)
+    effort = choose_effort(settings.rule, queries, references, settings.verified, settings.views)
+    lookup.candidates, lookup.views = effort.verified, effort.views
+    found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
+    if not settings.within and len(pictures.queries.paths) == 1:
+        _say_nearest(lookup, pictures.queries.paths[0], found, output)
+    if settings.index is None:
+        forget_queries(store, found.digests.values())
+    if effort.left_out:
+        output.say(effort.left_out)
+        output.record("left_out", {"reason": effort.left_out})
+    if effort.verified:
+        found = _verify_pairs(found, settings.rule)
+    if settings.track is not None:
+        write_track(settings.track, found.candidates or found.matches.pairs, output)
+    facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
+    judge = PairJudge()
+    shown = drop_flat(found.matches.pairs, {path for path, fact in facts.items() if fact.flat})
+    found = _judge_pairs(replace(found, matches=replace(found.matches, pairs=shown)), judge)
+    if not found.matches.decided:
+        return found, None
+    sources = settings.sources
+    grouping = replace(
+        settings.grouping,
+        folders=indexed_sources([*sources.queries, *sources.references]),
+        is_protected=make_protection_check([*sources.protected, *sources.read_only]),
+        is_reference=_make_reference_check(settings, pictures),
+    )
+    return found, make_groups(found, facts, PairScores(store, extractor).scores, judge, exclusions, grouping)
 
 
 def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> None:

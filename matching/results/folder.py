@@ -21,7 +21,21 @@ GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
 UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
 LEAKAGE, FOLDERS = "leakage.csv", "folders.csv"
 LOCK = ".lock"
-WRITTEN = (MATCHES, GROUPS, CUTS, HUBS, PLAN, STACKS, STACK_LIST, OWN_INDEX, UNREADABLE, LEAKAGE, FOLDERS)  # by a search
+UNCHANGED = "unchanged.json"
+WRITTEN = (
+    MATCHES,
+    GROUPS,
+    CUTS,
+    HUBS,
+    PLAN,
+    STACKS,
+    STACK_LIST,
+    OWN_INDEX,
+    UNREADABLE,
+    LEAKAGE,
+    FOLDERS,
+    UNCHANGED,
+)  # by a search
 
 
 @dataclass(frozen=True)

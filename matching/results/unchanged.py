@@ -1,0 +1,115 @@
+"""A search of what has not changed: the results of the last one stand, and what it said is said again.
+
+What a search finds follows from the bytes, names and dates of its files, its settings, the descriptor, the decisions and the
+code. Their fingerprint is kept with that of the results once these are complete; where either differs, the search is done.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from image_copies.data.archives import find_archive
+from image_copies.data.files import is_there, whole_file
+from image_copies.data.remote import is_remote
+from image_copies.matching.files.companions import find_companions
+from image_copies.matching.output import Output, plain
+from image_copies.matching.results.folder import LOCK, MOVED, OWN_INDEX, UNCHANGED
+
+CODE = Path(__file__).parents[2]
+PACKAGES = ("matching", "data", "models", "submissions", "pipeline")
+
+
+@dataclass(frozen=True)
+class KeptOutput(Output):
+    """Says the same, and keeps what was said."""
+
+    said: list[tuple[str, Any]] = field(default_factory=list)
+
+    def say(self, message: str) -> None:
+        """As of Output."""
+        self.said.append(("say", message))
+        super().say(message)
+
+    def record(self, kind: str, values: Mapping[str, Any]) -> None:
+        """As of Output."""
+        self.said.append((kind, plain(values)))
+        super().record(kind, values)
+
+
+def fingerprint(settings: Sequence[object], files: Mapping[Path, bytes | None]) -> str:
+    """Return the fingerprint of a search, of its settings, written as text, its files with their SHA-256, and the code."""
+    digest = hashlib.sha256(repr([*settings, *_list_code()]).encode("utf-8", "surrogateescape"))
+    for path in sorted(files):
+        digest.update(repr((path, files[path], _describe_file(path))).encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def repeat_unchanged(folder: Path, state: str, output: Output) -> int | None:
+    """Say what the last search said and return its number of matches, if its fingerprint was this one and its results stand."""
+    try:
+        kept = json.loads((folder / UNCHANGED).read_text(encoding="utf-8"))
+        if (kept["search"], kept["results"]) != (state, _digest_results(folder)):
+            return None
+        said, matches = [(str(kind), value) for kind, value in kept["said"]], int(kept["matches"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    output.say("nothing has changed since the last search: its results stand")
+    for kind, value in said:
+        if kind == "say":
+            output.say(value)
+        else:
+            output.record(kind, value)
+    return matches
+
+
+def keep_unchanged(folder: Path, state: str, matches: int, output: KeptOutput) -> None:
+    """Keep the fingerprint of a search whose results are complete, and what it said.
+
+    Raises:
+        UserError: The disk is full.
+    """
+    kept = {"search": state, "results": _digest_results(folder), "matches": matches, "said": output.said}
+    with whole_file(folder / UNCHANGED) as temporary:
+        temporary.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+
+
+def _describe_file(path: Path) -> object:
+    """Return what a plan depends on besides the bytes: dates, links, and the files that belong to it."""
+    if is_remote(path):
+        return None
+    archive = None if is_there(path) else find_archive(path)
+    try:
+        states = [(archive or path).lstat(), (archive or path).stat()]
+        companions = find_companions(path) if archive is None else ()
+    except OSError:
+        return None
+    return [(s.st_mode, s.st_ino, s.st_dev, s.st_nlink, s.st_uid, s.st_size, s.st_mtime_ns) for s in states], companions
+
+
+def _list_code() -> Iterable[object]:
+    """Yield the files of the code with their sizes and dates, and the versions of what is installed."""
+    for package in PACKAGES:
+        for path in sorted((CODE / package).rglob("*.py")):
+            with suppress(OSError):
+                yield str(path), path.stat().st_size, path.stat().st_mtime_ns
+    yield sorted({(each.name, each.version) for each in distributions()})
+
+
+def _digest_results(folder: Path) -> str:
+    """Return the SHA-256 of the names and contents of all files of a search's results; the index is no result."""
+    digest = hashlib.sha256()
+    for place, folders, names in os.walk(folder):
+        at_top = Path(place) == folder
+        folders[:] = sorted(name for name in folders if not (at_top and name in (OWN_INDEX, MOVED)))
+        for name in sorted(names):
+            if at_top and (name == UNCHANGED or name.startswith(LOCK)):
+                continue
+            path = Path(place) / name
+            digest.update(os.fsencode(path.relative_to(folder)) + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
