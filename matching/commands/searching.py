@@ -203,7 +203,7 @@ def _find_and_group(
         output.say(effort.left_out)
         output.record("left_out", {"reason": effort.left_out})
     if effort.verified:
-        found = _verify_pairs(found, settings.rule)
+        found = _verify_pairs(found, settings.rule, settings.folder)
     if settings.track is not None:
         write_track(settings.track, found.candidates or found.matches.pairs, output)
     facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
@@ -247,10 +247,11 @@ def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictur
     forget_missing(store, held)
 
 
-def _verify_pairs(found: Found, rule: Rule) -> Found:
+def _verify_pairs(found: Found, rule: Rule, folder: Path) -> Found:
     """Verify the pairs that promise something by local features; confirmed pairs are copies, whatever their score."""
     pairs = found.matches.pairs
-    looked_at = rank_by_evidence(pairs, verify_pairs(choose_candidates(pairs, rule.tail, found.matches.references)))
+    candidates = choose_candidates(pairs, rule.tail, found.matches.references)
+    looked_at = rank_by_evidence(pairs, verify_pairs(candidates, folder))
     copies = rule.select_verified(looked_at, found.matches.threshold)
     return Found(replace(found.matches, pairs=copies, verified=True), found.digests, looked_at)
 

@@ -36,11 +36,12 @@ from image_copies.matching.verification.judgement import (
     Judgement,
     judge,
 )
+from image_copies.matching.verification.kept_features import keep_features
 from image_copies.matching.verification.registration import Picture, prepare_picture, register
 from image_copies.matching.verification.shots import Shot, read_shot
 from image_copies.matching.verification.words import describe_edits
 
-MAX_CACHED_FEATURES = 4000  # pictures whose features are kept, 0.08 MB each
+MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
 CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
@@ -283,9 +284,19 @@ def verify_two(first: Path, second: Path) -> Evidence | None:
     return verify(one, other) if one is not None and other is not None else None
 
 
-def verify_pairs(pairs: Sequence[Candidate | None]) -> list[Evidence | None]:
-    """Look at pairs, a query's best first; None for each where nothing confirms that one copies the other, or for None."""
-    features = LastUsed(find_features, MAX_CACHED_FEATURES)
+def verify_pairs(pairs: Sequence[Candidate | None], folder: Path | None = None) -> list[Evidence | None]:
+    """Look at pairs, a query's best first; None for each where nothing confirms that one copies the other, or for None.
+
+    Features that do not fit into memory are kept in a temporary file in a folder; None for the system's own.
+    """
+    pictures = {path for pair in pairs if pair is not None for path in (pair.query, pair.reference)}
+    if len(pictures) <= MAX_CACHED_FEATURES:
+        return _verify_pairs(pairs, LastUsed(find_features, MAX_CACHED_FEATURES))
+    with keep_features(find_features, folder) as kept:
+        return _verify_pairs(pairs, LastUsed(kept, MAX_CACHED_FEATURES))
+
+
+def _verify_pairs(pairs: Sequence[Candidate | None], features: LastUsed[Features]) -> list[Evidence | None]:
     by_query: dict[Path, list[int]] = defaultdict(list)
     for row, pair in enumerate(pairs):
         if pair is not None:
