@@ -86,10 +86,13 @@ def _describe_file(path: Path) -> object:
     archive = None if is_there(path) else find_archive(path)
     try:
         states = [(archive or path).lstat(), (archive or path).stat()]
-        companions = find_companions(path) if archive is None else ()
+        companions = [path.with_name(name) for name in find_companions(path)] if archive is None else []
+        changed = [
+            (other.name, other.lstat().st_ctime_ns, other.stat().st_ctime_ns, other.stat().st_size) for other in companions
+        ]
     except OSError:
         return None
-    return [(s.st_mode, s.st_ino, s.st_dev, s.st_nlink, s.st_uid, s.st_size, s.st_mtime_ns) for s in states], companions
+    return [(s.st_mode, s.st_ino, s.st_dev, s.st_nlink, s.st_uid, s.st_size, s.st_mtime_ns) for s in states], changed
 
 
 def _list_code() -> Iterable[object]:

@@ -185,11 +185,14 @@ def _find_outline(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
     """Return a picture [h, w] with the tones that the model [h, w] has at the same places, as after a change of contrast."""
-    low, high = float(picture[inside].min()), float(picture[inside].max())
-    steps = np.clip((picture[inside] - low) / max(high - low, 1.0) * LEVELS, 0, LEVELS - 1).astype(int)
-    known = [step for step in range(LEVELS) if (steps == step).sum() > MIN_LEVEL_SHARE * len(steps)]
+    shown = picture[inside]
+    low, high = float(shown.min()), float(shown.max())
+    steps = np.clip((shown - low) / max(high - low, 1.0) * LEVELS, 0, LEVELS - 1).astype(np.uint8)
+    counts = np.bincount(steps, minlength=LEVELS)
+    of_steps = np.split(model[inside][np.argsort(steps, kind="stable")], np.cumsum(counts)[:-1])
+    known = [step for step in range(LEVELS) if counts[step] > MIN_LEVEL_SHARE * len(steps)]
     centres = [low + (step + 0.5) / LEVELS * (high - low) for step in known]
-    tones = [float(np.median(model[inside][steps == step])) for step in known]
+    tones = [float(np.median(of_steps[step])) for step in known]
     if len(known) < 2:
         return picture
     return np.interp(picture, centres, tones).astype(np.float32)

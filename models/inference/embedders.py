@@ -19,7 +19,7 @@ from image_copies.data.threads import map_in_threads, overlap
 from image_copies.models.inference.settings import EmbeddingSettings
 
 SAME_VECTORS = 1e-5  # largest difference in a coordinate between vectors of one descriptor, whatever runs it
-MOST_SIDE_BY_SIDE = 32  # images of a batch that a core works on alone; more take more memory and are no faster
+MOST_SIDE_BY_SIDE = 16  # images of a batch that a core works on alone; more take more memory and are no faster
 Squares = Mapping[int, NDArray[np.uint8]]  # size → uint8 [n, 3, size, size], the same images at several sizes
 Waiting = Callable[[], NDArray[np.float32]]
 Source = tuple[Path, bytes | None]  # an image file, and its bytes where they have been read

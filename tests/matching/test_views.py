@@ -58,7 +58,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
             Image.fromarray(picture).save(folder / "again.jpg")
         if number == 5:
             page = np.random.default_rng(99).integers(0, 256, (40, 40, 3), np.uint8).repeat(10, 0).repeat(10, 1)[:, :267]
-            page[:240, :160] = picture
+            page[80:320, 53:213] = picture
             Image.fromarray(page).save(folder / "page.png")
     return folder
 

@@ -23,6 +23,7 @@ def search(own_desk: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) ->
     """Search the folder `album` of five pictures, one of them a copy, on a desk of its own."""
     monkeypatch.chdir(own_desk)
     Path("album").mkdir()
+    Path("album/3.xmp").write_text("a", encoding="utf-8")
     for seed in range(4):
         Image.fromarray(draw_picture(np.random.default_rng(seed), 200)).save(f"album/{seed}.png")
     Image.open("album/1.png").resize((150, 150)).save("album/copy.png")
@@ -63,6 +64,12 @@ def add_companion() -> None:
     Path("album/copy.xmp").write_text("", encoding="utf-8")
 
 
+def edit_companion() -> None:
+    state = Path("album/3.xmp").stat()
+    Path("album/3.xmp").write_text("b", encoding="utf-8")
+    os.utime("album/3.xmp", ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
 def damage_results() -> None:
     (RESULTS / "plan.csv").write_text("", encoding="utf-8")
 
@@ -79,7 +86,7 @@ def decide() -> None:
     assert main(["album/1.png", "album/copy.png", "--decide", "not-a-copy"]) == 0
 
 
-@pytest.mark.parametrize("change", [touch, edit, add_companion, damage_results, lose_page, damage_notes, decide])
+@pytest.mark.parametrize("change", [touch, edit, add_companion, edit_companion, damage_results, lose_page, damage_notes, decide])
 def test_whatever_has_changed_is_searched_again(
     change: Callable[[], None], search: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,201 @@
+"""Processor seconds of match.py with everything on, next to an older checkout and to other tools, one after the other in one run.
+
+    python benchmarks/sure_and_fast.py [DATA] [--before CHECKOUT] [--pictures N …] [--large N] [--json FILE]
+
+DATA: else the folder that COPYSETS names. `photographs`: the references of DATA/photos; `again`: the same, unchanged. `album` and
+`look-alikes` as in `lookalikes.py`. `N pictures`: photographs of DATA, those of at most 320 pixels enlarged to it, filled up from
+DATA/tiny.zip, enlarged, too; every tenth is an edited copy of another (`made_up_pairs.py`). `12 megapixels`: photographs enlarged
+as in `large_pictures.py`, a tenth of them copies. Seconds are those of the processor, user and system, of the whole command: they
+depend little on what else the machine does, but are a third more where both threads of a core are busy.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import cv2
+import numpy as np
+from large_pictures import enlarge
+from lookalikes import OTHERS, Tool, make_album
+from made_up_pairs import EDITS, edit_picture
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from image_copies.data.archives import read_bytes
+from image_copies.data.decode import decode_rgb
+from image_copies.data.discovery import discover
+from image_copies.data.images import find_images
+from image_copies.data.pixels import as_uint8
+from image_copies.matching.files.plan import read_plan
+from image_copies.matching.matches import read_matches_csv
+from image_copies.models.shipped import SHIPPED
+
+TOP = Path(__file__).parents[1]
+LONG_SIDE, COPIES = 320, 10  # pixels; every so-manieth picture is a copy
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took.
+
+    Attributes:
+        what: What was done, on how many pictures.
+        by: The tool.
+        processor: Processor seconds.
+        wall: Seconds.
+        memory: Most resident memory, MB.
+        found: Copies found, of how many there are.
+        removed: Files planned for removal, of them those that are no copies of what stays.
+    """
+
+    what: str
+    by: str
+    processor: float
+    wall: float
+    memory: int
+    found: str = ""
+    removed: str = ""
+
+
+def measure_command(command: Sequence[str], top: Path) -> tuple[float, float, int]:
+    """Run a command from a checkout; return processor seconds, seconds and megabytes."""
+    started = time.perf_counter()
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": str(top)}
+    ) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{command} ended with {process.returncode}")
+    return usage.ru_utime + usage.ru_stime, time.perf_counter() - started, usage.ru_maxrss // 1024
+
+
+def search(what: str, folder: Path, output: Path, top: Path, original: Callable[[Path], str] | None = None) -> Cost:
+    """Search a folder with everything on; `original` names what a picture shows."""
+    command = [sys.executable, str(top / "pipeline" / "match.py"), str(folder), "--checkpoint", str(SHIPPED)]
+    cost = measure_command([*command, "--output", str(output), "--quiet", "--verify", "--views"], top)
+    name = "this" if top == TOP else "before"
+    if original is None:
+        return Cost(what, name, *cost)
+    pairs = {frozenset((match.query, match.reference)) for match in read_matches_csv(output / "matches.csv")}
+    paths = find_images(folder, naming="file").paths
+    firsts = {original(path): path for path in reversed(paths)}
+    copies = [frozenset((path, firsts[original(path)])) for path in paths if firsts[original(path)] != path]
+    removed = [row for row in read_plan(output / "plan.csv") if row.action == "remove"]
+    wrong = sum(original(row.file) != original(row.kept) for row in removed)
+    found = f"{sum(pair in pairs for pair in copies)} of {len(copies)}" if copies else ""
+    return Cost(what, name, *cost, found, f"{len(removed)}, {wrong}")
+
+
+def measure_other(what: str, folder: Path, name: str, tool: Tool) -> Cost:
+    """Let another tool compare the pictures of a folder, on one core."""
+    started, before = time.perf_counter(), time.process_time()
+    tool(folder, None)
+    return Cost(what, name, time.process_time() - before, time.perf_counter() - started, 0)
+
+
+def name_by_first_word(path: Path) -> str:
+    """Return the name of the original of a picture whose name begins with it."""
+    return path.stem.split(" ")[0]
+
+
+def make_collection(
+    sources: Sequence[Path], count: int, folder: Path, finish: Callable[[NDArray[np.uint8], int], NDArray[np.uint8]]
+) -> None:
+    """Write so many pictures, every tenth an edited copy of the one before."""
+    rng, edits = np.random.default_rng(0), list(EDITS)
+    folder.mkdir()
+    originals = count - count // COPIES
+    if len(sources) < originals:
+        raise SystemExit(f"there are {len(sources)} pictures; {originals} are needed")
+    for number, source in enumerate(sources[:originals]):
+        pixels = decode_rgb(read_bytes(source))
+        copied = number % (COPIES - 1) == 0 and number // (COPIES - 1) < count // COPIES
+        edit = edits[number // (COPIES - 1) % len(edits)]
+        versions = {"": pixels} | ({f" {edit}": np.asarray(edit_picture(pixels, edit, rng))} if copied else {})
+        for name, made in versions.items():
+            cv2.imwrite(str(folder / f"{number:06d}{name}.jpg"), finish(made, number), [cv2.IMWRITE_JPEG_QUALITY, 90])
+
+
+def enlarge_small(pixels: NDArray[np.uint8], number: int) -> NDArray[np.uint8]:
+    """Return a picture as BGR with a long side of LONG_SIDE pixels."""
+    scale = LONG_SIDE / max(pixels.shape[:2])
+    size = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
+    resized = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA if scale < 1 else cv2.INTER_CUBIC)
+    return np.ascontiguousarray(resized[..., ::-1])
+
+
+def enlarge_with_grain(pixels: NDArray[np.uint8], number: int) -> NDArray[np.uint8]:
+    """Return a picture as BGR with 12 megapixels."""
+    return as_uint8(enlarge(pixels, number))
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
+    parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="an older checkout to measure, too")
+    parser.add_argument("--pictures", type=int, nargs="*", default=[], metavar="N", help="sizes of collections, such as 10000")
+    parser.add_argument("--large", type=int, default=0, metavar="N", help="number of pictures of 12 megapixels")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the costs there, too")
+    options = parser.parse_args()
+    if options.data is None:
+        parser.error("name DATA, or set COPYSETS")
+    data, costs = Path(options.data), list[Cost]()
+    tops = [top.absolute() for top in (options.before, TOP) if top]
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        photographs = data / "photos" / "reference_images"
+        what = f"{len(find_images(photographs))} photographs"
+        for top in tops:
+            costs.append(search(what, photographs, place / f"photographs {len(costs)}", top))
+        costs.append(search(f"{what}, again", photographs, place / f"photographs {len(costs) - 1}", TOP))
+        costs += [measure_other(what, photographs, name, tool) for name, (package, tool) in OTHERS.items() if find_spec(package)]
+        with zipfile.ZipFile(data / "lookalikes.zip") as archive:
+            archive.extractall(place / "look-alikes", [name for name in archive.namelist() if name.endswith(".jpg")])
+        (place / "album").mkdir()
+        made = make_album(find_images(place / "look-alikes").paths, find_images(photographs).paths, place / "album")
+        for top in tops:
+            costs.append(search("68 look-alikes", place / "look-alikes", place / f"look-alikes {top.name}", top, str))
+            costs.append(search(f"album of {len(made)}", place / "album", place / f"album {top.name}", top, name_by_first_word))
+        named = [
+            data / "photos" / "training_images",
+            data / "training-photos.zip",
+            data / "training-photos-2.zip",
+            data / "tiny.zip",
+        ]
+        sources = [*discover([photographs, *named]).paths] if options.pictures or options.large else []
+        for count in options.pictures:
+            make_collection(sources, count, place / f"{count}", enlarge_small)
+            costs += [
+                search(f"{count} pictures", place / f"{count}", place / f"{count} {top.name}", top, name_by_first_word)
+                for top in tops
+            ]
+        if options.large:
+            make_collection(sources, options.large, place / "large", enlarge_with_grain)
+            costs += [
+                search(f"{options.large} of 12 megapixels", place / "large", place / f"large {top.name}", top, name_by_first_word)
+                for top in tops
+            ]
+    table = Table("", "by", "processor s", "s", "MB", "found", "removed, wrongly")
+    for cost in costs:
+        table.add_row(
+            cost.what, cost.by, f"{cost.processor:.1f}", f"{cost.wall:.1f}", str(cost.memory or ""), cost.found, cost.removed
+        )
+    Console(width=120).print(table)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(cost) for cost in costs], indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
