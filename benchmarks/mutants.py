@@ -205,7 +205,7 @@ def copy_tree(target: Path) -> Path:
 
 def run_tests(tree: Path, tests: str) -> bool:
     """Whether tests pass in a copy of the tree."""
-    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "COPYSETS": ""}
     command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False).returncode == 0
 

@@ -90,6 +90,7 @@ INFO: dict[str, Key] = {
     "Description": CAPTION,
     "Comment": COMMENT,
     "comment": COMMENT,
+    "parameters": COMMENT,  # of what a model has drawn
     "Author": AUTHOR,
     "Copyright": RIGHTS,
 }

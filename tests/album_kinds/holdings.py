@@ -131,7 +131,7 @@ def other_profile(album: Album) -> None:
     """The same numbers with another profile are other colours."""
     photo = scene(album.rng)
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
-    wide = bytearray(profile)
+    wide = bytearray(profile.replace("sRGB".encode("utf-16-be"), "wide".encode("utf-16-be")))
     place = wide.find(b"rXYZ", 128)
     offset = int.from_bytes(wide[place + 4 : place + 8], "big") + 8
     wide[offset : offset + 4] = struct.pack(">i", round(0.61 * 65536))
