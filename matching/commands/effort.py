@@ -7,10 +7,10 @@ from image_copies.data.process import usable_cores
 from image_copies.matching.matches import Rule
 
 NEAREST = 10  # references of each query that are verified
-MOST_VERIFIED, MOST_WITH_VIEWS = 920, 460  # pictures, about a minute's work of two cores
-# Seconds of one core, measured with pictures of 320 to 800 pixels: verifying a picture's nearest and judging what is found, the
-# same with views; and the share that the features of a reference take
-SECONDS, SECONDS_WITH_VIEWS, FEATURES_SHARE = 0.13, 0.35, 0.27
+MOST = 50_000  # pictures up to which everything is on
+# Seconds of one core, measured with pictures of 320 to 500 pixels: verifying a picture's nearest and judging what is found, with
+# views; and the share that the features of a reference take
+SECONDS, FEATURES_SHARE = 0.07, 0.27
 
 
 @dataclass(frozen=True)
@@ -43,21 +43,18 @@ def choose_effort(rule: Rule, queries: int | None, references: int, verified: in
     if rule.threshold(references) is None:
         return Effort(verified or 0, bool(views))
     pictures = references if queries is None else queries + round(FEATURES_SHARE * min(references, NEAREST * queries))
-    chosen = verified if verified is not None else NEAREST * (pictures <= MOST_VERIFIED)
-    if views is None and verified is None and chosen and rule.tail is not None:
-        views = pictures <= MOST_WITH_VIEWS
-        left_out = (
-            "" if views else _describe("views of the pictures were not searched with", pictures * SECONDS_WITH_VIEWS, "--views")
-        )
-        return Effort(chosen, views, left_out)
-    skipped = not chosen and verified is None
-    left_out = _describe("pairs were not verified by local features", pictures * SECONDS, "--verify") if skipped else ""
-    return Effort(chosen, bool(views), left_out)
+    if verified is not None:
+        return Effort(verified, bool(views))
+    if pictures <= MOST:
+        return Effort(NEAREST, rule.tail is not None if views is None else views)
+    return Effort(0, bool(views), _describe(pictures, bool(views)))
 
 
-def _describe(what: str, seconds: float, option: str) -> str:
-    minutes = max(1, round(seconds / usable_cores() / 60))
+def _describe(pictures: int, views: bool) -> str:
+    minutes = round(pictures * SECONDS / usable_cores() / 60)
+    missing = "pairs were not verified by local features" + ("" if views else ", nor views of the pictures searched with")
+    option = "--verify" if views else "--verify --views"
     return (
-        f"{what}, because it would take about {minutes} min: turned pictures, crops and pictures on a page may have been missed. "
-        f"{option} asks for it"
+        f"{missing}, because of more than {MOST:,} pictures it would take about {minutes} min: turned pictures, crops and "
+        f"pictures on a page may have been missed. {option} asks for it"
     )

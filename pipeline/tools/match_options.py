@@ -95,7 +95,7 @@ def _add_model(options: argparse._ArgumentGroup) -> None:
         const=10,
         metavar="K",
         help="confirm each query's K nearest references (10) by local features, and locate the shared region; default: for up "
-        "to 920 pictures",
+        "to 50,000 pictures",
     )
     verification.add_argument("--no-verify", dest="verify", action="store_const", const=0, help="go by the vectors alone")
     options.add_argument(
