@@ -1,5 +1,9 @@
-"""Score a checkpoint on a public data set, as unpacked from its archive, or on a folder of class folders.
+"""Compare descriptors on copies, or score a checkpoint on a public data set or a folder of class folders.
 
+evaluate.py --data DIR A B …                                   one table: µAP, R@P90, intervals, differences to A, CPU seconds
+    Each is a checkpoint, timm:NAME or timm:NAME=WEIGHTS, a TorchScript file (.pt, .torchscript: squares of 320 pixels), a
+    submission (.h5), or vectors (.npy: a row for each query, then each reference, in the order of their ids). DIR has the
+    ISC2021 layout, with public_ground_truth.csv.
 evaluate.py --checkpoint FILE --set holidays --root DIR        mAP; the query itself and junk images are ignored
 evaluate.py --checkpoint FILE --set copydays --root DIR        mAP of the strong copies; --distractors DIR adds images
 evaluate.py --checkpoint FILE --set ukb --root DIR             UKB score, 0 … 4
@@ -9,6 +13,7 @@ evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top
 
 import argparse
 import math
+import sys
 
 from image_copies.data.errors import UserError
 from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
@@ -19,11 +24,11 @@ SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     options = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument(
-        "--checkpoint", type=named_path, metavar="FILE", required=True, help="models/<model>/stage-<n>.safetensors of a run"
-    )
-    options.add_argument("--set", choices=SETS, required=True, help="which data set")
-    options.add_argument("--root", type=named_path, metavar="DIR", required=True, help="the unpacked archive")
+    options.add_argument("compared", nargs="*", metavar="DESCRIPTOR", help="with --data: what to compare")
+    options.add_argument("--data", type=named_path, metavar="DIR", help="a folder in the ISC2021 layout, with its ground truth")
+    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="models/<model>/stage-<n>.safetensors of a run")
+    options.add_argument("--set", choices=SETS, help="which data set")
+    options.add_argument("--root", type=named_path, metavar="DIR", help="the unpacked archive")
     options.add_argument("--distractors", type=named_path, metavar="DIR", help="with copydays: further images to search in")
     options.add_argument("--image-size", type=int, metavar="PIXELS", help="default: the training size")
     options.add_argument(
@@ -41,6 +46,18 @@ def make_parser() -> argparse.ArgumentParser:
 if __name__ == "__main__":
     arguments = make_parser().parse_args()
     with report_errors():
+        if (arguments.data is None) != (not arguments.compared):
+            raise UserError("descriptors are compared on a folder: give both, as --data DIR A B.")
+        if arguments.data is not None:
+            if any((arguments.checkpoint, arguments.set, arguments.root)):
+                raise UserError("--data compares descriptors: omit --checkpoint, --set and --root.")
+            # imported here: --help must answer at once
+            from image_copies.pipeline.tools.compare_descriptors import compare_descriptors
+
+            compare_descriptors(arguments.data, arguments.compared)
+            sys.exit()
+        if None in (arguments.checkpoint, arguments.set, arguments.root):
+            raise UserError("a checkpoint is scored with all three of --checkpoint FILE, --set NAME and --root DIR.")
         if arguments.distractors is not None and arguments.set != "copydays":
             raise UserError(f"--distractors can only be used with --set copydays, not with --set {arguments.set}.")
         if arguments.image_size is not None and arguments.image_size < 16:
