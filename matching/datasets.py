@@ -32,7 +32,6 @@ def rows_to_keep(dataset: Any, column: str | None = None, verify: int | None = N
             picture = cells[chosen] or {}
             content = picture.get("bytes") or (Path(picture["path"]).read_bytes() if picture.get("path") else b"")
             Path(place, f"{row:09d}").write_bytes(content)
-        removed = {
-            int(row.file.name) for row in find_copies(place, verify=verify, progress=progress).rows if row.action == "remove"
-        }
+        groups = find_copies(place, verify=verify, progress=progress)
+        removed = {int(path.name) for group in groups for path in group.removable}
     return [row for row in range(len(dataset)) if row not in removed]

@@ -19,10 +19,12 @@ from image_copies.matching.calibration import make_rule
 from image_copies.matching.commands import comparing, searching
 from image_copies.matching.commands.sources import Sources, find_pictures
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
-from image_copies.matching.files.plan import COLUMNS, PlanRow, plan_values, read_plan
+from image_copies.matching.files.plan import COLUMNS, plan_values
+from image_copies.matching.groups.copies import CopyGroup
+from image_copies.matching.matches import JUDGEMENT_CELLS, MATCH_CELLS, Match, match_values
 from image_copies.matching.output import Output
-from image_copies.matching.results.folder import PLAN
 from image_copies.matching.results.grid import PictureGrid
+from image_copies.matching.verification.judgement import Kind
 from image_copies.models.shipped import SHIPPED
 
 if TYPE_CHECKING:
@@ -31,32 +33,40 @@ if TYPE_CHECKING:
 Place = str | os.PathLike[str]
 FALSE_ALARMS = 0.001
 MOST_REFERENCES = 10
+NEAR: tuple[Kind, ...] = ("likely", "same scene")  # classes of pairs that a person has to look at
 
 
-class Copies(list[list[Path]]):
-    """Groups of copies as absolute paths, each with the file that a plan would keep first; a notebook shows them as pictures."""
+class Copies(list[CopyGroup]):
+    """Groups of files that are the same or certainly copies, as absolute paths; a notebook shows them as pictures.
 
-    def __init__(self, rows: Sequence[PlanRow]) -> None:
-        groups: dict[int, list[Path]] = {}
-        for row in rows:
-            groups.setdefault(row.group, []).append(row.file)
-        super().__init__(groups.values())
-        self.rows = rows
+    Of each group the first is the one that a plan would keep; `removable` are those that it would remove.
 
-    def to_pandas(self) -> "pd.DataFrame":
-        """Return a table with a row for each file: its group, what a plan would do with it and why, the score and the class."""
+    Attributes:
+        near: Pairs that are likely copies, or show the same scene, best first; a person has to look at them.
+        left_out: What was not looked at because it would take too long, in words; empty for nothing.
+        unreadable: Files that cannot be decoded.
+    """
+
+    def __init__(self, groups: Sequence[CopyGroup], near: Sequence[Match], left_out: str, unreadable: Sequence[Path]) -> None:
+        super().__init__(groups)
+        self.near, self.left_out, self.unreadable = near, left_out, unreadable
+
+    def to_pandas(self, near: bool = False) -> "pd.DataFrame":
+        """Return a table with a row for each file: its group, what a plan would do with it and why, the score and the class.
+
+        With `near` it has instead a row for each pair that is likely a copy, or shows the same scene.
+        """
         import pandas as pd  # imported here: only tables need it
 
-        table = pd.DataFrame([plan_values(row) for row in self.rows], columns=COLUMNS)
+        if near:
+            return pd.DataFrame([match_values(match) for match in self.near], columns=[*MATCH_CELLS, *JUDGEMENT_CELLS])
+        table = pd.DataFrame([plan_values(row) for group in self for row in group.rows], columns=COLUMNS)
         return table.assign(**{name: pd.to_numeric(table[name]) for name in ("score", "certainty", "sharpness")})
 
     def show(self, groups: int = 20, laid: bool = False) -> PictureGrid:
         """Return the first groups as a grid of pictures, which a notebook shows; `laid`: also each laid on the first."""
-        shown: dict[int, list[tuple[Path, str]]] = {}
-        for row in self.rows:
-            if row.group in shown or len(shown) < groups:
-                shown.setdefault(row.group, []).append((row.file, f"{row.action}: {row.file.name}"))
-        return PictureGrid([(f"{len(files)} copies", files) for files in shown.values()], laid)
+        labelled = [[(row.file, f"{row.action}: {row.file.name}") for row in group.rows] for group in self[:groups]]
+        return PictureGrid([(f"{len(files)} copies", files) for files in labelled], laid)
 
     def _repr_html_(self) -> str:
         return self.show()._repr_html_()
@@ -78,7 +88,7 @@ def find_copies(
         progress: Whether bars are shown on standard error; None for in a terminal and in a notebook.
 
     Returns:
-        Groups of copies, a list of lists of paths with `to_pandas()` and `show()`.
+        Groups of copies, a list of lists of paths with `removable`; with `near`, `left_out`, `to_pandas()` and `show()`.
 
     Raises:
         UserError: A folder is missing or holds no picture, or no path is given.
@@ -93,8 +103,10 @@ def find_copies(
         pictures = find_pictures(sources, Path(place), quiet)
         rule = make_rule(open_shipped(), None, FALSE_ALARMS, MOST_REFERENCES)
         settings = searching.SearchSettings(sources, rule, Path(place), verified=verify, views=views)
-        searching.search(open_shipped(), settings, pictures, quiet)
-        return Copies(read_plan(Path(place) / PLAN))
+        found = searching.search(open_shipped(), settings, pictures, quiet)
+        assert found is not None, "a new folder holds no results"
+    near = [match for match in found.matches.pairs if match.judgement and match.judgement.kind in NEAR]
+    return Copies(found.grouped.copies if found.grouped else [], near, found.left_out, found.matches.unreadable)
 
 
 def compare(first: Place, second: Place) -> comparing.Verdict:

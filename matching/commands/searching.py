@@ -27,7 +27,7 @@ from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import Added, add_pictures, digest_or_none, forget_missing
 from image_copies.matching.index.store import Store, digests_of_files, forget_queries, open_store, remove_files, unreadable_files
-from image_copies.matching.matches import Found, Rule, match_values, rank_by_evidence
+from image_copies.matching.matches import Found, Matches, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import (
     LEAKAGE_GALLERY,
@@ -114,10 +114,25 @@ def change_index(extractor: Extractor, index: Path, added: Discovered | None, re
         _change_store(store, extractor, added, removed, output)
 
 
-def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output) -> int:
-    """Find copies, write matches.csv, groups.csv, plan.csv and the gallery, and return the number of matches.
+@dataclass(frozen=True)
+class Searched:
+    """What a search found.
 
-    Where nothing has changed since the search whose results the folder holds, they stand.
+    Attributes:
+        matches: The pairs.
+        grouped: The groups and the plan; None where nothing decides what is a copy.
+        left_out: What was not looked at because it would take too long, in words; empty for nothing.
+    """
+
+    matches: Matches
+    grouped: Grouped | None
+    left_out: str
+
+
+def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output) -> Searched | None:
+    """Find copies, and write matches.csv, groups.csv, plan.csv and the gallery.
+
+    Where nothing has changed since the search whose results the folder holds, they stand, and None is returned.
 
     Raises:
         UserError: The index is damaged or was made with another network, another process is writing the results, or the disk is
@@ -129,10 +144,10 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
         if settings.index is None:
             _fill_own_index(store, extractor, settings.sources, pictures, output)
         state = _fingerprint(store, extractor, settings, pictures)
-        if state is not None and (count := repeat_unchanged(settings.folder, state, output)) is not None:
-            return count
+        if state is not None and repeat_unchanged(settings.folder, state, output) is not None:
+            return None
         output = KeptOutput(output.json, output.quiet)
-        found, grouped = _find_and_group(store, extractor, settings, pictures, output)
+        found, grouped, left_out = _find_and_group(store, extractor, settings, pictures, output)
         named = _name_sources(settings.sources)
         write_results(settings.folder, found.matches, grouped, settings.rule, output, settings.stacks, named)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
@@ -151,7 +166,7 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
             output.say(f"decide pairs and choose what to keep: {name_review()} {folder}")
         if state is not None:
             keep_unchanged(settings.folder, state, len(found.matches.pairs), output)
-    return len(found.matches.pairs)
+    return Searched(found.matches, grouped, left_out)
 
 
 def _open_index(extractor: Extractor, settings: SearchSettings, pictures: Pictures) -> AbstractContextManager[Store]:
@@ -186,8 +201,8 @@ def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, p
 
 def _find_and_group(
     store: Store, extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output
-) -> tuple[Found, Grouped | None]:
-    """Search the index and group what is found; no groups where nothing decides what is a copy."""
+) -> tuple[Found, Grouped | None, str]:
+    """Search the index and group what is found; no groups where nothing decides what is a copy. Return what was left out, too."""
     exclusions = make_exclusions(store, _name_sources(settings.sources) if settings.sources.no_self else ())
     lookup = Search(store, extractor, settings.rule, exclusions, exact=settings.exact)
     references = lookup.index.ntotal
@@ -211,7 +226,7 @@ def _find_and_group(
     shown = drop_flat(found.matches.pairs, {path for path, fact in facts.items() if fact.flat})
     found = _judge_pairs(replace(found, matches=replace(found.matches, pairs=shown)), judge)
     if not found.matches.decided:
-        return found, None
+        return found, None, effort.left_out
     sources = settings.sources
     grouping = replace(
         settings.grouping,
@@ -219,7 +234,8 @@ def _find_and_group(
         is_protected=make_protection_check([*sources.protected, *sources.read_only]),
         is_reference=_make_reference_check(settings, pictures),
     )
-    return found, make_groups(found, facts, PairScores(store, extractor).scores, judge, exclusions, grouping)
+    grouped = make_groups(found, facts, PairScores(store, extractor).scores, judge, exclusions, grouping)
+    return found, grouped, effort.left_out
 
 
 def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> None:
@@ -273,7 +289,8 @@ def _judge_pairs(found: Found, judge: PairJudge) -> Found:
     judged = [
         replace(match, judgement=judgement) for match, judgement in zip(found.matches.pairs, judge.judge_all(pairs), strict=True)
     ]
-    return replace(found, matches=replace(found.matches, pairs=judged))
+    ordered = sorted(judged, key=lambda match: match.judgement is not None and not match.judgement.confirmed)  # those come last
+    return replace(found, matches=replace(found.matches, pairs=ordered))
 
 
 def _report_shares(settings: SearchSettings, found: Found, output: Output) -> None:

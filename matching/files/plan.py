@@ -130,15 +130,16 @@ def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowle
     for row in rows:
         if row.file != kept:
             known = knowledge.of(kept, row.file)
-            decision, judgement, merged = _find_obstacle(row, center, known), None, ""
-            if decision is None:
-                judgement = known.judgement
+            different, guard = _find_difference(row, center, known), _find_guard(row, center)
+            judgement, merged = None if different else known.judgement, ""
+            if guard or judgement is None:
+                action, reason = guard or ("leave", different)
+            else:
                 find_loss = partial(known.find_loss, distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND)
                 loss = find_loss()
                 merged = known.surplus.noted if loss and not find_loss(merging=True) else ""
                 judgement = replace(judgement, reason=f"{judgement.reason}, but {loss}") if loss else judgement
-                decision = _decide_action(judgement, loss)
-            action, reason = decision
+                action, reason = _decide_action(judgement, loss)
             planned.append(
                 replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement, merged=merged)
             )
@@ -166,32 +167,38 @@ def list_companions(row: PlanRow) -> list[Path]:
     return [row.file.with_name(name) for name in row.facts.companions] if row.action == "remove" and row.facts else []
 
 
-def _find_obstacle(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> tuple[Action, str] | None:
+def _find_guard(row: PlanRow, kept: PlanRow) -> tuple[Action, str] | None:
     """Return the action for a file that stays, whatever it looks like, and the reason; None for another one."""
-    facts, center = row.facts, kept.facts
     if row.protected:
         return "keep", "protected"
     if row.reference:
         return "keep", REFERENCE
-    if facts is None or center is None:
+    if row.facts is None or kept.facts is None:
         return "leave", "nothing is known of it or of the kept file"
-    if facts.archived:
+    if row.facts.archived:
         return "leave", "inside an archive"
-    if facts.linked:
+    if row.facts.linked:
         return "leave", "a link"
-    if center.linked or center.archived:
+    if kept.facts.linked or kept.facts.archived:
         return "leave", "the group holds no file that could be kept instead"
-    if known.decision is False:
-        return "leave", "called no copy of the kept file"
-    if not known.matches:
-        return "leave", "does not match the kept file by itself"
-    if not facts.width:
-        return "leave", "cannot be read any more"
-    if not known.same_bytes and (is_raw(row.file) or is_raw(kept.file)):
-        return "leave", "a RAW file, of which only the same bytes are a copy"
-    if is_raw(row.file) and (pictures := find_pictures(row.file)):
-        return "leave", f"a RAW file, which goes where {pictures[0]} goes"
     return None
+
+
+def _find_difference(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> str:
+    """Return why a file is no copy of the kept one, or nothing says that it is, before anybody looks; empty for no reason."""
+    if known.decision is False:
+        return "called no copy of the kept file"
+    if not known.matches:
+        return "does not match the kept file by itself"
+    if row.facts is None or kept.facts is None:
+        return "nothing is known of it or of the kept file"
+    if not row.facts.width:
+        return "cannot be read any more"
+    if not known.same_bytes and (is_raw(row.file) or is_raw(kept.file)):
+        return "a RAW file, of which only the same bytes are a copy"
+    if is_raw(row.file) and (pictures := find_pictures(row.file)):
+        return f"a RAW file, which goes where {pictures[0]} goes"
+    return ""
 
 
 def _decide_action(judgement: Judgement, loss: str) -> tuple[Action, str]:

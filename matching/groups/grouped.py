@@ -17,14 +17,6 @@ PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class FileGroup:
-    """Files that are copies of each other, by path, and the weakest link that merged them; None if all are byte-identical."""
-
-    files: list[Path]
-    weakest: Link[Path] | None
-
-
-@dataclass(frozen=True)
 class FileHub:
     """Files of one content that matches many others; `related`: share 0…1 of the pairs among those that match each other."""
 
@@ -37,7 +29,7 @@ class FileHub:
 class FileGroups:
     """The result of grouping files."""
 
-    groups: list[FileGroup]  # largest first
+    groups: list[list[Path]]  # largest first, each by path
     cuts: list[Cut[Path]]
     flat: list[Path]  # pictures without content: a single colour or a plain gradient
     hubs: list[FileHub] = field(default_factory=list)
@@ -93,16 +85,10 @@ def group_files(
     table = np.array([(link.first, link.second, link.score) for link in links.values()], np.float64).reshape(-1, 3)
     packed = pack_pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
     found = group_pairs(packed, len(names), bound, matching, least_of_hub)
-    joined = [
-        FileGroup(
-            sorted(path for member in group.members for path in files[member]),
-            None if group.weakest is None else named_link(group.weakest),
-        )
-        for group in found.groups
-    ]
+    joined = [sorted(path for member in group.members for path in files[member]) for group in found.groups]
     placed = {member for group in found.groups for member in group.members}
-    same_bytes = [FileGroup(sorted(paths), None) for number, paths in files.items() if len(paths) > 1 and number not in placed]
-    groups = sorted(joined + same_bytes, key=lambda group: (-len(group.files), group.files))
+    same_bytes = [sorted(paths) for number, paths in files.items() if len(paths) > 1 and number not in placed]
+    groups = sorted(joined + same_bytes, key=lambda group: (-len(group), group))
     named_hubs = [FileHub(sorted(files[hub.content]), hub.matches, hub.related) for hub in found.hubs]
     return FileGroups(groups, [named_cut(cut) for cut in found.cuts], flat, named_hubs, found.dropped)
 

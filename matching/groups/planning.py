@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from tqdm import tqdm
@@ -10,6 +11,7 @@ from tqdm import tqdm
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.plan import PlanRow, plan_group
+from image_copies.matching.groups.copies import CopyGroup, list_copies
 from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
@@ -40,6 +42,11 @@ class Grouped:
     groups: FileGroups
     rows: list[PlanRow]
 
+    @cached_property
+    def copies(self) -> list[CopyGroup]:
+        """The groups of what is the same, or certainly a copy."""
+        return list_copies(self.rows)
+
 
 def read_facts(paths: Sequence[Path]) -> dict[Path, Facts]:
     """Read the facts of many pictures; returns them by path."""
@@ -59,6 +66,12 @@ def drop_flat(pairs: Sequence[Match], flat: Collection[Path]) -> list[Match]:
     return [match for match in pairs if match.score == 0 or (match.query not in flat and match.reference not in flat)]
 
 
+def _joins(match: Match, found: Found, exclusions: Exclusions) -> bool:
+    """Whether a pair may join a group: one that nothing but the score speaks for does not, unless it was called a copy."""
+    called = exclusions.decision(found.digests[match.query], found.digests[match.reference])
+    return bool(called) or match.score == 0 or match.judgement is None or match.judgement.confirmed
+
+
 def make_groups(
     found: Found,
     facts: dict[Path, Facts],
@@ -70,13 +83,14 @@ def make_groups(
     """Group what was found and plan each group; facts that have been read already are not read again."""
     threshold = found.matches.threshold if found.matches.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
+    joining = [match for match in found.matches.pairs if _joins(match, found, exclusions)]
     grouped = group_files(
-        *(found.matches.pairs, found.digests, score_pairs, threshold, flat, settings.bound),
+        *(joining, found.digests, score_pairs, threshold, flat, settings.bound),
         rejected=exclusions.rejected,
         accepted=exclusions.accepted,
         least_of_hub=settings.hub_matches,
     )
-    facts = facts | read_facts([path for group in grouped.groups for path in group.files if path not in facts])
+    facts = facts | read_facts([path for group in grouped.groups for path in group if path not in facts])
 
     def score(one: Path, other: Path) -> float | None:
         if exclusions.same_folder(one, other):
@@ -91,6 +105,6 @@ def make_groups(
     rows = [
         row
         for number, group in enumerate(tqdm(grouped.groups, desc="choosing what to keep", unit="group", leave=False), 1)
-        for row in plan_group(number, group.files, knowledge, settings)
+        for row in plan_group(number, group, knowledge, settings)
     ]
     return Grouped(grouped, rows)

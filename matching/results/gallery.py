@@ -9,8 +9,10 @@ from image_copies.data.files import whole_folder
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.groups.copies import CopyGroup
 from image_copies.matching.groups.grouped import FileGroups
 from image_copies.matching.groups.groups import Link
+from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, describe_match
 from image_copies.matching.verification.judgement import Kind
 from image_copies.submissions.report.rendering import render
@@ -37,8 +39,7 @@ class GroupCard:
 
     number: int
     files: int
-    weakest: str  # the weakest link: what it is, and the two files; empty where all have the same bytes
-    pictures: list[tuple[str | None, str, str, str]]  # thumbnail's path, label, name and a line of facts of each
+    pictures: Sequence[tuple[str | None, str, str, str]]  # thumbnail's path, label, name and a line of facts of each
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,7 @@ def write_matches_page(
     folder: Path,
     matches: Matches,
     rule: Rule,
-    groups: FileGroups | None = None,
-    rows: Sequence[PlanRow] = (),
+    grouped: Grouped | None = None,
     sources: Collection[Path] = (),
 ) -> Path:
     """Write pages with thumbnails of the groups and the best matches, atomically, and return the path of the first, `index.html`.
@@ -85,17 +85,17 @@ def write_matches_page(
         folder: Folder of the pages.
         matches: The matches.
         rule: When a pair counts as a copy.
-        groups: The groups; None shows none.
-        rows: The plan for them.
+        grouped: The groups; None shows none.
         sources: Where the pictures were looked for; names are relative to these.
 
     Raises:
         UserError: when the disk is full.
     """
+    copies, groups = (grouped.copies, grouped.groups) if grouped else ([], FileGroups([], [], []))
     best = {key: _choose_pairs(matches.pairs, kinds) for key, (_, kinds) in SECTIONS.items()}
     with whole_folder(folder) as temporary:
         files = {file for pairs in best.values() for match in pairs[:MAX_MATCHES] for file in (match.query, match.reference)}
-        thumbnails = _make_thumbnails(temporary, files | {row.file for row in rows if row.group <= MAX_GROUPS})
+        thumbnails = _make_thumbnails(temporary, files.union(*copies[:MAX_GROUPS]))
         name = _make_namer(sources)
 
         def make_card(match: Match) -> PairCard:
@@ -103,9 +103,9 @@ def write_matches_page(
             return PairCard(pictures, (name(match.query), name(match.reference)), match, describe_match(match).replace("-", "−"))
 
         sections = []
-        if groups:
-            cards = _make_group_cards(groups, rows, thumbnails, name)
-            sections.append(Section("groups", "Groups", len(groups.groups), _cut_pages(cards)))
+        if grouped:
+            cards = _make_group_cards(copies, thumbnails, name)
+            sections.append(Section("groups", "Groups", len(copies), _cut_pages(cards)))
         for key, pairs in best.items():
             made = [make_card(match) for match in pairs[:MAX_MATCHES]]
             sections.append(Section(key, SECTIONS[key][0], len(pairs), _cut_pages(made)))
@@ -121,9 +121,9 @@ def write_matches_page(
                 cards=section.pages[number - 1],
                 here=address,
                 navigation=[(each, [addresses[each.key, place] for place in range(1, len(each.pages) + 1)]) for each in sections],
-                cuts=[(_describe_link(cut.link, name), cut) for cut in groups.cuts[:MAX_LISTED]] if groups else [],
-                hubs=[(name(hub.files[0]), hub) for hub in groups.hubs[:MAX_LISTED]] if groups else [],
-                flat=[name(path) for path in groups.flat[:MAX_LISTED]] if groups else [],
+                cuts=[(_describe_link(cut.link, name), cut) for cut in groups.cuts[:MAX_LISTED]],
+                hubs=[(name(hub.files[0]), hub) for hub in groups.hubs[:MAX_LISTED]],
+                flat=[name(path) for path in groups.flat[:MAX_LISTED]],
                 counted=describe_count(matches),
                 matches=matches,
                 rule=rule,
@@ -160,19 +160,12 @@ def _make_namer(sources: Collection[Path]) -> Callable[[Path], str]:
     return name
 
 
-def _make_group_cards(
-    groups: FileGroups, rows: Sequence[PlanRow], thumbnail: Thumbnails, name: Callable[[Path], str]
-) -> list[GroupCard]:
-    planned: dict[int, list[PlanRow]] = {}
-    for row in rows:
-        planned.setdefault(row.group, []).append(row)
+def _make_group_cards(groups: Sequence[CopyGroup], thumbnail: Thumbnails, name: Callable[[Path], str]) -> list[GroupCard]:
     cards = []
-    for number, group in enumerate(groups.groups[:MAX_GROUPS], 1):
-        pictures: list[tuple[str | None, str, str, str]] = [
-            (thumbnail(str(row.file)), row.action, name(row.file), _facts(row)) for row in planned[number][:MAX_GROUP_FILES]
-        ]
-        weakest = _describe_link(group.weakest, name) if group.weakest else ""
-        cards.append(GroupCard(number, len(group.files), weakest, pictures))
+    for number, group in enumerate(groups[:MAX_GROUPS], 1):
+        shown = group.rows[:MAX_GROUP_FILES]
+        pictures = [(thumbnail(str(row.file)), row.action, name(row.file), _facts(row)) for row in shown]
+        cards.append(GroupCard(number, len(group), pictures))
     return cards
 
 

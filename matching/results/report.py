@@ -11,7 +11,7 @@ from image_copies.data.unreadable import list_unreadable
 from image_copies.matching.files.plan import PlanRow, list_companions, write_plan
 from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
 from image_copies.matching.groups.planning import Grouped
-from image_copies.matching.matches import Match, Matches, Rule, describe_count, judgement_values, match_values, write_matches_csv
+from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, STACK_LIST, STACKS, UNREADABLE
 from image_copies.matching.results.gallery import write_matches_page
@@ -38,9 +38,7 @@ def write_results(
     if grouped is not None and stacks:
         grouped = replace(grouped, rows=[_leave(row) for row in grouped.rows])
     write_matches_csv(folder / MATCHES, matches)
-    page = write_matches_page(
-        folder / GALLERY, matches, rule, grouped.groups if grouped else None, grouped.rows if grouped else [], sources
-    )
+    page = write_matches_page(folder / GALLERY, matches, rule, grouped, sources)
     output.say(
         f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} "
         + _describe_decision(matches, rule)
@@ -59,7 +57,7 @@ def write_results(
     if grouped is not None:
         _write_grouped(folder, grouped, output)
         if stacks:
-            write_stacks(folder / STACKS, folder / STACK_LIST, grouped.rows)
+            write_stacks(folder / STACKS, folder / STACK_LIST, grouped.copies)
             output.say(f"stacks: {folder / STACK_LIST} and {folder / STACKS}; no plan was written, and no file is to be removed")
         else:
             _write_plan(folder, grouped.rows, output)
@@ -113,21 +111,15 @@ def _leave(row: PlanRow) -> PlanRow:
 
 def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
     """Write groups.csv, cuts.csv and hubs.csv, and say what they hold."""
-    write_groups_csv(folder / GROUPS, grouped.groups.groups, grouped.rows)
+    write_groups_csv(folder / GROUPS, grouped.copies)
     write_cuts_csv(folder / CUTS, grouped.groups.cuts)
     write_hubs_csv(folder / HUBS, grouped.groups.hubs)
-    for number, group in enumerate(grouped.groups.groups, 1):
-        kept = next(row.file for row in grouped.rows if row.group == number)
-        weakest = {"weakest_score": group.weakest.score if group.weakest else 0.0}
-        if group.weakest and group.weakest.judgement:
-            judged = judgement_values(group.weakest.judgement)
-            weakest |= {f"weakest_{name}": judged[name] for name in ("class", "certainty")}
-        output.record("group", {"group": number, "files": group.files, "keep": kept} | weakest)
+    for number, group in enumerate(grouped.copies, 1):
+        output.record("group", {"group": number, "files": group, "keep": group[0], "removable": group.removable})
     if not (grouped.groups.groups or grouped.groups.cuts or grouped.groups.hubs or grouped.groups.flat):
         return
-    files = sum(len(group.files) for group in grouped.groups.groups)
     output.say(
-        f"{len(grouped.groups.groups)} groups of {files} files: {folder / GROUPS}"
+        f"{len(grouped.copies)} groups of {sum(map(len, grouped.copies))} files that certainly are copies: {folder / GROUPS}"
         + (f"; {len(grouped.groups.cuts)} links that join no group: {folder / CUTS}" if grouped.groups.cuts else "")
     )
     if grouped.groups.flat:

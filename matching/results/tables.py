@@ -8,36 +8,29 @@ from image_copies.data.files import whole_file
 from image_copies.data.tables import write_table
 from image_copies.matching.files.facts import facts_values
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.groups.grouped import FileGroup, FileHub
+from image_copies.matching.groups.copies import CopyGroup
+from image_copies.matching.groups.grouped import FileHub
 from image_copies.matching.groups.groups import Cut
 from image_copies.matching.verification.judgement import Judgement
 
 FACTS = ("width", "height", "bytes", "format", "taken", "exif_entries", "sharpness")
 
 
-def write_groups_csv(path: Path, groups: Sequence[FileGroup], rows: Iterable[PlanRow]) -> None:
-    """Write every group, numbered from 1: its files, the suggestion of the plan for each, and the group's weakest link.
-
-    Of each pair there are the score and, for people, class and certainty.
+def write_groups_csv(path: Path, groups: Iterable[CopyGroup]) -> None:
+    """Write every group, numbered from 1: its files, what the plan suggests for each, and the class as a copy of the first.
 
     Raises:
         UserError: the disk is full.
     """
 
     def cells(row: PlanRow) -> list[object]:
-        weakest = groups[row.group - 1].weakest
-        held = (
-            [f"{weakest.score:.6g}", *_judgement_cells(weakest.judgement), weakest.first, weakest.second] if weakest else missing
-        )
         facts = facts_values(row.facts) if row.facts else {}
         score = "" if row.score is None else f"{row.score:.6g}"
         pair = [score, *_judgement_cells(row.judgement)]
-        return [row.group, row.file, row.action, row.reason, *pair, *(facts.get(name, "") for name in FACTS), *held]
+        return [row.group, row.file, row.action, row.reason, *pair, *(facts.get(name, "") for name in FACTS)]
 
-    weakest = ("weakest_score", "weakest_class", "weakest_certainty", "weakest_first", "weakest_second")
-    missing = [""] * len(weakest)
-    columns = ["group", "file", "suggestion", "reason", "score", "class", "certainty", *FACTS, *weakest]
-    write_table(path, columns, map(cells, rows))
+    columns = ["group", "file", "suggestion", "reason", "score", "class", "certainty", *FACTS]
+    write_table(path, columns, (cells(row) for group in groups for row in group.rows))
 
 
 def write_cuts_csv(path: Path, cuts: Iterable[Cut[Path]]) -> None:
@@ -70,28 +63,22 @@ def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
     write_table(path, ["file", "matches", "related_share"], rows)
 
 
-def write_stacks(table: Path, listed: Path, rows: Iterable[PlanRow]) -> None:
+def write_stacks(table: Path, listed: Path, groups: Sequence[CopyGroup]) -> None:
     """Write the groups for a gallery that shows a stack of pictures as one: the file on top, and those below.
 
     Args:
         table: CSV with a line for each file: `stack,file,primary,class,certainty`; class and certainty as a copy of the primary.
         listed: JSON: a list of `{"primary": file, "files": [all files, the primary first]}`.
-        rows: The rows of all groups.
+        groups: The groups.
 
     Raises:
         UserError: the disk is full.
     """
-    stacks: dict[int, list[PlanRow]] = {}
-    for row in rows:
-        stacks.setdefault(row.group, []).append(row)
 
     def cells(row: PlanRow) -> list[object]:
         return [row.group, row.file, row.kept, *_judgement_cells(row.judgement)]
 
-    write_table(
-        table, ["stack", "file", "primary", "class", "certainty"], (cells(row) for rows in stacks.values() for row in rows)
-    )
-    ordered = [sorted(rows, key=lambda row: row.file != row.kept) for rows in stacks.values()]
-    lists = [{"primary": str(rows[0].file), "files": [str(row.file) for row in rows]} for rows in ordered]
+    write_table(table, ["stack", "file", "primary", "class", "certainty"], (cells(row) for group in groups for row in group.rows))
+    lists = [{"primary": str(group[0]), "files": list(map(str, group))} for group in groups]
     with whole_file(listed) as temporary:
         temporary.write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")

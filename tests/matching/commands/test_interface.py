@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 import image_copies
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.squares import decode_squares
+from image_copies.matching.commands import searching
+from image_copies.matching.commands.effort import Effort
 from image_copies.models.inference import embedders
 
 
@@ -58,6 +60,27 @@ def test_groups_are_a_table_and_a_grid_of_pictures(
     (album.parent / "gone.jpg").rename(found[0][1])
     nothing = image_copies.find_copies([str(album / "R000001.jpg"), str(album / "R000003.jpg")])
     assert nothing == [] and list(nothing.to_pandas().columns) == list(table.columns) and nothing._repr_html_() == ""
+
+
+def test_of_a_group_only_what_nobody_would_miss_is_removable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A captioned copy is certain, and to be looked at; a picture of which only a part is alike is a near pair."""
+    drawn = Image.fromarray(draw_picture(np.random.default_rng(3), 640)).resize((480, 480), Image.Resampling.LANCZOS)
+    pixels = np.asarray(drawn) + np.random.default_rng(3).normal(0, 6, (480, 480, 3))
+    original = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    captioned = original.copy()
+    ImageDraw.Draw(captioned).text((40, 400), "ALL OF US", (255, 255, 255), font_size=48, stroke_width=3, stroke_fill=(0, 0, 0))
+    turned = np.asarray(original).copy()
+    turned[:, :240] = turned[::-1, :240]
+    for name, picture in (("original", original), ("captioned", captioned), ("partly", Image.fromarray(turned))):
+        picture.save(tmp_path / f"{name}.png")
+    original.resize((360, 360)).save(tmp_path / "smaller.jpg", quality=85)
+    monkeypatch.setattr(searching, "choose_effort", lambda *given: Effort(10, False, "views were left out"))
+    found = image_copies.find_copies(tmp_path)
+    (group,) = found
+    assert sorted(group) == [tmp_path / name for name in ("captioned.png", "original.png", "smaller.jpg")]
+    assert group.removable == [tmp_path / "smaller.jpg"] and found.left_out == "views were left out"
+    near = found.to_pandas(near=True)
+    assert set(near["class"]) <= {"likely", "same scene"} and (tmp_path / "partly.png") in {*near["query"], *near["reference"]}
 
 
 def test_an_interrupted_search_leaves_nothing(album: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

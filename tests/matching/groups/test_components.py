@@ -70,11 +70,9 @@ def test_files_are_grouped_as_all_their_pairs_at_once(seed: int) -> None:
     apart = {hub.content for hub in hubs}
     wanted = group_copies([link for link in links if not {link.first, link.second} & apart], matching, 4)
     found = group_files(matches, numbered, score, 0.0, [], 4, least_of_hub=8)
-    assert [[int(path.stem) for path in group.files] for group in found.groups] == [group.members for group in wanted.groups]
+    assert [[int(path.stem) for path in group] for group in found.groups] == [group.members for group in wanted.groups]
     ends = [(int(cut.link.first.stem), int(cut.link.second.stem), cut.matching, cut.compared, cut.reason) for cut in found.cuts]
     assert ends == [(cut.link.first, cut.link.second, cut.matching, cut.compared, cut.reason) for cut in wanted.cuts]
-    weakest = [(int(group.weakest.first.stem), int(group.weakest.second.stem)) for group in found.groups if group.weakest]
-    assert weakest == [(group.weakest.first, group.weakest.second) for group in wanted.groups if group.weakest]
     assert [(int(hub.files[0].stem), hub.matches, hub.related) for hub in found.hubs] == [
         (hub.content, hub.matches, hub.related) for hub in hubs
     ]

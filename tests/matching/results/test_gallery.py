@@ -5,8 +5,9 @@ import re
 from pathlib import Path
 
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.groups.grouped import FileGroup, FileGroups
+from image_copies.matching.groups.grouped import FileGroups
 from image_copies.matching.groups.groups import Cut, Link
+from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.matches import Match, Matches, Rule
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv
@@ -72,20 +73,20 @@ def test_of_very_many_pairs_the_first_are_shown_and_the_rest_is_counted(tmp_path
 
 def test_people_read_classes_and_programs_scores(tmp_path: Path) -> None:
     first, second, third = (tmp_path / f"{name}.jpg" for name in "abc")
-    link = Link(first, second, -0.125, Judgement("likely", "seen", 61))
     cut = Cut(Link(second, third, -0.25, Judgement("same scene", "moved", 30)), 1, 2, "ends")
-    groups = FileGroups([FileGroup([first, second], link)], [cut], [])
     rows = [
-        PlanRow(1, "keep", first, first, "largest", None, None, False, "00" * 32),
-        PlanRow(1, "review", second, first, "seen", -0.125, None, False, "00" * 32, judgement=Judgement("likely", "seen", 61)),
+        PlanRow(7, "keep", first, first, "largest", None, None, False, "00" * 32),
+        PlanRow(7, "review", third, first, "seen", -0.25, None, False, "00" * 32, judgement=Judgement("likely", "seen", 61)),
+        PlanRow(7, "review", second, first, "seen", -0.125, None, False, "00" * 32, judgement=Judgement("certain", "seen", 91)),
     ]
-    page = write_matches_page(tmp_path / "gallery", Matches([], -0.5, 2, 2, []), RULE, groups, rows, [tmp_path]).read_text()
-    assert "Weakest link: a.jpg and b.jpg: likely (61 of 100)." in page and "b.jpg and c.jpg: same scene (30 of 100);" in page
+    grouped = Grouped(FileGroups([[first, second, third]], [cut], []), rows)
+    page = write_matches_page(tmp_path / "gallery", Matches([], -0.5, 2, 2, []), RULE, grouped, [tmp_path]).read_text()
+    assert "Group 1: 2 files" in page and "b.jpg and c.jpg: same scene (30 of 100);" in page
     assert not re.search(r"[−-]0\.\d", page)
-    write_groups_csv(tmp_path / "groups.csv", groups.groups, rows)
-    write_cuts_csv(tmp_path / "cuts.csv", groups.cuts)
+    write_groups_csv(tmp_path / "groups.csv", grouped.copies)
+    write_cuts_csv(tmp_path / "cuts.csv", grouped.groups.cuts)
     kept, other = csv.DictReader((tmp_path / "groups.csv").read_text().splitlines())
-    assert (other["score"], other["class"], other["certainty"], kept["class"]) == ("-0.125", "likely", "61", "")
-    assert [kept[f"weakest_{name}"] for name in ("score", "class", "certainty")] == ["-0.125", "likely", "61"]
+    assert (other["score"], other["class"], other["certainty"], kept["class"]) == ("-0.125", "certain", "91", "")
+    assert (kept["group"], other["file"], grouped.copies[0].removable) == ("1", str(second), []), "it is to be looked at"
     (line,) = csv.DictReader((tmp_path / "cuts.csv").read_text().splitlines())
     assert (line["score"], line["class"], line["certainty"], line["matching"]) == ("-0.25", "same scene", "30", "1")
