@@ -3,13 +3,15 @@
     from image_copies.matching.imagededup import CNN, plot_duplicates    # for imagededup.methods and imagededup.utils
 
 A cosine means something else with another network. With this one, of 700 queries against 300 references, 0.9 finds 70 of 400
-copies and 0.65 finds 198, both without a wrong pair; of 68 look-alikes, they call 8 and 204 pairs copies. What tells these apart
-is `image_copies.find_copies`, which compares the pictures themselves.
+copies and 0.65 finds 198, both without a wrong pair; of 68 look-alikes, they call 8 and 204 pairs copies. A map of duplicates is
+made of vectors alone: what it names are at best *likely* copies. `find_duplicates_to_remove(image_dir=…)` compares the pictures
+themselves, as `image_copies.find_copies` does, and names what a plan would remove.
 """
 
 import json
 import reprlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
+from image_copies.data.discovery import discover
+from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
 from image_copies.data.images import ImageSet
 from image_copies.data.targets import begins_with, check_target
-from image_copies.matching.commands.interface import Place, open_shipped
+from image_copies.matching.commands.interface import Place, find_copies, open_shipped
 from image_copies.matching.results.grid import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 
@@ -85,9 +89,7 @@ class CNN:
         Raises:
             ValueError: There is no such folder.
         """
-        folder = Path(image_dir)
-        if not folder.is_dir():
-            raise ValueError(f"{folder} is not a folder. Give a folder of pictures.")
+        folder = _require_folder(image_dir)
         paths = [path for path in sorted(folder.rglob("*") if recursive else folder.iterdir()) if path.is_file()]
         images = ImageSet(
             names := [str(path.relative_to(folder)) for path in paths if path.name[0] != "."], [folder / name for name in names]
@@ -114,6 +116,8 @@ class CNN:
     ) -> dict[str, list[Any]]:
         """Return for each file those whose cosine with it is at least the threshold, with the cosines if `scores` are asked for.
 
+        By their vectors alone these are at best likely copies: look at them before you remove any.
+
         Args:
             image_dir: A folder of pictures, or else:
             encoding_map: The vector of each file, as `encode_images` returns them.
@@ -128,12 +132,7 @@ class CNN:
             TypeError: The threshold is no float.
             ValueError: The threshold is out of range, or neither a folder nor vectors are given.
         """
-        if not isinstance(min_similarity_threshold, float):
-            raise TypeError(f"min_similarity_threshold is {min_similarity_threshold!r}; give a float from -1.0 to 1.0.")
-        if not -1 <= min_similarity_threshold <= 1:
-            raise ValueError(f"min_similarity_threshold is {min_similarity_threshold}; give a float from -1.0 to 1.0.")
-        if not image_dir and not encoding_map:
-            raise ValueError("neither image_dir nor encoding_map is given, or it is empty. Give one of them.")
+        _check_arguments(image_dir, encoding_map, min_similarity_threshold)
         encoded = self.encode_images(image_dir, recursive) if image_dir else encoding_map or {}
         near = _find_near(encoded, min_similarity_threshold)
         found: dict[str, list[Any]] = (
@@ -154,19 +153,24 @@ class CNN:
         num_enc_workers: int = 0,
         num_sim_workers: int = 0,
     ) -> list[str]:
-        """Return the files to remove so that no two of the others are duplicates; nothing is removed. Arguments as above.
+        """Return the files to remove; nothing is removed. Arguments as above.
 
-        Of two duplicates the earlier name stays, whichever has more to show: `image_copies.find_copies` looks at the pictures.
+        Of a folder these are what `image_copies.find_copies` names `removable`, whatever the threshold: same files, and certain
+        copies that have nothing that the file that stays lacks. Of vectors they are likely copies, so many that no two of the
+        others are duplicates; of two the earlier name stays, whichever has more to show.
 
         Raises:
             TypeError: As for `find_duplicates`.
             ValueError: As for `find_duplicates`.
         """
-        duplicates = self.find_duplicates(image_dir, encoding_map, min_similarity_threshold, recursive=recursive)
+        _check_arguments(image_dir, encoding_map, min_similarity_threshold)
         removed: dict[str, None] = {}
-        for name, others in duplicates.items():
-            if name not in removed:
-                removed |= dict.fromkeys(map(str, others))
+        if image_dir:
+            removed = dict.fromkeys(_find_removable(Path(image_dir), recursive, self.verbose))
+        else:
+            for name, others in self.find_duplicates(None, encoding_map, min_similarity_threshold).items():
+                if name not in removed:
+                    removed |= dict.fromkeys(map(str, others))
         if outfile:
             check_target(Path(outfile), "outfile", LISTED)
             write_text(Path(outfile), json.dumps(list(removed), indent=2) + "\n")
@@ -203,6 +207,32 @@ def _to_uint8(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     if pixels.dtype.kind not in "uif" or not (pixels.min() >= 0 and pixels.max() <= 255):
         raise ValueError(f"image_array is not a picture: give numbers from 0 to 255, or from 0 to 1, not {reprlib.repr(pixels)}.")
     return (pixels * 255 if pixels.dtype.kind == "f" and pixels.max() <= 1 else pixels).round().astype(np.uint8)
+
+
+def _require_folder(place: Place) -> Path:
+    if not Path(place).is_dir():
+        raise ValueError(f"{place} is not a folder. Give a folder of pictures.")
+    return Path(place)
+
+
+def _check_arguments(image_dir: Place | None, encoding_map: Mapping[str, ArrayLike] | None, threshold: float) -> None:
+    if not isinstance(threshold, float):
+        raise TypeError(f"min_similarity_threshold is {threshold!r}; give a float from -1.0 to 1.0.")
+    if not -1 <= threshold <= 1:
+        raise ValueError(f"min_similarity_threshold is {threshold}; give a float from -1.0 to 1.0.")
+    if not image_dir and not encoding_map:
+        raise ValueError("neither image_dir nor encoding_map is given, or it is empty. Give one of them.")
+
+
+def _find_removable(place: Place, recursive: bool, verbose: bool) -> list[str]:
+    """Return the names below a folder of the pictures that a plan would remove."""
+    folder = _require_folder(place).absolute()
+    found = list[Path]()
+    with suppress(UserError):  # there is no picture
+        found = discover([folder]).paths
+    paths = [path for path in found if path.is_file() and (recursive or path.parent == folder)]
+    groups = find_copies(paths, progress=verbose) if paths else []
+    return sorted(str(path.relative_to(folder)) for group in groups for path in group.removable)
 
 
 def _find_near(encoded: Mapping[str, ArrayLike], least: float) -> dict[str, list[tuple[str, np.float32]]]:

@@ -34,6 +34,7 @@ class ReviewedPlan:
     _judge: PairJudge = field(default_factory=PairJudge)
 
     def __post_init__(self) -> None:
+        self._scores = {(row.kept, row.file): row.score for rows in self.groups.values() for row in rows}
         self._group_of = {row.file: group for group, rows in self.groups.items() for row in rows}
 
     @property
@@ -67,21 +68,29 @@ class ReviewedPlan:
             raise UserError("The file is not in this group.")
         if row.facts is None or row.facts.linked or row.facts.archived or not row.facts.width:
             raise UserError("A link, a file inside an archive or one that cannot be read is not kept instead of another.")
-        self._write(group, self._plan_around(group, file, BY_HAND, words))
+        self._write(group, plan_around(self.groups[group], file, BY_HAND, self._know(group, words)))
 
     def follow(self, group: int, files: tuple[Path, Path], words: Mapping[Pair, Word]) -> None:
-        """Let the plan for one pair follow what is decided now; only the row of the file beside the kept one changes.
+        """Let the plan for one pair follow what is decided now; only the row of the file beside one that stays changes.
 
         Raises:
             UserError: The search has been done again.
         """
-        rows = self.groups[group]
-        center = find_center(rows)
-        if center.file not in files:
+        rows = {row.file: row for row in self.groups[group]}
+        main = find_center(self.groups[group])
+        centers = [main, *(row for row in rows.values() if row.action == "keep" and row.kept == row.file != main.file)]
+        staying = {center.file for center in centers}
+        beside = (rows[one] for one, other in (files, files[::-1]) if other in staying)
+        changed = next((row for row in beside if row.action != "keep"), None)
+        if changed is None:
             return
-        changed = files[0] if files[1] == center.file else files[1]
-        planned = {row.file: row for row in self._plan_around(group, center.file, center.reason, words)}
-        self._write(group, [planned[row.file] if row.file == changed and row.action != "keep" else row for row in rows])
+        knowledge = self._know(group, words)
+        planned = _find_row(plan_around(list(rows.values()), main.file, main.reason, knowledge), changed.file)
+        for center in centers[1:]:
+            if planned.action != "remove" and knowledge.of(center.file, changed.file).was_certain:
+                other = _find_row(plan_around([center, changed], center.file, center.reason, knowledge), changed.file)
+                planned = other if other.action == "remove" else planned
+        self._write(group, [planned if row is changed else row for row in rows.values()])
 
     def follow_everywhere(self, pair: Pair, words: Mapping[Pair, Word]) -> None:
         """Let the plan follow what is decided about a pair of contents, in every group whose kept file has one of them.
@@ -90,26 +99,24 @@ class ReviewedPlan:
             UserError: The search has been done again.
         """
         for group, rows in self.groups.items():
-            center = find_center(rows)
             for row in rows:
-                if pair_of(row, center) == pair:
-                    self.follow(group, (row.file, center.file), words)
+                for center in rows:
+                    if center.kept == center.file and pair_of(row, center) == pair:
+                        self.follow(group, (row.file, center.file), words)
 
-    def _plan_around(self, group: int, kept: Path, why: str, words: Mapping[Pair, Word]) -> list[PlanRow]:
-        """Plan a group around a file, by the pairs that were listed and by what is decided."""
-        rows = self.groups[group]
-        digests = {row.file: bytes.fromhex(row.sha256) for row in rows}
-        before = {row.file: row.score for row in rows if row.kept == kept}
+    def _know(self, group: int, words: Mapping[Pair, Word]) -> Knowledge:
+        """Return what is known of a group's files: the pairs that were listed, and what is decided."""
+        digests = {row.file: bytes.fromhex(row.sha256) for row in self.groups[group]}
 
         def score(one: Path, other: Path) -> float | None:
-            return 0.0 if digests[one] == digests[other] else before.get(other)
+            return 0.0 if digests[one] == digests[other] else self._scores.get((one, other))
 
         def decide(one: Path, other: Path) -> bool | None:
             word = words.get(frozenset((digests[one], digests[other])))
             return None if word is None else word == "copy"
 
-        facts = {row.file: row.facts for row in rows if row.facts is not None}
-        return plan_around(rows, kept, why, Knowledge(digests, facts, self.listed, score, decide, self._judge))
+        facts = {row.file: row.facts for row in self.groups[group] if row.facts is not None}
+        return Knowledge(digests, facts, self.listed, score, decide, self._judge)
 
     def _write(self, group: int, rows: list[PlanRow]) -> None:
         if rows == self.groups[group]:
@@ -121,6 +128,10 @@ class ReviewedPlan:
             write_plan(self.folder / PLAN, [row for each in every.values() for row in each])
             self.state = read_state(self.folder)
         self.groups[group] = rows
+
+
+def _find_row(rows: Sequence[PlanRow], file: Path) -> PlanRow:
+    return next(row for row in rows if row.file == file)
 
 
 def read_groups(folder: Path) -> dict[int, list[PlanRow]]:

@@ -2,13 +2,14 @@
 
 import inspect
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.procedural.sample import write_pictures
@@ -111,6 +112,27 @@ def test_a_cosine_of_the_threshold_itself_is_enough() -> None:
     assert CNN().find_duplicates(encoding_map=encoded, min_similarity_threshold=1.0) == {"a": ["b"], "b": ["a"], "c": [], "d": []}
     orthogonal = CNN().find_duplicates(encoding_map=encoded, min_similarity_threshold=0.0)
     assert orthogonal == {"a": ["b", "c", "d"], "b": ["a", "c", "d"], "c": ["a", "b"], "d": ["a", "b"]}
+
+
+def test_of_a_folder_only_what_a_plan_would_remove_is_to_be_removed(tmp_path: Path) -> None:
+    """A captioned copy has a cosine above any useful threshold, and something that the other one lacks."""
+    list(write_pictures(tmp_path, "R", 2, seed=1, workers=1))
+    with Image.open(tmp_path / "R000001.jpg") as image:
+        captioned = image.convert("RGB")
+        image.resize((image.width * 3 // 4, image.height * 3 // 4)).save(tmp_path / "small.jpg")
+    ImageDraw.Draw(captioned).text((20, 20), "1998", (255, 255, 255), font_size=30, stroke_width=2, stroke_fill=(0, 0, 0))
+    captioned.save(tmp_path / "captioned.jpg", quality=95)
+    shutil.copy(tmp_path / "R000000.jpg", tmp_path / "again.jpg")
+    (tmp_path / "notes.txt").write_text("no picture")
+    (tmp_path / "below").mkdir()
+    shutil.copy(tmp_path / "R000000.jpg", tmp_path / "below" / "again.jpg")
+    encoder = CNN(verbose=False)
+    assert encoder.find_duplicates(tmp_path)["captioned.jpg"][0] == "R000001.jpg"
+    removed = encoder.find_duplicates_to_remove(tmp_path)
+    assert "captioned.jpg" not in removed and len({"again.jpg", "R000000.jpg"} & set(removed)) == 1
+    assert len(encoder.find_duplicates_to_remove(tmp_path, recursive=True)) == len(removed) + 1
+    (tmp_path / "none").mkdir()
+    assert encoder.find_duplicates_to_remove(tmp_path / "below") == [] == encoder.find_duplicates_to_remove(tmp_path / "none")
 
 
 @pytest.mark.parametrize("name", ["__init__", "encode_image", "encode_images", "find_duplicates", "find_duplicates_to_remove"])

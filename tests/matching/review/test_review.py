@@ -17,7 +17,7 @@ from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
-from image_copies.matching.index.store import open_known_store
+from image_copies.matching.index.store import digest_of, open_known_store
 from image_copies.matching.matches import Match, read_matches_csv
 from image_copies.matching.results.folder import PLAN, SEARCH, SearchNotes, hold_results_folder, write_notes
 from image_copies.matching.review.app import Review, make_review_app
@@ -165,6 +165,30 @@ def test_decisions_reach_the_index_and_the_plan_and_are_taken_back(client: TestC
     assert client.post("/api/decisions/forget", json={"sha256": line["sha256"]}).json() == {"found": True}
     assert client.post("/api/decisions/forget", json={"sha256": line["sha256"]}).json() == {"found": False}
     assert decided(results) == [] and (results / PLAN).read_bytes() == plan
+
+
+def test_what_goes_for_another_file_than_the_first_goes_again_when_a_decision_is_taken_back(own_desk: Path) -> None:
+    """It stayed: the plan was made again around the group's first file alone."""
+    album = own_desk / "album"
+    largest, shot, copy = (
+        write_picture(album / f"{name}.png", number, side) for name, number, side in (("a", 1, 300), ("b", 0, 240), ("c", 0, 90))
+    )
+    likely = Judgement("likely", "the pixels agree in part", 70)
+    pairs = [Match(copy, shot, -0.01, 0.0), *(Match(one, largest, -0.3, 0.0, judgement=likely) for one in (shot, copy))]
+    write_results(own_desk / "matches", pairs, [[largest, shot, copy]])
+    results = open_results(own_desk / "matches")
+    plan, at = (own_desk / "matches" / PLAN).read_bytes(), {path.name: number for number, path in enumerate(results.files)}
+    goes = {row.file.name: row.kept.name for row in read_plan(own_desk / "matches" / PLAN) if row.action == "remove"}
+    assert goes == {"c.png": "b.png"}
+    for other, action in (("a.png", "remove"), ("b.png", "review")):
+        two = at["c.png"], at[other]
+        sha256 = [digest_of(results.file(number)).hex() for number in two]
+        results.decide(*two, sha256, "not-a-copy")
+        assert planned(own_desk / "matches")["c.png"][0] == action
+        results.decide(*two, sha256, "undecided")
+        assert (own_desk / "matches" / PLAN).read_bytes() == plan
+        results.decide(*two, sha256, "not-a-copy")
+        assert results.forget(sha256) and (own_desk / "matches" / PLAN).read_bytes() == plan
 
 
 def test_a_pair_that_joins_no_group_is_decided_too(client: TestClient, results: Path) -> None:
