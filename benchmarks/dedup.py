@@ -35,11 +35,12 @@ from image_copies.matching.output import Output
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster.options import use_ray
 from image_copies.pipeline.dedup.collection import Collection, load_array, read_records
-from image_copies.pipeline.dedup.deciding import NOT_JUDGED, Verdict, find_candidates
+from image_copies.pipeline.dedup.deciding import NOT_JUDGED, find_candidates
 from image_copies.pipeline.dedup.deduplication import embed_inputs, lists_folder
 from image_copies.pipeline.dedup.embedding import Embedding, find_sizes, write_vectors
 from image_copies.pipeline.dedup.inputs import index_container, list_containers
 from image_copies.pipeline.dedup.lists import Comparison, find_pairs
+from image_copies.pipeline.dedup.planning import Verdict
 from image_copies.pipeline.dedup.results import Decided, write_lists
 
 SAMPLE, FILES_PER_FOLDER = 10_000, 1000

@@ -165,8 +165,9 @@ class Candidate:
 class PairJudge:
     """Judges pairs of files; pictures that were judged last are not read again."""
 
-    def __init__(self) -> None:
-        self._seen = LastUsed(see, MAX_CACHED_PICTURES)
+    def __init__(self, kept: int = MAX_CACHED_PICTURES) -> None:
+        """Keep so many pictures that were judged last."""
+        self._seen = LastUsed(see, kept)
         self._edits: dict[tuple[Path, Path], Comparison] = {}  # of the certain pairs
 
     def judge(self, pair: KnownPair) -> Judgement:

@@ -2,41 +2,31 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+import tempfile
+from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.errors import ImageError
 from image_copies.data.files import read_json, write_text
 from image_copies.data.remote import map_files
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.matching.groups.components import group_components, label_components, pack_pairs
-from image_copies.matching.verification.contents import list_missing
-from image_copies.matching.verification.judgement import MAX_LIKELY, Kind
-from image_copies.matching.verification.pairs import KnownPair, LastUsed, Seen, compare_seen, see
 from image_copies.pipeline.dedup.collection import Collection, Numbers, list_names, load_array
 from image_copies.pipeline.dedup.lists import keep_best
 from image_copies.pipeline.dedup.pictures import name_picture, read_again
+from image_copies.pipeline.dedup.planning import PairPlanner, Verdict
 
 NOT_JUDGED = "not judged"
 PAIRS_PER_JOB = 64
-LAST_SEEN = 32  # pictures that a job keeps
 # A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), its
 # group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal.
 CANDIDATE = np.dtype([("number", "<i8"), ("kept", "<i8"), ("group", "<i8"), ("distance", "<f8"), ("same", "?")])
 Candidates = NDArray[np.void]  # of type CANDIDATE
 Pairs = list[tuple[int, int]]  # numbers of a candidate and of the picture that it is compared with
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The class of a candidate and the picture that stays."""
-
-    kind: Kind | str
-    reason: str
-    certainty: int
 
 
 @dataclass(frozen=True)
@@ -57,35 +47,21 @@ class Judging:
         """Judge the pairs of a job and write its file."""
         numbers = np.unique(np.array(pairs, np.int64))
         known = dict(self.collection.look_up(numbers, ["id", "source", "place", "bytes"]))
-
-        def look(path: Path) -> Seen:
-            return see(read_again(known[int(path.name)], self.column))
-
-        pictures, found = LastUsed(look, LAST_SEEN), []
-        for pair in pairs:
-            one, other = (Path(str(number)) for number in pair)
-            first, second = pictures.of(one), pictures.of(other)
-            if first is None or second is None:
-                found.append((NOT_JUDGED, "its bytes cannot be read again", 0))
-                continue
-            judged = judge_candidate(first, second, KnownPair(one, other))
-            found.append((judged.kind, judged.reason, judged.certainty))
-        write_text(self.path(pairs), json.dumps({"verdicts": found}))
+        leaked, found = self.collection.test_sets_begin is not None, list[Verdict]()
+        with tempfile.TemporaryDirectory() as folder:
+            planner = PairPlanner(Path(folder), lambda number: (known[number]["id"], read_again(known[number], self.column)))
+            for number, staying in pairs:
+                try:
+                    found.append(planner.plan(int(number), int(staying), leaked))
+                except ImageError:
+                    found.append(Verdict(NOT_JUDGED, "its bytes cannot be read again", 0))
+        write_text(self.path(pairs), json.dumps({"verdicts": [astuple(verdict) for verdict in found]}))
         place.advance(len(pairs))
 
     def path(self, pairs: Pairs) -> Path:
         """Return the path of the judgements of a job's pairs."""
         digest = hashlib.sha256(json.dumps([list(map(int, pair)) for pair in pairs]).encode()).hexdigest()
-        return self.folder / f"judged-{digest[:20]}.json"
-
-
-def judge_candidate(going: Seen, staying: Seen, pair: KnownPair) -> Verdict:
-    """Judge a picture that might go: it is no more than likely a copy if it holds what the one that stays lacks."""
-    judged = compare_seen(going, staying, pair)
-    missing = list_missing(staying.contents, going.contents) if judged.kind == "certain" else []
-    if missing:
-        return Verdict("likely", f"it has {', '.join(missing)}; {judged.reason}", MAX_LIKELY)
-    return Verdict(judged.kind, judged.reason, judged.certainty)
+        return self.folder / f"planned-{digest[:20]}.json"
 
 
 def find_candidates(collection: Collection, files: list[Path]) -> Candidates:

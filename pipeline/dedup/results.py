@@ -17,8 +17,9 @@ from image_copies.data.errors import ImageError
 from image_copies.data.files import whole_file, whole_folder
 from image_copies.data.names import line_of
 from image_copies.pipeline.dedup.collection import Collection, Numbers
-from image_copies.pipeline.dedup.deciding import Candidates, Verdict
+from image_copies.pipeline.dedup.deciding import Candidates
 from image_copies.pipeline.dedup.pictures import name_picture, read_again
+from image_copies.pipeline.dedup.planning import Verdict
 from image_copies.submissions.report.rendering import render
 from image_copies.submissions.report.thumbnails import THUMBNAIL_SIDE
 
@@ -48,7 +49,9 @@ class Decided:
 
     def going(self) -> NDArray[np.bool_]:
         """Return whether each candidate goes, bool [n]."""
-        return np.fromiter((verdict.kind in self.removes for verdict in self.verdicts), bool, len(self.verdicts))
+        return np.fromiter(
+            (verdict.kind in self.removes and not verdict.missed for verdict in self.verdicts), bool, len(self.verdicts)
+        )
 
     def staying(self) -> Numbers:
         """Return the number of the picture of which each candidate is a copy [n], and which does not go itself."""
@@ -151,7 +154,8 @@ def write_page(
         for number, about in collection.look_up(np.array(sorted(numbers), np.int64), columns):
             pictures[number] = _write_thumbnail(page, number, about, column), name_picture(about["source"], about["id"])
         graded = [(grade, int((certainties >= grade).sum())) for grade in GRADES]
-        classes = [(kind, count, kind in decided.removes) for kind, count in kinds.most_common()]
+        going = Counter(verdict.kind for verdict, goes in zip(decided.verdicts, decided.going(), strict=True) if goes)
+        classes = [(kind, count, going[kind]) for kind, count in kinds.most_common()]
         values = {
             "counts": counts,
             "classes": classes,

@@ -5,13 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from image_copies.data.procedural.pictures import draw_picture
-from image_copies.matching.verification.pairs import KnownPair, see
 from image_copies.pipeline.dedup.collection import Collection
-from image_copies.pipeline.dedup.deciding import CANDIDATE, NOT_JUDGED, Candidates, Verdict, find_candidates, judge_candidate
+from image_copies.pipeline.dedup.deciding import CANDIDATE, NOT_JUDGED, Candidates, find_candidates
 from image_copies.pipeline.dedup.lists import PAIR
+from image_copies.pipeline.dedup.planning import Verdict
 from image_copies.pipeline.dedup.results import Decided, write_lists
 
 PAIRS = [(0, 1, 0.1, False), (1, 2, 0.2, False), (0, 2, 0.2, False), (2, 5, 0.0, True), (3, 6, 0.0, True), (4, 5, 0.0, True)]
@@ -83,15 +81,3 @@ def test_lists_hold_every_picture_and_only_sure_copies_go(tmp_path: Path) -> Non
     assert (tmp_path / "unreadable.txt").read_text().split() == ["/x.tar", "7.jpg"]
     parquet = pytest.importorskip("pyarrow.parquet")
     assert parquet.read_table(tmp_path / "remove.parquet")["copy_of"].to_pylist() == ["1.jpg", "1.jpg"]  # 2, like 5, goes
-
-
-def test_a_picture_with_more_pages_or_transparency_does_not_go(tmp_path: Path) -> None:
-    """A TIFF with other pages went as certain."""
-    first, *others = (Image.fromarray(draw_picture(np.random.default_rng(seed), 200)).resize((200, 150)) for seed in range(3))
-    first.save(tmp_path / "pages.tif", save_all=True, append_images=others)
-    first.save(tmp_path / "first.png")
-    pages, page = see(tmp_path / "pages.tif"), see(tmp_path / "first.png")
-    pair = KnownPair(tmp_path / "pages.tif", tmp_path / "first.png")
-    assert judge_candidate(page, pages, pair).kind == "certain"
-    verdict = judge_candidate(pages, page, pair)
-    assert verdict.kind == "likely" and verdict.reason.startswith("it has 3 frames or pages instead of 1; ")
