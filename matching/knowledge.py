@@ -9,10 +9,9 @@ from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.originals import EditComparer, find_advantage
 from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, read_holdings
 from image_copies.matching.matches import Match
-from image_copies.matching.verification.judgement import Judgement, Kind
+from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.verification.pairs import KnownPair, LastUsed, PairJudge
 
-COPIES: tuple[Kind, ...] = ("same file", "certain")  # classes of pairs of which one file may go; a person looks at all others
 SAME_BYTES = Judgement("same file", "the same bytes as the kept file", 100)
 MAX_HELD = 1000  # files of which it is known what they hold, some kB each
 CALLED_COPY = Judgement("certain", "called a copy of the kept file", 100)
@@ -75,14 +74,9 @@ class PairKnowledge:
         return None if self.match is None else self.match.judgement
 
     @property
-    def is_copy(self) -> bool:
-        """Whether they are the same file, or certainly copies."""
-        return self.judgement.kind in COPIES
-
-    @property
     def was_certain(self) -> bool:
-        """Whether they are known to be that without another look."""
-        return self.same_bytes or (self._seen is not None and self._seen.kind in COPIES)
+        """Whether they are known to be the same file, or certainly copies, without another look."""
+        return self.same_bytes or (self._seen is not None and self._seen.is_certain)
 
     @cached_property
     def surplus(self) -> Surplus:
@@ -101,7 +95,7 @@ class PairKnowledge:
             merging: Whether what the file notes is written next to the kept one.
         """
         kept, file = self.knowledge.facts.get(self.kept), self.knowledge.facts.get(self.file)
-        if kept is None or file is None or not self.is_copy:
+        if kept is None or file is None or not self.judgement.is_certain:
             return ""
         noted = "" if merging or self.decision else self.surplus.noted
         held = f"it has {', '.join(filter(None, (*self.surplus.lasting, noted)))}, unlike the kept file"
@@ -145,6 +139,12 @@ class Knowledge:
     def of(self, kept: Path, file: Path) -> PairKnowledge:
         """Return what is known of a file and of the one that would stay instead of it."""
         return PairKnowledge(kept, file, self.listed.get(frozenset((kept, file))), self)
+
+
+def known_pair(match: Match, same_bytes: bool, threshold: float | None) -> KnownPair:
+    """Return what is known of a match before its pixels are compared; `threshold`: the lowest score of a copy, None for none."""
+    described = threshold is not None and match.score >= threshold
+    return KnownPair(match.query, match.reference, same_bytes, described, match.evidence, match.expected_false_alarms)
 
 
 def list_pairs(matches: Iterable[Match]) -> dict[frozenset[Path], Match]:

@@ -10,13 +10,12 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import digest_of
-from image_copies.matching.matches import Rule, describe_judgement, judgement_values
+from image_copies.matching.knowledge import known_pair
+from image_copies.matching.matches import Match, Rule, describe_judgement, judgement_values
 from image_copies.matching.output import Output
 from image_copies.matching.results.overlays import NOT_LAID, LaidPair, lay_pair
-from image_copies.matching.verification.judgement import Judgement, Kind
-from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_two
-
-COPIES: tuple[Kind, ...] = ("same file", "certain", "likely")
+from image_copies.matching.verification.judgement import Judgement
+from image_copies.matching.verification.pairs import PairJudge, verify_two
 
 
 @dataclass(frozen=True)
@@ -74,10 +73,9 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     if not verified:
         return Verdict(score, threshold, score >= threshold, "by their vectors", files=files)
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([-score]), 1)[0])
-    pair = KnownPair(first, second, False, score >= threshold, verify_two(first, second), alarms)
-    judgement = PairJudge().judge(pair)
-    copy = judgement.kind in COPIES and judgement.confirmed
-    return Verdict(score, threshold, copy, describe_judgement(judgement), judgement, files)
+    match = Match(first, second, score, alarms, verify_two(first, second))
+    judgement = PairJudge().judge(known_pair(match, False, threshold))
+    return Verdict(score, threshold, judgement.is_copy, describe_judgement(judgement), judgement, files)
 
 
 def report(verdict: Verdict, first: Path, second: Path, output: Output, shown: Path | None = None) -> int:

@@ -27,6 +27,7 @@ from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import Added, add_pictures, digest_or_none, forget_missing
 from image_copies.matching.index.store import Store, digests_of_files, forget_queries, open_store, remove_files, unreadable_files
+from image_copies.matching.knowledge import known_pair
 from image_copies.matching.matches import Found, Matches, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import (
@@ -42,7 +43,7 @@ from image_copies.matching.results.leakage import report_folders, report_leakage
 from image_copies.matching.results.report import report_unreadable, write_results, write_track
 from image_copies.matching.results.unchanged import KeptOutput, fingerprint, keep_unchanged, repeat_unchanged
 from image_copies.matching.search import PairScores, Search, make_exclusions
-from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_pairs
+from image_copies.matching.verification.pairs import PairJudge, verify_pairs
 
 
 @dataclass(frozen=True)
@@ -276,14 +277,7 @@ def _judge_pairs(found: Found, judge: PairJudge) -> Found:
     """Say of every pair what it is, by its pixels."""
     digests, threshold = found.digests, found.matches.threshold
     pairs = [
-        KnownPair(
-            match.query,
-            match.reference,
-            match.query in digests and digests.get(match.query) == digests.get(match.reference),
-            threshold is not None and match.score >= threshold,
-            match.evidence,
-            match.expected_false_alarms,
-        )
+        known_pair(match, match.query in digests and digests[match.query] == digests.get(match.reference), threshold)
         for match in found.matches.pairs
     ]
     judged = [

@@ -13,7 +13,6 @@ from image_copies.augmentations.composition import OverlaySource
 from image_copies.augmentations.query_set import FileOverlays
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
-from image_copies.matching.commands.comparing import COPIES
 from image_copies.matching.explorer.edits import apply_edit
 from image_copies.matching.explorer.second_look import SecondLook
 from image_copies.matching.explorer.uploads import data_url
@@ -139,7 +138,7 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
                 "score": -one.distance,
                 "unnormalized": unnormalized,
                 "false_alarms": expected,
-                "copy": one.row in copies and copies[one.row].kind in COPIES,
+                "copy": one.row in copies and copies[one.row].is_copy,
                 "view": one.view,
             }
             | (judgement_values(copies[one.row]) if one.row in copies else {})

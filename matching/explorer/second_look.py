@@ -15,11 +15,11 @@ from image_copies.matching.candidates import choose_candidates
 from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
 from image_copies.matching.groups.planning import drop_flat
 from image_copies.matching.index.filling import digest_or_none
+from image_copies.matching.knowledge import known_pair
 from image_copies.matching.matches import Match, Rule, rank_by_evidence
 from image_copies.matching.verification.features import Features
 from image_copies.matching.verification.judgement import Clues, Judgement, judge
 from image_copies.matching.verification.pairs import (
-    KnownPair,
     LastUsed,
     Read,
     Seen,
@@ -83,8 +83,7 @@ def _is_flat(picture: Seen) -> bool:
 
 def _judge(query: Seen | None, reference: Seen | None, digest: bytes | None, match: Match, threshold: float | None) -> Judgement:
     same_bytes = match.score == 0 and digest is not None and digest_or_none(match.reference) == digest
-    described = threshold is not None and match.score >= threshold
+    known = known_pair(match, same_bytes, threshold)
     if same_bytes or query is None or reference is None:
-        return judge(Clues(same_bytes=same_bytes, described=described))
-    pair = KnownPair(match.query, match.reference, False, described, match.evidence, match.expected_false_alarms)
-    return compare_seen(query, reference, pair)
+        return judge(Clues(same_bytes=same_bytes, described=known.described))
+    return compare_seen(query, reference, known)

@@ -253,7 +253,7 @@ def make_service(service: SearchService) -> FastAPI:
             found = await run_in_threadpool(service.look, content, found)
         return {"matches": [_plain(match) for match in found]}
 
-    @app.post("/api/vectors", summary="The references that ready vectors' pictures copy")
+    @app.post("/api/vectors", summary="The references that ready vectors' pictures copy, likely at best")
     async def vectors(question: VectorQuestion) -> dict[str, Any]:
         found = await asyncio.wrap_future(service.ask(service.check_vectors(question.vectors)))
         return {"matches": [[_plain(match) for match in matches] for matches in found]}

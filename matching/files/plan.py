@@ -20,7 +20,7 @@ from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.keeping import REFERENCE, KeepSettings, choose_kept, find_pattern, order_by_size, sort_files
 from image_copies.matching.files.originals import LEAST_EDITED, choose_least_edited
-from image_copies.matching.knowledge import COPIES, Knowledge, PairKnowledge
+from image_copies.matching.knowledge import Knowledge, PairKnowledge
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 Action = Literal["keep", "remove", "review", "leave"]
@@ -117,7 +117,13 @@ def _can_replace(facts: Facts, kept: Facts, knowledge: Knowledge) -> bool:
     if facts.linked or facts.archived or is_raw(facts.path) or not facts.width:
         return False
     known = knowledge.of(kept.path, facts.path)
-    if known.same_bytes or known.decision is not None or not known.matches or not known.is_copy or not is_intact(facts.path):
+    if (
+        known.same_bytes
+        or known.decision is not None
+        or not known.matches
+        or not known.judgement.is_certain
+        or not is_intact(facts.path)
+    ):
         return False
     return not knowledge.of(facts.path, kept.path).surplus.lasting
 
@@ -202,7 +208,7 @@ def _find_difference(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> str:
 
 
 def _decide_action(judgement: Judgement, loss: str) -> tuple[Action, str]:
-    if judgement.kind in COPIES and not loss:
+    if judgement.is_certain and not loss:
         return "remove", judgement.reason
     return "review", f"{judgement.kind}: {judgement.reason}"
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.knowledge import COPIES
 
 
 class CopyGroup(list[Path]):
@@ -29,7 +28,7 @@ def list_copies(planned: Iterable[PlanRow]) -> list[CopyGroup]:
     """Return the groups of copies of a plan, the largest first, their rows numbered by them, from 1."""
     around: dict[Path, list[PlanRow]] = {}
     for row in planned:
-        if row.file == row.kept or (row.judgement is not None and row.judgement.kind in COPIES):
+        if row.file == row.kept or (row.judgement is not None and row.judgement.is_certain):
             around.setdefault(row.kept, []).append(row)
     found = [sorted(rows, key=lambda row: row.file != row.kept) for rows in around.values() if len(rows) > 1]
     ordered = enumerate(sorted(found, key=lambda rows: -len(rows)), 1)

@@ -54,6 +54,16 @@ class Judgement:
         """Whether features or pixels say that the two share content or, where none can, the score is far beyond the threshold."""
         return self.certainty > UNCONFIRMED if self.kind == "likely" else self.kind != "unrelated"
 
+    @property
+    def is_copy(self) -> bool:
+        """Whether one is called a copy of the other."""
+        return self.kind in ("same file", "certain", "likely") and self.confirmed
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it certainly is one: of such pairs alone one file may go, a person looks at all others."""
+        return self.kind in ("same file", "certain")
+
 
 @dataclass(frozen=True)
 class Clues:

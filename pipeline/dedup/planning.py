@@ -8,7 +8,7 @@ from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.plan import PlanRow, plan_around
 from image_copies.matching.index.store import digest_of
-from image_copies.matching.knowledge import COPIES, Knowledge
+from image_copies.matching.knowledge import Knowledge
 from image_copies.matching.verification.judgement import Kind
 from image_copies.matching.verification.pairs import PairJudge
 
@@ -68,7 +68,7 @@ class PairPlanner:
         judgement = row.judgement or replace(self._known.of(kept, file).judgement, reason=row.reason)
         if row.action == "remove" and not is_intact(kept):
             return Verdict(judgement.kind, f"{judgement.reason}, but {DAMAGED}", judgement.certainty, True)
-        missed = judgement.kind in COPIES and row.action != "remove"
+        missed = judgement.is_certain and row.action != "remove"
         return Verdict(judgement.kind, judgement.reason, judgement.certainty, missed)
 
     def _write(self, number: int) -> Path:

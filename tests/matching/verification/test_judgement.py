@@ -209,8 +209,9 @@ def test_features_confirm_a_pair_that_is_laid_on_each_other_as_whole_frames() ->
 def test_what_the_descriptor_alone_says_is_not_confirmed() -> None:
     found = compare(draw(0), draw(1))
     assert found.kind == "likely" and not found.confirmed and found.reason.startswith("not confirmed")
+    assert not found.is_copy and not found.is_certain
     edited = compare(draw(1)[:, 60:], draw(1)[:, :-60])  # each shows something that the other does not
-    assert edited.kind == "likely" and edited.confirmed
+    assert edited.kind == "likely" and edited.confirmed and edited.is_copy and not edited.is_certain
     assert compare(draw(1), draw(1)).confirmed and not compare(draw(0), draw(1), described=False).confirmed
 
 
