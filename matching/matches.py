@@ -90,6 +90,16 @@ class Match:
     judgement: Judgement | None = None
     crop: Box | None = None
 
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to ask: the bytes are the same, or the user called the two copies."""
+        return 0 in (self.score, self.expected_false_alarms)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether one is called a copy of the other."""
+        return self.settled or self.judgement is None or self.judgement.is_copy
+
 
 @dataclass(frozen=True)
 class Matches:
@@ -165,8 +175,7 @@ class Rule:
         count: dict[Path, int] = defaultdict(int)
         for match in pairs:
             enough = threshold is not None and match.score >= threshold
-            known = 0 in (match.score, match.expected_false_alarms)
-            if known or ((enough or match.evidence is not None) and count[match.query] < self.most):
+            if match.settled or ((enough or match.evidence is not None) and count[match.query] < self.most):
                 kept.append(match)
                 count[match.query] += 1
         return kept

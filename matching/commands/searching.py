@@ -288,8 +288,8 @@ def _judge_pairs(found: Found, judge: PairJudge) -> Found:
 
 
 def _report_shares(settings: SearchSettings, found: Found, output: Output) -> None:
-    """Report the folders that share pictures, and what sets share if there are any."""
-    pairs = found.matches.pairs
+    """Report the folders that share pictures, and what sets share if there are any, by the pairs that are called copies."""
+    pairs = [match for match in found.matches.pairs if match.is_copy]
     report_folders(settings.folder, pairs, found.digests, output)
     if settings.sets:
         across = report_leakage(settings.folder, pairs, found.digests, [indexed_path(path) for path in settings.sets], output)

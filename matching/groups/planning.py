@@ -66,10 +66,9 @@ def drop_flat(pairs: Sequence[Match], flat: Collection[Path]) -> list[Match]:
     return [match for match in pairs if match.score == 0 or (match.query not in flat and match.reference not in flat)]
 
 
-def _joins(match: Match, found: Found, exclusions: Exclusions) -> bool:
+def _joins(match: Match) -> bool:
     """Whether a pair may join a group: one that nothing but the score speaks for does not, unless it was called a copy."""
-    called = exclusions.decision(found.digests[match.query], found.digests[match.reference])
-    return bool(called) or match.score == 0 or match.judgement is None or match.judgement.confirmed
+    return match.settled or match.judgement is None or match.judgement.confirmed
 
 
 def make_groups(
@@ -83,7 +82,7 @@ def make_groups(
     """Group what was found and plan each group; facts that have been read already are not read again."""
     threshold = found.matches.threshold if found.matches.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
-    joining = [match for match in found.matches.pairs if _joins(match, found, exclusions)]
+    joining = [match for match in found.matches.pairs if _joins(match)]
     grouped = group_files(
         *(joining, found.digests, score_pairs, threshold, flat, settings.bound),
         rejected=exclusions.rejected,

@@ -87,9 +87,9 @@ class ReviewedPlan:
         knowledge = self._know(group, words)
         planned = _find_row(plan_around(list(rows.values()), main.file, main.reason, knowledge), changed.file)
         for center in centers[1:]:
-            if planned.action != "remove" and knowledge.of(center.file, changed.file).was_certain:
+            if planned.action != "remove" and not planned.merged and knowledge.of(center.file, changed.file).was_certain:
                 other = _find_row(plan_around([center, changed], center.file, center.reason, knowledge), changed.file)
-                planned = other if other.action == "remove" else planned
+                planned = other if other.action == "remove" or other.merged else planned
         self._write(group, [planned if row is changed else row for row in rows.values()])
 
     def follow_everywhere(self, pair: Pair, words: Mapping[Pair, Word]) -> None:

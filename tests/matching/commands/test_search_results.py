@@ -99,6 +99,12 @@ def test_of_a_burst_nothing_is_removed_but_an_edited_copy_of_a_shot(
     }
     assert classes[frozenset(("shot2.jpg", "smaller of 2.jpg"))] == "certain"
     assert {kind for pair, kind in classes.items() if "smaller of 2.jpg" not in pair} == {"same scene"}
+    for name in ("train", "test"):
+        Path(name).mkdir()
+    for file, folder in (("shot0.jpg", "train"), ("shot2.jpg", "train"), ("shot1.jpg", "test"), ("smaller of 2.jpg", "test")):
+        Path("album", file).rename(Path(folder, file))
+    assert run_match(checkpoint, "--threshold", "-4", "--leakage", "train", "test") == 0
+    assert [Path(line).name for line in Path("matches/clean-0-train.txt").read_text().splitlines()] == ["shot0.jpg"]
 
 
 @pytest.mark.parametrize("way", ["move", "hardlink", "symlink", "delete-to-trash"])
