@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-from PIL import ExifTags, Image, ImageFile, IptcImagePlugin
+from PIL import ExifTags, Image, ImageFile, IptcImagePlugin, PngImagePlugin
 
 from image_copies.data.files import open_regular
 from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
@@ -100,6 +100,10 @@ NOT_WRITTEN_BY_PEOPLE = re.compile(
     r"|file written by|.*optimi[sz]e|.*compress|applemark|imageready|ducky|handmade software|processed by|intel\(r\)|xs_"
     r"|\{|fbt:|oplus|lavc",
     re.IGNORECASE,
+)
+# text chunks that say nothing of the picture, or say it again
+NOT_NOTED_BY_PEOPLE = re.compile(
+    r"software$|creation time$|xml:com|raw profile|[a-z]+:|signature$|source$|disclaimer$|warning$|thumb::", re.IGNORECASE
 )
 DATE = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)[T ](\d\d):(\d\d)(?::(\d\d))?")
 DEGREES = re.compile(r"(\d+),([\d.]+)(?:,([\d.]+))?([NSEW])")
@@ -309,6 +313,9 @@ def _read_iptc(image: Image.Image) -> Iterator[tuple[Key, Note]]:
 def _read_info(image: Image.Image) -> Iterator[tuple[Key, Note]]:
     for name, key in INFO.items():
         yield key, _make_note(key, [image.info.get(name)])
+    for name, text in image.text.items() if isinstance(image, PngImagePlugin.PngImageFile) else ():
+        if name not in INFO and not NOT_NOTED_BY_PEOPLE.match(name):
+            yield ("", name), Note((str(text),), "structure")  # of programs that draw, what was asked for
 
 
 def _read_packet(image: Image.Image) -> Iterator[tuple[Key, Note]]:

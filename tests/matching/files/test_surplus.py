@@ -62,10 +62,10 @@ def write_iptc(folder: Path) -> None:
     (folder / "small.jpg").write_bytes(stream.getvalue()[:2] + marker + stream.getvalue()[2:])
 
 
-def write_text(folder: Path) -> None:
+def write_text(name: str) -> Save:
     text = PngImagePlugin.PngInfo()
-    text.add_text("Description", "the harbour")
-    draw(240).save(folder / "small.png", pnginfo=text)
+    text.add_text(name, "the harbour")
+    return save("small.png", pnginfo=text)
 
 
 def write_sidecar(inside: str, name: str = "small.jpg.xmp") -> Save:
@@ -91,7 +91,9 @@ NOTED: list[tuple[Save, str]] = [
     (save(exif=tag(XPKeywords="sea;boat".encode("utf-16-le"))), "keywords"),
     (save(comment=b"Grandma, Basel"), "a comment"),
     (write_iptc, "a caption"),
-    (write_text, "a caption"),
+    (write_text("Description"), "a caption"),
+    (write_text("parameters"), "a comment"),
+    (write_text("workflow"), "the note workflow of its own"),
     (save(**pack('xmp:Rating="4">')), "a rating"),
     (save(**pack("><xmp:Label>red</xmp:Label>")), "a label"),
     (save(**pack("><dc:subject><rdf:Bag><rdf:li>sea</rdf:li></rdf:Bag></dc:subject>")), "keywords"),
@@ -123,6 +125,7 @@ def test_what_is_noted_in_one_file_alone_is_not_lost(tmp_path: Path, write: Save
         save(**pack('xmp:Rating="0" xmp:ModifyDate="2024-01-01" crs:Exposure2012="+1.0">')),
         save(exif=tag(UserComment=b"ASCII\0\0\0" + bytes(40), DateTimeOriginal="0000:00:00 00:00:00")),
         write_sidecar(">"),
+        write_text("Software"),
     ],
 )
 def test_what_programs_note_is_nothing_to_lose(tmp_path: Path, write: Save) -> None:
