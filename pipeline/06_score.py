@@ -145,11 +145,11 @@ def score_run(run: Run, force: bool) -> None:
     run_step(run, SCORE, force)
     if not has_ground_truth(run):
         # imported here: --help must answer at once
-        from image_copies.pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
+        from image_copies.pipeline.steps.run_warnings import collect_warnings, read_synthetic_board
         from image_copies.pipeline.steps.score_table import print_unscored
 
         board = read_synthetic_board(run.paths.synthetic_board)
-        print_unscored(board.to_dict("records"), collect_notices(run), collect_warnings(run))
+        print_unscored(board.to_dict("records"), collect_warnings(run))
         print(
             f"\n{run.data} has no public_ground_truth.csv, so there is no score.\n"
             f"submission: {run.paths.submission}\nreport:     {run.paths.report_page}"

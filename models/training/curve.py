@@ -31,7 +31,7 @@ class EpochRow:
     seconds: float  # seconds since the stage began
     logs: dict[str, float] = field(default_factory=dict)  # the objective's own figures, one column each
     validation: float | None = None  # µAP on the synthetic queries; None if not measured
-    ended_by: str = ""  # in the stage's last epoch "loss", "plateau", "epochs" or "minutes", or "start" in stage 0; otherwise ""
+    ended_by: str = ""  # in the stage's last epoch "loss", "plateau", or "epochs", or "start" in stage 0; otherwise ""
     warning: str = ""  # what is wrong at the stage's end and what to try; empty where nothing is
 
     def columns(self) -> dict[str, Any]:

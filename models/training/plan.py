@@ -141,7 +141,7 @@ def plan_model(
             activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * compared * batch,
             edit_seconds=edits,
             epoch_seconds=epoch,
-            most_seconds=min(epoch * stage.epochs, 60 * stage.minutes if stage.minutes is not None else float("inf")),
+            most_seconds=epoch * stage.epochs,
             disk=int(images * 3 * (stage.image_size * WORKING_SCALE) ** 2 * CACHE_SHARE[settings.cache]),
             state=2 * kept + weights,
         )

@@ -119,7 +119,7 @@ class SchedulerSettings(Settings):
 
 
 class StageSettings(Settings):
-    """One drip stage; it ends at `stop_loss`, on a plateau, after `epochs` or after `minutes`, whichever comes first.
+    """One drip stage; it ends at `stop_loss`, on a plateau, or after `epochs`, whichever comes first.
 
     Attributes:
         classes: Number of classes; None, or more than there are, for all.
@@ -129,15 +129,12 @@ class StageSettings(Settings):
         epochs: Maximum number of epochs.
         iterations: Batches per epoch of this stage, which make its cost independent of the number of images; None for
             `sampling.iterations`.
-        minutes: Maximum time in minutes, including the rebuild of the class matrix: a ceiling for slow machines. A stage that it
-            ends depends on the machine's speed, which is reported. None for no limit.
         stop_loss: The stage ends when an epoch's mean loss is below this; None for no such limit.
         plateau_epochs: The stage ends when the loss has not fallen by 1 % for this many epochs; None for never.
         validate_minutes: Minutes between validations within the stage; None validates only at its end.
         learning_rate_factor: Factor of all learning rates in this stage.
-        last_learning_rate_factor: Factor to which the rates fall by a cosine over the stage's epochs or minutes, whichever end
-            first (scheduler kind constant); only without minutes the result is repeatable. A stage that ends earlier does not
-            reach it. None for constant rates.
+        last_learning_rate_factor: Factor to which the rates fall by a cosine over the stage's epochs (scheduler kind constant).
+            A stage that ends earlier does not reach it. None for constant rates.
         centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix.
         class_rows: Rows of the class matrix: "centroids" of the backbone's own vectors, which are then trained (drip training),
             or the "teacher"'s vectors, which stay fixed.
@@ -152,7 +149,6 @@ class StageSettings(Settings):
     batch_size: int = Field(64, ge=2)
     epochs: int = Field(100, ge=1)
     iterations: int | None = Field(None, ge=1)
-    minutes: float | None = Field(None, gt=0)
     stop_loss: float | None = Field(None, gt=0)
     plateau_epochs: int | None = Field(None, ge=1)
     validate_minutes: float | None = Field(None, gt=0)

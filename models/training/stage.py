@@ -18,7 +18,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.process import choose_workers
 from image_copies.models.distributed import sum_over_processes
 from image_copies.models.training.batches import Batches
-from image_copies.models.training.ceiling import CEILING
 from image_copies.models.training.curve import EpochRow, append_rows, record_validation
 from image_copies.models.training.learner import Figures, Learner, read_figures
 from image_copies.models.training.model_settings import ModelSettings
@@ -187,7 +186,7 @@ def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver
             started, count = time.monotonic(), min(accumulate, batches - progress.batch)
             done = progress.epoch + progress.batch / batches
             steps = progress.epoch * -(-batches // accumulate) + progress.batch // accumulate
-            run.learner.schedule.before_step(done, _budget_spent(run.stage, done, progress.seconds), steps)
+            run.learner.schedule.before_step(done, done / run.stage.epochs, steps)
             measure = progress.batch // accumulate % STEPS_PER_MEASUREMENT == 0
             try:
                 images, figures = run.learner.learn(islice(stream, count), count, check, measure)
@@ -246,14 +245,7 @@ def _end_reason(stage: StageSettings, progress: Progress, loss: float) -> str:
         return "loss"
     if stage.plateau_epochs is not None and progress.epochs_since_lowest >= stage.plateau_epochs:
         return "plateau"
-    if stage.minutes is not None and progress.seconds >= 60 * stage.minutes:
-        return CEILING
     return "epochs" if progress.epoch >= stage.epochs else ""
-
-
-def _budget_spent(stage: StageSettings, epochs: float, seconds: float) -> float:
-    """Return the fraction of the stage's epochs or minutes that is spent, whichever is larger; 1 when they have run out."""
-    return max(epochs / stage.epochs, seconds / (60 * stage.minutes) if stage.minutes else 0.0)
 
 
 def _validation_due(stage: StageSettings, progress: Progress) -> bool:

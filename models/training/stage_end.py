@@ -12,7 +12,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.training.ceiling import clock_notice
 from image_copies.models.training.classifier import save_classifier
 from image_copies.models.training.collapse import COSINE, RANK, RANK_BOUND, REMEDY, find_collapse
 from image_copies.models.training.curve import EpochRow, append_rows, read_rows
@@ -88,13 +87,11 @@ def restore_checkpoint(folder: Path, descriptor: Descriptor, stages: Sequence[St
 
 
 def report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any]) -> None:
-    """Report how a stage ended, and warn where the clock ended it."""
+    """Report how a stage ended."""
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
     if RANK in last.logs:
         scored += f", mean cosine {last.logs[COSINE]:.2f}, effective rank {last.logs[RANK]:.1f} of {last.logs[RANK_BOUND]:g}"
     report(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
-    if notice := clock_notice(stage, last.stage, last.epoch, last.ended_by):
-        report(f"  warning: {notice}", flush=True)
 
 
 def find_troubles(last: EpochRow, rows: list[dict[str, str]]) -> list[str]:
@@ -108,7 +105,7 @@ def find_troubles(last: EpochRow, rows: list[dict[str, str]]) -> list[str]:
         named = "the start" if best["stage"] == "0" else f"stage {best['stage']}"
         troubles.append(
             f"stage {last.stage} ends at a µAP of {last.validation:.3f}, below the {float(best['validation']):.3f} of {named}: "
-            "its class rows and edits were not learnt in its time, or what was known is lost. Give it more minutes, fewer "
+            "its class rows and edits were not learnt in its time, or what was known is lost. Give it more epochs, fewer "
             "classes, a lower intensity, or a learning rate that falls (last_learning_rate_factor)."
         )
     return troubles

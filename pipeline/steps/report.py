@@ -25,14 +25,12 @@ def write_run_report(
     variants: list[dict[str, Any]],
     submitted: tuple[Scores, RankedPairs, Interval],
     before: RankedPairs | None,
-    notices: list[str],
     warnings: list[str],
 ) -> Path:
     """Write the report of a run whose data set has a ground truth; return the path of its page.
 
     The variants' scores are those of scores.json; `submitted` are scores, ranked pairs and µAP interval of the submission,
-    `before` the ranked pairs without normalisation, if there is any. Notices name stages whose result depends on the machine's
-    speed.
+    `before` the ranked pairs without normalisation, if there is any.
 
     Raises:
         UserError: when a file of an earlier step cannot be read, or the disk is full.
@@ -41,7 +39,7 @@ def write_run_report(
     scores, ranked, interval = submitted
     return write_report(
         ReportInputs(
-            **_describe_run(run, data, notices, warnings),
+            **_describe_run(run, data, warnings),
             variants=variants,
             scores=scores.as_dict(),
             interval=interval,
@@ -53,9 +51,7 @@ def write_run_report(
     )
 
 
-def write_unscored_run_report(
-    run: Run, data: IscFolder, pairs: list[tuple[str, str, float]], notices: list[str], warnings: list[str]
-) -> Path:
+def write_unscored_run_report(run: Run, data: IscFolder, pairs: list[tuple[str, str, float]], warnings: list[str]) -> Path:
     """Write the report of a run whose data set has no ground truth; return the path of its page.
 
     Query id, reference id and score of pairs that are suggested as copies, best first, stand in place of the scores.
@@ -63,10 +59,10 @@ def write_unscored_run_report(
     Raises:
         UserError: when a file of an earlier step cannot be read, or the disk is full.
     """
-    return write_unscored_report(UnscoredInputs(**_describe_run(run, data, notices, warnings), pairs=pairs), run.paths.report)
+    return write_unscored_report(UnscoredInputs(**_describe_run(run, data, warnings), pairs=pairs), run.paths.report)
 
 
-def _describe_run(run: Run, data: IscFolder, notices: list[str], warnings: list[str]) -> dict[str, Any]:
+def _describe_run(run: Run, data: IscFolder, warnings: list[str]) -> dict[str, Any]:
     """Return the fields of RunInputs by name."""
     steps, used = read_steps(run.paths.manifests)
     return {
@@ -79,7 +75,6 @@ def _describe_run(run: Run, data: IscFolder, notices: list[str], warnings: list[
         "curves": {name: read_curve(run.paths.curve(name)) for name in run.recipe.models},
         "steps": steps,
         "versions": used,
-        "notices": notices,
         "warnings": warnings,
         "synthetic": read_synthetic_board(run.paths.synthetic_board).to_dict("records"),
     }

@@ -6,13 +6,12 @@ import pandas as pd
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular
-from image_copies.models.training.ceiling import clock_notices
 from image_copies.pipeline.run.run import Run
 from image_copies.submissions.ensemble.synthetic_columns import MEAN
 
 SUBMITTED, ENSEMBLE, MODEL, BASELINE = "submitted", "ensemble", "model", "baseline"  # kinds of the table's rows
 REMEDY = (
-    "give the stages more minutes, begin with fewer classes and weaker edits, start from weights (descriptor.weights), or join "
+    "give the stages more epochs, begin with fewer classes and weaker edits, start from weights (descriptor.weights), or join "
     "`gabor: {kind: gabor}` to the models"
 )
 
@@ -63,12 +62,3 @@ def collect_warnings(run: Run) -> list[str]:
         if len(curve):
             found += [f"{name}: {text}" for text in curve["warning"].dropna()]
     return found
-
-
-def collect_notices(run: Run) -> list[str]:
-    """Where the clock decided what a model of the run learnt."""
-    return [
-        f"{name}: {notice}"
-        for name, model in run.recipe.trained_models.items()
-        for notice in clock_notices(run.paths.curve(name), model.stages)
-    ]

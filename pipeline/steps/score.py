@@ -16,9 +16,8 @@ from image_copies.pipeline.run.manifest import read_manifest
 from image_copies.pipeline.run.provenance import describe_origin, fingerprint_images
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps.report import write_run_report, write_unscored_run_report
-from image_copies.pipeline.steps.run_warnings import collect_notices, collect_warnings, read_synthetic_board
+from image_copies.pipeline.steps.run_warnings import collect_warnings, read_synthetic_board
 from image_copies.pipeline.steps.score_files import write_details
-from image_copies.pipeline.steps.score_table import NOTICES
 from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
 from image_copies.submissions.ensemble.projection import fit_projection
@@ -82,14 +81,11 @@ def score_variants(run: Run) -> None:
     variants = [row.as_dict() for row in rows]
     write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
     before = None if variant.method == "none" else ensemble[0].ranked
-    notices = collect_notices(run)
     warnings, board = collect_warnings(run) + oddities, read_synthetic_board(run.paths.synthetic_board)
     measured = submitted.scores, submitted.ranked, submitted.interval
-    write_run_report(run, data, variants, measured, before, notices, warnings)
+    write_run_report(run, data, variants, measured, before, warnings)
     figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
-    rest = {"variants": variants, "synthetic": board.to_dict("records"), "warnings": warnings} | (
-        {NOTICES: notices} if notices else {}
-    )
+    rest = {"variants": variants, "synthetic": board.to_dict("records"), "warnings": warnings}
     rest |= {"made_from": _describe_run(run, data)}
     write_text(run.paths.scores, json.dumps(figures | rest, indent=1) + "\n")
 
@@ -105,7 +101,7 @@ def report_unscored(run: Run) -> None:
     run.paths.scores.unlink(missing_ok=True)
     remove_folder(run.paths.details)
     warnings = collect_warnings(run) + describe_oddities(*open_submission(run.paths.submission))
-    write_unscored_run_report(run, open_isc_folder(run.data), _find_best_pairs(run), collect_notices(run), warnings)
+    write_unscored_run_report(run, open_isc_folder(run.data), _find_best_pairs(run), warnings)
 
 
 def _find_best_pairs(run: Run) -> list[tuple[str, str, float]]:

@@ -10,11 +10,9 @@ from rich.table import Table
 
 from image_copies.submissions.ensemble.synthetic_columns import title_columns
 
-NOTICES = "notices"  # key in scores.json of sentences that name stages whose result depends on the machine's speed
-
 
 def print_scores(path: Path) -> None:
-    """Print the variants of a `scores.json` as a table, the submitted one in bold, and its notices below."""
+    """Print the variants of a `scores.json` as a table, the submitted one in bold, and its warnings below."""
     scores = json.loads(path.read_text(encoding="utf-8"))
     table = Table(title=f"{scores['queries']} queries, {scores['references']} references, {scores['true_pairs']} copies")
     for column in ("variant", "µAP", "recall at P90", "recall at rank 1"):
@@ -24,22 +22,19 @@ def print_scores(path: Path) -> None:
         table.add_row(row["name"], *(f"{figure:.3f}" for figure in figures), style="bold" if row["submitted"] else None)
     console = Console(width=100)
     console.print(table)
-    print_unscored(scores.get("synthetic", []), scores.get(NOTICES, []), scores.get("warnings", []))  # not in scores from before
+    print_unscored(scores.get("synthetic", []), scores.get("warnings", []))  # not in scores from before
 
 
-def print_unscored(synthetic: Sequence[Mapping[Any, Any]], notices: list[str], warnings: list[str]) -> None:
-    """Print what is known of a run without a ground truth: its figures on the synthetic queries, notices and warnings.
+def print_unscored(synthetic: Sequence[Mapping[Any, Any]], warnings: list[str]) -> None:
+    """Print what is known of a run without a ground truth: its figures on the synthetic queries, and warnings.
 
-    The rows are those of the table that step 03 wrote, best first. Notices name stages whose result depends on the machine's
-    speed.
+    The rows are those of the table that step 03 wrote, best first.
     """
     console = Console(width=100)
     if synthetic:
         Console(width=max(100, 11 * len(title_columns(map(str, synthetic[0]))) + 23)).print(_synthetic_table(synthetic))
         if not any(row["kind"] == "baseline" for row in synthetic):
             print("no baselines on the synthetic queries (baselines: false?): a submission below them is not warned of")
-    for notice in notices:
-        print(notice)
     for warning in warnings:
         console.print(f"warning: {warning}", style="bold red", markup=False, highlight=False)
 

@@ -45,7 +45,6 @@ class RunInputs:
     curves: dict[str, pd.DataFrame] = field(default_factory=dict)  # by model, a row per epoch
     steps: list[StepDone] = field(default_factory=list)  # in order
     versions: dict[str, str] = field(default_factory=dict)  # of packages
-    notices: list[str] = field(default_factory=list)  # what limits how the scores can be repeated
     warnings: list[str] = field(default_factory=list)  # what is wrong with the run, and what to try
     synthetic: list[dict[Hashable, Any]] = field(default_factory=list)  # kind, name and the columns of synthetic_columns.py
 

@@ -13,7 +13,7 @@ from image_copies.models.training.plan import _Step, describe_machine, plan_mode
 
 STAGES = [
     {"classes": 100, "image_size": 32, "batch_size": 8, "epochs": 3},
-    {"classes": 400, "image_size": 64, "batch_size": 8, "minutes": 0.001},
+    {"classes": 400, "image_size": 64, "batch_size": 8},
 ]
 
 
@@ -86,10 +86,9 @@ def test_copies_and_labels_count(monkeypatch: pytest.MonkeyPatch) -> None:
     assert planned("arcface", labels, kind="epoch") == (8 / processors, 3, 2)
 
 
-def test_time_is_bounded_by_epochs_and_minutes() -> None:
-    first, second = plan_model(settings(), 400)
+def test_time_is_bounded_by_epochs() -> None:
+    first, _ = plan_model(settings(), 400)
     assert first.most_seconds == pytest.approx(3 * first.epoch_seconds) and first.epoch_seconds > 0
-    assert second.most_seconds == pytest.approx(0.06)
 
 
 def test_processes_without_gpus_share_one_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -309,24 +309,14 @@ def edits_seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     return seen
 
 
-def test_a_ceiling_of_minutes_says_that_it_struck(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    capped = SETTINGS.stages[0].model_copy(update={"minutes": 1e-9})
-    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (capped, SETTINGS.stages[0])}))
-    assert [row["ended_by"] for row in rows] == ["minutes", "", "epochs"]
-    said = [line for line in capsys.readouterr().out.splitlines() if "ceiling" in line]
-    assert said == [
-        "  warning: stage 1 was ended by its ceiling of 1e-09 minutes after 1 of 2 epochs; on a faster machine the result differs"
-    ]
-
-
 def test_the_learning_rate_falls_over_the_stages_budget(images: ImageSet, tmp_path: Path) -> None:
     falling = SETTINGS.stages[0].model_copy(update={"epochs": 10, "last_learning_rate_factor": 0.1})
-    again = falling.model_copy(update={"learning_rate_factor": 0.5, "last_learning_rate_factor": 0.01, "minutes": 1e-9})
+    again = falling.model_copy(update={"learning_rate_factor": 0.5, "last_learning_rate_factor": 0.01, "epochs": 2})
     constant = SETTINGS.scheduler.model_copy(update={"kind": "constant"})
     rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (falling, again), "scheduler": constant}))
     rates = [1000 * float(row["learning_rate"]) for row in rows]  # 0.001 is the recipe's
     assert rates[:9] == sorted(rates[:9], reverse=True) and rates[0] > 0.9 and 0.1 <= rates[9] < 0.15
-    assert rates[10] < 0.5 and len(rows) == 11  # the minutes ran out first
+    assert rates[11] < 0.5 and len(rows) == 12
 
 
 def test_a_falling_learning_rate_is_not_combined_with_another_schedule() -> None:

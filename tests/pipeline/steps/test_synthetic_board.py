@@ -108,9 +108,9 @@ def test_left_out_baselines_are_said_in_the_log_and_in_the_table(
     run_step(run, ENSEMBLE)
     assert "whitened grey pixels and Gabor energies are not scored (baselines: false)" in capsys.readouterr().out
     board = read_synthetic_board(run.paths.synthetic_board).to_dict("records")
-    print_unscored(board, [], [])
+    print_unscored(board, [])
     assert "no baselines on the synthetic queries (baselines: false?)" in capsys.readouterr().out
-    print_unscored([*board, {"kind": "baseline", "name": "pixels", MEAN: 0.1}], [], [])
+    print_unscored([*board, {"kind": "baseline", "name": "pixels", MEAN: 0.1}], [])
     assert "no baselines" not in capsys.readouterr().out
 
 

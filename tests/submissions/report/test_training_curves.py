@@ -14,7 +14,7 @@ CURVE = pd.DataFrame(
         "validation": [None, 0.2, 0.4],
         "mean_cosine": [None, 0.3, 0.2],
         "effective_rank": [None, 20.5, None],
-        "ended_by": [None, "loss", "minutes"],
+        "ended_by": [None, "loss", "plateau"],
     }
 )
 
@@ -25,7 +25,7 @@ def test_stages_are_read_by_name() -> None:
         1, 2, {"classes": 300.0}, 10.0, 0.2, "loss",
     )  # fmt: skip
     assert (first.cosine, first.rank, second.cosine, second.rank) == (0.3, 20.5, 0.2, None)
-    assert (second.epochs, second.loss, second.validation, second.ended_by) == (1, 15.0, 0.4, "minutes")
+    assert (second.epochs, second.loss, second.validation, second.ended_by) == (1, 15.0, 0.4, "plateau")
 
 
 def test_stage_starts_are_marked() -> None:
