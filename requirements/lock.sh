@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes py311.lock, py312.lock and py313.lock: every package of ../requirements.txt with the hashes of its files, for Linux on x86-64;
+# Writes py311.lock, py312.lock, py313.lock and py314.lock: every package of ../requirements.txt with the hashes of its files, for Linux on x86-64;
 # and py311-cluster.lock …: the packages that ../requirements-cluster.txt adds to them.
 # Needs uv (python -m pip install uv). Install with: python -m pip install --require-hashes -r requirements/py313.lock
 # (on a cluster also -r requirements/py313-cluster.lock, in the same command)
@@ -19,7 +19,7 @@ write_lock() {
   mv "$lock.part" "$lock"
 }
 
-for python in 3.11 3.12 3.13; do
+for python in 3.11 3.12 3.13 3.14; do
   lock=requirements/py${python/./}
   write_lock "$python" requirements.txt "$lock.lock"
   mapfile -t locked < <(sed -n 's/^\([^ =]*\)==.*/\1/p' "$lock.lock")

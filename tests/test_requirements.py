@@ -140,7 +140,7 @@ def test_nothing_is_declared_that_nobody_imports() -> None:
     assert needed_here - {package for _, package in _imported(*PACKAGES)} == NO_STATEMENT_IMPORTS
 
 
-@pytest.mark.parametrize("python", ["311", "312", "313"])
+@pytest.mark.parametrize("python", ["311", "312", "313", "314"])
 @pytest.mark.parametrize(("which", "pins"), [("", PINS[0]), ("-cluster", PINS[1])])
 def test_locks_hold_the_pinned_versions_with_hashes_and_name_no_place(python: str, which: str, pins: str) -> None:
     text = (TOP / "requirements" / f"py{python}{which}.lock").read_text(encoding="utf-8")
