@@ -82,7 +82,14 @@ fi
 
 if [ -z "$recipe" ] && [ ! -f "$run/run.json" ]; then recipe=$here/recipes/$default.yaml; fi
 
-run_step 00_augment ${data:+--data "$data"} --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
-for name in 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do
-  run_step "$name" --run "$run"
+steps=(00_augment 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score)
+for number in "${!steps[@]}"; do
+  name=${steps[number]}
+  echo "step $((number + 1)) of ${#steps[@]}: $name, begun $((SECONDS / 60)) min $((SECONDS % 60)) s after the start of this command"
+  if [ "$number" -eq 0 ]; then
+    run_step "$name" ${data:+--data "$data"} --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
+    run_step "${steps[1]}" --run "$run" --left  # what it will take, measured here; of a run that continues, what is left
+  else
+    run_step "$name" --run "$run"
+  fi
 done

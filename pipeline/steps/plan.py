@@ -72,6 +72,32 @@ def print_plan(run: Run, processes: int) -> None:
         console.print(f"with {processes} GPUs: {times}; {better} is faster")
 
 
+def print_left(run: Run) -> None:
+    """Print in a line what the stages without a checkpoint need: time, measured in a few seconds here, and disk space.
+
+    Raises:
+        UserError: As for `print_plan`.
+    """
+    waiting = {name: model for name, model in run.recipe.trained_models.items() if not run.checkpoint(name).exists()}
+    if not waiting:
+        return
+    check_models(run)
+    roles = assign_training_roles(run)
+    left = [
+        plan
+        for name, model in waiting.items()
+        for plan in plan_model(model, len(roles.classes), 1, roles.labels)
+        if not run.paths.checkpoint(name, plan.stage).exists()
+    ]
+    seconds, free = sum(plan.most_seconds for plan in left), describe_machine(run.folder, 1).disk
+    needed = sum({plan.image_size: plan.disk for plan in left}.values()) + max((plan.state for plan in left), default=0)
+    stages = f"{len(left)} stage{'' if len(left) == 1 else 's'}"
+    print(
+        f"training: {stages} left, at most {_format_duration(seconds)}; {_format_gib(needed)} GiB of disk, of "
+        f"{_format_gib(free)} GiB free"
+    )
+
+
 def bound_at_once(models: list[list[StagePlan]], processes: int) -> float:
     """Return the seconds at most of models of which each is trained by one of so many processes, the next when one is free.
 

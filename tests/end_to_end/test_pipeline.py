@@ -282,9 +282,15 @@ def test_run_all_continues_a_run_with_its_own_data(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "run.json").write_text('{"data": "photos"}')
     command = ["bash", str(TOP / "run_all.sh"), "--run", "mine"]
-    subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHON": str(recorder)}, check=True)
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | {"PYTHON": str(recorder)}, check=True, capture_output=True, text=True
+    )
     lines = calls.read_text().splitlines()
+    assert lines.pop(1).endswith("--run mine --left")  # what it will take
     assert [line.split(".py")[0] for line in lines] == STEPS
+    assert [line.split(",")[0] for line in done.stdout.splitlines()] == [
+        f"step {n} of 7: {name}" for n, name in enumerate(STEPS, 1)
+    ]
     assert "--data" not in calls.read_text() and lines[0].endswith("--run mine")
 
 
