@@ -31,6 +31,7 @@ CONTENTS = "tests/matching/verification/test_contents.py"
 PLAN = "tests/matching/files/test_plan.py"
 FACTS = "tests/matching/files/test_facts.py"
 ORIGINALS = "tests/matching/files/test_originals.py"
+SURPLUS = "tests/matching/files/test_surplus.py"
 ACTING = "tests/matching/files/test_acting.py"
 GROUPS = "tests/matching/groups"
 VIEWS = "tests/matching/test_views.py"
@@ -50,6 +51,7 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         (" or np.isnan(found.parallax)", ""),
         ("registration.inliers >= MIN_INLIERS or", "registration.inliers >= 1 or"),
         ("return _judge_shots(clues) or _judge_pixels(registration)", "return _judge_pixels(registration)"),
+        ('return self.kind in ("same file", "certain")\n', 'return self.kind in ("same file", "certain", "likely")\n'),
         ("self.certainty > UNCONFIRMED", "self.certainty >= UNCONFIRMED"),
     ],
     ("matching/verification/judgement.py", PAIRS): [
@@ -73,26 +75,29 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
     ("matching/files/plan.py", PLAN): [
         ('if row.protected:\n        return "keep"', 'if False:\n        return "keep"'),
         ("if row.reference:", "if False:"),
-        ("if facts.archived:", "if False:"),
-        ("if facts.linked:", "if False:"),
+        ("if row.facts.archived:", "if False:"),
+        ("if row.facts.linked:", "if False:"),
         ("if not known.matches:", "if False:"),
-        ('if not facts.width:\n        return "leave"', 'if False:\n        return "leave"'),
+        ("if not row.facts.width:", "if False:"),
         ("(is_raw(row.file) or is_raw(kept.file)):", "False:"),
-        ("if facts.frames > center.frames:", "if False:"),
-        ("if judgement.kind in COPIES and not loss:", "if not loss:"),
-        ("if judgement.kind in COPIES and not loss:", "if judgement.kind in COPIES:"),
+        ("if judgement.is_certain and not loss:", "if not loss:"),
+        ("if judgement.is_certain and not loss:", "if judgement.is_certain:"),
         ('if file == kept or center.action == "remove" or', "if file == kept or"),
         ("is_intact if differ else lambda path: True)", "lambda path: True)"),
-        ("facts.frames < kept.frames:", "False:"),
+        ("is_certain\n        or not is_intact(facts.path)", "is_certain"),
+    ],
+    ("matching/files/surplus.py", SURPLUS): [
+        ("*list_missing(kept.contents, file.contents),", ""),
+        ('*(f"{describe(key)} of its own" for key in other),', ""),
+        ("return Surplus(tuple(lasting), added)", "return Surplus(tuple(lasting))"),
+        ("if kept is None or file is None:", "if kept is None:"),
     ],
     ("matching/files/plan.py", ACTING): [
         ("if row.kept not in kept:", "if False:"),
         ("if row.file in seen:", "if False:"),
     ],
-    ("matching/knowledge.py", f"{PLAN} tests/matching/commands/test_search_results.py"): [
+    ("matching/knowledge.py", PLAN): [
         ("self.decision is not False and (", "("),
-        ('COPIES: tuple[Kind, ...] = ("same file", "certain")', 'COPIES: tuple[Kind, ...] = ("same file", "certain", "likely")'),
-        ("if file.taken and not kept.taken:", "if False:"),
     ],
     ("matching/files/keeping.py", FACTS): [
         ("-facts.width * facts.height, -facts.frames", "facts.width * facts.height, -facts.frames"),
@@ -135,7 +140,7 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
     ("matching/groups/shares.py", GROUPS): [("order[other] > order[name]", "order[other] >= order[name]")],
     ("matching/threshold.py", f"tests/matching/test_threshold.py {VIEWS}"): [
         ("self.scale * math.log(tries)", "0.0"),
-        ("wanted = rate / max(references, 1)", "wanted = rate"),
+        ("self.share * max(references, 1) / alarms", "self.share / alarms"),
         ("near[own[:, None] == np.arange(len(references))] = np.inf", "pass"),
         ("min(self.start, max(0.0,", "min(9.0, max(0.0,"),
     ],
@@ -157,7 +162,7 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("] = -2  # a file", "] = 2  # a file"),
         ("if name not in removed:", "if True:"),
     ],
-    ("matching/matches.py", "tests/matching/test_matches.py tests/matching/commands"): [
+    ("matching/matches.py", "tests/matching/test_matches.py"): [
         ("match.score >= threshold\n", "match.score > threshold\n"),
     ],
     ("pipeline/dedup/deciding.py", DEDUP): [

@@ -2,9 +2,14 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from image_copies.matching.commands.interface import find_copies
 from image_copies.matching.files.plan import list_companions, read_plan
 from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.deduplicate import main as deduplicate
 from image_copies.pipeline.match import main as match
 from tests.album_kinds.kind import Album, make_album
 
@@ -20,8 +25,26 @@ class Planned:
     """
 
     def __init__(self, folder: Path, kinds: Iterable[str], seed: int, *options: str) -> None:
+        self.folder = folder
         self.albums: dict[str, Album] = {name: make_album(folder / "album", name, seed) for name in kinds}
         named = ["--queries", str(folder / "album"), "--checkpoint", str(SHIPPED), "--output", str(folder / "matches")]
         assert match([*named, "--quiet", *options]) == 0
         rows = [row for row in read_plan(folder / "matches" / "plan.csv") if row.action == "remove"]
         self.removed = {file: row.kept for row in rows for file in (row.file, *list_companions(row))}
+
+
+def find_going(folder: Path) -> dict[Path, Path]:
+    """Return the files of folder/album that deduplicate.py lists to go, each with the one of which it is a copy."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    where = folder / "deduplicated"
+    named = ["--input", str(folder / "album"), "--output", str(where), "--checkpoint", str(SHIPPED), "--json"]
+    assert deduplicate(named) == 0
+    table = parquet.read_table(where / "remove.parquet", columns=["id", "copy_of"])
+    return {Path(row["id"]): Path(row["copy_of"]) for row in table.to_pylist()}
+
+
+def find_removable(folder: Path, **options: Any) -> dict[Path, Path]:
+    """Return the files of folder/album that `find_copies` names removable, each with the one that stays for it."""
+    groups = find_copies(folder / "album", **options)
+    kept = {row.file: row.kept for group in groups for row in group.rows}
+    return {file: kept[file] for group in groups for file in group.removable}

@@ -181,6 +181,17 @@ def test_a_copy_of_a_file_that_it_does_not_match_stays(tmp_path: Path) -> None:
     assert (row.action, row.reason) == ("leave", "does not match the kept file by itself")
 
 
+@pytest.mark.parametrize(("decision", "action"), [(None, "remove"), (True, "remove"), (False, "leave")])
+def test_what_was_called_no_copy_stays(tmp_path: Path, decision: bool | None, action: str) -> None:
+    for name, side in (("large.png", 96), ("small.png", 64)):
+        draw(side).save(tmp_path / name)
+    members = [picture_facts(tmp_path / name) for name in ("large.png", "small.png")]
+    knowledge = know_all_alike(members)
+    knowledge.decide = lambda one, other: decision
+    rows = plan_group(1, [facts.path for facts in members], knowledge, KeepSettings())
+    assert rows[1].action == action
+
+
 @pytest.mark.parametrize(
     ("kind", "action"), [("same file", "remove"), ("certain", "remove"), ("likely", "review"), ("same scene", "review")]
 )
