@@ -188,7 +188,7 @@ def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, p
     found = [*pictures.queries.paths, *pictures.protected.paths, *(pictures.references.paths if pictures.references else ())]
     known = digests_of_files(store, found)
     new = [path for path in dict.fromkeys(found) if path not in known]
-    hashed = map_in_threads(digest_or_none, new, choose_workers(extractor.settings.workers))
+    hashed = map_in_threads(digest_or_none, new, max(1, choose_workers(extractor.settings.workers)))
     grouping = settings.grouping
     return fingerprint(
         [
