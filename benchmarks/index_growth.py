@@ -166,7 +166,7 @@ class RealCopies:
         """Print how many of the copies that the exact search reports each number of lists loses, and the time it takes."""
         tail = self.extractor.calibrate()
         assert tail is not None
-        limit = tail.threshold(FALSE_ALARMS, index.ntotal)
+        limit = tail.against(index.sample).threshold(FALSE_ALARMS, index.ntotal)
         near = np.flatnonzero(self.distances <= limit)
         queries, originals = self.queries[near], self.originals[near, None] + 1
         reported = (find_nearest(exact, queries, NEAREST).contents == originals).any(axis=1)

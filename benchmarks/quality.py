@@ -66,6 +66,7 @@ def score_set(root: Path, checkpoint: Path) -> Figures:
     if extractor.normalizer:
         figures |= score_queries("normalised", moved, references, truth)
     tail = extractor.calibrate()
+    tail = tail and tail.against(references.readable)
     threshold = tail.threshold(FALSE_ALARMS, len(references.ids)) if tail else None
     if (root / QUERY_EDITS).is_file():
         figures |= count_by_edit(root / QUERY_EDITS, moved, references, truth, threshold)

@@ -14,6 +14,7 @@ from image_copies.data.errors import prefix_errors
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
 from image_copies.data.squares import resize_square
+from image_copies.matching.synthetic import read_synthetic
 from image_copies.matching.threshold import Tail
 from image_copies.models.inference.embedders import (
     AnyLoaded,
@@ -147,10 +148,18 @@ def checkpoint_extractor(checkpoint: Path) -> Extractor:
         dimensions=network.dimensions,
         identity=digest_files([checkpoint], {}),
         normalizer=None if stored is None or not len(stored.background) else _make_normalizer(stored),
-        calibrate=lambda: None if stored is None else Tail(**stored.notes["tail"]),
+        calibrate=partial(_find_tail, checkpoint, stored),
         source=partial(checkpoint_extractor, checkpoint.absolute()),
         files=(checkpoint.absolute(),),
     )
+
+
+def _find_tail(checkpoint: Path, stored: Stored | None) -> Tail | None:
+    """Return the tail of the synthetic queries next to a checkpoint, or the one that the checkpoint stores, if any."""
+    synthetic = read_synthetic(checkpoint)
+    if synthetic is not None:
+        return synthetic.tail
+    return None if stored is None else Tail(**stored.notes["tail"])
 
 
 def _make_normalizer(stored: Stored) -> Normalizer:

@@ -10,6 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, get_args
 
+import numpy as np
+from numpy.typing import NDArray
+
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
@@ -159,6 +162,10 @@ class Rule:
     tail: Tail | None
     rate: float
     most: int
+
+    def against(self, sample: Callable[[], NDArray[np.float32]]) -> "Rule":
+        """Return the rule for a sample of the references, vectors [m, d], to which its tail is fitted."""
+        return self if self.tail is None else replace(self, tail=self.tail.against(sample))
 
     def threshold(self, references: int) -> float | None:
         """Return the lowest score of a copy among this number of references; None without a score and a tail."""

@@ -69,9 +69,14 @@ class Search:
         return open_search(self.store, self.exact)
 
     @cached_property
+    def fitted(self) -> Rule:
+        """The rule for the references, to which its tail is fitted."""
+        return self.rule.against(self.index.sample)
+
+    @cached_property
     def threshold(self) -> float | None:
-        """The lowest score of a copy, given the number of references; None without one."""
-        return self.rule.threshold(self.index.ntotal)
+        """The lowest score of a copy among the references; None without one."""
+        return self.fitted.threshold(self.index.ntotal)
 
     @property
     def wanted(self) -> int:
@@ -213,15 +218,15 @@ class Search:
         return self.threshold is not None and any(-hit.distance >= self.threshold for hit in hits)
 
     def _look_at_views(self, views: Sequence[NDArray[np.float32]], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
-        """Return the nearest contents of the views [VIEWS, d] of each query; their distances count as larger (`Tail.penalty`)."""
-        if not views or self.rule.tail is None:
+        """Return the nearest contents of the views [VIEWS, d] of each query, with what they count as (`Tail.as_whole`)."""
+        tail = self.fitted.tail
+        if not views or tail is None:
             return [[] for _ in views]
-        penalty = self.rule.tail.penalty(VIEWS)
         filters = [[own] * VIEWS for own in allowed]
         normalized = np.split(self.extractor.normalize(np.concatenate(views)), len(views))
-        found = self._find_hits(normalized, filters, self._limit - penalty)
+        found = self._find_hits(normalized, filters, tail.as_view(self._limit, VIEWS))
         return [
-            [Hit(hit.content, hit.distance + penalty, view) for view, hits in enumerate(of_query) for hit in hits]
+            [Hit(hit.content, tail.as_whole(hit.distance, VIEWS), view) for view, hits in enumerate(of_query) for hit in hits]
             for of_query in found
         ]
 
@@ -234,7 +239,7 @@ class Search:
         """
         wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
         result: list[list[list[Hit]]] = [[[] for _ in block] for block in blocks]
-        rows, tail = [np.arange(len(block)) for block in blocks], self.rule.tail
+        rows, tail = [np.arange(len(block)) for block in blocks], self.fitted.tail
         near: bool = tail is not None and bool(tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS)
         while any(map(len, rows)):
             asked = [block[own] for block, own in zip(blocks, rows, strict=True)]
@@ -259,7 +264,7 @@ class Search:
         known = twins + self._find_accepted(query, digest, {match.reference for match in twins})
         found = {match.reference for match in known}
         distances = np.array([hit.distance for hit in hits])
-        tail = self.rule.tail
+        tail = self.fitted.tail
         expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
         return known + [
             Match(query, path, -hit.distance, alarms, crop=CROPS[hit.view] if 0 <= hit.view < len(CROPS) else None)

@@ -2,8 +2,8 @@
 
 A copy that is part of a page, turned or negated has a vector far from its original's; one of its views has a close one. Turned
 by a quarter, an upside-down picture is near enough, too. Each view is one more chance of a false alarm, so all of them together
-are held to the rate of one query: the distances of views count as larger by what makes a pair of unrelated pictures as many
-times rarer as there are views (`Tail.penalty`).
+are held to half of the rate, the whole picture to the other half: the distance of a view counts as the whole's that is as rare
+(`Tail.as_whole`).
 
 These views were chosen from 14 crops, 3 turns and the negative on the copies of `photos` and `photos-wide` whose whole is not
 sure, 99 and 105: 83 and 67 are found for sure or confirmed, with all crops and turns 83 and 63.

@@ -4,6 +4,7 @@ export.py --output descriptor.onnx                    the latest run; another wi
 export.py --checkpoint FILE --output descriptor.onnx  a single network
 export.py --output descriptor.safetensors             the run as a checkpoint: match.py --checkpoint descriptor.safetensors
 export.py --checkpoint FILE --graph                   add to FILE what match.py needs to use it without torch: its graph
+export.py --checkpoint FILE --unrelated SOURCE OTHERS  write next to FILE what states its false alarms, which leaves FILE as it is
 
 An ONNX file runs without this code. It takes uint8 square RGB images; its metadata ("description") says how to prepare them.
 Before it is written it is compared with torch. It does not normalise queries, because that needs training vectors; a checkpoint
@@ -34,6 +35,13 @@ def make_parser() -> argparse.ArgumentParser:
         help="with --checkpoint: add to it what match.py needs to use it without torch",
     )
     options.add_argument(
+        "--unrelated",
+        type=named_path,
+        nargs=2,
+        metavar=("SOURCE", "OTHERS"),
+        help="with --checkpoint: fit its false alarms again, on edited pictures that it has not learnt from, and on others",
+    )
+    options.add_argument(
         "--output", type=named_path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx"
     )
     add_data_option(options)
@@ -54,6 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.checkpoint is None:
             raise UserError("--graph goes with --checkpoint FILE: the graph of a run is written with its checkpoint (--output).")
         add_checkpoint_graph(options.checkpoint)
+        return 0
+    if options.unrelated:
+        from image_copies.pipeline.tools.export_synthetic import export_synthetic
+
+        if options.checkpoint is None:
+            raise UserError("--unrelated goes with --checkpoint FILE: a run calibrates the threshold on its own pictures.")
+        print(f"{export_synthetic(options.checkpoint, *options.unrelated)} states the false alarms of {options.checkpoint}")
         return 0
     from image_copies.data.targets import check_target
     from image_copies.models.inference.onnx_embedder import is_exported

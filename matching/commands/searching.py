@@ -219,7 +219,7 @@ def _find_and_group(
         output.say(effort.left_out)
         output.record("left_out", {"reason": effort.left_out})
     if effort.verified:
-        found = _verify_pairs(found, settings.rule, settings.folder)
+        found = _verify_pairs(found, lookup.fitted, settings.folder)
     if settings.track is not None:
         write_track(settings.track, found.candidates or found.matches.pairs, output)
     facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))

@@ -1,7 +1,7 @@
 """The page's answers: the nearest references of a picture, the threshold, and the effect of query normalisation."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -90,12 +90,13 @@ def _explore_pictures(
     title: str, extractor: Extractor, references: Vectors, images: ImageSet, tail: Tail | None, missing: str, rate: float
 ) -> Explorer:
     """Explore pictures without a run, which offers the references as queries; `missing` says why there is no tail."""
+    index = reference_index(references)
     return Explorer(
         title=title,
         extractor=extractor,
         references=references,
-        index=reference_index(references),
-        tail=tail,
+        index=index,
+        tail=None if tail is None else tail.against(index.sample),
         uncalibrated="" if tail else missing,
         rate=rate,
         pictures={"reference": images, "training": ImageSet([], []), "query": images},
@@ -151,24 +152,26 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
 
 def _find_near(explorer: Explorer, pixels: NDArray[np.uint8], searched: NDArray[np.float32]) -> list[_Near]:
     """Return the nearest references; those of the picture's views, too, if none of its own is a copy by its score."""
-    near = _list_near(find_nearest(explorer.index, searched, SHOWN_REFERENCES), 0.0, -1)
+    near = _list_near(find_nearest(explorer.index, searched, SHOWN_REFERENCES), -1, lambda distance: distance)
     threshold = explorer.threshold()
     if explorer.tail is None or threshold is None or any(-one.distance >= threshold for one in near):
         return near
     normalized = explorer.extractor.normalize(embed_views_of(explorer.extractor, pixels))
-    penalty = explorer.tail.penalty(VIEWS)
+    tail = explorer.tail
     for number, view in enumerate(normalized):
-        near += _list_near(find_nearest(explorer.index, view[None], SHOWN_REFERENCES), penalty, number)
+        near += _list_near(
+            find_nearest(explorer.index, view[None], SHOWN_REFERENCES), number, lambda distance: tail.as_whole(distance, VIEWS)
+        )
     best: dict[int, _Near] = {}
     for one in sorted(near, key=lambda one: (one.distance, one.row)):
         best.setdefault(one.row, one)
     return list(best.values())[:SHOWN_REFERENCES]
 
 
-def _list_near(found: Nearest, penalty: float, number: int) -> list[_Near]:
-    """Return what was found for one query."""
+def _list_near(found: Nearest, number: int, counted: Callable[[float], float]) -> list[_Near]:
+    """Return what was found for one query; `counted` says as what a distance counts."""
     rows = found.contents[0].tolist() if found.contents.size else []
-    return [_Near(row, distance + penalty, number) for row, distance in zip(rows, found.distances.ravel().tolist(), strict=True)]
+    return [_Near(row, counted(distance), number) for row, distance in zip(rows, found.distances.ravel().tolist(), strict=True)]
 
 
 def _find_copies(explorer: Explorer, pixels: NDArray[np.uint8], near: Sequence[_Near]) -> dict[int, Judgement]:

@@ -67,7 +67,7 @@ class SearchService:
     rule: Rule
     _asked: SimpleQueue[_Request | None] = field(default_factory=SimpleQueue)
     _searching: threading.Thread | None = None
-    _opened: tuple[tuple[int, int, int], SearchIndex] | None = None
+    _opened: tuple[tuple[int, int, int], SearchIndex, Rule] | None = None
     _network: threading.Lock = field(default_factory=threading.Lock)
     _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES))
     _opening: threading.Lock = field(default_factory=threading.Lock)
@@ -80,8 +80,8 @@ class SearchService:
             UserError: there is no index, or it cannot be used.
         """
         with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
-            references = self._search_index(store).ntotal
-        threshold = self.rule.threshold(references)
+            references = self._search_index(store)[0].ntotal
+        threshold = self._threshold()
         return {"references": references, "dimensions": self.extractor.dimensions, "threshold": threshold, "most": self.rule.most}
 
     def embed(self, content: bytes) -> NDArray[np.float32]:
@@ -123,7 +123,7 @@ class SearchService:
     def look(self, content: bytes, found: Sequence[Match]) -> list[Match]:
         """Return the copies among a picture's nearest references, as a search of folders finds them, and what each is."""
         with self._decoding:
-            return self._second_look.look(content, found, self.rule, self._references())
+            return self._second_look.look(content, found, *self._searched())
 
     def is_sure(self, found: Sequence[Match]) -> bool:
         """Whether the score of any reference is that of a copy."""
@@ -132,11 +132,12 @@ class SearchService:
 
     def _threshold(self) -> float | None:
         """Return the lowest score of a copy in what was searched last."""
-        return self.rule.threshold(self._references())
+        rule, references = self._searched()
+        return rule.threshold(references)
 
-    def _references(self) -> int:
-        """Return the number of references that were searched last."""
-        return self._opened[1].ntotal if self._opened else 1
+    def _searched(self) -> tuple[Rule, int]:
+        """Return the rule for the references that were searched last, and their number."""
+        return (self.rule, 1) if self._opened is None else (self._opened[2], self._opened[1].ntotal)
 
     def ask(
         self,
@@ -197,9 +198,9 @@ class SearchService:
         return waiting
 
     def _answer(self, store: Store, waiting: list[_Request]) -> None:
-        exclusions, index = make_exclusions(store), self._search_index(store)  # opened once for all requests
+        exclusions, (index, rule) = make_exclusions(store), self._search_index(store)  # opened once for all requests
         for candidates in sorted({asked.candidates for asked in waiting}):
-            search = Search(store, self.extractor, self.rule, exclusions, candidates)
+            search = Search(store, self.extractor, rule, exclusions, candidates)
             search.__dict__["index"] = index
             together = [asked for asked in waiting if asked.candidates == candidates]
             digests = [asked.digest for asked in together for _ in asked.vectors]
@@ -210,13 +211,14 @@ class SearchService:
                 if asked.answer.set_running_or_notify_cancel():
                     asked.answer.set_result(matches)
 
-    def _search_index(self, store: Store) -> SearchIndex:
-        """The index of the store's present state; opened again when another process has changed it."""
+    def _search_index(self, store: Store) -> tuple[SearchIndex, Rule]:
+        """The index of the store's present state, and the rule fitted to it; anew when another process has changed it."""
         with self._opening:
             state = (*_identify_file(self.index), count_changes(store))  # one made again may count the same changes
             if self._opened is None or self._opened[0] != state:
-                self._opened = state, open_search(store)
-            return self._opened[1]
+                index = open_search(store)
+                self._opened = state, index, self.rule.against(index.sample)
+            return self._opened[1:]
 
 
 def make_service(service: SearchService) -> FastAPI:

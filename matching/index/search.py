@@ -7,6 +7,7 @@ in this process.
 """
 
 import hashlib
+import itertools
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from image_copies.matching.index.codes import Codes, choose_lists
 from image_copies.matching.index.elsewhere import Candidates, Lookup, OpenedSegments, SegmentSource, describe_segment, look_into
 from image_copies.matching.index.segments import Segment, open_segments
 from image_copies.matching.index.store import Store
+from image_copies.matching.threshold import choose_sample
 from image_copies.submissions.search.exact import rank_exactly
 from image_copies.submissions.search.nearest import SPARE
 from image_copies.submissions.search.references import PAIRS_WORTH_SENDING
@@ -87,6 +89,15 @@ class SearchIndex:
             rows, segment = np.flatnonzero(owners == owner), self.segments[owner]
             vectors[rows] = segment.vectors[np.searchsorted(segment.numbers, contents[rows])]
         return vectors
+
+    def sample(self) -> NDArray[np.float32]:
+        """Return the vectors [m, d] of a sample of the contents, to which a threshold is fitted."""
+        starts = np.cumsum([0, *(len(segment.numbers) for segment in self.segments)])
+        chosen = choose_sample(int(starts[-1]))
+        rows = [chosen[(chosen >= first) & (chosen < last)] - first for first, last in itertools.pairwise(starts.tolist())]
+        kept = [np.setdiff1d(own, segment.gone) for own, segment in zip(rows, self.segments, strict=True)]
+        found = [segment.vectors[own] for own, segment in zip(kept, self.segments, strict=True)]
+        return np.concatenate([np.zeros((0, self.dimensions), np.float32), *found])
 
     def numbers(self) -> NDArray[np.int64]:
         """Return all content numbers, in order."""

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from image_copies.data.files import is_folder
 from image_copies.data.remote import RemotePath
+from image_copies.matching.threshold import choose_sample
 
 Numbers = NDArray[np.int64]
+SAMPLED_FILES = 16  # from which a threshold's references are drawn
 
 
 @contextmanager
@@ -80,6 +82,13 @@ class Collection:
         column = table["vector"].combine_chunks()
         vectors = column.flatten().to_numpy().astype(np.float32).reshape(len(readable), column.type.list_size)
         return vectors, self.starts[file] + readable, table
+
+    def sample(self) -> NDArray[np.float32]:
+        """Return vectors [m, d] of pictures that others are compared with, of few files, to which a threshold is fitted."""
+        first = int(np.searchsorted(self.starts, self.inputs)) if self.test_sets_begin is not None else 0
+        chosen = first + choose_sample(len(self.files) - first, SAMPLED_FILES)
+        vectors = np.concatenate([self.read_vectors(file)[0] for file in chosen.tolist()])
+        return vectors[choose_sample(len(vectors))]
 
     def look_up(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield each number of an ascending array [n] with the columns of its row."""

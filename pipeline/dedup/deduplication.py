@@ -83,7 +83,7 @@ def deduplicate(extractor: Extractor, onnx: Path | None, rule: Rule, settings: S
         raise UserError(f"no picture was found in {', '.join(map(str, settings.inputs))}.")
 
     compared = len(collection) - collection.inputs or len(collection)
-    threshold = rule.threshold(compared)
+    threshold = rule.against(collection.sample).threshold(compared)
     if threshold is None:
         raise UserError("nothing calibrates a threshold for this network. Give one with --threshold.")
     output.say(

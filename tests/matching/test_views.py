@@ -71,10 +71,8 @@ def search(extractor: Extractor, drawn: Path, views: bool, *queries: str) -> lis
 
 
 def test_a_view_is_as_rare_as_a_query_of_its_own() -> None:
-    distances = np.array([0.3, 0.7])
-    assert np.allclose(
-        TAIL.false_alarms(distances + TAIL.penalty(VIEWS), 50), VIEWS * TAIL.false_alarms(distances, 50), rtol=1e-9
-    )
+    counted = np.array([TAIL.as_whole(distance, VIEWS) for distance in (0.3, 0.7)])
+    assert np.allclose(TAIL.false_alarms(counted, 50), VIEWS * TAIL.false_alarms(np.array([0.3, 0.7]), 50), rtol=1e-9)
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (9, 400), (300, 200)])
@@ -100,7 +98,7 @@ def test_turned_pictures_and_those_on_a_page_are_found_by_their_views(extractor:
 def test_what_a_view_finds_counts_as_further_away(extractor: Extractor, drawn: Path) -> None:
     """Each view is a chance of a false alarm; turned back, the picture is the reference itself."""
     (match,) = (one for one in search(extractor, drawn, True, "turned.png") if one.reference.name == "3.png")
-    assert match.score == pytest.approx(-TAIL.penalty(VIEWS), abs=0.01) and TAIL.penalty(VIEWS) > 0.05
+    assert match.score == pytest.approx(-TAIL.as_whole(0.0, VIEWS), abs=0.01) and TAIL.as_whole(0.0, VIEWS) > 0.05
 
 
 def test_views_change_nothing_of_a_query_that_is_sure(extractor: Extractor, drawn: Path) -> None:

@@ -77,7 +77,7 @@ def test_the_driver_holds_no_object_for_each_picture(
     ):
         monkeypatch.setattr(module, name, value)
     extractor: Any = SimpleNamespace(source=open_nothing, identity="made up", networks=[SimpleNamespace(sizes=(32,))], files=())
-    rule: Any = SimpleNamespace(threshold=lambda count: -1e-9)
+    rule: Any = SimpleNamespace(threshold=lambda count: -1e-9, against=lambda sample: rule)
 
     def peak(count: int) -> int:
         folder = tmp_path / f"{count}"

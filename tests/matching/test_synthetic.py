@@ -1,0 +1,118 @@
+"""The threshold follows the user's references: few or many, alike or not, holding the synthetic queries' own pictures or not."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from image_copies.data.errors import UserError
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.synthetic import (
+    CHANCES,
+    DRAWN_VIEWS,
+    SyntheticQueries,
+    read_synthetic,
+    synthetic_path,
+    write_synthetic,
+)
+from image_copies.matching.threshold import MAX_REFERENCES, choose_sample
+from image_copies.matching.views import VIEWS
+from image_copies.models.shipped import SHIPPED
+
+DIMENSIONS = 256
+
+
+def unit(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+    vectors = rng.standard_normal((*shape, DIMENSIONS)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors
+
+
+@pytest.fixture(scope="module")
+def queries() -> SyntheticQueries:
+    """Each view is as good as a query of its own, not one of those that a draw stands for."""
+    rng = np.random.default_rng(0)
+    return SyntheticQueries(unit(rng, 500), unit(rng, 500, 3), unit(rng, 100))
+
+
+@pytest.mark.parametrize("count", [100, 1000])
+@pytest.mark.parametrize("rate", [0.1, 0.3])
+def test_a_picture_and_its_views_raise_together_what_is_stated(queries: SyntheticQueries, count: int, rate: float) -> None:
+    rng = np.random.default_rng(1)
+    references, asked, views = unit(rng, count), unit(rng, 2000), unit(rng, 2000, CHANCES * DRAWN_VIEWS)
+    tail = queries.tail.against(lambda: references)
+    limit = tail.threshold(rate, count)
+    own = (2 - 2 * asked @ references.T).min(axis=1) <= limit
+    of_views = (2 - 2 * views @ references.T).min(axis=(1, 2)) <= tail.as_view(limit, VIEWS)
+    assert 0.25 * rate < own.mean() < 0.75 * rate and 0.25 * rate < of_views.mean() < 0.75 * rate
+    assert 0.6 * rate < (own | of_views).mean() < 1.3 * rate
+    assert tail.false_alarms(np.array([limit]), count)[0] == pytest.approx(rate)
+
+
+def test_references_that_look_alike_make_it_stricter(queries: SyntheticQueries) -> None:
+    rng = np.random.default_rng(2)
+    middle = unit(rng, 1)
+    alike = unit(rng, 500) + 2 * middle
+    alike /= np.linalg.norm(alike, axis=1, keepdims=True)
+    near = SyntheticQueries(queries.whole + middle, queries.views + middle, queries.pictures)
+    one, other = near.fit(unit(rng, 500)), near.fit(alike.astype(np.float32))
+    assert other.threshold(0.01, 500) < one.threshold(0.01, 500) - 0.2
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 99])
+def test_few_references_change_little_and_fewer_are_more_lenient(queries: SyntheticQueries, count: int) -> None:
+    few, many = queries.fit(unit(np.random.default_rng(3), count)), queries.fit(unit(np.random.default_rng(3), 1000))
+    assert abs(few.start - queries.tail.start) < 0.1 and 0.5 < few.scale / queries.tail.scale < 2
+    assert few.threshold(0.001, max(count, 1)) > many.threshold(0.001, 1000)
+
+
+@pytest.mark.parametrize("held", [50, 200])
+def test_references_that_hold_the_queries_own_pictures_do_not_count(queries: SyntheticQueries, held: int) -> None:
+    references = unit(np.random.default_rng(4), 1000)
+    copies = np.concatenate([queries.whole[:held] * np.float32(1.01), references[held:]])
+    assert queries.fit(copies).threshold(0.001, 1000) > queries.fit(references).threshold(0.001, 1000) - 0.1
+
+
+def test_a_threshold_is_fitted_once(queries: SyntheticQueries) -> None:
+    fitted = queries.tail.against(lambda: unit(np.random.default_rng(5), 200))
+    assert fitted.against(lambda: pytest.fail("read again")) is fitted
+
+
+def test_a_sample_is_spread_over_all_references() -> None:
+    assert choose_sample(5).tolist() == [0, 1, 2, 3, 4] and len(choose_sample(0)) == 0
+    sample = choose_sample(10**8)
+    assert len(np.unique(sample)) == MAX_REFERENCES and (sample[0], sample[-1]) == (0, 10**8 - 1)
+
+
+def test_what_is_kept_is_read_again_and_belongs_to_its_weights(queries: SyntheticQueries, tmp_path: Path) -> None:
+    checkpoint, other = tmp_path / "one.safetensors", tmp_path / "other.safetensors"
+    save_file({"weights": np.zeros(3, np.float32)}, checkpoint)
+    save_file({"weights": np.ones(3, np.float32)}, other)
+    assert read_synthetic(checkpoint) is None
+    moved = SyntheticQueries(queries.whole * np.float32(1.3), queries.views, queries.pictures)
+    write_synthetic(checkpoint, moved)
+    read = read_synthetic(checkpoint)
+    assert read is not None and synthetic_path(checkpoint).stat().st_size < 0.6 * DIMENSIONS * 2100 + 4 * 2100 + 1000
+    for kept, made in ((read.whole, moved.whole), (read.views, moved.views), (read.pictures, moved.pictures)):
+        assert kept.shape == made.shape and np.abs(kept - made).max() < 0.06
+        assert np.allclose(np.linalg.norm(kept, axis=-1), np.linalg.norm(made, axis=-1), rtol=1e-4)
+    shutil.copy(synthetic_path(checkpoint), synthetic_path(other))
+    with pytest.raises(UserError, match=r"other weights.*--unrelated"):
+        read_synthetic(other)
+    synthetic_path(checkpoint).write_bytes(b"damaged")
+    with pytest.raises(UserError, match=r"cannot be read.*--unrelated"):
+        read_synthetic(checkpoint)
+
+
+@pytest.mark.skipif(not synthetic_path(SHIPPED).is_file(), reason="the project is packed without its weights")
+def test_what_ships_states_its_false_alarms() -> None:
+    extractor = checkpoint_extractor(SHIPPED)
+    tail = extractor.calibrate()
+    assert tail is not None and tail.refit is not None and tail.views is not None
+    assert synthetic_path(SHIPPED).stat().st_size < 300_000
+    references = np.random.default_rng(0).standard_normal((400, extractor.dimensions)).astype(np.float32)
+    fitted = tail.against(lambda: references / np.linalg.norm(references, axis=1, keepdims=True))
+    assert 0 < fitted.threshold(0.001, 400) < fitted.threshold(0.1, 400) < 2.5
