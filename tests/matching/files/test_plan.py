@@ -14,6 +14,7 @@ from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.plan import PlanRow, list_companions, plan_group, read_plan, write_plan
 from image_copies.matching.matches import Match
+from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.judgement import Judgement, Kind
 from tests.search_results import CERTAIN, know_alike, know_all_alike
 
@@ -179,6 +180,20 @@ def test_a_copy_of_a_file_that_it_does_not_match_stays(tmp_path: Path) -> None:
     other = Match(tmp_path / "large.png", tmp_path / "third.png", -0.1, None, judgement=CERTAIN)
     row = plan_two(tmp_path, match=other)
     assert (row.action, row.reason) == ("leave", "does not match the kept file by itself")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_damaged_file_is_not_kept_for_being_edited_least(tmp_path: Path, whole: bool) -> None:
+    draw(96).save(tmp_path / "large.png")
+    draw(80).save(tmp_path / "small.jpg", quality=95)
+    content = (tmp_path / "small.jpg").read_bytes()
+    (tmp_path / "small.jpg").write_bytes(content if whole else content[: len(content) // 2] + b"\xff\xd9")
+    members = [picture_facts(tmp_path / name) for name in ("large.png", "small.jpg")]
+    knowledge = know_all_alike(members)
+    framed = Comparison(Edits(framed=True), Edits(), np.eye(3), compressed=True)
+    knowledge.comparer.compare = lambda one, other: framed  # type: ignore[method-assign]
+    rows = plan_group(1, [facts.path for facts in members], knowledge, KeepSettings())
+    assert rows[0].file.name == ("small.jpg" if whole else "large.png")
 
 
 @pytest.mark.parametrize(("decision", "action"), [(None, "remove"), (True, "remove"), (False, "leave")])
