@@ -52,3 +52,10 @@ def test_a_new_value_needs_a_field_and_a_row_to_be_everywhere(
     assert (
         service._plain(match)["quarter_turns"] == _show_values(matches.match_values(match), False)["values"]["quarter_turns"] == 3
     )
+
+
+def test_a_score_of_the_threshold_itself_is_that_of_a_copy() -> None:
+    pairs = [
+        Match(Path("q"), Path(name), score, None) for name, score in (("a", -0.5), ("b", -0.50001), ("c", -0.5), ("d", -0.5))
+    ]
+    assert [match.reference.name for match in Rule(-0.5, None, 0.001, 2).select_verified(pairs, -0.5)] == ["a", "c"]

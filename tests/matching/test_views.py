@@ -1,5 +1,6 @@
 """A query for which nothing is found for sure is searched with views of it; a minute's work is done unasked."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import crop_features, local_features
 from image_copies.matching.verification.geometry import verify
 from image_copies.matching.verification.pairs import Candidate, verify_pairs
-from image_copies.matching.views import CROPS, VIEWS, embed_views_of, make_views, name_view
+from image_copies.matching.views import CROPS, VIEWS, embed_views, embed_views_of, make_views, name_view
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.settings import EmbeddingSettings
 
@@ -104,6 +105,18 @@ def test_what_a_view_finds_counts_as_further_away(extractor: Extractor, drawn: P
 def test_views_change_nothing_of_a_query_that_is_sure(extractor: Extractor, drawn: Path) -> None:
     alone, viewed = (search(extractor, drawn, views, "again.jpg") for views in (False, True))
     assert alone == viewed and [match.reference.name for match in alone] == ["7.png"]
+
+
+def test_views_are_made_of_unsure_queries_alone(extractor: Extractor, drawn: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = list[Path]()
+
+    def embed(used: Extractor, paths: Sequence[Path]) -> list[NDArray[np.float32] | None]:
+        looked_at.extend(paths)
+        return embed_views(used, paths)
+
+    monkeypatch.setattr("image_copies.matching.search.embed_views", embed)
+    search(extractor, drawn, True, "again.jpg", "turned.png")
+    assert [path.name for path in looked_at] == ["turned.png"]
 
 
 def test_vectors_of_a_pictures_views_find_it_in_memory(extractor: Extractor, drawn: Path) -> None:

@@ -205,6 +205,7 @@ def test_what_was_called_no_copy_stays(tmp_path: Path, decision: bool | None, ac
     knowledge.decide = lambda one, other: decision
     rows = plan_group(1, [facts.path for facts in members], knowledge, KeepSettings())
     assert rows[1].action == action
+    assert knowledge.of(members[0].path, members[1].path).matches == (decision is not False)
 
 
 @pytest.mark.parametrize(

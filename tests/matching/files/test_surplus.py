@@ -14,6 +14,7 @@ from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.notes import parse_xmp
 from image_copies.matching.files.plan import PlanRow, plan_group
+from image_copies.matching.files.surplus import find_surplus, read_holdings
 from tests.search_results import know_all_alike
 
 PACKET = """<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
@@ -194,3 +195,10 @@ def test_contents_count_for_files_of_a_plan(tmp_path: Path) -> None:
     (tmp_path / "small.png").unlink()
     draw(240).convert("CMYK").save(tmp_path / "small.tif", tiffinfo=TiffImagePlugin.ImageFileDirectory_v2())
     assert "it has CMYK channels, unlike the kept file" in plan(tmp_path).reason
+
+
+def test_of_what_cannot_be_read_all_may_be_lost(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    held = read_holdings(tmp_path / "a.png")
+    assert not find_surplus(held, held).lasting
+    assert find_surplus(None, held).lasting == find_surplus(held, None).lasting == ("what cannot be read",)
