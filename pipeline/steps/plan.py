@@ -93,8 +93,8 @@ def print_left(run: Run) -> None:
     needed = sum({plan.image_size: plan.disk for plan in left}.values()) + max((plan.state for plan in left), default=0)
     stages = f"{len(left)} stage{'' if len(left) == 1 else 's'}"
     print(
-        f"training: {stages} left, at most {_format_duration(seconds)}; {_format_gib(needed)} GiB of disk, of "
-        f"{_format_gib(free)} GiB free"
+        f"training: {stages} left, at most {_format_duration(seconds)} for networks and edits, besides starting and checking "
+        f"each epoch; {_format_gib(needed)} GiB of disk, of {_format_gib(free)} GiB free"
     )
 
 
