@@ -33,7 +33,7 @@ def test_unrelated_pictures_are_compared_as_queries_with_references(tmp_path: Pa
     plain = make_rule(make_extractor(), None, 0.01, 10, [tmp_path / "unrelated"]).tail
     monkeypatch.setattr(Extractor, "normalize", lambda self, vectors: 3 * vectors)
     moved = make_rule(make_extractor(), None, 0.01, 10, [tmp_path / "unrelated"]).tail
-    assert plain is not None and moved is not None and plain.pairs == moved.pairs == 30 * 29
+    assert plain is not None and moved is not None and plain.pairs == moved.pairs == 30 * 30
     assert plain.start < 1 and 4 <= moved.start < 7  # (3 − 1)² of vectors that are alike
 
 
