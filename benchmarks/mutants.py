@@ -139,13 +139,12 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
     ],
     ("matching/groups/shares.py", GROUPS): [("order[other] > order[name]", "order[other] >= order[name]")],
     ("matching/threshold.py", f"tests/matching/test_threshold.py {VIEWS}"): [
-        ("self.scale * math.log(tries)", "0.0"),
         ("self.share * max(references, 1) / alarms", "self.share / alarms"),
-        ("near[own[:, None] == np.arange(len(references))] = np.inf", "pass"),
+        ("near[own[block, None] == np.arange(len(references))] = np.inf", "pass"),
         ("min(self.start, max(0.0,", "min(9.0, max(0.0,"),
+        ("math.log(SHARES * self.share", "math.log(self.share"),
     ],
     ("matching/search.py", VIEWS): [
-        ("hit.distance + penalty, view)", "hit.distance, view)"),
         ("if not self._is_sure(hits)]", "]"),
     ],
     ("matching/calibration.py", "tests/matching/test_calibration.py"): [
