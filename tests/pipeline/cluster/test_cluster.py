@@ -14,7 +14,6 @@ from PIL import Image
 
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.matching import search as match_search
-from image_copies.matching import threshold
 from image_copies.matching.index import codes, filling, search, segments
 from image_copies.matching.index.database import DATABASE
 from image_copies.models.shipped import SHIPPED
@@ -105,8 +104,7 @@ def test_an_index_holds_and_finds_what_one_process_does(
         *((segments, "MAX_SEGMENT_CONTENTS", 12), (segments, "SEGMENT_CONTENTS_PER_ROOT", 0)),
         (segments, "MIN_CHANGED_CONTENTS", 4),
         *((codes, "MIN_CODED_CONTENTS", 20 if coded else 1000), (codes, "TRAINING_VECTORS_PER_LIST", 16)),
-        *((search, "PAIRS_WORTH_SENDING", 0), (threshold, "PAIRS_WORTH_SENDING", 0)),
-        (threshold, "QUERIES_PER_BLOCK", 7),
+        (search, "PAIRS_WORTH_SENDING", 0),
     ):
         monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(engine, "SHORT_SECONDS", 0)
@@ -128,8 +126,8 @@ def test_an_index_holds_and_finds_what_one_process_does(
             done = run_command(tmp_path, "match", "--checkpoint", SHIPPED, *arguments, *where, *more, "--json")
             assert done.returncode == 0, done.stderr
             assert all(line.startswith("{") for line in done.stdout.splitlines())
-            for work in ("searching the index", *(["calibrating the threshold"] if output == "known" else [])) if output else ():
-                assert (f"  {work}: " in done.stderr) == bool(more), done.stderr
+            if output:
+                assert ("  searching the index: " in done.stderr) == bool(more), done.stderr
             assert ("encoding vectors: " in done.stderr) == (coded and bool(more and output)), done.stderr
         with closing(sqlite3.connect(tmp_path / f"index-{name}" / DATABASE)) as database:
             held.append([database.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("contents", "files")])
