@@ -124,7 +124,7 @@ def _kind_of_model(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
     if kind is None:
         return "[trained]"
-    return {"file": "[a file]", "vectors": "[vectors]"}.get(kind, "[made by hand]")
+    return {"file": "[a file]", "vectors": "[vectors]"}.get(str(kind), "[made by hand]")
 
 
 AnyModel = Annotated[

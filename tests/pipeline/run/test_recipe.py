@@ -69,6 +69,7 @@ def test_the_papers_seven_models() -> None:
         (MINIMAL + "embedding: {scales: [.inf]}\n", "embedding.scales.0: .*finite"),
         (MINIMAL + "    optimizer: {learning_rate: .inf}\n", "learning_rate: .*finite"),
         (MINIMAL + "    objective: {kind: arcface, scale: .nan}\n", "scale: .*finite"),
+        (MINIMAL + "  other: {dimensions: 256, kind: []}\n", r"models\.other"),
         (MINIMAL + "split: {validation: 0.6, overlay: 0.5}\n", "split: validation 0.6 and overlay 0.5 leave no image"),
         (MINIMAL + "queries: {count: 10, copies: 20}\n", "queries: copies 20 must be at most count, 10"),
         (MINIMAL + "queries: {count: 1000000000000000}\n", "queries.count: at most"),
