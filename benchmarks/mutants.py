@@ -99,7 +99,7 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
     ("matching/knowledge.py", PLAN): [
         ("self.decision is not False and (", "("),
     ],
-    ("matching/files/keeping.py", FACTS): [
+    ("matching/files/keeping.py", f"{FACTS} {PLAN}"): [
         ("-facts.width * facts.height, -facts.frames", "facts.width * facts.height, -facts.frames"),
         ("-facts.frames, -len(facts.companions)", "0, -len(facts.companions)"),
         ("return *size, is_named_as_copy(facts.path),", "return *size, False,"),

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from image_copies.matching.files.facts import Facts, picture_facts
-from image_copies.matching.files.keeping import KeepSettings
+from image_copies.matching.files.keeping import KeepSettings, order_by_size
 from image_copies.matching.files.plan import PlanRow, list_companions, plan_group, read_plan, write_plan
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.edits import Comparison, Edits
@@ -64,6 +64,13 @@ def test_of_as_large_pictures_the_one_with_all_pages_is_kept(tmp_path: Path) -> 
     draw(64).save(tmp_path / "first.png")
     rows = plan(tmp_path)
     assert rows["pages.tif"].reason == "as large, more frames or pages: 2, the next 1" and rows["first.png"].action == "remove"
+
+
+def test_frames_count_for_more_than_bytes(tmp_path: Path) -> None:
+    draw(64).save(tmp_path / "a.png", compress_level=0)
+    draw(64).save(tmp_path / "b.png")
+    members = [picture_facts(tmp_path / "a.png"), replace(picture_facts(tmp_path / "b.png"), frames=2)]
+    assert members[0].size > members[1].size and order_by_size(members)[0] is members[1]
 
 
 def test_what_belongs_to_a_picture_is_listed_with_it(tmp_path: Path) -> None:
