@@ -2,6 +2,7 @@
 
 python benchmarks/quality.py DIR [DIR …]                                     the descriptor that ships
 python benchmarks/quality.py DIR --checkpoint FILE --name "15 minutes"       another one
+python benchmarks/quality.py DIR --run RUN --name "15 minutes"                a run: all its models, joined, with its seed
 python benchmarks/quality.py --docs                                          write the documents' tables from quality.json
 
 A set's name is its folder's. Results are kept in a file, of which the documents' tables are made.
@@ -10,6 +11,7 @@ A set's name is its folder's. Results are kept in a file, of which the documents
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +21,12 @@ from page_tables import DOCUMENTS, make_table, write_table
 
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, open_isc_folder
-from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.steps.score import score_baselines
+from image_copies.pipeline.tools.run_extractor import run_extractor
 from image_copies.submissions.scoring.bootstrap import micro_average_precision_interval
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors
@@ -39,26 +43,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", type=Path, nargs="*", metavar="DIR")
     parser.add_argument("--checkpoint", type=Path, default=SHIPPED, metavar="FILE")
-    parser.add_argument("--name", default=SHIPS, help=f"of the checkpoint in the tables (default: {SHIPS})")
-    parser.add_argument("--seed", type=int, default=0, help="that the checkpoint was trained with (default: 0)")
+    parser.add_argument("--run", type=Path, metavar="RUN")
+    parser.add_argument("--name", default=SHIPS, help=f"of the descriptor in the tables (default: {SHIPS})")
+    parser.add_argument("--seed", type=int, help="that it was trained with (default: the run's, or 0)")
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
     parser.add_argument("--docs", action="store_true", help="also write the tables of quality.md and model_card.md")
     options = parser.parse_args()
     with report_errors():
         store = Measurements.open(options.results)
+        run = open_existing_run(options.run, None) if options.run else None
+        seed = options.seed if options.seed is not None else run.recipe.seed if run else 0
         for root in options.sets:
             about = {"set": root.name}
-            store.measure(options.name, about, [options.seed], lambda _, root=root: score_set(root, options.checkpoint))  # type: ignore[misc]
-            store.measure("baselines", about, [0], lambda _, root=root: score_floors(root))  # type: ignore[misc]
+            extractor = run_extractor(run) if run else checkpoint_extractor(options.checkpoint)
+            store.measure(options.name, about, [seed], partial(score_set, root, extractor))
+            store.measure("baselines", about, [0], partial(score_floors, root))
         for document, table in make_tables(store).items():
             sys.stdout.write(table + "\n\n")
             if options.docs:
                 write_table(DOCUMENTS / document, COMMAND, table)
 
 
-def score_set(root: Path, checkpoint: Path) -> Figures:
+def score_set(root: Path, extractor: Extractor, _seed: int) -> Figures:
     """Return the scores of a descriptor on a set, raw and normalised, and the shares of copies found by edit."""
-    folder, truth, extractor = open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH), checkpoint_extractor(checkpoint)
+    folder, truth = open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH)
     queries, references = extractor.extract_all(folder.query), extractor.extract_all(folder.reference)
     moved = Vectors(queries.ids, extractor.normalize(queries.vectors), queries.unreadable)
     figures = {"queries": float(len(queries.ids)), "copies": float(len(truth.pairs)), "references": float(len(references.ids))}
@@ -82,7 +90,7 @@ def score_queries(variant: str, queries: Vectors, references: Vectors, truth: Gr
     return {f"{variant} {figure}": float(value) for figure, value in found.items()}
 
 
-def score_floors(root: Path) -> Figures:
+def score_floors(root: Path, _seed: int) -> Figures:
     """Return the baselines without learning, as step 06 scores them: whitened on the folder's training images."""
     rows = score_baselines(open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH))
     return {row.name.removeprefix("baseline: "): row.scores.micro_average_precision for row in rows}

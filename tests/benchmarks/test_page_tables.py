@@ -1,0 +1,92 @@
+"""Tables of results in the documents are those that commands make from files of results."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).parents[2]
+PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
+RESULTS = sorted(path for path in (TOP / "benchmarks").glob("*.json") if path.name != "ablation.json")
+BY_HAND = {  # first heads of tables of figures that no file of results has yet; none may join them
+    "matching.md": ["ranking", "stated rate", "contents", ""],
+    "quality.md": ["command"],
+    "scale.md": ["`python benchmarks/dedup.py`, two busy cores"],
+    "training.md": ["`run_all.sh --photos`, one seed each, collections that what ships has not seen"],
+}
+NO_RESULTS = {"recipe.md", "papers.md", "gpu.md", "reliability.md"}  # settings, the papers' figures, goals, numbers of cases
+ESTIMATES = {"what", "node-hours of 16 cores", "GB"}  # first heads of tables that measure nothing
+COMPARED_ELSEWHERE = {"experiments.md": 2}  # the ablation: test_ablation.py
+
+
+@pytest.fixture(autouse=True)
+def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(TOP / "benchmarks"))
+
+
+def list_tables(page: str) -> list[str]:
+    """The tables of a page, without those between the marks of a command."""
+    own = re.sub(r"<!-- \S+\.py --docs writes from here -->.*?<!-- to here -->", "", page, flags=re.DOTALL)
+    return re.findall(r"(?:^\|.*\n?)+", own, re.MULTILINE)
+
+
+def has_figures(table: str) -> bool:
+    """Whether cells are decimal fractions, or shares of a number of pictures."""
+    return bool(re.search(r"\|[^|`]*(?:\d?\.\d\d|\d %)[^|`]*\|", table))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_table_of_results_is_made_by_a_command(page: Path) -> None:
+    if page.name in NO_RESULTS:
+        return
+    tables = [table.split("|")[1].strip() for table in list_tables(page.read_text(encoding="utf-8")) if has_figures(table)]
+    if page.name in COMPARED_ELSEWHERE:
+        assert len(tables) == COMPARED_ELSEWHERE[page.name]
+    else:
+        assert set(tables) - ESTIMATES <= set(BY_HAND.get(page.name, []))
+
+
+def test_the_pages_have_the_tables_of_quality() -> None:
+    """After measuring: `quality.py --docs`."""
+    import quality
+    from measurements import Measurements
+    from page_tables import DOCUMENTS, read_table
+
+    for page, table in quality.make_tables(Measurements.open(quality.RESULTS)).items():
+        assert read_table(DOCUMENTS / page, quality.COMMAND) == table
+
+
+def test_the_page_has_the_table_of_imagededups_tests() -> None:
+    import imagededup_suite
+    from measurements import Measurements
+    from page_tables import DOCUMENTS, read_table
+
+    store = Measurements.open(TOP / "benchmarks" / "imagededup_suite.json")
+    assert read_table(DOCUMENTS / "matching.md", imagededup_suite.COMMAND) == imagededup_suite.make_page_table(store)
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
+def test_results_say_what_made_them(path: Path) -> None:
+    kept = json.loads(path.read_text(encoding="utf-8"))["measurements"]
+    assert kept and all(entry["commit"] and entry["machine"] and entry["seed"] is not None for entry in kept)
+
+
+def test_imagededups_tests_are_told_apart(tmp_path: Path) -> None:
+    import imagededup_suite
+
+    (tmp_path / "tests" / "data").mkdir(parents=True)
+    (tmp_path / "tests" / "test_cnn.py").write_text(
+        "import pytest\nfrom imagededup.methods.cnn import CNN\nfrom imagededup.utils.models import ViT\n"
+        "from torchvision.transforms import transforms\n\n\n"
+        "def test_threshold():\n    with pytest.raises(ValueError):\n"
+        "        CNN().find_duplicates(min_similarity_threshold=1.3)\n\n\n"
+        "def test_wrong():\n    assert CNN().encode_images('nowhere') == 576\n\n\n"
+        "def test_private():\n    cnn = CNN()\n    cnn._check_threshold_bounds(thresh=1.1)\n\n\n"
+        "def test_scores():\n    CNN().find_duplicates(encoding_map={}, min_similarity_threshold=0.9)\n",
+        encoding="utf-8",
+    )
+    kinds, passed = imagededup_suite.run_suite(tmp_path)
+    counted, inner, scores = imagededup_suite.COUNTED, "internals", "its network's scores"
+    assert kinds == {"test_threshold": counted, "test_wrong": counted, "test_private": inner, "test_scores": scores}
+    assert passed["test_threshold"] and not passed["test_wrong"] and not passed["test_private"]
