@@ -81,11 +81,11 @@ def test_a_submission_is_scored_as_in_one_process(
     truth.write_text("query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9)))
     monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 4)
     monkeypatch.setattr("image_copies.submissions.search.references.PAIRS_WORTH_SENDING", 0)
-    for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
+    for name, more in (("one.json", ()), ("cluster.json", ("--ray", nodes.address))):
         arguments = ("--submission", small_run / "submission.h5", "--ground-truth", truth, "--output", tmp_path / name)
         done = run_command(tmp_path, "06_score", *arguments, *more)
         assert done.returncode == 0, done.stderr
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "cluster").read_bytes()
+    assert (tmp_path / "one.json").read_bytes() == (tmp_path / "cluster.json").read_bytes()
 
 
 def test_an_address_that_nobody_answers(tmp_path: Path, run_command: RunCommand) -> None:
@@ -116,7 +116,7 @@ def test_an_index_holds_and_finds_what_one_process_does(
             picture.save(tmp_path / f"pictures/copy-{number}.jpg", quality=30)
     (tmp_path / "pictures/broken.jpg").write_bytes(b"no picture")
     held, derived, matched = [], [], []
-    for name, more in (("one", ()), ("cluster", ("--ray", nodes.address))):
+    for name, more in (("one.json", ()), ("cluster.json", ("--ray", nodes.address))):
         for output, arguments in (
             ("", ("--index", f"index-{name}", "--add", "pictures")),
             ("known", ("--index", f"index-{name}", "--queries", "pictures", "--unrelated", "unrelated")),

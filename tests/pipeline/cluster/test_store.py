@@ -97,4 +97,5 @@ def test_copies_in_a_bucket_are_those_on_a_disk(
     assert run(f"{bucket}/in", f"{bucket}/out") == there
     assert "11 pictures are embedded already" in capsys.readouterr().out
     assert deduplicate(["--output", f"{bucket}/out", "--apply", f"{bucket}/filtered"]) == 0
-    assert {path.name for path in as_path(f"{bucket}/filtered").iterdir()} == {"000001-table.parquet", "files.txt"}
+    written = {path.name for path in as_path(f"{bucket}/filtered").iterdir()}
+    assert written == {"000001-table.parquet", "files.txt", "manifest.csv"}
