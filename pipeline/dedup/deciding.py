@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import os
+import stat
 import tempfile
 from dataclasses import astuple, dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +17,21 @@ from image_copies.data.errors import ImageError
 from image_copies.data.files import read_json, write_text
 from image_copies.data.remote import map_files
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
+from image_copies.matching.files.companions import find_companions
+from image_copies.matching.files.keeping import is_named_as_copy
 from image_copies.matching.groups.components import group_components, label_components, pack_pairs
 from image_copies.pipeline.dedup.collection import Collection, Numbers, list_names, load_array
 from image_copies.pipeline.dedup.lists import keep_best
-from image_copies.pipeline.dedup.pictures import name_picture, read_again
+from image_copies.pipeline.dedup.pictures import is_loose, name_picture, read_again
 from image_copies.pipeline.dedup.planning import PairPlanner, Verdict
 
 NOT_JUDGED = "not judged"
 PAIRS_PER_JOB = 64
+REAL, LINKED, ARCHIVED = range(3)  # where a picture lies: what may stay for what, those of lower numbers first
+MOST_COMPANIONS = 99  # that are counted
 # A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), its
-# group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal.
+# group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal and no other
+# files belong to it.
 CANDIDATE = np.dtype([("number", "<i8"), ("kept", "<i8"), ("group", "<i8"), ("distance", "<f8"), ("same", "?")])
 Candidates = NDArray[np.void]  # of type CANDIDATE
 Pairs = list[tuple[int, int]]  # numbers of a candidate and of the picture that it is compared with
@@ -49,7 +57,7 @@ class Judging:
         known = dict(self.collection.look_up(numbers, ["id", "source", "place", "bytes"]))
         leaked, found = self.collection.test_sets_begin is not None, list[Verdict]()
         with tempfile.TemporaryDirectory() as folder:
-            planner = PairPlanner(Path(folder), lambda number: (known[number]["id"], read_again(known[number], self.column)))
+            planner = PairPlanner(Path(folder), lambda number: self._read(known[number]))
             for number, staying in pairs:
                 try:
                     found.append(planner.plan(int(number), int(staying), leaked))
@@ -57,6 +65,10 @@ class Judging:
                     found.append(Verdict(NOT_JUDGED, "its bytes cannot be read again", 0))
         write_text(self.path(pairs), json.dumps({"verdicts": [astuple(verdict) for verdict in found]}))
         place.advance(len(pairs))
+
+    def _read(self, about: dict[str, Any]) -> tuple[str, bytes]:
+        loose = is_loose(about["source"], about["id"])
+        return about["id"] if loose else PurePath(about["id"]).name, read_again(about, self.column)
 
     def path(self, pairs: Pairs) -> Path:
         """Return the path of the judgements of a job's pairs."""
@@ -67,7 +79,9 @@ class Judging:
 def find_candidates(collection: Collection, files: list[Path]) -> Candidates:
     """Group the pictures that occur in pairs and return those that might go [n], by the group and their numbers.
 
-    Of a group the picture with the most pixels stays, then that of the most bytes, then the first; of equal bytes the first. With
+    Of a group the picture with the most pixels stays, then that of the most bytes, then the first; of equal bytes the one to
+    which most files belong, then one whose name does not say that it was made of another, then the first. Links stay only where
+    there is no file, and members of archives only where there is nothing else, and do not go for a file or link. With
     test sets there are no groups: each input is compared with the picture of a test set that is nearest.
     """
     pairs = keep_best(np.concatenate([load_array(path) for path in files]))
@@ -75,17 +89,28 @@ def find_candidates(collection: Collection, files: list[Path]) -> Candidates:
     first, second = places[: len(pairs)], places[len(pairs) :]
     digests, area, size = np.empty(len(numbers), "S32"), np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
     names = np.empty(len(numbers), "S20")  # digests: of a picture that two sources hold, neither is a copy
+    lies, fewer = np.zeros(len(numbers), np.int8), np.zeros(len(numbers), np.int8)  # fewer: companions, negative
+    twins, made = np.zeros(len(numbers), bool), np.zeros(len(numbers), bool)
+    twins[first[pairs["same"]]] = twins[second[pairs["same"]]] = collection.test_sets_begin is None
     columns = ["sha256", "width", "height", "bytes", "id", "source", "place"]
     for place, (_, about) in enumerate(collection.look_up(numbers, columns)):
         digests[place], area[place], size[place] = about["sha256"], about["width"] * about["height"], about["bytes"]
         name = f"{name_picture(about['source'], about['id'])} {about['place']}"
         names[place] = hashlib.sha256(name.encode()).digest()[:20]
+        if is_loose(about["source"], about["id"]):
+            lies[place] = _find_place(about["id"])
+            if twins[place]:
+                fewer[place] = -min(len(find_companions(Path(about["id"]))), MOST_COMPANIONS)
+        made[place] = twins[place] and is_named_as_copy(Path(about["id"]))
     same = pairs["same"] & (digests[first] == digests[second]) & (names[first] != names[second])
     near = ~pairs["same"]
     if collection.test_sets_begin is not None:
         return _find_leaked(numbers, first, second, pairs["distance"], same, near)
     del digests, names  # the largest arrays
     twin_of = label_components(first[same], second[same], len(numbers))
+    best_first = np.lexsort((made, fewer, lies, twin_of))
+    _, begins, contents_of = np.unique(twin_of[best_first], return_index=True, return_inverse=True)
+    twin_of[best_first] = best_first[begins][contents_of]
     one, other = twin_of[first[near]], twin_of[second[near]]
     apart = one != other
     packed = pack_pairs(one[apart], other[apart], -pairs["distance"][near][apart])
@@ -96,16 +121,23 @@ def find_candidates(collection: Collection, files: list[Path]) -> Candidates:
             groups[group.members] = min(group.members)
     groups = np.where(groups < 0, places, groups)[twin_of]
     contents = np.flatnonzero(twin_of == places)
-    best_first = contents[np.lexsort((contents, -size[contents], -area[contents], groups[contents]))]
+    best_first = contents[np.lexsort((contents, -size[contents], -area[contents], lies[contents], groups[contents]))]
     _, begins = np.unique(groups[best_first], return_index=True)
     kept = twin_of.copy()
     kept[best_first] = np.repeat(best_first[begins], np.diff(begins, append=len(best_first)))
     distances = np.full(len(numbers), np.inf)
     np.minimum.at(distances, np.concatenate([packed["first"], packed["second"]]), np.tile(-packed["score"], 2))
     distances[twin_of != places] = 0
-    going = np.flatnonzero(kept != places)
+    going = np.flatnonzero((kept != places) & ((lies != ARCHIVED) | (lies[kept] == ARCHIVED)))
     going = going[np.argsort(groups[going], kind="stable")]
-    return _pack(numbers, going, kept[going], groups[going], distances[going], twin_of[going] != going)
+    return _pack(numbers, going, kept[going], groups[going], distances[going], (twin_of[going] != going) & (fewer[going] == 0))
+
+
+def _find_place(path: str) -> int:
+    try:
+        return LINKED if stat.S_ISLNK(os.lstat(path).st_mode) else REAL
+    except OSError:  # or gone since it was listed
+        return ARCHIVED
 
 
 def _pack(

@@ -73,6 +73,11 @@ def name_picture(source: str, picture: str) -> str:
     return f"{source}/{picture}" if is_tar(source) else f"{source}#{picture}" if is_parquet(source) else picture
 
 
+def is_loose(source: str, picture: str) -> bool:
+    """Whether a picture is a file on a disk, or in an archive there that is not filtered, and no row or member of a tar."""
+    return not (is_tar(source) or is_parquet(source) or is_remote(picture))
+
+
 def _read_files(index: Index, part: Part) -> Iterator[Picture]:
     names, paths = index.names[part.first : part.end], list[Path]()
     for name, size in zip(names, index.sizes[part.first : part.end], strict=True):

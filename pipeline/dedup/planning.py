@@ -1,9 +1,11 @@
 """Whether a picture may go for another one, as the plan of `match` decides it."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePath
+from pathlib import Path
 
+from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.plan import PlanRow, plan_around
@@ -34,11 +36,12 @@ class Verdict:
 
 
 class PairPlanner:
-    """Plans pairs of pictures, which are written to a folder for as long as they are looked at.
+    """Plans pairs of pictures, which are written to a folder for as long as they are looked at; files of theirs are linked there.
 
     Attributes:
         folder: For the pictures.
-        read: Returns the name and the bytes of a picture by its number; raises ImageError where it cannot be read.
+        read: Returns the name, of a file the absolute path, and the bytes of a picture by its number; raises ImageError where it
+            cannot be read.
     """
 
     def __init__(self, folder: Path, read: Callable[[int], tuple[str, bytes]]) -> None:
@@ -55,7 +58,8 @@ class PairPlanner:
             ImageError: One of them cannot be read.
         """
         for other in [other for other in self._paths if other not in (number, staying)]:
-            self._paths.pop(other).unlink()
+            self._paths.pop(other)
+            shutil.rmtree(self.folder / str(other))
         file, kept = self._write(number), self._write(staying)
         if leaked:
             known = self._known.of(kept, file).judgement
@@ -74,8 +78,13 @@ class PairPlanner:
     def _write(self, number: int) -> Path:
         if number not in self._paths:
             name, content = self.read(number)
-            path = self.folder / f"{number}{PurePath(name).suffix}"
+            source, folder = Path(name), self.folder / str(number)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            path = folder / source.name
             path.write_bytes(content)
+            for companion in find_companions(source) if source.is_absolute() else ():
+                (folder / companion).symlink_to(source.with_name(companion))
             self._paths[number] = path
             if path not in self._facts:
                 self._facts[path], self._digests[path] = picture_facts(path), digest_of(path)

@@ -87,7 +87,7 @@ def link_and_copy(album: Album) -> None:
     content = photo_bytes(album)
     first, second = album.write(content, "z/z.jpg"), album.write(content, "y.jpg")
     (album.folder / "a.jpg").symlink_to("z/z.jpg")
-    album.may_go(album.folder / "a.jpg", first)
+    album.may_go(album.folder / "a.jpg", first, second)
     album.one_stays(first, second)
 
 

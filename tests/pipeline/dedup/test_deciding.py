@@ -58,6 +58,38 @@ def test_a_file_that_two_sources_hold_is_no_copy_of_itself(tmp_path: Path) -> No
     assert list_going(find_candidates(collection, pairs)) == [(0, 1, False), (2, 1, False), (6, 3, True)]
 
 
+@pytest.mark.parametrize("far", [False, True])
+def test_no_file_goes_for_a_link_and_none_for_a_member_of_an_archive(tmp_path: Path, far: bool) -> None:
+    """Whether bytes are equal or the link is that of a larger picture."""
+    (tmp_path / "z.jpg").touch()
+    (tmp_path / "a.jpg").symlink_to("z.jpg")
+    collection, pairs = make(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(tmp_path / "0.parquet")
+    names = [str(tmp_path / name) for name in ("old.zip/0.jpg", "a.jpg", "z.jpg", "3.jpg")]
+    digests = table["sha256"] if far else table["sha256"].take([1, 1, 1, 3])
+    parquet.write_table(
+        table.set_column(0, "id", [names]).set_column(4, "sha256", [digests.combine_chunks()]), tmp_path / "0.parquet"
+    )
+    np.save(pairs[0], np.array([(0, 1, 0.1, not far), (0, 2, 0.1, not far), (1, 2, 0.1, not far)], PAIR))
+    assert list_going(find_candidates(collection, pairs)) == [(1, 2, not far)]
+
+
+def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_belong_to_it(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(tmp_path / "0.parquet")
+    names = [str(tmp_path / name) for name in ("a (1).jpg", "a.jpg", "b.jpg", "c.jpg")]
+    digests = table["sha256"].take([1, 1, 1, 3]).combine_chunks()
+    parquet.write_table(table.set_column(0, "id", [names]).set_column(4, "sha256", [digests]), tmp_path / "0.parquet")
+    np.save(pairs[0], np.array([(0, 1, 0, True), (1, 2, 0, True)], PAIR))
+    assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, True)]
+    (tmp_path / "b.xmp").touch()
+    assert list_going(find_candidates(collection, pairs)) == [(0, 2, True), (1, 2, True)]
+    (tmp_path / "a.xmp").touch()
+    assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, False)], "to be looked at"
+
+
 def test_without_pairs_nothing_goes(tmp_path: Path) -> None:
     collection, pairs = make(tmp_path)
     np.save(pairs[0], np.empty(0, PAIR))
