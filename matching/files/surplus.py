@@ -83,6 +83,7 @@ def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
     added, other = find_missing(kept.notes, file.notes)
     lasting = [
         *list_missing(kept.contents, file.contents),
+        *(["the colours of sRGB"] if kept.contents.profile and not file.contents.profile else []),
         *(f"{describe(key)} of its own" for key in other),
         *(path.name for path in file.companions if not any(_is_equal(path, theirs) for theirs in kept.companions)),
     ]
