@@ -41,7 +41,7 @@ from image_copies.matching.matches import read_matches_csv
 from image_copies.models.shipped import SHIPPED
 
 TOP = Path(__file__).parents[1]
-LONG_SIDE, COPIES = 320, 10  # pixels; every so-manieth picture is a copy
+LONG_SIDE, COPIES = 320, 10  # pixels; one picture of so many is a copy
 
 
 @dataclass(frozen=True)

@@ -212,7 +212,7 @@ class SearchService:
                     asked.answer.set_result(matches)
 
     def _search_index(self, store: Store) -> tuple[SearchIndex, Rule]:
-        """The index of the store's present state, and the rule fitted to it; anew when another process has changed it."""
+        """Return the index of the store's present state and its rule, opened again when another process has changed it."""
         with self._opening:
             state = (*_identify_file(self.index), count_changes(store))  # one made again may count the same changes
             if self._opened is None or self._opened[0] != state:

@@ -146,7 +146,7 @@ def _carry_out_merge(journal: Journal, merge: Merge, kept: Path) -> FileStep:
 
 
 def _restore_sidecar(step: FileStep) -> None:
-    """Give a sidecar the text that it had; one that was written anew goes.
+    """Restore the text that a sidecar had; remove a sidecar that was written anew.
 
     Raises:
         LeftAloneError: It has changed since.
