@@ -29,19 +29,20 @@ from faiss import pairwise_distances
 from index_growth import MATCH_DISTANCE, Population, watch_memory
 
 from image_copies.matching.calibration import make_rule
+from image_copies.matching.dedup.collection import Collection, load_array, read_records
+from image_copies.matching.dedup.deciding import NOT_JUDGED, find_candidates
+from image_copies.matching.dedup.deduplication import embed_inputs, lists_folder
+from image_copies.matching.dedup.embedding import Embedding, write_vectors
+from image_copies.matching.dedup.inputs import index_container, index_path, list_containers
+from image_copies.matching.dedup.lists import ListSearch, find_pairs
+from image_copies.matching.dedup.planning import PairVerdict
+from image_copies.matching.dedup.results import Decided, write_lists
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
 from image_copies.matching.output import Output
+from image_copies.models.inference.embedders import list_square_sizes
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster.options import use_ray
-from image_copies.pipeline.dedup.collection import Collection, load_array, read_records
-from image_copies.pipeline.dedup.deciding import NOT_JUDGED, find_candidates
-from image_copies.pipeline.dedup.deduplication import embed_inputs, lists_folder
-from image_copies.pipeline.dedup.embedding import Embedding, find_sizes, write_vectors
-from image_copies.pipeline.dedup.inputs import index_container, list_containers
-from image_copies.pipeline.dedup.lists import Comparison, find_pairs
-from image_copies.pipeline.dedup.planning import Verdict
-from image_copies.pipeline.dedup.results import Decided, write_lists
 
 SAMPLE, FILES_PER_FOLDER = 10_000, 1000
 LISTS = ("keep.txt", "remove.txt", "review.txt", "unreadable.txt")
@@ -65,15 +66,15 @@ def make_up(folder: Path, count: int) -> None:
             os.mknod(f"{own}/{number:09d}.jpg")
     rows = chain.from_iterable(Population(count, 0).draw_blocks(count))
     for container in list_containers([folder / "in"], embedding.part_size(), embedding.folder):
-        index = index_container(container, embedding.index_path(container.key), embedding.part_size(), "image")
+        index = index_container(container, index_path(embedding.folder, container.key), embedding.part_size())
         for number, part in enumerate(index.parts):
-            names, nothing = index.names[part.first : part.end], [0] * part.count
+            names, nothing = container.names[part.first : part.end], [0] * part.count
             facts: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), nothing) | {"flat": [False] * part.count}
             facts |= {"id": names, "error": [""] * part.count}
             facts["sha256"] = [hashlib.sha256(os.fsencode(name)).digest() for name in names]
             vectors = np.stack([next(rows) for _ in names])
             path = embedding.vectors_path(container.key, number)
-            about = {"source": index.source, "state": index.state, "identity": embedding.identity}
+            about = {"source": container.source, "state": container.state, "identity": embedding.identity}
             write_vectors(path, about, facts, vectors)
 
 
@@ -103,10 +104,10 @@ def measure(embedding: Embedding, source: Path, limit: float | None, where: str 
         if limit is None:
             threshold = make_rule(checkpoint_extractor(SHIPPED), None, 0.001, 10).threshold(len(collection))
             limit = -threshold if threshold is not None else 0.0
-        comparison = Comparison(collection, embedding.open, limit, lists_folder(embedding, parts, len(parts), -limit))
+        comparison = ListSearch(collection, embedding.open, limit, lists_folder(embedding, parts, len(parts), -limit))
         paths = take("find pairs", lambda: find_pairs(comparison))
         candidates = take("join and group", lambda: find_candidates(collection, paths))
-        decided = Decided(candidates, [Verdict(NOT_JUDGED, "", 0)] * len(candidates), ())
+        decided = Decided(candidates, [PairVerdict(NOT_JUDGED, "", 0)] * len(candidates), ())
         take("write lists", lambda: write_lists(embedding.folder, collection, decided, []))
     pairs = np.concatenate([load_array(path) for path in paths])
     lists, space = comparison.lists, sum(path.stat().st_size for path in paths) / max(1, len(pairs))
@@ -114,7 +115,7 @@ def measure(embedding: Embedding, source: Path, limit: float | None, where: str 
     compare_exactly(comparison, set(map(tuple, pairs[["first", "second"]].tolist())))
 
 
-def compare_exactly(comparison: Comparison, found: set[tuple[int, int]]) -> None:
+def compare_exactly(comparison: ListSearch, found: set[tuple[int, int]]) -> None:
     """Print recall and share of pairs compared of the lists, and of clusters with the same centroids."""
     collection, limit, extractor = comparison.collection, comparison.limit, comparison.open()
     chosen = np.sort(np.random.default_rng(0).choice(len(collection), min(SAMPLE, len(collection)), replace=False))
@@ -219,7 +220,7 @@ def main() -> None:
     else:
         kill_twice(options.source, options.output, options.ray)
         extractor, opened = checkpoint_extractor(SHIPPED), partial(checkpoint_extractor, SHIPPED)
-        embedding = Embedding(opened, extractor.identity, find_sizes(extractor), options.output / "whole")
+        embedding = Embedding(opened, extractor.identity, tuple(list_square_sizes(extractor.networks)), options.output / "whole")
         measure(embedding, options.source, None, options.ray)
 
 

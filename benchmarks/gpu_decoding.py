@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from image_copies.data.encoded import EncodedImages, join_encoded
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.loader import CleanImages
+from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference.device_decoding import DeviceDecoder, check_decoder, find_decoder
 
@@ -36,7 +36,7 @@ def compare_decoders(device: torch.device, size: int, images: int, batch: int, w
     """
     with tempfile.TemporaryDirectory() as name:
         found = write_photos(Path(name), images)
-        loader = DataLoader(CleanImages(found, size), batch, num_workers=workers, pin_memory=device.type == "cuda")
+        loader = DataLoader(PreprocessedImages(found, size), batch, num_workers=workers, pin_memory=device.type == "cuda")
         stream = iter(loader)
         squares = next(stream)[0]  # starts the workers
         started = time.perf_counter()

@@ -1,21 +1,20 @@
 """What is removed of an album that holds look-alikes, and what is found of edited copies, next to other tools.
 
-    python benchmarks/lookalikes.py [DATA] [--pairs 240]      DATA: else the folder that COPYSETS names
+    python benchmarks/lookalikes.py [DATA]      DATA: else the folder that COPYSETS names
 
 `look-alikes`: DATA/lookalikes.zip, photographs of the same places, no copies of each other: every pair and every removed file
 is wrong. `album`: some of them and photographs of DATA/photos, with eight edited copies of each (`made_up_pairs.py`); a copy is
 found if it is a pair with its original, and removed for the wrong one if what is kept instead has another original, or if it is
 the original itself.
 `photos`: queries with ground truth against references. The second table shows what match.py finds of each edit, and of harder
-ones, among the references of `photos`. Last, of pairs of the same scene, how many are called certain: those that are listed of
-the look-alikes, and made-up ones by what differs between them, and by how much.
+ones, among the references of `photos`. Last, how many of the pairs that are listed of the look-alikes are called certain; of
+made-up pairs of the same scene: `same_scene.py`.
 
 Other tools are measured where they are installed (pip install pdqhash imagehash imagededup), at the distances that their own
 documentation uses; what they would remove is all but the first file of each connected group.
 """
 
 import argparse
-import itertools
 import os
 import tempfile
 import zipfile
@@ -29,7 +28,7 @@ from typing import Any
 
 import cv2
 import numpy as np
-from made_up_pairs import AMOUNTS, EDITS, FRAME, HARD_EDITS, edit_picture, shoot_twice
+from made_up_pairs import EDITS, HARD_EDITS, edit_picture
 from numpy.typing import NDArray
 from PIL import Image
 from rich.console import Console
@@ -41,8 +40,6 @@ from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import find_images
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.matches import read_matches_csv
-from image_copies.matching.verification.judgement import Clues, judge
-from image_copies.matching.verification.registration import prepare_picture, register
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.match import main as run_match
 
@@ -202,32 +199,6 @@ def measure(tool: Tool, lookalikes: Path, album: Path, originals: dict[Path, str
     ]
 
 
-def count_classes(photos: Sequence[Path], pairs: int) -> Counter[tuple[str, int, str]]:
-    """Return how often made-up shots of one scene get each class, by what differs between them, and by how much."""
-    rng = np.random.default_rng(1)
-    counts: Counter[tuple[str, int, str]] = Counter()
-    for row in itertools.islice(itertools.cycle(range(len(photos))), pairs):
-        scene, other = decode_rgb(photos[row]), decode_rgb(photos[(row + 7) % len(photos)])
-        kind, amount, first, second = shoot_twice(scene, other, rng)
-        registration = register(prepare_picture(first), prepare_picture(second))
-        counts[kind, amount, judge(Clues(described=True, registration=registration)).kind] += 1
-    return counts
-
-
-def make_scene_table(counts: Counter[tuple[str, int, str]]) -> Table:
-    """Return how many made-up shots of one scene are called certain, of how many."""
-    table = Table("made-up shots called certain", *(f"by {amount} px of {FRAME}" for amount in AMOUNTS))
-    for kind in sorted({kind for kind, _, _ in counts}):
-        table.add_row(
-            kind,
-            *(
-                f"{counts[kind, amount, 'certain']} of {sum(n for key, n in counts.items() if key[:2] == (kind, amount))}"
-                for amount in AMOUNTS
-            ),
-        )
-    return table
-
-
 def describe_share(found: int, of: int) -> str:
     """Return a share in words, with its 95 % interval (Clopper and Pearson)."""
     interval = binomtest(found, of).proportion_ci()
@@ -238,7 +209,6 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
-    parser.add_argument("--pairs", type=int, default=240, metavar="N", help="made-up pairs of shots (default: 240)")
     options = parser.parse_args()
     if options.data is None:
         parser.error("name DATA, or set COPYSETS")
@@ -265,8 +235,6 @@ def main() -> None:
             console.print(f"not measured, because they are not installed: {', '.join(missing)}")
         console.print(measure_edits(ours, photos, edited))
         listed = ours["match.py"](lookalikes, None)
-    counts = count_classes(find_images(photos / "training_images").paths, options.pairs)
-    console.print(make_scene_table(counts))
     certain, pairs = len(listed.certain), len(listed.pairs)
     console.print(
         f"of 1,000 listed pairs of look-alikes, {describe_share(certain, pairs)} are called certain: {certain} of {pairs}"

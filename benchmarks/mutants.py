@@ -35,7 +35,7 @@ SURPLUS = "tests/matching/files/test_surplus.py"
 ACTING = "tests/matching/files/test_acting.py"
 GROUPS = "tests/matching/groups"
 VIEWS = "tests/matching/test_views.py"
-DEDUP = "tests/pipeline/dedup"
+DEDUP = "tests/matching/dedup"
 MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â†’ errors: a text, and what replaces it
     ("matching/verification/judgement.py", JUDGEMENT): [
         ("MIN_BLOCKS = 12", "MIN_BLOCKS = 2"),
@@ -164,17 +164,17 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
     ("matching/matches.py", "tests/matching/test_matches.py"): [
         ("match.score >= threshold\n", "match.score > threshold\n"),
     ],
-    ("pipeline/dedup/deciding.py", DEDUP): [
+    ("matching/dedup/deciding.py", DEDUP): [
         ("-size[contents], -area[contents]", "-size[contents], area[contents]"),
         (" & (digests[first] == digests[second])", ""),
         (" & (names[first] != names[second])", ""),
         ("distances[chosen], ~same[chosen]", "-distances[chosen], ~same[chosen]"),
     ],
-    ("pipeline/dedup/lists.py", DEDUP): [
+    ("matching/dedup/lists.py", DEDUP): [
         ("(exact <= limit) & ", ""),
         ('one, other = one[~one["flat"]], other[~other["flat"]]', "pass"),
     ],
-    ("pipeline/dedup/applying.py", DEDUP): [("bool(pictures[sample]) and pictures[sample] <= places", "bool(pictures[sample])")],
+    ("matching/dedup/applying.py", DEDUP): [("bool(pictures[sample]) and pictures[sample] <= places", "bool(pictures[sample])")],
 }
 
 

@@ -31,11 +31,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from image_copies.data.archives import read_bytes
 from image_copies.data.decode import decode_rgb
-from image_copies.data.discovery import discover
 from image_copies.data.images import find_images
 from image_copies.data.pixels import as_uint8
+from image_copies.data.sources.archives import read_bytes
+from image_copies.data.sources.discovery import discover
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.matches import read_matches_csv
 from image_copies.models.shipped import SHIPPED

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from image_copies.data.archives import read_bytes
 from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.formats import SIGNATURE_BYTES, describe_missing_decoder, readable_formats
 from image_copies.data.remote import as_path
+from image_copies.data.sources.archives import read_bytes
 
 MAX_IMAGE_PIXELS = 100_000_000  # larger images are refused as decompression bombs
 MAX_PIXELS_BY_FORMAT = {"JPEG2000": 50_000_000}  # its decoder needs three times the memory of the others

@@ -18,7 +18,7 @@ from torch import Tensor
 from image_copies.data.decode import MAX_FILE_BYTES, MIN_SIDE_PIXELS, check_scans
 from image_copies.data.loader import FileContents, load_squares
 
-MAX_DEVICE_PIXELS = 2**25  # of larger images, three bytes and three floats a pixel would fill too much of a device: 500 MB
+MAX_DEVICE_PIXELS = 2**25  # a larger image would take more than 500 MB of a device: three bytes and three floats a pixel
 Squares = dict[int, tuple[Tensor, bool]]  # by size: RGB uint8 [3, size, size], and whether the image could be read
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,7 +10,8 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import describe_no_folder, is_folder
 from image_copies.data.formats import IMAGE_ENDINGS
 from image_copies.data.names import text_of
-from image_copies.data.remote import RemotePath, as_path
+from image_copies.data.remote import as_path
+from image_copies.data.sources.walking import walk
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,11 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
         UserError: the folder does not exist or contains no image, two files have the same id, or its store cannot be used.
     """
     folder = as_path(folder)
-    found: dict[str, Path] = {}
-    for path, name in _walk_store(folder) if isinstance(folder, RemotePath) else _walk(folder):
+    if not is_folder(folder):
+        raise UserError(f"{describe_no_folder(folder)}. Name a folder that holds images.")
+    found, begins = dict[str, Path](), len(str(folder / "x")) - 1
+    for path in walk(folder):
+        name = str(path)[begins:]
         stem, ending = os.path.splitext(name)  # noqa: PTH122 - of millions
         own = stem.rpartition("/")[2]
         if ending.lower() not in IMAGE_ENDINGS or own.startswith("."):
@@ -77,20 +80,3 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
         raise UserError(f"{folder} holds no image (looked for {endings}, in subfolders too).")
     ids = sorted(found)
     return ImageSet(ids, [found[image_id] for image_id in ids])
-
-
-def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield everything below a folder that is no folder, with its name relative to it; links to folders are not followed."""
-    if not is_folder(folder):
-        raise UserError(f"{describe_no_folder(folder)}. Name a folder that holds images.")
-    for below, folders, names in os.walk(folder):
-        folders.sort()
-        inside = "" if Path(below) == folder else Path(below).relative_to(folder).as_posix() + "/"
-        yield from ((Path(below, name), inside + name) for name in sorted(names))
-
-
-def _walk_store(folder: RemotePath) -> Iterator[tuple[Path, str]]:
-    files = folder.list_files()
-    if not files and not is_folder(folder):
-        raise UserError(f"{describe_no_folder(folder)}. Name a folder that holds images.")
-    return ((path, path.relative_to(folder).as_posix()) for path in files)

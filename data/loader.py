@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
-from pathlib import Path
 from typing import TypeVar
 
 import torch
@@ -10,39 +9,17 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from image_copies.data.images import ImageSet
-from image_copies.data.remote import is_remote, map_files
-from image_copies.data.squares import decode_square, decode_squares, read_or_nothing
+from image_copies.data.remote import map_files
+from image_copies.data.squares import decode_squares, read_or_nothing
 
 Item = TypeVar("Item")
 
 
-class CleanImages(Dataset[tuple[Tensor, bool]]):
-    """Unedited images resized to squares.
-
-    Item i is (RGB uint8 [3, size, size], whether the image could be read); an unreadable image is all zero. Pixels stay uint8,
-    a quarter of the traffic between processes; `augmentations.dataset.normalize_pixels` converts them on the network's device.
-    Images on an object store are read several at a time, because each answer takes a while, and decoded one after the other.
-    """
-
-    def __init__(self, images: ImageSet, size: int) -> None:
-        self.images, self.size = images, size
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, bool]:
-        return _load_square(self.images.paths[index], self.size)
-
-    def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, bool]]:
-        """Return several items; torch's loader asks for those of a batch at once."""
-        paths = [self.images.paths[index] for index in indices]
-        if not any(map(is_remote, paths)):
-            return [_load_square(path, self.size) for path in paths]
-        return [_load_square(content, self.size) for content in map_files(read_or_nothing, paths)]
-
-
 class FileContents(Dataset[Item], ABC):
-    """Images of which each file is read once, for squares of several sizes; the files of a batch are read together."""
+    """Images of which each file is read once, for squares of several sizes; the files of a batch are read together.
+
+    Those on an object store are read several at a time, because each answer takes a while, and decoded one after the other.
+    """
 
     def __init__(self, images: ImageSet, sizes: Collection[int]) -> None:
         self.images, self.sizes = images, sorted(set(sizes))
@@ -64,7 +41,7 @@ class FileContents(Dataset[Item], ABC):
 
 
 class SquaresOfSizes(FileContents[dict[int, tuple[Tensor, bool]]]):
-    """Unedited images resized to squares of several sizes: by size, the items of CleanImages, bit for bit.
+    """Unedited images resized to squares of several sizes: by size, the items of PreprocessedImages, bit for bit.
 
     A file is read once, and decoded once for all sizes for which the decoder gives the same scale: those of a JPEG that its
     reduced scales do not tell apart, and all of any other format.
@@ -78,8 +55,3 @@ class SquaresOfSizes(FileContents[dict[int, tuple[Tensor, bool]]]):
 def load_squares(content: bytes, sizes: Iterable[int]) -> dict[int, tuple[Tensor, bool]]:
     """Decode an encoded image to uint8 [3, size, size] of each size; with False, zeros where it cannot be read."""
     return {size: (torch.from_numpy(square), readable) for size, (square, readable) in decode_squares(content, sizes).items()}
-
-
-def _load_square(source: Path | bytes, size: int) -> tuple[Tensor, bool]:
-    square, readable = decode_square(source, size)
-    return torch.from_numpy(square), readable

@@ -8,11 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Sampler
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.images import ImageSet
+from image_copies.data.loader import FileContents
 from image_copies.data.pixels import as_uint8
 from image_copies.data.squares import resize_square
 
@@ -20,11 +21,12 @@ TestProtocol = Literal["square", "center_crop", "square_crop", "long_side"]
 SHORT_SIDE_RATIO = 256 / 224  # short side before the centre crop per side of the crop, as in ImageNet's test protocol
 
 
-class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
-    """Images preprocessed for testing.
+class PreprocessedImages(FileContents[tuple[Tensor, bool]]):
+    """Unedited images preprocessed for testing.
 
-    Item i is (RGB uint8 [3, h, w], whether the image could be read); an unreadable image is all zero, [3, size, size]. The
-    protocols:
+    Item i is (RGB uint8 [3, h, w], whether the image could be read); an unreadable image is all zero, [3, size, size]. Pixels
+    stay uint8, a quarter of the traffic between processes; `augmentations.dataset.normalize_pixels` converts them on the
+    network's device. The protocols:
 
     - "square": the whole image resized to [3, size, size], ignoring the aspect ratio.
     - "center_crop": [3, size, size], the centre crop of the image resized to a short side of 256/224 · `size` (MultiGrain,
@@ -39,14 +41,13 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
     def __init__(self, images: ImageSet, size: int, protocol: TestProtocol = "square") -> None:
         if protocol not in get_args(TestProtocol):
             raise UserError(f"test protocol {protocol!r}: choose one of {', '.join(get_args(TestProtocol))}.")
-        self.images, self.size, self.protocol = images, size, protocol
+        super().__init__(images, [size])
+        self.size, self.protocol = size, protocol
 
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, bool]:
+    def load(self, content: bytes) -> tuple[Tensor, bool]:
+        """Return the item of a file's content."""
         try:
-            pixels = decode_rgb(self.images.paths[index], short_side=_decoded_short_side(self.size, self.protocol))
+            pixels = decode_rgb(content, short_side=_decoded_short_side(self.size, self.protocol))
         except ImageError:
             return torch.zeros(3, self.size, self.size, dtype=torch.uint8), False
         shown = preprocess(pixels, self.size, self.protocol)

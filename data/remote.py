@@ -15,7 +15,6 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from pathlib import Path, PosixPath
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -222,38 +221,21 @@ class RemotePath(PosixPath):
             StorageError: there is no such bucket or folder, the store cannot be asked, or a folder has no name.
         """
         files, name = open_store_of(self)
-        found = self._ask_for_list(lambda: files.ls(name, detail=True))
-        entries = {str(info["name"]).removeprefix(name.rstrip("/")).removeprefix("/"): info for info in found}
-        folders = {key.rstrip("/") for key, info in entries.items() if info["type"] == "directory"}
-        self._refuse([f"{key}/" for key in folders if key in ("", ".", "..")])
-        for key in sorted(folders | {key for key in entries if not key.endswith("/")} - {""}):
-            yield self / key if key in folders else (self / key).with_state(_read_state(entries[key]))
-
-    def list_files(self) -> list["RemotePath"]:
-        """Return all files below a folder, with sizes and times, ordered by name.
-
-        Raises:
-            StorageError: there is no such bucket or folder, the store cannot be asked, or a name has an empty part.
-        """
-        files, name = open_store_of(self)
-        found = self._ask_for_list(lambda: _find_all(files, name))
-        below = {key[len(name.rstrip("/")) + 1 :]: info for key, info in found.items() if key[-1:] != "/"}
-        self._refuse([key for key in below if key and not {"", ".", ".."}.isdisjoint(key.split("/"))])
-        return sorted((self / key if key else self).with_state(_read_state(info)) for key, info in below.items())
-
-    def _ask_for_list(self, ask: Callable[[], Result]) -> Result:
         try:
             with explain_failures(self):
-                return ask()
+                entries = files.ls(name, detail=True)
         except FileNotFoundError as error:
             raise missing_error(self) from error
-
-    def _refuse(self, odd: list[str]) -> None:
-        if odd:
+        found = [(str(info["name"]).removeprefix(name.rstrip("/")).removeprefix("/"), info) for info in entries]
+        folders = {key.rstrip("/") for key, info in found if info["type"] == "directory"}
+        if odd := sorted(folders & {"", ".", ".."}):
             raise StorageError(
                 f"{self} holds {len(odd)} names with empty parts, '.' or '..', which name no file of a folder; the first is "
-                f"{odd[0]!r}. Rename them."
+                f"'{self.name}/{odd[0]}/'. Rename them."
             )
+        inside = {key: info for key, info in found if info["type"] != "directory" and key[-1:] not in ("", "/")}
+        listed = [(self / key).with_state(_read_state(info)) for key, info in inside.items()]
+        yield from sorted([*listed, *(self / key for key in folders)])
 
     def upload(self, source: Path) -> None:
         """Write a local file here; readers find the old one or the whole new one.
@@ -320,29 +302,6 @@ def map_files(work: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator
     if len(paths) < 2 or not any(map(is_remote, paths)):
         return map(work, paths)
     return map_in_threads(work, paths, READERS)
-
-
-def _find_all(files: Any, folder: str) -> dict[str, dict[str, Any]]:
-    """Return what is below a folder, by name, from a file system of fsspec.
-
-    A store lists a thousand names in one request, and each next thousand only after it. Folders are therefore opened level by
-    level until there are `READERS` of them, and these are listed at once.
-    """
-    found, folders = dict[str, dict[str, Any]](), [folder]
-    while 0 < len(folders) < READERS:
-        try:
-            listed = list(map_in_threads(partial(files.ls, detail=True), folders, READERS))
-        except FileNotFoundError:  # nothing is there, or is there no longer
-            return files.find(folder, detail=True)  # type: ignore[no-any-return]  # fsspec has no types
-        inside = [info for one in listed for info in one]
-        found |= {info["name"]: info for info in inside if info["type"] != "directory"}
-        below = {info["name"].rstrip("/") for info in inside if info["type"] == "directory"}
-        if not below.isdisjoint(name.rstrip("/") for name in folders):  # a part of a name is empty
-            return files.find(folder, detail=True)  # type: ignore[no-any-return]
-        folders = sorted(below)
-    for further in map_in_threads(partial(files.find, detail=True), folders, READERS):
-        found |= further
-    return found
 
 
 def _read_state(info: dict[str, Any]) -> ObjectState:

@@ -10,7 +10,7 @@ from image_copies.data.errors import UserError
 class TrainingSplit:
     """Training image ids by role, each list in the same seeded order."""
 
-    classes: list[str]  # of ArcFace; a stage with C classes uses the first C
+    classes: list[str]  # ArcFace learns them; a stage with C classes uses the first C
     overlays: list[str]  # pasted into others
     references: list[str]  # originals of the synthetic queries, searched for among these
     distractors: list[str]  # edited into synthetic queries that are copies of nothing

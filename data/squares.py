@@ -7,10 +7,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.archives import read_bytes
-from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
-from image_copies.data.errors import ImageError, StorageError, UserError
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
 from image_copies.data.pixels import as_uint8
+from image_copies.data.sources.containers import read_or_say
 
 LONGEST_ASPECT = 2.25  # the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost
 
@@ -41,12 +41,7 @@ def decode_square(
 
 def read_or_nothing(path: Path) -> bytes:
     """Return a file's bytes; none of a file that cannot be read, which is then as unreadable as an empty one."""
-    try:
-        return read_bytes(path, MAX_FILE_BYTES + 1)
-    except StorageError:
-        raise
-    except (OSError, UserError):
-        return b""
+    return read_or_say(path)[0] or b""
 
 
 def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
+from image_copies.data.sources.discovery import discover
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import embed_pictures
 from image_copies.matching.matches import Rule

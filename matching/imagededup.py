@@ -19,19 +19,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
-from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
 from image_copies.data.images import ImageSet
+from image_copies.data.sources.discovery import discover
 from image_copies.data.targets import begins_with, check_target
 from image_copies.matching.commands.interface import Place, find_copies, open_shipped
 from image_copies.matching.results.grid import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.search.backend import iterate_distances
 
 HASHES = ("PHash", "AHash", "DHash", "WHash")
 Duplicates = Mapping[str, Sequence[str | tuple[str, np.float32]]]
 LISTED = {".json": begins_with(b"{", b"[")}
-ROWS = 1024  # of the cosines that are held at once
 
 
 def __getattr__(name: str) -> Any:
@@ -242,9 +242,8 @@ def _find_near(encoded: Mapping[str, ArrayLike], least: float) -> dict[str, list
         return {}
     vectors = scale_to_unit_length(np.stack([np.asarray(vector, np.float32).ravel() for vector in encoded.values()]))
     found: dict[str, list[tuple[str, np.float32]]] = {name: [] for name in names}
-    for start in range(0, len(names), ROWS):
-        cosines = vectors[start : start + ROWS] @ vectors.T
-        cosines[np.arange(len(cosines)), np.arange(start, start + len(cosines))] = -2  # a file is no duplicate of itself
-        for row, column in np.argwhere(cosines >= least).tolist():
-            found[names[start + row]].append((names[column], cosines[row, column]))
+    for first, away in iterate_distances(vectors, vectors, "cosine"):
+        away[np.arange(len(away)), np.arange(first, first + len(away))] = 2  # a file is no duplicate of itself
+        for row, column in np.argwhere(away <= -least).tolist():
+            found[names[first + row]].append((names[column], -away[row, column]))
     return found

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.originals import EditComparer, find_advantage
+from image_copies.matching.files.originals import EditComparer, Origin, find_advantage
 from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, read_holdings
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.judgement import Judgement
@@ -85,6 +85,14 @@ class PairKnowledge:
         if self.same_bytes and (facts is None or not facts.companions):
             return Surplus()
         return find_surplus(self.knowledge.held.of(self.kept), self.knowledge.held.of(self.file))
+
+    @cached_property
+    def origin(self) -> Origin | None:
+        """Which of the two, certainly copies of each other, the other one was made of; None where that is not known."""
+        kept, file = self.knowledge.facts.get(self.kept), self.knowledge.facts.get(self.file)
+        if kept is None or file is None or self.same_bytes or not self.judgement.is_certain:
+            return None
+        return self.knowledge.comparer.find_origin(kept, file)
 
     def find_loss(self, distrusted: bool, by_hand: bool, merging: bool = False) -> str:
         """Return what the file has, or may have, that the kept one lacks, in words; empty for nothing.

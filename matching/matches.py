@@ -67,8 +67,9 @@ EVIDENCE_CELLS: dict[str, Callable[[str], Any]] = {
     "reference_region": _parse_region,
 }
 JUDGEMENT_CELLS: dict[str, Callable[[str], Any]] = {"class": _parse_kind, "reason": str, "certainty": int}
+SERIES_CELLS: dict[str, Callable[[str], Any]] = {"series": int, "sharpest": _parse_path}
 WORDS = {"score": "score {:.3f}", "expected_false_alarms": "false alarms {:.1g}", "inliers": "{} features agree", "change": "{}"}
-PICTURED = {"query", "reference", "query_region", "reference_region"}  # shown as pictures and frames
+PICTURED = {"query", "reference", "query_region", "reference_region", "sharpest"}  # shown as pictures and frames
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Match:
         evidence: What the two pictures share; None if they were not verified or too few features agree.
         judgement: What the pair is, by its pixels; None where nobody looked.
         crop: The crop of the query that the score belongs to (`matching/views.py`); None for the whole.
+        series: Number of the series that the two are shots of (`groups/series.py`); None for none.
+        sharpest: The picture of the series that is suggested.
     """
 
     query: Path
@@ -92,6 +95,8 @@ class Match:
     evidence: Evidence | None = None
     judgement: Judgement | None = None
     crop: Box | None = None
+    series: int | None = None
+    sharpest: Path | None = None
 
     @property
     def settled(self) -> bool:
@@ -230,6 +235,7 @@ def match_values(match: Match) -> dict[str, Any]:
         {name: getattr(match, name) for name in MATCH_CELLS}
         | (evidence_values(match.evidence) if match.evidence else {})
         | (judgement_values(match.judgement) if match.judgement else {})
+        | ({name: getattr(match, name) for name in SERIES_CELLS} if match.series else {})
     )
 
 
@@ -260,7 +266,7 @@ def describe_match(match: Match) -> str:
 
 
 def write_matches_csv(path: Path, matches: Matches) -> None:
-    """Write the matches as CSV, best first: query, reference, score, expected false alarms, what features say, and the class.
+    """Write the matches as CSV, best first: query, reference, score, expected false alarms, what features say, class and series.
 
     Regions are written as `left top right bottom`, shares 0…1 of the picture's width and height. A pair without evidence has 0
     inliers.
@@ -268,7 +274,7 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
     Raises:
         UserError: The disk is full.
     """
-    columns = [*MATCH_CELLS, *(EVIDENCE_CELLS if matches.verified else ()), *JUDGEMENT_CELLS]
+    columns = [*MATCH_CELLS, *(EVIDENCE_CELLS if matches.verified else ()), *JUDGEMENT_CELLS, *SERIES_CELLS]
     found = [{"inliers": 0} | match_values(match) for match in matches.pairs]
     rows = [[_format_cell(values.get(name, "")) for name in columns] for values in found]
     write_table(path, columns, rows)
@@ -304,7 +310,8 @@ def _parse_match(line: dict[str, str]) -> Match:
     if line.get("class"):
         kind, reason, certainty = (parse(line[name]) for name, parse in JUDGEMENT_CELLS.items())
         judgement = Judgement(kind, reason, certainty)
-    return Match(**{name: parse(line[name]) for name, parse in MATCH_CELLS.items()}, evidence=evidence, judgement=judgement)
+    cells = MATCH_CELLS | (SERIES_CELLS if line.get("series") else {})
+    return Match(**{name: parse(line[name]) for name, parse in cells.items()}, evidence=evidence, judgement=judgement)
 
 
 def describe_count(matches: Matches) -> str:

@@ -14,7 +14,8 @@ from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
 from image_copies.matching.output import Output
 from image_copies.pipeline.cluster.options import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import CommandParser, add_data_option, named_path, named_place, report_errors
+from image_copies.pipeline.run.cli import CommandParser, named_place, report_errors
+from image_copies.pipeline.tools.options import NETWORK, RULE, add_options
 
 CLASSES = ("same file", "certain", "likely", "same scene")
 
@@ -64,20 +65,8 @@ def make_parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--apply", type=named_place, metavar="DIR", help="write filtered tars and tables of an earlier run to DIR"
     )
-    options.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
-    add_data_option(options)
-    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="use this checkpoint instead of a run")
-    options.add_argument("--onnx", type=named_path, metavar="FILE", help="use this .onnx (export.py) instead of a run")
-    options.add_argument(
-        "--false-alarms",
-        type=float,
-        default=0.001,
-        metavar="RATE",
-        help="expected per picture that copies nothing; default 0.001",
-    )
-    options.add_argument("--threshold", type=float, metavar="SCORE", help="lowest score of a copy, instead of --false-alarms")
+    add_options(options, [*NETWORK, *RULE, "--json"])
     add_ray_options(options)
-    options.add_argument("--json", action="store_true", help="results as JSON lines; messages go to standard error")
     return options
 
 
@@ -97,8 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from image_copies.data.locks import LOCK_NAME, hold_folder
     from image_copies.data.remote import is_remote
     from image_copies.data.targets import check_target_folder
-    from image_copies.pipeline.dedup.applying import write_filtered
-    from image_copies.pipeline.dedup.results import INPUTS, WRITTEN
+    from image_copies.matching.dedup.applying import write_filtered
+    from image_copies.matching.dedup.results import INPUTS, WRITTEN
 
     check_target_folder(options.output, "--output", [INPUTS if is_remote(options.output) else LOCK_NAME], WRITTEN)
 
@@ -112,14 +101,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         with use_ray(options.ray, options.ray_gpu, output.say):
             from image_copies.matching.calibration import make_rule
-            from image_copies.pipeline.dedup.deduplication import Settings, deduplicate
+            from image_copies.matching.dedup.deduplication import DedupSettings, deduplicate
             from image_copies.pipeline.tools.run_extractor import open_extractor
 
             judged = {"all": None, "none": 0}[options.judge] if options.judge in ("all", "none") else int(options.judge)
             extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
             rule = make_rule(extractor, options.threshold, options.false_alarms, 10)
             sources = options.input, options.against, options.output
-            deduplicate(extractor, options.onnx, rule, Settings(*sources, options.column, judged, options.remove), output)
+            deduplicate(extractor, options.onnx, rule, DedupSettings(*sources, options.column, judged, options.remove), output)
     return 0
 
 

@@ -11,12 +11,31 @@ explore.py --serve --index DIR search an index (match.py --index) over HTTP, for
 import argparse
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import CommandParser, add_data_option, named_path, report_errors
+from image_copies.data.names import text_of
+from image_copies.pipeline.run.cli import CommandParser, report_errors
+from image_copies.pipeline.tools.match_options import is_hash_list
+from image_copies.pipeline.tools.options import DIR, FILE, FLAG, OPTIONS, RULE, add_options
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
 
 REFERENCES_PER_ANSWER = 10
+
+
+OWN = {
+    "--references": DIR | {"help": "search these pictures, without a run; with --serve a CSV list of PDQ hashes, too"},
+    "--matches": DIR | {"help": "review what match.py wrote there (its --output)"},
+    "--port": {"type": int, "default": 8765, "help": "port on 127.0.0.1; default 8765"},
+    "--serve": FLAG | {"help": "with --index: instead of the page, search over HTTP"},
+    "--index": DIR | {"help": "search this index, made by match.py"},
+    "--checkpoint": FILE | {"help": "with --index: this network instead of a run"},
+    "--onnx": FILE | {"help": "with --index: this ONNX file instead of a run"},
+    "--threshold": OPTIONS["--threshold"] | {"help": "with --serve: lowest score of a copy"},
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -24,25 +43,13 @@ def make_parser() -> argparse.ArgumentParser:
     options = CommandParser(
         prog=name_command("explore"), description=describe_command(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    source = options.add_mutually_exclusive_group()
-    source.add_argument("--references", type=named_path, metavar="DIR", help="search these pictures, without a run")
-    source.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
-    source.add_argument("--matches", type=named_path, metavar="DIR", help="review what match.py wrote there (its --output)")
-    options.add_argument("--port", type=int, default=8765, help="port on 127.0.0.1; default 8765")
-    options.add_argument(
-        "--false-alarms", type=float, default=0.001, metavar="RATE", help="expected per query that copies nothing; default 0.001"
-    )
-    add_data_option(options)
-    options.add_argument("--serve", action="store_true", help="with --index: instead of the page, search over HTTP")
-    options.add_argument("--index", type=named_path, metavar="DIR", help="search this index, made by match.py")
-    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="with --index: this network instead of a run")
-    options.add_argument("--onnx", type=named_path, metavar="FILE", help="with --index: this ONNX file instead of a run")
-    options.add_argument("--threshold", type=float, metavar="SCORE", help="with --serve: lowest score of a copy")
+    add_options(options, [("--references", "--run", "--matches"), "--port", "--data", "--serve", "--index"], OPTIONS | OWN)
+    add_options(options, [("--checkpoint", "--onnx"), *RULE], OPTIONS | OWN)
     return options
 
 
 def check(options: argparse.Namespace) -> None:
-    """Reject options that cannot be combined, and values out of range.
+    """Reject options that cannot be combined.
 
     Raises:
         UserError: with the options, the reason and the remedy.
@@ -50,22 +57,16 @@ def check(options: argparse.Namespace) -> None:
     network = options.checkpoint is not None or options.onnx is not None
     if options.serve and options.index is None:
         raise UserError(
-            f"--serve searches an index: give one with --index DIR ({name_command('match')} --index DIR --add DIR makes it)."
+            f"--serve searches an index: give one with --index DIR ({name_command('match')} add DIR --index DIR makes it)."
         )
     if options.serve and options.matches is not None:
         raise UserError("--serve answers programs, --matches shows a page to a person: one of the two.")
-    if options.references is not None and options.index is not None:
+    if options.references is not None and options.index is not None and not (options.serve and is_hash_list(options.references)):
         raise UserError("--references and --index exclude each other: one set of pictures is searched.")
     if options.threshold is not None and not options.serve:
         raise UserError("--threshold goes with --serve; the page shows the calibrated one.")
     if network and (options.index is None or options.matches is not None):
         raise UserError("--checkpoint and --onnx name the network that made a kept index: name that too, with --index DIR.")
-    if options.checkpoint is not None and options.onnx is not None:
-        raise UserError("--checkpoint and --onnx exclude each other: one network describes the images.")
-    if options.threshold is not None and not options.threshold <= 0:
-        raise UserError(f"--threshold {options.threshold}: scores are −‖q − r‖², at most 0; give a number such as -0.5.")
-    if not 0 < options.false_alarms < 1:
-        raise UserError(f"--false-alarms {options.false_alarms}: give a rate per query between 0 and 1, such as 0.001.")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,28 +77,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = make_parser().parse_args(arguments)
     check(options)
-    # imported here: --help must answer at once, and a review needs no network
-    if options.matches is not None:
-        from image_copies.matching.review.serving import review
+    from image_copies.matching.web.app import serve  # imported here: --help must answer at once
 
-        review(options.matches, options.index, options.port)
-        return 0
+    serve(partial(_open_router, options), options.port)
+    return 0
+
+
+def _open_router(options: argparse.Namespace) -> "tuple[APIRouter, str]":
+    """Open what is to be served; return its routes and its title."""
+    # imported here: a review needs no network
+    if options.matches is not None:
+        from image_copies.matching.review.routes import Review, review_router
+
+        return review_router(Review(options.matches, options.index)), text_of(options.matches)
     from image_copies.matching.calibration import make_rule
     from image_copies.matching.explorer.answers import open_index_explorer
-    from image_copies.matching.explorer.serving import explore, serve
+    from image_copies.matching.explorer.routes import explorer_router
+    from image_copies.matching.explorer.service import SearchService, service_router
+    from image_copies.matching.hash_lists import read_hash_lists
     from image_copies.pipeline.tools.run_explorer import open_explorer
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
     if options.index is None:
-        explore(partial(open_explorer, options.run, options.data, options.references, options.false_alarms), options.port)
-        return 0
+        explorer = open_explorer(options.run, options.data, options.references, options.false_alarms)
+        return explorer_router(explorer), explorer.title
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
     rule = make_rule(extractor, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
     if options.serve:
-        serve(options.index, extractor, rule, options.port)
-    else:
-        explore(partial(open_index_explorer, options.index, extractor, rule), options.port)
-    return 0
+        lists = None if options.references is None else read_hash_lists([options.references])
+        service = SearchService(options.index, extractor, rule, lists)
+        return service_router(service), f"{options.index}, {service.about()['references']} references"
+    explorer = open_index_explorer(options.index, extractor, rule)
+    return explorer_router(explorer), explorer.title
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ from pathlib import Path
 
 from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import CommandParser, add_data_option, named_path, report_errors
+from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
 from image_copies.pipeline.run.run import open_existing_run
+from image_copies.pipeline.tools.options import add_options
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -26,9 +27,7 @@ def make_parser() -> argparse.ArgumentParser:
     options = CommandParser(
         prog=name_command("export"), description=describe_command(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    source = options.add_mutually_exclusive_group()
-    source.add_argument("--run", type=named_path, metavar="DIR", help="run folder; without it the latest run under runs/")
-    source.add_argument("--checkpoint", type=named_path, metavar="FILE", help="a .safetensors checkpoint instead of a run")
+    add_options(options, [("--run", "--checkpoint"), "--data"])
     options.add_argument(
         "--graph",
         action="store_true",
@@ -44,7 +43,6 @@ def make_parser() -> argparse.ArgumentParser:
     options.add_argument(
         "--output", type=named_path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx"
     )
-    add_data_option(options)
     return options
 
 

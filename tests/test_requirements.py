@@ -32,7 +32,7 @@ NO_STATEMENT_IMPORTS = {
 
 PINS = ("requirements/versions.txt", "requirements/versions-cluster.txt")
 
-PEERS = {"imagededup"}  # a benchmark compares with it where it is installed
+PEERS = {"imagededup", "imgaug"}  # benchmarks compare with, or draw by, these where they are installed
 
 
 def _pins(name: str) -> dict[str, Requirement]:
@@ -100,7 +100,7 @@ def test_versions_pin_what_development_needs() -> None:
 
 def test_the_cluster_is_an_extra_whose_packages_have_one_version_each() -> None:
     extras, pins = PROJECT["optional-dependencies"], _pins("requirements-cluster.txt")
-    declared = _declared(extras["cluster"] + extras["cluster-tests"])
+    declared = _declared(extras["cluster"] + extras["cluster-tests"] + extras["pdq"])
     assert declared.keys() == pins.keys()
     for package, pin in pins.items():
         assert declared[package].specifier.contains(_version(pin)), f"{pin} is outside {declared[package]}"
@@ -130,7 +130,7 @@ def test_requirements_resolve_from_nothing_to_what_is_pinned(tmp_path: Path, nam
 def test_what_is_imported_is_declared(folders: tuple[str, ...]) -> None:
     extras = PROJECT["optional-dependencies"]
     development = [] if folders == PACKAGES else extras["dev"] + extras["cluster-tests"]
-    declared = _declared(EVERYTHING + extras["cluster"] + extras["threatexchange"] + development)
+    declared = _declared(EVERYTHING + extras["cluster"] + extras["threatexchange"] + extras["pdq"] + development)
     assert {(file, package) for file, package in _imported(*folders) if package not in declared} == set()
 
 

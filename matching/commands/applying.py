@@ -57,7 +57,8 @@ def carry_out(
         UserError: when there is no plan, it is invalid, its index or what is to be protected does not exist, the disk is full, or
             another process is carrying out a plan.
     """
-    outcome = carry_out_plan(folder, way, plan, index, moved_to, protected, output, merging)
+    where = {"plan": plan, "index": index, "moved_to": moved_to}
+    outcome = carry_out_plan(folder, way, **where, protected=protected, output=output, merging=merging)
     _report(outcome, way, output)
     command = f"{name_command('match')} --undo --output {shlex.quote(text_of(folder))}"
     output.say(f"journal: {folder / JOURNAL}; take everything back with: {command}")

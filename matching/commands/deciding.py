@@ -75,11 +75,12 @@ def read_rejected_pairs(folder: Path, plan: Path | None, index: Path | None) -> 
     return rejected
 
 
-def list_decisions(place: Path, output: Output) -> None:
-    """Print every decision, the oldest first."""
+def list_decisions(place: Path, output: Output) -> int:
+    """Print every decision, the oldest first; return the exit code."""
     for decision in Decisions(place).read():
         first, second = decision.names
         values = {"first": first, "second": second, "copy": decision.copy, "decided": decision.decided}
         output.record("decision", values)
         if not output.json:
             output.say(f"{decision.decided}  {SPOKEN[word_of(decision)]}  {text_of(first)}  {text_of(second)}")
+    return 0

@@ -21,7 +21,8 @@ from image_copies.matching.commands.sources import Sources, find_pictures
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.plan import COLUMNS, plan_values
 from image_copies.matching.groups.copies import CopyGroup
-from image_copies.matching.matches import JUDGEMENT_CELLS, MATCH_CELLS, Match, match_values
+from image_copies.matching.groups.series import list_series
+from image_copies.matching.matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values
 from image_copies.matching.output import Output
 from image_copies.matching.results.grid import PictureGrid
 from image_copies.matching.verification.judgement import Kind
@@ -54,17 +55,26 @@ class Copies(list[CopyGroup]):
     def to_pandas(self, near: bool = False) -> "pd.DataFrame":
         """Return a table with a row for each file: its group, what a plan would do with it and why, the score and the class.
 
-        With `near` it has instead a row for each pair that is likely a copy, or shows the same scene.
+        With `near` it has instead a row for each pair that is likely a copy, or shows the same scene, and the number and the
+        sharpest picture of their series.
         """
         import pandas as pd  # imported here: only tables need it
 
         if near:
-            return pd.DataFrame([match_values(match) for match in self.near], columns=[*MATCH_CELLS, *JUDGEMENT_CELLS])
+            return pd.DataFrame(
+                [match_values(match) for match in self.near], columns=[*MATCH_CELLS, *JUDGEMENT_CELLS, *SERIES_CELLS]
+            )
         table = pd.DataFrame([plan_values(row) for group in self for row in group.rows], columns=COLUMNS)
         return table.assign(**{name: pd.to_numeric(table[name]) for name in ("score", "certainty", "sharpness")})
 
-    def show(self, groups: int = 20, laid: bool = False) -> PictureGrid:
-        """Return the first groups as a grid of pictures, which a notebook shows; `laid`: also each laid on the first."""
+    def show(self, groups: int = 20, laid: bool = False, near: bool = False) -> PictureGrid:
+        """Return the first groups as a grid of pictures, which a notebook shows; `laid`: also each laid on the first.
+
+        With `near` they are the series instead, the sharpest picture of each first.
+        """
+        if near:
+            series = list_series(self.near, [row for group in self for row in group.rows])[:groups]
+            return PictureGrid([(f"series of {len(files)}", [(file, file.name) for file in files]) for files in series], laid)
         labelled = [[(row.file, f"{row.action}: {row.file.name}") for row in group.rows] for group in self[:groups]]
         return PictureGrid([(f"{len(files)} copies", files) for files in labelled], laid)
 

@@ -1,22 +1,11 @@
 """Paths as the index knows them, and which of them are protected."""
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from image_copies.data.discovery import expand_sources
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_folder, is_there
-from image_copies.data.remote import is_remote
-
-
-def indexed_path(path: Path) -> Path:
-    """Return the absolute path by which the index knows a file or a folder, which need not exist any more."""
-    if is_remote(path):
-        return path
-    if is_folder(path):  # also where one may not look
-        return Path(os.path.realpath(path))
-    return Path(os.path.realpath(path.parent)) / path.name  # a link to a file is known by its own name
+from image_copies.data.files import is_there
+from image_copies.data.sources.walking import expand_sources, known_path
 
 
 def indexed_sources(sources: Sequence[Path]) -> list[Path]:
@@ -25,7 +14,7 @@ def indexed_sources(sources: Sequence[Path]) -> list[Path]:
     Raises:
         UserError: a list cannot be read or is empty.
     """
-    return list(map(indexed_path, expand_sources(sources)))
+    return list(map(known_path, expand_sources(sources)))
 
 
 def make_protection_check(sources: Sequence[Path]) -> Callable[[Path], bool]:
@@ -41,7 +30,7 @@ def make_protection_check(sources: Sequence[Path]) -> Callable[[Path], bool]:
         )
 
     def is_protected(path: Path) -> bool:
-        real = indexed_path(path)  # a plan that a person wrote may lead there through a link
+        real = known_path(path)  # a plan that a person wrote may lead there through a link
         return any(place == real or place in real.parents for place in guarded)
 
     return is_protected
@@ -53,7 +42,7 @@ def refuse_within(folder: Path, read_only: Sequence[Path], option: str) -> None:
     Raises:
         UserError: the folder is one of `read_only`, or below one of them.
     """
-    real = indexed_path(folder)
-    for place in map(indexed_path, read_only):
+    real = known_path(folder)
+    for place in map(known_path, read_only):
         if place == real or place in real.parents:
             raise UserError(f"{option} {folder} is in {place}, which is read-only. Name a folder elsewhere.")

@@ -1,4 +1,4 @@
-"""match.py's searches: change the index, find copies, group them, write the results."""
+"""match.py's searches: find copies, group them, write the results."""
 
 import hashlib
 import os
@@ -10,40 +10,41 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.commands import name_command, name_review
-from image_copies.data.discovery import Discovered
-from image_copies.data.errors import UserError
+from image_copies.data.commands import name_review
 from image_copies.data.names import text_of
 from image_copies.data.process import choose_workers
-from image_copies.data.targets import check_target_folder
+from image_copies.data.sources.walking import known_path
+from image_copies.data.targets import check_target
 from image_copies.data.threads import map_in_threads
 from image_copies.matching.candidates import choose_candidates
 from image_copies.matching.commands.effort import choose_effort
-from image_copies.matching.commands.paths import indexed_path, indexed_sources, make_protection_check, refuse_within
+from image_copies.matching.commands.indexing import say_added
+from image_copies.matching.commands.paths import indexed_sources, make_protection_check, refuse_within
 from image_copies.matching.commands.sources import Pictures, Sources
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.groups.planning import Grouped, GroupSettings, drop_flat, make_groups, read_facts
-from image_copies.matching.index.database import DATABASE
+from image_copies.matching.groups.series import number_series
+from image_copies.matching.hash_lists import BITS, MAX_DISTANCE, HashLists, read_hash_lists
 from image_copies.matching.index.decisions import read_decisions
-from image_copies.matching.index.filling import Added, add_pictures, digest_or_none, forget_missing
-from image_copies.matching.index.store import Store, digests_of_files, forget_queries, open_store, remove_files, unreadable_files
+from image_copies.matching.index.filling import add_pictures, digest_or_none, forget_missing
+from image_copies.matching.index.store import Store, digests_of_files, forget_queries, open_store, require_index
 from image_copies.matching.knowledge import known_pair
 from image_copies.matching.matches import Found, Matches, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import (
     LEAKAGE_GALLERY,
     OWN_INDEX,
-    UNREADABLE,
     SearchNotes,
     hold_results_folder,
     write_notes,
 )
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.leakage import report_folders, report_leakage
-from image_copies.matching.results.report import report_unreadable, write_results, write_track
+from image_copies.matching.results.report import write_results, write_track
 from image_copies.matching.results.unchanged import KeptOutput, fingerprint, keep_unchanged, repeat_unchanged
 from image_copies.matching.search import PairScores, Search, make_exclusions
 from image_copies.matching.verification.pairs import PairJudge, verify_pairs
+from image_copies.submissions.formats.matching_track import is_matching_track
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,6 @@ class SearchSettings:
         rule: When a pair counts as a copy.
         folder: The folder of the results.
         index: A kept index of references; None keeps one in `folder`.
-        removed: Files or folders to remove from the kept index first.
         grouping: How groups are made and planned.
         verified: Number of nearest references of each query to verify by local features (`verification/pairs.py`); 0 for none,
             None for what the number of pictures says (`effort.py`).
@@ -72,7 +72,6 @@ class SearchSettings:
     rule: Rule
     folder: Path
     index: Path | None = None
-    removed: Sequence[Path] = ()
     grouping: GroupSettings = field(default_factory=GroupSettings)
     verified: int | None = 0
     views: bool | None = False
@@ -86,33 +85,20 @@ class SearchSettings:
     @property
     def within(self) -> bool:
         """Whether copies are looked for among the queries themselves."""
-        return self.index is None and not self.sources.references
+        return self.index is None and not self.sources.references and not self.sources.hash_lists
 
 
-def check_index(index: Path | None, adds: bool, output: Output) -> None:
-    """Look at a kept index, where one is named, before anything is embedded; adding pictures makes a new one.
-
-    Raises:
-        UserError: There is none, and nothing is added that would make it.
-    """
-    if index is None:
-        return
-    check_target_folder(index, "--index", [DATABASE], [UNREADABLE])
-    database = index / DATABASE
-    if adds and database.is_file() and not database.stat().st_size:
-        output.say(f"{database} is empty, as a killed or damaged one is: a new index is made")
-    if not adds and not database.exists():
-        raise UserError(f"{index} holds no index. Make it with: {name_command('match')} --index {index} --add DIR")
-
-
-def change_index(extractor: Extractor, index: Path, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
-    """Add pictures to a kept index, and remove files, or everything below folders, from it.
+def check_targets(sources: Sources, index: Path | None, track: Path | None) -> None:
+    """Look at a kept index and at the file of the matching track, where they are named, before anything is embedded.
 
     Raises:
-        UserError: The index is damaged or was made with another network, or the disk is full.
+        UserError: There is no index, or the file is not one that this command writes.
     """
-    with open_store(index, extractor.identity, extractor.dimensions, new=added is not None) as store:
-        _change_store(store, extractor, added, removed, output)
+    if track is not None:
+        read = [*sources.queries, *sources.references, *sources.protected]
+        check_target(track, "--matching-track", {".csv": is_matching_track}, read)
+    if index is not None:
+        require_index(index)
 
 
 @dataclass(frozen=True)
@@ -140,8 +126,8 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
             full.
     """
     refuse_within(settings.folder, settings.sources.read_only, "--output")
-    with hold_results_folder(settings.folder), _open_index(extractor, settings, pictures) as store:
-        _change_store(store, extractor, pictures.added, settings.removed, output)
+    lists = read_hash_lists(settings.sources.hash_lists) if settings.sources.hash_lists else None
+    with hold_results_folder(settings.folder), _open_index(extractor, settings) as store:
         if settings.index is None:
             _fill_own_index(store, extractor, settings.sources, pictures, output)
         state = _fingerprint(store, extractor, settings, pictures)
@@ -149,14 +135,19 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
             return None
         output = KeptOutput(output.json, output.quiet)
         found, grouped, left_out = _find_and_group(store, extractor, settings, pictures, output)
+        found = found if lists is None else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
         named = _name_sources(settings.sources)
         write_results(settings.folder, found.matches, grouped, settings.rule, output, settings.stacks, named)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
         involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
         origin = {"descriptor": extractor.identity, "pictures": [len(found.digests), involved], **settings.made_by}
-        grouping, read_only = settings.grouping, [str(indexed_path(path)) for path in settings.sources.read_only]
         notes = SearchNotes(
-            *(known, grouping.keep, found.matches.threshold, origin, grouping.preferred, read_only),
+            index=known,
+            keep=settings.grouping.keep,
+            threshold=found.matches.threshold,
+            made_from=origin,
+            preferred=settings.grouping.preferred,
+            read_only=[str(known_path(path)) for path in settings.sources.read_only],
             references=not settings.within,
         )
         write_notes(settings.folder, notes)
@@ -170,20 +161,20 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
     return Searched(found.matches, grouped, left_out)
 
 
-def _open_index(extractor: Extractor, settings: SearchSettings, pictures: Pictures) -> AbstractContextManager[Store]:
+def _open_index(extractor: Extractor, settings: SearchSettings) -> AbstractContextManager[Store]:
     own = settings.index is None
     return open_store(
         settings.index or settings.folder / OWN_INDEX,
         extractor.identity,
         extractor.dimensions,
         replace=own,
-        new=own or pictures.added is not None,
+        new=own,
     )
 
 
 def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, pictures: Pictures) -> str | None:
-    """Return the fingerprint of a search; None for one with a kept index, which others change, or with results elsewhere."""
-    if settings.index is not None or settings.track is not None:
+    """Return the fingerprint of a search; None for one with a kept index or lists, which others change, or results elsewhere."""
+    if settings.index is not None or settings.track is not None or settings.sources.hash_lists:
         return None
     found = [*pictures.queries.paths, *pictures.protected.paths, *(pictures.references.paths if pictures.references else ())]
     known = digests_of_files(store, found)
@@ -209,7 +200,7 @@ def _find_and_group(
     references = lookup.index.ntotal
     queries = None if settings.within else len(pictures.queries.paths)
     effort = choose_effort(settings.rule, queries, references, settings.verified, settings.views)
-    lookup.candidates, lookup.views = effort.verified, effort.views
+    lookup.candidates, lookup.views = effort.verified, effort.views and references > 0
     found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
     if not settings.within and len(pictures.queries.paths) == 1:
         _say_nearest(lookup, pictures.queries.paths[0], found, output)
@@ -236,7 +227,15 @@ def _find_and_group(
         is_reference=_make_reference_check(settings, pictures),
     )
     grouped = make_groups(found, facts, PairScores(store, extractor).scores, judge, exclusions, grouping)
-    return found, grouped, effort.left_out
+    pairs = number_series(found.matches.pairs, facts, grouped.rows)
+    return replace(found, matches=replace(found.matches, pairs=pairs)), grouped, effort.left_out
+
+
+def _add_listed(found: Found, lists: HashLists, most: int, queries: Sequence[Path], output: Output) -> Found:
+    """Return what was found, and after it what lists of hashes name; no group or plan knows of that."""
+    listed = [match for matches in map_in_threads(lists.find, queries, choose_workers(None)) for match in matches[:most]]
+    output.say(f"{len(lists.names)} PDQ hashes: {len(listed)} matches, within {MAX_DISTANCE} of {BITS} bits")
+    return replace(found, matches=replace(found.matches, pairs=[*found.matches.pairs, *listed]))
 
 
 def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> None:
@@ -260,7 +259,7 @@ def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictur
     """Let the index in the results' folder hold the pictures to be searched, and no others."""
     searched = pictures.references or pictures.queries
     held = list(dict.fromkeys([*searched.paths, *pictures.protected.paths]))
-    _say_added(", ".join(map(str, sources.references or sources.queries)), add_pictures(store, extractor, held), output)
+    say_added(", ".join(map(str, sources.references or sources.queries)), add_pictures(store, extractor, held), output)
     forget_missing(store, held)
 
 
@@ -292,7 +291,7 @@ def _report_shares(settings: SearchSettings, found: Found, output: Output) -> No
     pairs = [match for match in found.matches.pairs if match.is_copy]
     report_folders(settings.folder, pairs, found.digests, output)
     if settings.sets:
-        across = report_leakage(settings.folder, pairs, found.digests, [indexed_path(path) for path in settings.sets], output)
+        across = report_leakage(settings.folder, pairs, found.digests, [known_path(path) for path in settings.sets], output)
         across_sets = replace(found.matches, pairs=across)
         named = _name_sources(settings.sources)
         page = write_matches_page(settings.folder / LEAKAGE_GALLERY, across_sets, settings.rule, sources=named)
@@ -302,29 +301,3 @@ def _report_shares(settings: SearchSettings, found: Found, output: Output) -> No
 def _name_sources(sources: Sources) -> list[Path]:
     """Return the folders and files that are searched, as the index knows them."""
     return indexed_sources([*sources.queries, *sources.references, *sources.protected])
-
-
-def _change_store(store: Store, extractor: Extractor, added: Discovered | None, removed: Sequence[Path], output: Output) -> None:
-    if added is not None:
-        done = add_pictures(store, extractor, added.paths)
-        _say_added(str(store.folder), done, output)
-        report_unreadable([*done.closed, *unreadable_files(store)], store.folder / UNREADABLE, output)
-    if removed:
-        files = remove_files(store, map(indexed_path, removed))
-        output.say(f"removed {sum(files.values())} files from {store.folder}")
-        for path, count in files.items():
-            output.record("removed", {"path": path, "files": count})
-            if not count:
-                output.say(f"{path} is not in it, nor anything below")
-
-
-def _say_added(where: str, added: Added, output: Output) -> None:
-    known = added.images - added.embedded - added.broken - added.doubles - len(added.closed)
-    others = {
-        f"{added.broken} cannot be decoded": added.broken,
-        f"{added.doubles} with the same bytes as others": added.doubles,
-        f"{known} known from before": known,
-        f"{len(added.closed)} cannot be opened, the first is {''.join(map(str, added.closed[:1]))}": len(added.closed),
-    }
-    output.say(", ".join([f"{where}: {added.images} images, {added.embedded} of them embedded", *filter(others.get, others)]))
-    output.record("added", {"images": added.images, "embedded": added.embedded, "cannot_be_opened": added.closed})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from image_copies.data.discovery import Discovered, discover, format_skipped_counts
+from image_copies.data.sources.discovery import Discovered, discover, format_skipped_counts
 from image_copies.data.targets import check_target_folder
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import GALLERY, LEAKAGE_GALLERY, LOCK, MOVED, OWN_INDEX, SEARCH, WRITTEN
@@ -19,27 +19,26 @@ class Sources:
         queries: Pictures that may be copies; without references, copies are looked for among them.
         references: Pictures that may have been copied.
         protected: Pictures that are searched too and never touched.
-        added: Pictures to add to a kept index.
         no_self: Report no pairs within one source.
         read_only: Folders in which nothing is changed, nor planned to be; they are searched only if they are sources, too.
+        hash_lists: Lists of PDQ hashes of pictures that may have been copied.
     """
 
     queries: Sequence[Path]
     references: Sequence[Path] = ()
     protected: Sequence[Path] = ()
-    added: Sequence[Path] = ()
     no_self: bool = False
     read_only: Sequence[Path] = ()
+    hash_lists: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """What the sources hold; None where there are no references, or where nothing is to be added."""
+    """What the sources hold; None where there are no references."""
 
     queries: Discovered
     references: Discovered | None
     protected: Discovered
-    added: Discovered | None
 
 
 def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
@@ -51,21 +50,22 @@ def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     check_target_folder(folder, "--output", (SEARCH, LOCK), WRITTEN)
     for page in (GALLERY, LEAKAGE_GALLERY):
         check_output_folder(folder / page, "--output")
-    own = [folder / name for name in (GALLERY, LEAKAGE_GALLERY, OWN_INDEX, MOVED)]
-
-    def look_in(named: Sequence[Path]) -> Discovered | None:
-        if not named:
-            return None
-        found = discover(named, excluded=own)
-        if found.skipped:
-            output.say(f"passed over: {format_skipped_counts(found.skipped)}")
-        output.record("skipped", {reason: len(paths) for reason, paths in found.skipped.items()})
-        return found
-
     nothing = Discovered([])
     return Pictures(
-        look_in(sources.queries) or nothing,
-        look_in(sources.references),
-        look_in(sources.protected) or nothing,
-        look_in(sources.added),
+        queries=look_in(sources.queries, folder, output),
+        references=look_in(sources.references, folder, output) if sources.references else nothing if sources.hash_lists else None,
+        protected=look_in(sources.protected, folder, output) if sources.protected else nothing,
     )
+
+
+def look_in(named: Sequence[Path], folder: Path, output: Output) -> Discovered:
+    """Find the pictures of some sources, except those in a folder of results, and say what was skipped.
+
+    Raises:
+        UserError: A source is missing or holds no picture.
+    """
+    found = discover(named, excluded=[folder / name for name in (GALLERY, LEAKAGE_GALLERY, OWN_INDEX, MOVED)])
+    if found.skipped:
+        output.say(f"passed over: {format_skipped_counts(found.skipped)}")
+    output.record("skipped", {reason: len(paths) for reason, paths in found.skipped.items()})
+    return found

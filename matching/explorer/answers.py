@@ -14,7 +14,7 @@ from image_copies.augmentations.query_set import FileOverlays
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.explorer.edits import apply_edit
-from image_copies.matching.explorer.second_look import SecondLook
+from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found
 from image_copies.matching.explorer.uploads import data_url
 from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.index.search import Nearest, SearchIndex, find_nearest
@@ -23,6 +23,7 @@ from image_copies.matching.index.store import files_of_content, open_store, stor
 from image_copies.matching.matches import Match, Rule, judgement_values
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.judgement import Judgement
+from image_copies.matching.verification.pairs import PairJudge
 from image_copies.matching.views import CROPS, VIEWS, embed_views_of, name_view
 from image_copies.submissions.vectors.files import Vectors
 
@@ -58,7 +59,7 @@ class Explorer:
     rate: float  # expected false alarms per query that the threshold is set for, between 0 and 1
     pictures: dict[Kind, ImageSet]  # as far as they exist
     others: OverlaySource | None  # images that edits may paste
-    second_look: SecondLook = field(default_factory=SecondLook)
+    judge: PairJudge = field(default_factory=lambda: PairJudge(MAX_CACHED_PICTURES))
 
     def threshold(self) -> float | None:
         """Return the lowest score of a copy; None where it is not calibrated."""
@@ -184,7 +185,7 @@ def _find_copies(explorer: Explorer, pixels: NDArray[np.uint8], near: Sequence[_
     crops = [CROPS[one.number] if one.view == "crop" else None for one in near]
     found = [Match(picture, path, -one.distance, None, crop=crop) for path, one, crop in zip(rows, near, crops, strict=True)]
     rule = Rule(None, explorer.tail, explorer.rate, SHOWN_REFERENCES)
-    copies = explorer.second_look.look(pixels, found, rule, explorer.index.ntotal)
+    copies = judge_found(explorer.judge, pixels, found, rule, explorer.index.ntotal)
     return {rows[copy.reference]: copy.judgement for copy in copies if copy.judgement is not None}
 
 

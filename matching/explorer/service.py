@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 from numpy.typing import NDArray
@@ -24,15 +24,17 @@ from image_copies.data.errors import ImageError, UserError
 from image_copies.data.names import text_of
 from image_copies.data.settings import Settings
 from image_copies.matching.commands.effort import NEAREST
-from image_copies.matching.explorer.second_look import SecondLook
+from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found
 from image_copies.matching.extractor import Extractor
+from image_copies.matching.hash_lists import HashLists
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.search import SearchIndex, open_search
 from image_copies.matching.index.store import Store, count_changes, open_store
 from image_copies.matching.matches import Match, Rule, match_values
 from image_copies.matching.search import Search, make_exclusions
+from image_copies.matching.verification.pairs import PairJudge
 from image_copies.matching.views import embed_views_of, smallest_side
-from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, guard, receive_picture
+from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, receive_picture
 
 MAX_VECTORS = 1000  # of one request
 
@@ -65,13 +67,14 @@ class SearchService:
     index: Path
     extractor: Extractor
     rule: Rule
+    hash_lists: HashLists | None = None
     _asked: SimpleQueue[_Request | None] = field(default_factory=SimpleQueue)
     _searching: threading.Thread | None = None
     _opened: tuple[tuple[int, int, int], SearchIndex, Rule] | None = None
     _network: threading.Lock = field(default_factory=threading.Lock)
     _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES))
     _opening: threading.Lock = field(default_factory=threading.Lock)
-    _second_look: SecondLook = field(default_factory=SecondLook)
+    _judge: PairJudge = field(default_factory=lambda: PairJudge(MAX_CACHED_PICTURES))
 
     def about(self) -> dict[str, Any]:
         """Return what the service searches.
@@ -123,7 +126,12 @@ class SearchService:
     def look(self, content: bytes, found: Sequence[Match]) -> list[Match]:
         """Return the copies among a picture's nearest references, as a search of folders finds them, and what each is."""
         with self._decoding:
-            return self._second_look.look(content, found, *self._searched())
+            return judge_found(self._judge, content, found, *self._searched())
+
+    def look_up(self, content: bytes) -> list[Match]:
+        """Return the hashes of the lists, if there are any, that a picture matches."""
+        with self._decoding:
+            return [] if self.hash_lists is None else self.hash_lists.find(content)
 
     def is_sure(self, found: Sequence[Match]) -> bool:
         """Whether the score of any reference is that of a copy."""
@@ -221,22 +229,22 @@ class SearchService:
             return self._opened[1:]
 
 
-def make_service(service: SearchService) -> FastAPI:
-    """Make the application: `/api/about`, `/api/matches`, `/api/vectors`, `/openapi.json` and a page that lists them."""
+def service_router(service: SearchService) -> APIRouter:
+    """Return the routes `/api/about`, `/api/matches`, `/api/vectors` and a page that lists them."""
 
     @asynccontextmanager
     async def until_stopped(_: FastAPI) -> AsyncIterator[None]:
         yield
         await run_in_threadpool(service.close)
 
-    app = FastAPI(title="Copies of pictures", docs_url=None, redoc_url=None, lifespan=until_stopped)
+    router = APIRouter(lifespan=until_stopped)
     receiving = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS)
 
-    @app.get("/api/about", summary="What is searched")
+    @router.get("/api/about", summary="What is searched")
     def about() -> dict[str, Any]:
         return service.about()
 
-    @app.post(
+    @router.post(
         "/api/matches",
         summary="The references that a picture copies",
         openapi_extra={
@@ -253,25 +261,25 @@ def make_service(service: SearchService) -> FastAPI:
             (found,) = await asyncio.wrap_future(service.ask(vector, digest, views, candidates))
         if judged:
             found = await run_in_threadpool(service.look, content, found)
+        found = found + await run_in_threadpool(service.look_up, content)
         return {"matches": [_plain(match) for match in found]}
 
-    @app.post("/api/vectors", summary="The references that ready vectors' pictures copy, likely at best")
+    @router.post("/api/vectors", summary="The references that ready vectors' pictures copy, likely at best")
     async def vectors(question: VectorQuestion) -> dict[str, Any]:
         found = await asyncio.wrap_future(service.ask(service.check_vectors(question.vectors)))
         return {"matches": [[_plain(match) for match in matches] for matches in found]}
 
-    @app.get("/", include_in_schema=False)
-    def page() -> HTMLResponse:
+    @router.get("/", include_in_schema=False)
+    def page(request: Request) -> HTMLResponse:
         lines = [
             f"<li><code>{method.upper()} {escape(path)}</code> {escape(about.get('summary', ''))}</li>"
-            for path, methods in app.openapi()["paths"].items()
+            for path, methods in request.app.openapi()["paths"].items()
             for method, about in methods.items()
         ]
         head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Copies of pictures</title>'
         return HTMLResponse(f'{head}<h1>Copies of pictures</h1><ul>{"".join(lines)}</ul><a href="openapi.json">openapi.json</a>')
 
-    guard(app)
-    return app
+    return router
 
 
 def _identify_file(index: Path) -> tuple[int, int]:

@@ -79,7 +79,7 @@ def apply_plan(
             if linked := [links[file] for file in pending if file in links]:
                 raise LeftAloneError(f"{linked[0]} is a link to it, which would lead nowhere")
             if row.file in pending and frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
-                raise LeftAloneError("called no copy of the file to keep; --decide undecided takes that back")
+                raise LeftAloneError("called no copy of the file to keep; `match decide` with undecided takes that back")
             with hold_files(row.file, row.kept):
                 merge = None
                 if row.file in pending:

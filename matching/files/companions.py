@@ -1,6 +1,7 @@
 """Files that belong to a picture and go where it goes: notes and edits, the film of a Live Photo, the RAW file of a JPEG."""
 
 import os
+import re
 from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -9,7 +10,9 @@ from image_copies.data.formats import IMAGE_ENDINGS
 
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .kdc .mef .mos .mrw .nef .nrw .orf .pef .raf .raw .rw2 .rwl .sr2 .srf .srw .x3f"
 RAW_ENDINGS = frozenset(_RAW.split())
-COMPANION_ENDINGS = RAW_ENDINGS | {".xmp", ".aae", ".json", ".mov", ".mp4", ".thm"}
+LIBRARIES = frozenset({".git", "@eaDir", "iPhoto Library"})
+LIBRARY_ENDINGS = frozenset([".photoslibrary", ".photolibrary", ".aplibrary", ".lrdata", ".lrlibrary", ".cocatalog", ".app"])
+NUMBERED = re.compile(r"\(\d+\)$")
 MAX_LISTED_FOLDERS = 64  # whose names are kept
 
 
@@ -18,22 +21,42 @@ def is_raw(path: Path) -> bool:
     return path.suffix.lower() in RAW_ENDINGS
 
 
+def is_in_library(path: Path) -> bool:
+    """Whether a file lies in a folder that a program keeps for itself, and would miss it."""
+    return any(part in LIBRARIES or PurePath(part).suffix.lower() in LIBRARY_ENDINGS for part in path.parts[:-1])
+
+
 def find_companions(picture: Path) -> tuple[str, ...]:
     """Return the names of the files next to a picture that belong to it: IMG_1.xmp and IMG_1.jpg.json to IMG_1.jpg.
 
     Where several pictures have the same stem, IMG_1.xmp belongs to none of them alone, and stays.
     """
     try:
-        names = _list_names(picture.parent, picture.parent.stat().st_mtime_ns)[_first_part(picture.name)]
+        listed = _list_names(picture.parent, picture.parent.stat().st_mtime_ns)
     except OSError:
         return ()
+    names = listed.get(_first_part(picture.name), [])
     twins = [name for name in names if name != picture.name and _stem(name) == picture.stem and _ending(name) in IMAGE_ENDINGS]
     return tuple(
         name
         for name in names
         if name != picture.name
-        and _ending(name) in COMPANION_ENDINGS
-        and (name.startswith(f"{picture.name}.") or (_stem(name) == picture.stem and not twins))
+        and _ending(name) not in IMAGE_ENDINGS - RAW_ENDINGS
+        and (
+            (name.startswith(f"{picture.name}.") and not NUMBERED.search(_stem(name)))
+            or (_stem(name) == picture.stem and not twins)
+        )
+    ) + _find_numbered(picture, listed)
+
+
+def _find_numbered(picture: Path, listed: dict[str, list[str]]) -> tuple[str, ...]:
+    """Return the notes of a picture `IMG_1(2).jpg` as Google writes them: `IMG_1.jpg(2).json`."""
+    number = NUMBERED.search(picture.stem)
+    name = picture.stem[: number.start()] + picture.suffix if number else ""
+    return tuple(
+        each
+        for each in listed.get(_first_part(name), ())
+        if number and each.startswith(name) and _ending(each) == ".json" and _stem(each).endswith(number[0])
     )
 
 
@@ -50,8 +73,9 @@ def find_pictures(raw: Path) -> list[str]:
 def _list_names(folder: Path, changed: int) -> dict[str, list[str]]:
     """Return the names in a folder, as it was when it was last changed, by the part before the first dot."""
     names = defaultdict(list)
-    for name in sorted(os.listdir(folder)):  # noqa: PTH208 - names are wanted
-        names[_first_part(name)].append(name)
+    with os.scandir(folder) as entries:
+        for name in sorted(entry.name for entry in entries if not entry.is_dir()):
+            names[_first_part(name)].append(name)
     return names
 
 

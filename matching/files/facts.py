@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
-from image_copies.data.archives import find_archive, read_bytes
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.files import is_link, is_there
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 from image_copies.data.remote import is_remote
+from image_copies.data.sources.archives import find_archive, read_bytes
 from image_copies.matching.files.companions import find_companions
 
 MEASURED_SIDE = 256  # pixels of the long side at which sharpness and flatness are measured
@@ -45,17 +45,17 @@ class Facts:
     """
 
     path: Path
-    width: int
-    height: int
-    size: int
-    modified: int
-    taken: str
-    tags: int
-    form: str
-    sharpness: float
-    flat: bool
-    linked: bool
-    archived: bool
+    width: int = 0
+    height: int = 0
+    size: int = 0
+    modified: int = 0
+    taken: str = ""
+    tags: int = 0
+    form: str = ""
+    sharpness: float = 0.0
+    flat: bool = False
+    linked: bool = False
+    archived: bool = False
     frames: int = 1
     companions: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ def picture_facts(path: Path) -> Facts:
     except StorageError:
         raise
     except (OSError, UserError):
-        return Facts(path, 0, 0, 0, 0, "", 0, "", 0.0, False, is_link(path), archive is not None)
+        return Facts(path, linked=is_link(path), archived=archive is not None)
     width, height, taken, tags, frames = _read_header(content)
     sharpness, flat = _measure_content(content)
     form = detect_format(content[:SIGNATURE_BYTES]) or ""

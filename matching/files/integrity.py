@@ -9,10 +9,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from image_copies.data.archives import read_bytes
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format
+from image_copies.data.sources.archives import read_bytes
 
 STDERR = 2  # file descriptor
 BROKEN_SCAN = re.compile(rb"premature end|bad Huffman|instead of RST|bad arithmetic", re.IGNORECASE)  # libjpeg's warnings

@@ -2,15 +2,17 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
+from image_copies.matching.files.companions import is_in_library
 from image_copies.matching.files.facts import Facts
 
 REFERENCE = "a reference"  # the reason to keep one
@@ -96,16 +98,17 @@ def choose_kept(
         return ordered[0], REFERENCE
     if (place := find_pattern(ordered[0].path, settings.preferred)) < len(settings.preferred):
         return ordered[0], f"its path matches {settings.preferred[place]}"
-    return ordered[0], _explain_choice(ordered, settings.keep, settings.folders)
+    return ordered[0], _explain_choice(ordered, settings.keep, settings.folders, find_link_targets(members))
 
 
 def sort_files(members: Sequence[Facts], settings: KeepSettings) -> list[Facts]:
     """Sort files, those to keep first; without links and members of archives where there is anything else."""
     real = [facts for facts in members if not facts.linked and not facts.archived] or list(members)
+    make_size_key = partial(_make_size_key, targets=find_link_targets(members))
     orders: dict[KeepRule, Callable[[Facts], Any]] = {
-        "largest": _make_size_key,
-        "oldest": lambda facts: (_get_date(facts), _make_size_key(facts)),
-        "folder-order": lambda facts: (_find_place(facts.path, settings.folders), _make_size_key(facts)),
+        "largest": make_size_key,
+        "oldest": lambda facts: (_get_date(facts), make_size_key(facts)),
+        "folder-order": lambda facts: (_find_place(facts.path, settings.folders), make_size_key(facts)),
     }
 
     def make_key(facts: Facts) -> Any:
@@ -115,12 +118,17 @@ def sort_files(members: Sequence[Facts], settings: KeepSettings) -> list[Facts]:
     return sorted(real, key=make_key)
 
 
+def find_link_targets(files: Iterable[Facts]) -> set[Path]:
+    """Return the files to which links among some files lead, by their resolved paths."""
+    return {facts.path.resolve() for facts in files if facts.linked}
+
+
 def order_by_size(members: Iterable[Facts]) -> list[Facts]:
     """Return files in the order of the rule "largest"."""
     return sorted(members, key=lambda facts: (_make_size_key(facts), facts.path))
 
 
-def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path]) -> str:
+def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path], targets: Collection[Path]) -> str:
     best = ordered[0]
     if len(ordered) == 1:
         return "the only file that is neither a link nor inside an archive"
@@ -140,6 +148,10 @@ def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path
         return f"as large in pixels, more bytes: {best.size:,}, the next {second.size:,}"
     if best.tags != second.tags:
         return f"as large, more EXIF entries: {best.tags}, the next {second.tags}"
+    if targets and (best.path.resolve() in targets) != (second.path.resolve() in targets):
+        return "all the same, but a link leads to it"
+    if is_in_library(best.path) != is_in_library(second.path):
+        return "all the same, but inside the library of a program"
     if is_named_as_copy(second.path) != is_named_as_copy(best.path):
         return f"all the same, but by its name {text_of(second.path)} was made of another file"
     if _get_date(best) != _get_date(second):
@@ -152,9 +164,10 @@ def is_named_as_copy(path: Path) -> bool:
     return MADE_OF_ANOTHER.search(unicodedata.normalize("NFC", path.stem)) is not None
 
 
-def _make_size_key(facts: Facts) -> tuple[int, int, int, int, int, bool, str]:
+def _make_size_key(facts: Facts, targets: Collection[Path] = ()) -> tuple[int, int, int, int, int, bool, bool, bool, str]:
     size = -facts.width * facts.height, -facts.frames, -len(facts.companions), -facts.size, -facts.tags
-    return *size, is_named_as_copy(facts.path), _get_date(facts)
+    guarded = not (targets and facts.path.resolve() in targets), not is_in_library(facts.path)
+    return *size, *guarded, is_named_as_copy(facts.path), _get_date(facts)
 
 
 def _get_date(facts: Facts) -> str:

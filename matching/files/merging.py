@@ -107,13 +107,13 @@ def add_notes(sidecar: str, notes: Mapping[Key, Note], known: Notes) -> str:
         ValueError: it is no XMP, or not written in a way in which something can be added.
     """
     before = sidecar or NEW
-    said = parse_xmp(before.encode(), sidecar=True)
+    said = parse_xmp(before.encode())
     added = {key: note for key, note in notes.items() if key != KEYWORDS}
     if KEYWORDS in notes:
         before = _add_keywords(before, known.get(KEYWORDS, Note(())), notes[KEYWORDS], added)
     if RATING in notes:
         before = NO_RATING.sub("", before)
-    there = list_properties(before.encode())  # of which none is written twice: programs refuse such a packet
+    there = list_properties(before.encode())  # programs refuse a packet that has a property twice
     about = ABOUT.search(before)
     names = [f"xmlns:{PREFIXES[space]}={quoteattr(space)}" for space in sorted({space for space, _ in added})]
     description = (
@@ -121,7 +121,7 @@ def add_notes(sidecar: str, notes: Mapping[Key, Note], known: Notes) -> str:
         f"{''.join(_write(key, note) for key, note in added.items())}</rdf:Description>\n"
     )
     after, places = END.subn(lambda end: description + end[0], before) if added else (before, 1)
-    missing = [find_missing(parse_xmp(after.encode(), sidecar=True), wanted) for wanted in (notes, said)]
+    missing = [find_missing(parse_xmp(after.encode()), wanted) for wanted in (notes, said)]
     if not places or there & added.keys() or missing != [({}, []), ({}, [])]:
         raise ValueError(f"{', '.join(map(describe, notes))} cannot be added to the way it is written")
     return after

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
@@ -20,10 +21,12 @@ from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 DC, XMP, EXIF = "http://purl.org/dc/elements/1.1/", "http://ns.adobe.com/xap/1.0/", "http://ns.adobe.com/exif/1.0/"
 PHOTOSHOP, CORE = "http://ns.adobe.com/photoshop/1.0/", "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/"
+AUX = "http://ns.adobe.com/exif/1.0/aux/"
 PREFIXES = {
     DC: "dc",
     XMP: "xmp",
     EXIF: "exif",
+    AUX: "aux",
     PHOTOSHOP: "photoshop",
     CORE: "Iptc4xmpCore",
     "http://iptc.org/std/Iptc4xmpExt/2008-02-29/": "Iptc4xmpExt",
@@ -35,16 +38,20 @@ PREFIXES = {
     "http://www.metadataworkinggroup.com/schemas/keywords/": "mwg-kw",
     "http://ns.microsoft.com/photo/1.2/": "MP",
 }
-DEVELOPED = {"http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf.net/"}  # what sidecars alone have of edits
+DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf.net/"
+SHOWN_SO = "http://ns.google.com/photos/"  # begins the namespaces of panoramas, depth maps and what is embedded with them
 Key = tuple[str, str]  # namespace and name of an XMP property
 Form = Literal["", "Alt", "Seq", "Bag", "structure"]
 TAKEN, PLACE, LATITUDE, LONGITUDE = (EXIF, "DateTimeOriginal"), (EXIF, "GPS"), (EXIF, "GPSLatitude"), (EXIF, "GPSLongitude")
 CAPTION, TITLE, COMMENT, HEADLINE = (DC, "description"), (DC, "title"), (EXIF, "UserComment"), (PHOTOSHOP, "Headline")
+EXPOSURE, LENS = (EXIF, "ExposureTime"), (AUX, "Lens")
 AUTHOR, RIGHTS, KEYWORDS, RATING = (DC, "creator"), (DC, "rights"), (DC, "subject"), (XMP, "Rating")
 TEXTS = CAPTION, TITLE, COMMENT, HEADLINE  # a text may stand in any of them
 WORDS: dict[Key, str] = {
     TAKEN: "the date on which it was taken",
     PLACE: "a GPS position",
+    EXPOSURE: "an exposure time",
+    LENS: "the name of its lens",
     CAPTION: "a caption",
     TITLE: "a title",
     COMMENT: "a comment",
@@ -60,7 +67,8 @@ FORMS: dict[Key, Form] = {CAPTION: "Alt", TITLE: "Alt", RIGHTS: "Alt", COMMENT: 
 NOTED: dict[str, set[str]] = {
     DC: {"description", "title", "rights", "creator", "subject"},
     XMP: {"Rating", "Label"},
-    EXIF: {"DateTimeOriginal", "GPSLatitude", "GPSLongitude", "UserComment"},
+    EXIF: {"DateTimeOriginal", "GPSLatitude", "GPSLongitude", "UserComment", "ExposureTime"},
+    AUX: {"Lens"},
     PHOTOSHOP: {"Headline", "City", "State", "Country", "Instructions", "Credit", "Source", "DateCreated"},
 }
 IPTC: dict[tuple[int, int], Key] = {
@@ -77,6 +85,7 @@ IPTC: dict[tuple[int, int], Key] = {
 }
 TAGS: dict[int, Key] = {
     ExifTags.Base.ImageDescription: CAPTION,
+    ExifTags.Base.DocumentName: TITLE,
     ExifTags.Base.Artist: AUTHOR,
     ExifTags.Base.Copyright: RIGHTS,
     ExifTags.Base.Rating: RATING,
@@ -98,7 +107,7 @@ INFO: dict[str, Key] = {
 NOT_WRITTEN_BY_PEOPLE = re.compile(
     r"\W*$|.*digital camera\W*$|exif_jpeg|dcim|sony dsc|samsung$|<kenox|charset=|screenshot$|creator: gd|created with|lead tech"
     r"|file written by|.*optimi[sz]e|.*compress|applemark|imageready|ducky|handmade software|processed by|intel\(r\)|xs_"
-    r"|\{|fbt:|oplus|lavc",
+    r"|\{|fbt:|oplus|lavc|\S+\.(?:tiff?|jpe?g|png|bmp|psd)$",
     re.IGNORECASE,
 )
 # text chunks that say nothing of the picture, or say it again
@@ -108,6 +117,7 @@ NOT_NOTED_BY_PEOPLE = re.compile(
 DATE = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)[T ](\d\d):(\d\d)(?::(\d\d))?")
 DEGREES = re.compile(r"(\d+),([\d.]+)(?:,([\d.]+))?([NSEW])")
 MAX_APART = 2e-4  # degrees by which two ways to write one position differ
+MAX_DENOMINATOR = 100_000  # of an exposure time, which programs write as 1/60 s, or as ten millionths
 MAX_SIDECAR_BYTES = 20_000_000
 
 
@@ -127,15 +137,15 @@ def describe(key: Key) -> str:
     return WORDS.get(key, f"the note {key[1]}")
 
 
-def parse_xmp(packet: bytes, sidecar: bool = False) -> dict[Key, Note]:
-    """Return what people noted in an XMP packet; of a sidecar also how its picture was developed.
+def parse_xmp(packet: bytes) -> dict[Key, Note]:
+    """Return what people noted in an XMP packet, and how its picture was developed.
 
     Raises:
         ValueError: it is no XMP.
     """
     found: dict[Key, Note] = {}
     for key, note in _iterate_properties(packet):
-        _add(found, key, note, sidecar)
+        _add(found, key, note)
     return _make_place(found)
 
 
@@ -182,7 +192,7 @@ def read_sidecars(paths: Iterable[Path]) -> dict[Key, Note]:
     for path in paths:
         try:
             with open_regular(path) as file:
-                notes = parse_xmp(file.read(MAX_SIDECAR_BYTES), sidecar=True)
+                notes = parse_xmp(file.read(MAX_SIDECAR_BYTES))
         except (OSError, ValueError):
             notes = {("", path.name): Note((path.name,), "structure")}
         for key, note in notes.items():
@@ -225,11 +235,12 @@ def _join(found: dict[Key, Note], key: Key, note: Note) -> None:
         found[key] = Note(values, known.form or note.form)
 
 
-def _add(found: dict[Key, Note], key: Key, note: Note, sidecar: bool) -> None:
+def _add(found: dict[Key, Note], key: Key, note: Note) -> None:
     """Add a property of an XMP packet, if people noted it."""
     space, name = key
-    if sidecar and space in DEVELOPED:
-        key, note = (space, "of how it was developed"), Note((f"{name}={note.values}",), "structure")
+    if space in DEVELOPED or space.startswith(SHOWN_SO):
+        said = "of how it was developed" if space in DEVELOPED else "of how it is to be shown"
+        key, note = (space, said), Note((f"{name}={note.values}",), "structure")
     elif space not in PREFIXES or name not in NOTED.get(space, {name}):
         return
     if key == (PHOTOSHOP, "DateCreated"):
@@ -284,6 +295,8 @@ def _read_exif(image: Image.Image) -> Iterator[tuple[Key, Note]]:
     inner, place = outer.get_ifd(ExifTags.IFD.Exif), outer.get_ifd(ExifTags.IFD.GPSInfo)
     yield TAKEN, _make_note(TAKEN, [inner.get(ExifTags.Base.DateTimeOriginal)])
     yield COMMENT, _make_note(COMMENT, [_decode_comment(inner.get(ExifTags.Base.UserComment))])
+    yield LENS, _make_note(LENS, [inner.get(ExifTags.Base.LensModel)])
+    yield EXPOSURE, _make_note(EXPOSURE, [inner.get(ExifTags.Base.ExposureTime)])
     for tag, key in TAGS.items():
         yield key, _make_note(key, [outer.get(tag)])
     yield KEYWORDS, _make_note(KEYWORDS, _decode(outer.get(ExifTags.Base.XPKeywords)).split(";"))
@@ -315,7 +328,7 @@ def _read_info(image: Image.Image) -> Iterator[tuple[Key, Note]]:
         yield key, _make_note(key, [image.info.get(name)])
     for name, text in image.text.items() if isinstance(image, PngImagePlugin.PngImageFile) else ():
         if name not in INFO and not NOT_NOTED_BY_PEOPLE.match(name):
-            yield ("", name), Note((str(text),), "structure")  # of programs that draw, what was asked for
+            yield ("", name), Note((str(text),), "structure")  # programs that draw note what they were asked for
 
 
 def _read_packet(image: Image.Image) -> Iterator[tuple[Key, Note]]:
@@ -336,6 +349,10 @@ def _clean(key: Key, text: str) -> str:
         parts = DATE.match(text)
         with suppress(ValueError):
             return "" if parts is None else datetime(*(int(part or 0) for part in parts.groups())).isoformat()  # type: ignore[arg-type]
+        return ""
+    if key == EXPOSURE:
+        with suppress(ValueError, ZeroDivisionError):
+            return str(Fraction(text).limit_denominator(MAX_DENOMINATOR))
         return ""
     if key == RATING:
         return "" if text in ("0", "0.0") else text

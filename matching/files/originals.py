@@ -1,24 +1,26 @@
 """Which of the files that are certainly copies of each other was edited least: the largest one need not be the original."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.archives import read_bytes
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.names import text_of
+from image_copies.data.sources.archives import read_bytes
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import is_named_as_copy, order_by_size
-from image_copies.matching.verification.alignment import MAX_SIDE, align, invert, resize_by
+from image_copies.matching.verification.alignment import MAX_SIDE, align, invert, map_points, resize_by
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
+from image_copies.matching.verification.derivation import find_made
 from image_copies.matching.verification.detail import MAX_DENSITY, compare_detail
-from image_copies.matching.verification.differences import find_local_difference
+from image_copies.matching.verification.differences import measure_differences
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.geometry import from_shares
 from image_copies.matching.verification.pairs import LastUsed, PairJudge
@@ -31,17 +33,26 @@ MAX_DECODED = 2  # pictures that are kept as a whole: the largest file of a grou
 MAX_REDUCED = 400  # pictures of which the colours are kept, 0.05 MB each
 CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which files are looked at again
 MAX_COMPARED = 8  # files that are compared with the largest one
-MIN_DENSITY = 0.5  # pixels per length of a file that is kept instead, of those of the largest one
-MIN_DIFFERING = 1.9  # of Comparison.differing, from which two may be forms that were filled in, or one has a part hidden
+MIN_DENSITY = 0.5  # resolution that a file kept instead of the largest one must have, as a share of the largest one's
+MIN_DIFFERING = 1.9  # value of Comparison.differing from which two may be filled-in forms, or one has a part hidden
 MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5  # grey levels, and steps of its compression, of new detail that is no trace of either
 UNKNOWN_STEP = 8.0  # of formats of which it is not known how coarsely they were compressed
 MEASURED = ("JPEG", "PNG", "BMP", "TIFF")  # formats of which it is known how coarsely they were compressed
 LOSSLESS, LOSSY = ("PNG", "BMP", "TIFF"), ("JPEG", "WEBP", "AVIF")
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
+MIN_PART = 0.25  # share of a picture below which a part of it was cut out for its own sake
 MIN_LEFT_APART = (
     0.2  # grey levels by which what one leaves of the other exceeds the reverse, where that tells which was made of which
 )
 MAX_EARLIER_APART = 2.0  # ratio of a step to that seen of an earlier compression, of which not all frequencies are known
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which of two copies the other one was made of, and what says so of that, in words that follow its name."""
+
+    path: Path
+    reason: str
 
 
 class EditComparer:
@@ -53,6 +64,7 @@ class EditComparer:
         self._colours = LastUsed(lambda path: reduce_colours(decode_rgb(path, short_side=SIDE)), MAX_REDUCED)
         self._quantisations = LastUsed(measure_quantisation, MAX_REDUCED)
         self._known: dict[tuple[Path, Path], Comparison | None] = {}
+        self._origins: dict[tuple[Path, Path], Origin | None] = {}
 
     def compare(self, one: Facts, other: Facts) -> Comparison | None:
         """Return which of two files was edited; None where that cannot be seen."""
@@ -62,6 +74,29 @@ class EditComparer:
             self._known[pair] = None if found is None else self._add_detail(found, one, other)
         return self._known[pair]
 
+    def find_origin(self, one: Facts, other: Facts) -> Origin | None:
+        """Return which of two certain copies the other one was made of; None where nothing says so."""
+        pair = one.path, other.path
+        if pair not in self._origins:
+            self._origins[pair] = self._origins[pair[::-1]] = self._find_origin(one, other)
+        return self._origins[pair]
+
+    def _find_origin(self, one: Facts, other: Facts) -> Origin | None:
+        found = self.compare(one, other)
+        if found is None:  # the same pixels
+            lossy = [facts.form in LOSSY for facts in (one, other)]
+            if lossy[0] == lossy[1] or not all(facts.form in LOSSY + LOSSLESS for facts in (one, other)):
+                return None
+            return Origin((other, one)[lossy[0]].path, "holds the pixels of a compressed file")
+        follows = None
+        if one.width and other.width and _is_same_scale(found):
+            with suppress(ImageError):
+                query, reference = ((self._decode(facts.path), read_bytes(facts.path)) for facts in (one, other))
+                to_reference = from_shares(reference[0].shape) @ found.homography @ invert(from_shares(query[0].shape))
+                follows = find_made(query, reference, to_reference)
+        made = _find_made(one, other, found, follows)
+        return made and Origin((other, one)[made[0]].path, made[1])
+
     def _add_detail(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
         """Add what only the files' own pixels show, if they can be read."""
         if not (one.width and other.width):
@@ -70,12 +105,12 @@ class EditComparer:
             found = self._look_closer(found, one, other)
         own, others = self._colours.of(one.path), self._colours.of(other.path)
         if own is not None and others is not None:
-            found = compare_colours(found, own, others)
+            found = found.add(compare_colours(found.homography, own, others))
         sizes = (one.width, one.height), (other.width, other.height)
         dated = bool(one.taken), bool(other.taken)
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]
         try:
-            found = compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted)
+            found = found.add(compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted))
             if _may_follow(found):
                 left, back = self._follow(found, one.path, other.path), None
                 if _is_same_scale(found) and not found.reference.cropped:
@@ -84,10 +119,7 @@ class EditComparer:
         except ImageError:
             return found
         steps = [self._quantisations.of(facts.path) if facts.form in MEASURED else None for facts in (one, other)]
-        query, reference = (
-            replace(side, quantisation=step) for side, step in zip((found.query, found.reference), steps, strict=True)
-        )
-        return replace(found, query=query, reference=reference)
+        return found.add({"quantisation": steps})
 
     def _look_closer(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
         """Look with more pixels at two files of which a part differs: fine structure that was reduced twice does so, too."""
@@ -101,7 +133,11 @@ class EditComparer:
         )
         homography = from_shares(reference.shape) @ found.homography @ invert(from_shares(query.shape))
         aligned = align(query, reference, homography, negative=False)
-        return found if aligned is None else replace(found, differing=min(found.differing, find_local_difference(aligned)))
+        return (
+            found
+            if aligned is None
+            else replace(found, differing=min(found.differing, float(measure_differences(aligned).max())))
+        )
 
     def _follow(self, found: Comparison, query: Path, reference: Path) -> float | None:
         source, pixels = self._decode(query), self._decode(reference)
@@ -116,31 +152,26 @@ class EditComparer:
         return pixels
 
 
-def choose_least_edited(largest: Facts, others: Iterable[Facts], compare: Comparing) -> tuple[Facts, str] | None:
+def choose_least_edited(largest: Facts, others: Iterable[Facts], comparer: EditComparer) -> tuple[Facts, str] | None:
     """Choose the file to keep instead of the largest one, and give the reason; None where the largest one is to be kept.
 
     Args:
         largest: The file with the most pixels.
         others: Files that are certainly copies of it, the largest first.
-        compare: Compares two of them.
+        comparer: Compares two of them.
     """
-    copies = [largest, *islice(others, MAX_COMPARED)]
     kept, why = largest, ""
-    for other in copies[1:]:
-        found = compare(kept, other)
-        if found is None and kept is largest and kept.form in LOSSLESS and other.form in LOSSY and other.tags >= kept.tags:
-            kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path)} holds the pixels of a compressed file"
-        if found is None or found.reference.cropped:
+    for other in islice(others, MAX_COMPARED):
+        origin = comparer.find_origin(kept, other)
+        if origin is None or origin.path != other.path:
             continue
-        own, theirs, unclear = _sort_changes(found)
-        if not own and _compare_compression(found) == "kept":
-            own = ["was compressed more, or once more"]
-        if unclear and not own and not theirs and (origin := _find_origin(kept, other, found)):
-            kept, why = other, f"{LEAST_EDITED}, perhaps: one of it and {text_of(kept.path)} {' and '.join(unclear)}; {origin}"
-        if theirs or unclear or not own or (found.reference.density < MIN_DENSITY and not found.query.enlarged):
+        found = comparer.compare(kept, other)
+        if found is not None and (
+            found.reference.cropped or (found.reference.density < MIN_DENSITY and not found.query.enlarged)
+        ):
             continue
         size = f"{kept.width} × {kept.height}"
-        kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path)}, {size}, {' and '.join(own)}"
+        kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path)}, {size}, {origin.reason}"
     return (kept, why) if why else None
 
 
@@ -157,34 +188,32 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing, distrusted: boo
     if found is None:
         return ""
     own, theirs, unclear = _sort_changes(found)
-    if distrusted and theirs and order_by_size([kept, file])[0] is file:
-        return "it is the larger file"
-    if own:
-        return f"the kept file {' and '.join(own)}"
-    if unclear:
-        return f"one of the two {' and '.join(unclear)}"
-    if found.reference.covered:
-        return "it has something that the kept file lacks"  # a caption, or another name in the same form
-    if found.differing >= MIN_DIFFERING and not found.compressed:
-        return "a part of the two differs"
-    if found.query.cropped:
-        return "it shows more than the kept file"
-    if found.reference.density > MAX_DENSITY:
-        return "it has more pixels than the kept file"
-    if found.query.blurred and not _has_new_detail(found.query):
-        return "it is sharper than the kept file"
-    if found.query.extended:
-        return "what the kept file shows beyond it may have been added"
-    if found.query.density > MAX_DENSITY and not _has_new_detail(found.query):
-        return "nothing says that the kept file was not enlarged"
-    if _compare_compression(found) == "kept":
-        return "the kept file was compressed more, or once more"
-    if _compare_compression(found) == "unclear":
-        return f"of {kept.form} and {file.form} with as many pixels, nothing says which was made of the other"
-    if not found.compressed:
-        by = "compression" if _is_same_scale(found) else "scaling and compression"
-        return f"the two differ by more than {by}, and nothing says which was made of the other"
-    return ""
+    sure, more = _has_new_detail(found.query), _compare_compression(found)
+    by = "compression" if _is_same_scale(found) else "scaling and compression"
+    advantages = {  # the first that holds is told
+        "it is the larger file": distrusted and theirs and order_by_size([kept, file])[0] is file,
+        f"the kept file {' and '.join(own)}": own,
+        f"one of the two {' and '.join(unclear)}": unclear,
+        "it has something that the kept file lacks": found.reference.covered,  # a caption, or another name in the same form
+        "a part of the two differs": found.differing >= MIN_DIFFERING and not found.compressed,
+        "it shows more than the kept file": found.query.cropped,
+        "it is a small part of the kept file, which somebody chose": found.reference.cropped and _measure_part(found) < MIN_PART,
+        "it has more pixels than the kept file": found.reference.density > MAX_DENSITY,
+        "it is sharper than the kept file": found.query.blurred and not sure,
+        "what the kept file shows beyond it may have been added": found.query.extended,
+        "nothing says that the kept file was not enlarged": found.query.density > MAX_DENSITY and not sure,
+        "the kept file was compressed more, or once more": more == "kept",
+        f"of {kept.form} and {file.form} with as many pixels, nothing says which was made of the other": more == "unclear",
+        f"the two differ by more than {by}, and nothing says which was made of the other": not found.compressed,
+    }
+    return next((words for words, holds in advantages.items() if holds), "")
+
+
+def _measure_part(found: Comparison) -> float:
+    """Return the share of the query that the reference shows."""
+    corners = map_points(invert(found.homography), np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float64))
+    (x, y), (next_x, next_y) = corners.T, np.roll(corners, -1, axis=0).T
+    return abs(float((x * next_y - next_x * y).sum())) / 2
 
 
 def _has_new_detail(edits: Edits) -> bool:
@@ -200,21 +229,46 @@ def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
     return [change for change in one if change not in unclear], [change for change in other if change not in unclear], unclear
 
 
-def _find_origin(kept: Facts, other: Facts, found: Comparison) -> str:
-    """Return what speaks for the other of two files, one of which was made of the other, in words; empty for nothing.
+def _find_made(one: Facts, other: Facts, found: Comparison, follows: int | None) -> tuple[int, str] | None:
+    """Return which of two files, 0 or 1, was made of the other, and what says so in words; None where nothing does.
 
-    The number of bytes does not: what was edited is often saved at a higher quality.
+    Args:
+        one: The query.
+        other: The reference.
+        found: What is seen of them.
+        follows: Which of their pixels follow from the other's, if that is known.
+
+    The number of bytes says nothing: what was edited is often saved at a higher quality.
     """
-    again = [side.quantisation is not None and side.quantisation.saved_again for side in (found.query, found.reference)]
-    clues = {
-        "only the other one was saved more than once": (again[0], again[1]),
-        "it says when it was taken": (not kept.taken, not other.taken),
-        "it has more EXIF entries": (-kept.tags, -other.tags),
-        "the other one is named as a copy": (is_named_as_copy(kept.path), is_named_as_copy(other.path)),
-        "its file is older": (kept.modified, other.modified),
+    own, theirs, unclear = _sort_changes(found)
+    if bool(own) != bool(theirs):
+        return int(not own), " and ".join(own or theirs)
+    if follows is not None:
+        return follows, " and ".join([*unclear, "follows from the other one by its pixels"])
+    if own:
+        return None
+    sides = found.query, found.reference
+    steps = [side.quantisation for side in sides]
+    again = [step is not None and step.saved_again for step in steps]
+    resaved = found.compressed != found.reversed
+    saved = [
+        _compare_compression(each) == "kept" and (resaved or known)
+        for each, known in zip((found, found.turned()), again, strict=True)
+    ]
+    extended = found.query.extended or found.reference.extended
+    clues: dict[str, Sequence[Any]] = {
+        "shows less": [side.cropped and not extended for side in sides],
+        "shows less detail": [_has_new_detail(side) for side in sides[::-1]],
+        "was compressed more, or once more": again if unclear else saved,
+        "does not say when it was taken": [not facts.taken for facts in (one, other)],
+        "has fewer EXIF entries": [-one.tags, -other.tags],
+        "is named as a copy": [is_named_as_copy(facts.path) for facts in (one, other)],
+        "has a younger file": [one.modified, other.modified],
     }
-    words = next((words for words, (own, theirs) in clues.items() if own != theirs), "")
-    return words if words and clues[words][1] < clues[words][0] else ""
+    for words, (mine, others) in clues.items():
+        if mine != others:
+            return int(mine < others), " and ".join([*unclear, words])
+    return None
 
 
 def _is_same_scale(found: Comparison) -> bool:

@@ -2,23 +2,31 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-from image_copies.data.archives import find_archive
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_link, is_there, open_regular
 from image_copies.data.names import text_of
 from image_copies.data.remote import as_path, is_remote
+from image_copies.data.sources.archives import find_archive
 from image_copies.data.tables import write_table
-from image_copies.matching.files.companions import find_pictures, is_raw
+from image_copies.matching.files.companions import find_pictures, is_in_library, is_raw
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.files.integrity import is_intact
-from image_copies.matching.files.keeping import REFERENCE, KeepSettings, choose_kept, find_pattern, order_by_size, sort_files
+from image_copies.matching.files.keeping import (
+    REFERENCE,
+    KeepSettings,
+    choose_kept,
+    find_link_targets,
+    find_pattern,
+    order_by_size,
+    sort_files,
+)
 from image_copies.matching.files.originals import LEAST_EDITED, choose_least_edited
 from image_copies.matching.knowledge import Knowledge, PairKnowledge
 from image_copies.matching.verification.judgement import Judgement, Kind
@@ -27,7 +35,8 @@ Action = Literal["keep", "remove", "review", "leave"]
 BY_HAND = "chosen by hand"  # the reason to keep a file
 COLUMNS = [
     *("group", "action", "file", "kept", "reason", "score", "class", "certainty", "width", "height", "bytes", "format"),
-    *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "companions", "protected", "reference", "merged", "sha256"),
+    *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "companions", "protected", "reference", "merged"),
+    *("original", "sha256"),
 ]
 
 
@@ -49,20 +58,22 @@ class PlanRow:
         judgement: What the pair of file and kept file is; None where that decides nothing.
         merged: What the file notes and the kept one lacks, in words, where that alone keeps it from being removed: written next
             to the kept file, it lets this one go.
+        original: Of a copy to be looked at, which of it and the kept file the other was made of, and why, in words.
     """
 
     group: int
     action: Action
     file: Path
     kept: Path
-    reason: str
-    score: float | None
-    facts: Facts | None
-    protected: bool
-    sha256: str
+    reason: str = ""
+    score: float | None = None
+    facts: Facts | None = None
+    protected: bool = False
+    sha256: str = ""
     reference: bool = False
     judgement: Judgement | None = None
     merged: str = ""
+    original: str = ""
 
 
 def plan_group(group: int, files: Sequence[Path], knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
@@ -75,21 +86,41 @@ def plan_group(group: int, files: Sequence[Path], knowledge: Knowledge, settings
     file lacks, whatever it is kept for.
     """
     members, digests = [knowledge.facts[path] for path in files], knowledge.digests
-    differ = len({digests[path] for path in files}) > 1
-    kept, why = choose_kept(members, settings, is_intact if differ else lambda path: True)
-    chosen = settings.is_reference(kept.path) or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
-    if settings.keep == "largest" and not chosen:
-        copies = (facts for facts in order_by_size(members) if _can_replace(facts, kept, knowledge))
-        kept, why = choose_least_edited(kept, copies, knowledge.comparer.compare) or (kept, why)
+    kept, why = _choose(members, knowledge, settings)
     rows = [
         PlanRow(
-            *(group, "leave", facts.path, kept.path, "", None, facts, settings.is_protected(facts.path)),
+            group=group,
+            action="leave",
+            file=facts.path,
+            kept=kept.path,
+            facts=facts,
+            protected=settings.is_protected(facts.path),
             sha256=digests[facts.path].hex(),
             reference=settings.is_reference(facts.path),
         )
         for facts in members
     ]
     return _plan_remaining(plan_around(rows, kept.path, why, knowledge), kept.path, knowledge, settings)
+
+
+def _choose(members: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) -> tuple[Facts, str]:
+    """Return which of some files is kept and why: by the rule, and by "largest" the least edited one."""
+    differ = len({knowledge.digests[facts.path] for facts in members}) > 1
+    kept, why = choose_kept(members, settings, is_intact if differ else lambda path: True)
+    chosen = settings.is_reference(kept.path) or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
+    if settings.keep != "largest" or chosen:
+        return kept, why
+    copies = (facts for facts in order_by_size(members) if _can_replace(facts, kept, knowledge))
+    return choose_least_edited(kept, copies, knowledge.comparer) or (kept, why)
+
+
+def suggest(two: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) -> tuple[Facts | None, str]:
+    """Return which of two files to keep, and why; None where they are copies of which nothing says which is the original."""
+    known = knowledge.of(two[0].path, two[1].path)
+    kept, why = _choose(two, knowledge, settings)
+    asked = settings.keep != "largest" or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
+    sure = asked or known.same_bytes or not known.judgement.is_certain or known.judgement.kind == "same file"
+    return (kept, why) if sure or known.origin is not None else (None, "")
 
 
 def _plan_remaining(planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
@@ -104,11 +135,11 @@ def _plan_remaining(planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge
         if not copies or not is_intact(file):
             continue
         members = [facts, *(row.facts for row in copies if row.facts is not None)]
-        why = center.reason if center.action == "keep" else choose_kept(members, settings)[1]
-        part = plan_around([center, *copies], file, why, knowledge)
+        best, why = (facts, center.reason) if center.action == "keep" else _choose(members, knowledge, settings)
+        part = plan_around([center, *copies], best.path, why, knowledge)
         gone = [row for row in part if row.action == "remove" or row.merged]
         if gone:
-            rows |= {row.file: row for row in gone} | {file: part[0]}
+            rows |= {row.file: row for row in gone} | {best.path: part[0]}
     return _sort_rows(list(rows.values()), kept)
 
 
@@ -132,11 +163,12 @@ def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowle
     """Plan a group again around the file to keep, for the reason `why`."""
     center = next(row for row in rows if row.file == kept)
     going: dict[Path, Path] = {}  # companions of the files that are removed
+    targets = find_link_targets(row.facts for row in rows if row.facts is not None)
     planned = [replace(center, action="keep", kept=kept, reason=why, score=None, judgement=None)]
     for row in rows:
         if row.file != kept:
             known = knowledge.of(kept, row.file)
-            different, guard = _find_difference(row, center, known), _find_guard(row, center)
+            different, guard = _find_difference(row, center, known), _find_guard(row, center, targets)
             judgement, merged = None if different else known.judgement, ""
             if guard or judgement is None:
                 action, reason = guard or ("leave", different)
@@ -146,9 +178,9 @@ def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowle
                 merged = known.surplus.noted if loss and not find_loss(merging=True) else ""
                 judgement = replace(judgement, reason=f"{judgement.reason}, but {loss}") if loss else judgement
                 action, reason = _decide_action(judgement, loss)
-            planned.append(
-                replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement, merged=merged)
-            )
+            original = _name_original(known) if action == "review" else ""
+            made = replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement)
+            planned.append(replace(made, merged=merged, original=original))
             going |= dict.fromkeys(list_companions(planned[-1]), row.file)
     planned = [
         replace(row, reason=f"goes with {text_of(going[row.file])}") if row.action == "leave" and row.file in going else row
@@ -173,8 +205,14 @@ def list_companions(row: PlanRow) -> list[Path]:
     return [row.file.with_name(name) for name in row.facts.companions] if row.action == "remove" and row.facts else []
 
 
-def _find_guard(row: PlanRow, kept: PlanRow) -> tuple[Action, str] | None:
-    """Return the action for a file that stays, whatever it looks like, and the reason; None for another one."""
+def _find_guard(row: PlanRow, kept: PlanRow, targets: Collection[Path]) -> tuple[Action, str] | None:
+    """Return the action for a file that stays, whatever it looks like, and the reason; None for another one.
+
+    Args:
+        row: The file.
+        kept: The file that is kept instead.
+        targets: The files of the group that links of the group lead to.
+    """
     if row.protected:
         return "keep", "protected"
     if row.reference:
@@ -185,9 +223,23 @@ def _find_guard(row: PlanRow, kept: PlanRow) -> tuple[Action, str] | None:
         return "leave", "inside an archive"
     if row.facts.linked:
         return "leave", "a link"
+    if targets and row.file.resolve() in targets:
+        return "leave", "a link leads to it"
+    if is_in_library(row.file):
+        return "leave", "inside the library of a program"
     if kept.facts.linked or kept.facts.archived:
         return "leave", "the group holds no file that could be kept instead"
     return None
+
+
+def _name_original(known: PairKnowledge) -> str:
+    """Return which of a file and the kept one the other was made of, if they certainly are copies, in words."""
+    if not known.judgement.is_certain:
+        return ""
+    if known.origin is None:
+        return "not known"
+    of, made = ("the kept file", "this one") if known.origin.path == known.kept else ("this file", "the kept one")
+    return f"{of}: {made} {known.origin.reason}"
 
 
 def _find_difference(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> str:
@@ -220,7 +272,7 @@ def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
 
 def plan_values(row: PlanRow) -> dict[str, object]:
     """Return the cells of a row by column; those of what is not known are empty or missing."""
-    known = {name: getattr(row, name) for name in ("group", "action", "file", "kept", "reason", "merged", "sha256")}
+    known = {name: getattr(row, name) for name in ("group", "action", "file", "kept", "reason", "merged", "original", "sha256")}
     shown = {"score": "" if row.score is None else f"{row.score:.6g}", "protected": "yes" if row.protected else ""}
     shown |= {"reference": "yes" if row.reference else ""}
     if row.judgement is not None:
@@ -282,12 +334,20 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
         raise UserError(
             f"{path}, line {number}: group, score, class, certainty and sha256 are not as a search writes them. Search again."
         )
-    protected, reference = line["protected"] == "yes", line.get("reference") == "yes"
-    facts, reason = _parse_facts(file, line), line.get("reason") or ""
-    # mypy does not narrow a str to the values of Action that were checked above
     return PlanRow(
-        *(group, action, file, kept, reason, score, facts, protected, line["sha256"], reference, judgement),  # type: ignore[arg-type]
+        group=group,
+        action=action,  # type: ignore[arg-type]  # mypy does not narrow a str to the values that were checked above
+        file=file,
+        kept=kept,
+        reason=line.get("reason") or "",
+        score=score,
+        facts=_parse_facts(file, line),
+        protected=line["protected"] == "yes",
+        sha256=line["sha256"],
+        reference=line.get("reference") == "yes",
+        judgement=judgement,
         merged=line.get("merged") or "",
+        original=line.get("original") or "",
     )
 
 
@@ -308,11 +368,20 @@ def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     except ValueError:
         return None
     width, height, size, modified, tags, frames = numbers
-    archived = not is_there(file) and find_archive(file) is not None
-    taken, form = line.get("taken") or "", line.get("format") or ""
-    companions = tuple(name for name in (line.get("companions") or "").split("/") if name not in ("", ".", ".."))
     return Facts(
-        file, width, height, size, modified, taken, tags, form, sharpness, False, is_link(file), archived, frames, companions
+        path=file,
+        width=width,
+        height=height,
+        size=size,
+        modified=modified,
+        taken=line.get("taken") or "",
+        tags=tags,
+        form=line.get("format") or "",
+        sharpness=sharpness,
+        linked=is_link(file),
+        archived=not is_there(file) and find_archive(file) is not None,
+        frames=frames,
+        companions=tuple(name for name in (line.get("companions") or "").split("/") if name not in ("", ".", "..")),
     )
 
 

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from image_copies.data.archives import find_archive, read_bytes
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import digest_file, is_there
 from image_copies.data.remote import is_remote
+from image_copies.data.sources.archives import find_archive, read_bytes
 from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.notes import Key, Note, Notes, describe, find_missing, read_notes, read_sidecars
 from image_copies.matching.verification.contents import Contents, list_missing, read_contents
@@ -83,7 +83,6 @@ def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
     added, other = find_missing(kept.notes, file.notes)
     lasting = [
         *list_missing(kept.contents, file.contents),
-        *(["the colours of sRGB"] if kept.contents.profile and not file.contents.profile else []),
         *(f"{describe(key)} of its own" for key in other),
         *(path.name for path in file.companions if not any(_is_equal(path, theirs) for theirs in kept.companions)),
     ]

@@ -15,6 +15,7 @@ from image_copies.matching.groups.copies import CopyGroup, list_copies
 from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
+from image_copies.matching.groups.series import list_joining
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Exclusions, Found, Match
 from image_copies.matching.verification.pairs import PairJudge
@@ -66,11 +67,6 @@ def drop_flat(pairs: Sequence[Match], flat: Collection[Path]) -> list[Match]:
     return [match for match in pairs if match.score == 0 or (match.query not in flat and match.reference not in flat)]
 
 
-def _joins(match: Match) -> bool:
-    """Whether a pair may join a group: one that nothing but the score speaks for does not, unless it was called a copy."""
-    return match.settled or match.judgement is None or match.judgement.confirmed
-
-
 def make_groups(
     found: Found,
     facts: dict[Path, Facts],
@@ -79,12 +75,11 @@ def make_groups(
     exclusions: Exclusions,
     settings: GroupSettings,
 ) -> Grouped:
-    """Group what was found and plan each group; facts that have been read already are not read again."""
+    """Group the copies that were found and plan each group; facts that have been read already are not read again."""
     threshold = found.matches.threshold if found.matches.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
-    joining = [match for match in found.matches.pairs if _joins(match)]
     grouped = group_files(
-        *(joining, found.digests, score_pairs, threshold, flat, settings.bound),
+        *(list_joining(found.matches.pairs, facts), found.digests, score_pairs, threshold, flat, settings.bound),
         rejected=exclusions.rejected,
         accepted=exclusions.accepted,
         least_of_hub=settings.hub_matches,

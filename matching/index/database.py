@@ -68,7 +68,7 @@ def read_maker(folder: Path) -> tuple[str, int]:
         passing = PASSING_ERRORS + (UNWRITABLE_ERRORS if path.is_file() else ())
         if isinstance(error, sqlite3.DatabaseError) and getattr(error, "sqlite_errorcode", 0) & 0xFF in passing:
             raise _describe_error(path, error) from error
-        raise UserError(f"{path} is not an index that can be used ({error}). Make an index with --add.") from error
+        raise UserError(f"{path} is not an index that can be used ({error}). Make an index with `match add`.") from error
 
 
 @contextmanager
@@ -107,7 +107,7 @@ def _prepare(database: sqlite3.Connection, folder: Path, identity: str, dimensio
     with write_together(database):  # of two processes that find no index, one makes it
         if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
             if not new:
-                raise UserError(f"{folder / DATABASE} is empty. Remove it and add the images again (--add).")
+                raise UserError(f"{folder / DATABASE} is empty. Remove it and add the images again (`match add`).")
             for statement in SCHEMA:
                 database.execute(statement)
             database.executemany("INSERT INTO about VALUES (?, ?)", (about | {"changes": "0"}).items())

@@ -16,7 +16,7 @@ from image_copies.data.errors import StorageError, UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.process import choose_workers
 from image_copies.data.remote import READERS, is_remote
-from image_copies.data.shards import Place, ShardWork, run_shards, uses_engine
+from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
 from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import (
@@ -39,7 +39,7 @@ from image_copies.submissions.vectors.files import Vectors
 
 IMAGES_PER_COMMIT = 1024  # the most that a kill can lose
 READ_TOGETHER = 4  # files that a thread reads before a batch is made of them
-MOST_KEPT_BYTES = 32 * 2**20  # of files that were read together and wait to be decoded; what is more is read again
+MOST_KEPT_BYTES = 32 * 2**20  # files read together that wait to be decoded; what exceeds it is read again
 Digests = dict[Path, bytes | None]  # SHA-256 of each file; None where it cannot be opened
 Opened = tuple[Path, bytes | None, bytes | None]  # a file, its SHA-256, None where it cannot be opened, and its bytes if kept
 Item = TypeVar("Item")
@@ -127,24 +127,26 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
 
 def embed_pictures(extractor: Extractor, images: ImageSet, name: str) -> Vectors:
     """Return the vectors of pictures that no index needs to know; `name` says what is done, for the line of progress."""
-    if not _works_elsewhere(extractor):
-        with _show_progress(len(images), name) as bar:
-            return extractor.extract_all(images, bar.update)
-    vectors, unreadable = np.zeros((len(images), extractor.dimensions), np.float32), np.zeros(len(images), bool)
-    rows = [(b"%d" % row, path) for row, path in enumerate(images.paths)]
-    parts = [_Part(len(own), {}, dict(own), []) for own in _cut(rows)]
-    for contents in _embed_elsewhere(extractor, parts, len(images), name):
-        for content in contents:
-            if content.vector is None:
-                unreadable[int(content.digest)] = True
-            else:
-                vectors[int(content.digest)] = content.vector
-    return Vectors(images.ids, vectors, unreadable)
+    apart = _works_elsewhere(extractor)
+    work: ShardWork[Extractor, Sequence[Path], Vectors] = ShardWork(
+        name=name,
+        unit="image",
+        open=extractor.source if apart and extractor.source is not None else partial(hold, extractor),
+        work=_embed_shard,
+        size=len,
+        inputs=extractor.files,
+        opened_as=extractor.identity,
+        uses_gpu=True,
+    )
+    found = list(run_shards(work, _cut(images.paths), len(images), here=not apart))
+    nothing = np.zeros((0, extractor.dimensions), np.float32), np.zeros(0, bool)
+    vectors, unreadable = zip(nothing, *((own.vectors, own.unreadable) for own in found), strict=True)
+    return Vectors(images.ids, np.concatenate(vectors), np.concatenate(unreadable))
 
 
 @dataclass(frozen=True)
 class _Part:
-    """At most IMAGES_PER_COMMIT pictures."""
+    """The pictures that one transaction records, at most IMAGES_PER_COMMIT."""
 
     count: int  # of pictures
     files: dict[Path, bytes]  # digest of each picture to record
@@ -296,30 +298,10 @@ def _embed_unknown(state: tuple[Extractor, KnownDigests], paths: Sequence[Path],
     return digests, contents
 
 
-def _embed_elsewhere(extractor: Extractor, parts: Sequence[_Part], total: int, name: str) -> Iterator[list[Content]]:
-    assert extractor.source is not None
-    work = ShardWork(
-        name=name,
-        unit="image",
-        open=extractor.source,
-        work=_embed_shard,
-        size=_count_pictures,
-        inputs=extractor.files,
-        opened_as=extractor.identity,
-        uses_gpu=True,
-    )
-    return run_shards(work, parts, total)
-
-
-def _count_pictures(part: _Part) -> int:
-    return part.count
-
-
-def _embed_shard(extractor: Extractor, part: _Part, place: Place) -> list[Content]:
-    contents = list(_contents(with_decoders(extractor, place), part.first))
-    place.report_absent([part.first[c.digest] for c in contents if c.vector is None and not part.first[c.digest].exists()])
-    place.advance(part.count)
-    return contents
+def _embed_shard(extractor: Extractor, paths: Sequence[Path], place: Place) -> Vectors:
+    found = with_decoders(extractor, place).extract_all(ImageSet(list(map(str, paths)), list(paths)), place.advance)
+    place.report_absent([path for path, bad in zip(paths, found.unreadable, strict=True) if bad and not path.exists()])
+    return found
 
 
 def with_decoders(extractor: Extractor, place: Place) -> Extractor:
@@ -346,12 +328,3 @@ def _open_or_none(path: Path, most: int) -> tuple[bytes, bytes | None] | tuple[N
         raise
     except UserError:
         return None, None
-
-
-def _contents(extractor: Extractor, files: dict[bytes, Path]) -> Iterator[Content]:
-    if not files:
-        return
-    digests, paths = list(files), list(files.values())
-    for block in extractor.extract(ImageSet([str(path) for path in paths], paths)):
-        for row, (vector, bad) in enumerate(zip(block.vectors, block.unreadable, strict=True)):
-            yield Content(digests[block.first + row], None if bad else vector)

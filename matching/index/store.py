@@ -15,11 +15,11 @@ from pathlib import Path, PurePath
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.archives import find_archive, read_bytes
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
 from image_copies.data.remote import as_path, is_remote
+from image_copies.data.sources.archives import find_archive, read_bytes
 from image_copies.matching.index.database import DATABASE, compute_checksum, open_database, read_about, read_maker, write_together
 
 ROWS_PER_READ = 4096  # vectors read from the database at once
@@ -82,14 +82,24 @@ def open_store(folder: Path, identity: str, dimensions: int, replace: bool = Fal
     Raises:
         UserError: The index cannot be used, is missing, or was made with another extractor; or the disk is full.
     """
-    if not new and not (folder / DATABASE).exists():
-        raise UserError(f"{folder} holds no index. Make it with: {name_command('match')} --index {folder} --add DIR")
+    if not new:
+        require_index(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise UserError(f"{folder} is a file. An index is a folder: name another one.") from error
     with open_database(folder, identity, dimensions, replace, new) as database:
         yield Store(folder, database, dimensions)
+
+
+def require_index(folder: Path) -> None:
+    """Check that a folder holds an index.
+
+    Raises:
+        UserError: It holds none.
+    """
+    if not (folder / DATABASE).exists():
+        raise UserError(f"{folder} holds no index. Make it with: {name_command('match')} add DIR --index {folder}")
 
 
 @contextmanager
@@ -277,7 +287,7 @@ def _damaged_vector_error(store: Store, content: int) -> UserError:
     if not files:
         return UserError(f"{store.folder / DATABASE} holds a damaged vector of no file: remove {store.folder}, add all again.")
     return UserError(
-        f"{store.folder / DATABASE} holds a damaged vector, of {files[0]}. Remove the file (--remove) and add it again (--add)."
+        f"{store.folder / DATABASE} holds a damaged vector, of {files[0]}. Remove it (`match remove`) and add it again."
     )
 
 

@@ -9,10 +9,10 @@ from image_copies.data.files import whole_folder
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.groups.copies import CopyGroup
 from image_copies.matching.groups.grouped import FileGroups
 from image_copies.matching.groups.groups import Link
 from image_copies.matching.groups.planning import Grouped
+from image_copies.matching.groups.series import list_series
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, describe_match
 from image_copies.matching.verification.judgement import Kind
 from image_copies.submissions.report.rendering import render
@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[str, tuple[Kind, ...]]] = {
 
 @dataclass(frozen=True)
 class GroupCard:
-    """A group as a page shows it."""
+    """A group, or a series, as a page shows it."""
 
     number: int
     files: int
@@ -92,10 +92,11 @@ def write_matches_page(
         UserError: when the disk is full.
     """
     copies, groups = (grouped.copies, grouped.groups) if grouped else ([], FileGroups([], [], []))
+    series = list_series(matches.pairs, grouped.rows if grouped else ())
     best = {key: _choose_pairs(matches.pairs, kinds) for key, (_, kinds) in SECTIONS.items()}
     with whole_folder(folder) as temporary:
         files = {file for pairs in best.values() for match in pairs[:MAX_MATCHES] for file in (match.query, match.reference)}
-        thumbnails = _make_thumbnails(temporary, files.union(*copies[:MAX_GROUPS]))
+        thumbnails = _make_thumbnails(temporary, files.union(*copies[:MAX_GROUPS], *series[:MAX_GROUPS]))
         name = _make_namer(sources)
 
         def make_card(match: Match) -> PairCard:
@@ -104,11 +105,16 @@ def write_matches_page(
 
         sections = []
         if grouped:
-            cards = _make_group_cards(copies, thumbnails, name)
+            shown_groups = [[(row.file, row.action, _facts(row)) for row in group.rows] for group in copies[:MAX_GROUPS]]
+            cards = _make_group_cards(shown_groups, thumbnails, name)
             sections.append(Section("groups", "Groups", len(copies), _cut_pages(cards)))
         for key, pairs in best.items():
             made = [make_card(match) for match in pairs[:MAX_MATCHES]]
             sections.append(Section(key, SECTIONS[key][0], len(pairs), _cut_pages(made)))
+            if key == "look":
+                labelled = [[(file, "" if place else "sharpest", "") for place, file in enumerate(files)] for files in series]
+                cards = _make_group_cards(labelled, thumbnails, name)
+                sections.append(Section("series", "Series", len(series), _cut_pages(cards)))
         shown = [(section, number) for section in sections for number in range(1, len(section.pages) + 1)]
         addresses = {(section.key, number): f"{section.key}-{number}.html" for section, number in shown}
         if shown:
@@ -160,13 +166,18 @@ def _make_namer(sources: Collection[Path]) -> Callable[[Path], str]:
     return name
 
 
-def _make_group_cards(groups: Sequence[CopyGroup], thumbnail: Thumbnails, name: Callable[[Path], str]) -> list[GroupCard]:
-    cards = []
-    for number, group in enumerate(groups[:MAX_GROUPS], 1):
-        shown = group.rows[:MAX_GROUP_FILES]
-        pictures = [(thumbnail(str(row.file)), row.action, name(row.file), _facts(row)) for row in shown]
-        cards.append(GroupCard(number, len(group), pictures))
-    return cards
+def _make_group_cards(
+    groups: Sequence[Sequence[tuple[Path, str, str]]], thumbnail: Thumbnails, name: Callable[[Path], str]
+) -> list[GroupCard]:
+    """Return cards of groups or series: of each picture the file, a label, and what is known of it."""
+    return [
+        GroupCard(
+            number,
+            len(group),
+            [(thumbnail(str(file)), label, name(file), known) for file, label, known in group[:MAX_GROUP_FILES]],
+        )
+        for number, group in enumerate(groups[:MAX_GROUPS], 1)
+    ]
 
 
 def _describe_link(link: Link[Path], name: Callable[[Path], str]) -> str:

@@ -1,4 +1,4 @@
-"""match.py --leakage: the pictures that sets share; and folders that share pictures, as a short table."""
+"""match.py leakage: the pictures that sets share; and folders that share pictures, as a short table."""
 
 import os
 from collections import Counter

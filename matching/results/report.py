@@ -11,6 +11,7 @@ from image_copies.data.unreadable import list_unreadable
 from image_copies.matching.files.plan import PlanRow, list_companions, write_plan
 from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
 from image_copies.matching.groups.planning import Grouped
+from image_copies.matching.groups.series import list_series
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, STACK_LIST, STACKS, UNREADABLE
@@ -55,7 +56,7 @@ def write_results(
     for name in (PLAN, STACKS, STACK_LIST, *((GROUPS, CUTS, HUBS) if grouped is None else ())):
         (folder / name).unlink(missing_ok=True)  # of an earlier search: --apply must not carry that out
     if grouped is not None:
-        _write_grouped(folder, grouped, output)
+        _write_grouped(folder, grouped, list_series(matches.pairs, grouped.rows), output)
         if stacks:
             write_stacks(folder / STACKS, folder / STACK_LIST, grouped.copies)
             output.say(f"stacks: {folder / STACK_LIST} and {folder / STACKS}; no plan was written, and no file is to be removed")
@@ -109,11 +110,14 @@ def _leave(row: PlanRow) -> PlanRow:
     return replace(row, action="leave") if row.action in ("remove", "review") else row
 
 
-def _write_grouped(folder: Path, grouped: Grouped, output: Output) -> None:
-    """Write groups.csv, cuts.csv and hubs.csv, and say what they hold."""
+def _write_grouped(folder: Path, grouped: Grouped, series: Sequence[Sequence[Path]], output: Output) -> None:
+    """Write groups.csv, cuts.csv and hubs.csv, and say what they and the series hold."""
     write_groups_csv(folder / GROUPS, grouped.copies)
     write_cuts_csv(folder / CUTS, grouped.groups.cuts)
     write_hubs_csv(folder / HUBS, grouped.groups.hubs)
+    if series:
+        pictures = f"{len(series)} series of {sum(map(len, series))} pictures that were taken in a row"
+        output.say(f"{pictures}, with the sharpest of each: {folder / MATCHES}; nothing is planned for them")
     for number, group in enumerate(grouped.copies, 1):
         output.record("group", {"group": number, "files": group, "keep": group[0], "removable": group.removable})
     if not (grouped.groups.groups or grouped.groups.cuts or grouped.groups.hubs or grouped.groups.flat):

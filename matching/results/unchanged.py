@@ -14,9 +14,9 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.archives import find_archive
 from image_copies.data.files import is_there, whole_file
 from image_copies.data.remote import is_remote
+from image_copies.data.sources.archives import find_archive
 from image_copies.matching.files.companions import find_companions
 from image_copies.matching.output import Output, plain
 from image_copies.matching.results.folder import LOCK, MOVED, OWN_INDEX, UNCHANGED
@@ -27,17 +27,17 @@ PACKAGES = ("matching", "data", "models", "submissions", "pipeline")
 
 @dataclass(frozen=True)
 class KeptOutput(Output):
-    """Says the same, and keeps what was said."""
+    """Says what Output says, and keeps it."""
 
     said: list[tuple[str, Any]] = field(default_factory=list)
 
     def say(self, message: str) -> None:
-        """As of Output."""
+        """Print a message as Output does, and keep it."""
         self.said.append(("say", message))
         super().say(message)
 
     def record(self, kind: str, values: Mapping[str, Any]) -> None:
-        """As of Output."""
+        """Print a result as Output does, and keep it."""
         self.said.append((kind, plain(values)))
         super().record(kind, values)
 

@@ -2,10 +2,10 @@
 
 import shlex
 import threading
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,21 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import is_there
 from image_copies.data.names import text_of
 from image_copies.matching.commands.applying import carry_out_plan, list_removed, undo_plan
+from image_copies.matching.commands.deciding import find_index
 from image_copies.matching.files.acting import Outcome
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.journal import Way
-from image_copies.matching.files.keeping import KeepSettings, choose_kept
-from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.index.database import DATABASE
+from image_copies.matching.files.keeping import KeepSettings
+from image_copies.matching.files.plan import PlanRow, suggest
+from image_copies.matching.groups.series import list_series
 from image_copies.matching.index.decisions import Decisions, Word, word_of
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
-from image_copies.matching.knowledge import list_pairs
+from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import PICTURED, Match, evidence_values, match_values, read_matches_csv
 from image_copies.matching.results.folder import MATCHES, MOVED, SearchNotes, read_notes
+from image_copies.matching.results.overlays import lay_pair
 from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_center, pair_of, read_groups, read_state
+from image_copies.matching.verification.pairs import verify_two
 
 MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
 MAX_CACHED_FACTS = 2000
@@ -57,7 +60,6 @@ class Results:
     plan: ReviewedPlan
     decisions: Decisions
     _numbers: dict[Path, int] = field(default_factory=dict)
-    _facts: OrderedDict[tuple[Path, int], Facts] = field(default_factory=OrderedDict)
     _accepted: list[list[tuple[bytes, bytes]]] = field(default_factory=list)
     _references: set[Path] = field(default_factory=set)
     _changing: threading.Lock = field(default_factory=threading.Lock)
@@ -68,16 +70,8 @@ class Results:
         if self.notes.references:
             self._references |= {match.reference for match in self.matches.values()}
 
-    @property
-    def current(self) -> bool:
-        """Whether the folder still holds what was opened, apart from changes made by this object."""
-        return self.plan.current
-
     def find_evidence(self, first: int, second: int) -> dict[str, Any] | None:
         """Look for what two files share, where the search did not; None where nothing confirms that one copies the other."""
-        # imported here: nothing else needs OpenCV's features
-        from image_copies.matching.verification.pairs import verify_two
-
         found = verify_two(self.file(first), self.file(second))
         return None if found is None else _show_values(evidence_values(found), turned=False)
 
@@ -87,9 +81,6 @@ class Results:
         Raises:
             ImageError: One of them cannot be read.
         """
-        # imported here: nothing else needs OpenCV
-        from image_copies.matching.results.overlays import lay_pair
-
         found = lay_pair(self.file(first), self.file(second))
         return None if found is None else found.values()
 
@@ -104,6 +95,10 @@ class Results:
             "threshold": self.notes.threshold,
             "pairs": pairs,
             "same_bytes": len(self.matches) - len(pairs),
+            "series": [
+                [[self._numbers[file], text_of(Path(file.name))] for file in files]
+                for files in list_series(self.matches.values(), [row for rows in self.plan.groups.values() for row in rows])
+            ],
             "bounded": len(self.matches) >= MAX_SHOWN_PAIRS,
             "apply": f"{name_command('match')} --apply move --output {shlex.quote(text_of(self.folder))}",
             "moved_to": text_of(self.folder / MOVED),
@@ -130,7 +125,7 @@ class Results:
             UserError: One of them cannot be read any more.
         """
         one, other = self.file(first), self.file(second)
-        facts = [self._facts_of(path) for path in (one, other)]
+        facts = [_facts_of(path) for path in (one, other)]
         digests = [digest_of(path) for path in (one, other)]
         match, turned = self.matches.get((first, second)), False
         if match is None:
@@ -142,7 +137,7 @@ class Results:
             **_show_values({} if match is None else match_values(match), turned),
             "decision": self.decisions.words().get(frozenset(digests), "undecided"),
             "group": self.plan.common_group(one, other),
-            "suggestion": self._suggestion(facts),
+            "suggestion": self._suggestion(facts, digests),
         }
 
     def group(self, number: int) -> dict[str, Any]:
@@ -157,10 +152,11 @@ class Results:
             "group": number,
             "kept": self._numbers[center.file],
             "files": [
-                self._describe_file(self._numbers[row.file], self._row_facts(row))
+                self._describe_file(self._numbers[row.file], row.facts or _facts_of(row.file))
                 | {
                     "action": row.action,
                     "reason": row.reason,
+                    "original": row.original,
                     "certainty": None if row.judgement is None else row.judgement.certainty,
                     "protected": row.protected,
                     "same_bytes": row.sha256 == center.sha256,
@@ -233,7 +229,9 @@ class Results:
             found = self._find_certain()
             if len(found) != pairs:
                 raise UserError(CHANGED)
-            named = [((row.file, center.file), _digests_of(row, center)) for row, center in found]
+            named = [
+                ((row.file, center.file), (bytes.fromhex(row.sha256), bytes.fromhex(center.sha256))) for row, center in found
+            ]
             self.decisions.record_copies(named)
             self._accepted.append([digests for _, digests in named])
         return len(found)
@@ -256,7 +254,7 @@ class Results:
             UserError: They are not as many as the page showed, or the plan cannot be carried out.
         """
         with self._changing:
-            if not self.current or self.summarize_plan()["remove"]["files"] != files:
+            if not self.plan.current or self.summarize_plan()["remove"]["files"] != files:
                 raise UserError(CHANGED)
             return _describe_outcome(carry_out_plan(self.folder, way, index=self.decisions.index))
 
@@ -303,30 +301,14 @@ class Results:
         one, other = self.digests.get(match.query), self.digests.get(match.reference)
         return match.score == 0 and (one is None or one == other)
 
-    def _suggestion(self, facts: Sequence[Facts]) -> dict[str, Any] | None:
-        """Which of the two to keep by the search's rule, and why; nothing where one cannot be read."""
+    def _suggestion(self, facts: Sequence[Facts], digests: Sequence[bytes]) -> dict[str, Any] | None:
+        """Which of the two to keep by the search's rule, and why; nothing where one cannot be read, or nobody can say."""
         if not all(fact.width for fact in facts) or self.notes.keep == "folder-order":
             return None
-        kept, why = choose_kept(facts, KeepSettings(self.notes.keep, self.notes.preferred))
-        return {"file": self._numbers[kept.path], "reason": why}
-
-    def _facts_of(self, path: Path) -> Facts:
-        try:
-            key = path, path.stat().st_mtime_ns
-        except OSError:
-            return picture_facts(path)  # inside an archive, or gone
-        with self._changing:
-            known = self._facts.get(key)
-        if known is None:
-            known = picture_facts(path)
-            with self._changing:
-                self._facts[key] = known
-                while len(self._facts) > MAX_CACHED_FACTS:
-                    self._facts.popitem(last=False)
-        return known
-
-    def _row_facts(self, row: PlanRow) -> Facts:
-        return row.facts if row.facts is not None else self._facts_of(row.file)
+        paths = [fact.path for fact in facts]
+        known = Knowledge(dict(zip(paths, digests, strict=True)), dict(zip(paths, facts, strict=True)), self.plan.listed)
+        kept, why = suggest(facts, known, KeepSettings(self.notes.keep, self.notes.preferred))
+        return None if kept is None else {"file": self._numbers[kept.path], "reason": why}
 
     def _describe_file(self, number: int, facts: Facts) -> dict[str, Any]:
         stamp = datetime.fromtimestamp(facts.modified // 10**9)
@@ -372,9 +354,7 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     """
     state = read_state(folder)
     notes = read_notes(folder)
-    place = index or notes.index_in(folder)
-    if not (place / DATABASE).is_file():
-        raise UserError(f"{place} holds no index to keep decisions in. Search again, or name it with --index.")
+    place = find_index(index, folder)
     matches, groups = read_matches_csv(folder / MATCHES, MAX_SHOWN_PAIRS), read_groups(folder)
     planned = {row.file: bytes.fromhex(row.sha256) for rows in groups.values() for row in rows}
     files = list(dict.fromkeys([path for match in matches for path in (match.query, match.reference)] + list(planned)))
@@ -384,6 +364,19 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
     plan = ReviewedPlan(folder, groups, list_pairs(matches), state)
     return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
+
+
+def _facts_of(path: Path) -> Facts:
+    try:
+        return _read_facts(path, path.stat().st_mtime_ns)
+    except OSError:
+        return picture_facts(path)  # inside an archive, or gone
+
+
+@lru_cache(MAX_CACHED_FACTS)
+def _read_facts(path: Path, modified: int) -> Facts:
+    """Return the facts of a file as it is since `modified`, which tells it from an earlier one of its name."""
+    return picture_facts(path)
 
 
 def _rank_group(rows: Sequence[PlanRow]) -> int:
@@ -396,10 +389,6 @@ def _rank_group(rows: Sequence[PlanRow]) -> int:
 
 def _sum_bytes(rows: Sequence[PlanRow], removed: Collection[Path]) -> int:
     return sum(row.facts.size for row in rows if row.action == "remove" and row.facts is not None and row.file not in removed)
-
-
-def _digests_of(row: PlanRow, center: PlanRow) -> tuple[bytes, bytes]:
-    return bytes.fromhex(row.sha256), bytes.fromhex(center.sha256)
 
 
 def _describe_outcome(outcome: Outcome) -> dict[str, Any]:

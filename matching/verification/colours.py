@@ -1,14 +1,12 @@
 """Whether one of two copies has lost its colours, as a grey copy of a coloured one has, or has other tones than the other."""
 
-from dataclasses import replace
-
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import find_covered, invert, warp
+from image_copies.matching.verification.alignment import Homography, find_covered, invert, warp
 from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.edits import Comparison
+from image_copies.matching.verification.edits import Fields
 from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
@@ -27,23 +25,19 @@ def reduce_colours(pixels: Pixels) -> Pixels:
     return np.asarray(cv2.resize(pixels, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def compare_colours(comparison: Comparison, query: Pixels, reference: Pixels) -> Comparison:
-    """Add to the comparison of two copies which of them has lost its colours, and whether their tones differ."""
+def compare_colours(homography: Homography, query: Pixels, reference: Pixels) -> Fields:
+    """Return which of two copies has lost its colours, and whether their tones differ; the map is that of a `Comparison`."""
     square = from_shares((SIDE, SIDE))
-    to_reference = square @ comparison.homography @ invert(square)
+    to_reference = square @ homography @ invert(square)
     shared = find_covered(query.shape, to_reference, reference.shape) > 0.5
     if not shared.any():
-        return comparison
+        return {}
     shown = [warp(channel, to_reference, reference.shape) for channel in _split(query)], _split(reference)
     # a tint changes the means of the colours alone, not how they vary
     own, other = (sum(float(channel[shared].std()) for channel in channels[1:]) for channels in shown)
     lost = other > MIN_COLOURS and own < MIN_KEPT * other, own > MIN_COLOURS and other < MIN_KEPT * own
     apart = not any(lost) and _have_other_tones(*shown, shared)
-    return replace(
-        comparison,
-        query=replace(comparison.query, discoloured=lost[0], recoloured=apart),
-        reference=replace(comparison.reference, discoloured=lost[1], recoloured=apart),
-    )
+    return {"discoloured": lost, "recoloured": (apart, apart)}
 
 
 def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.bool_]) -> bool:

@@ -6,7 +6,8 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps, TiffImagePlugin
 
-from image_copies.data.archives import read_bytes
 from image_copies.data.decode import MAX_FILE_BYTES, MAX_IMAGE_PIXELS
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
+from image_copies.data.sources.archives import read_bytes
+from image_copies.matching.verification.embedded import Embedded, list_embedded
 
-SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")  # of which RGB with transparency is all
+SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")  # RGB with transparency shows all that they hold
 MAX_COMPARED_PIXELS = 2_000_000_000  # of all frames of two files, which are not called the same beyond
 MAX_ALPHA_SIDE = 1024  # pixels of the longer side at which the transparency of copies is compared
 MAX_ALPHA_APART = 64.0  # levels by which it may differ, averaged over ALPHA_REACH × ALPHA_REACH pixels, as scaling and coding do
 ALPHA_REACH = 5
 MAX_ASPECT_APART = 1.02  # ratio of the aspect ratios of copies of which transparency can be compared
-SRGB = re.compile(r"sRGB|^c2$", re.IGNORECASE)  # descriptions of profiles that say what a picture without one is taken for
+MAX_PROFILES = 64  # that are known at a time
+MAX_COLOURS_APART = 8  # levels by which the colours of profiles differ that say what a picture without one is taken for
 FILM = re.compile(rb"ftyp(?:mp4[12]|isom|iso[2-6]|qt  |avc1|3g[2p].|MSNV|hvc1)", re.DOTALL)
 PPM_WHITE = re.compile(rb"P[2356]\s+(?:#[^\n]*\n\s*)*\d+\s+\d+\s+(\d+)")
 OTHER_ALPHA = "other parts of them are transparent"
@@ -44,6 +47,8 @@ class Contents:
         space: Mode of its channels where RGB does not show all of them, such as CMYK; empty otherwise.
         profile: Description of the colour profile; empty for sRGB and where there is none.
         film: Digest of a film that follows the picture in the file, as in motion photos; empty where there is none.
+        embedded: What else it embeds (`embedded.py`).
+        tagged: Whether it has a profile.
     """
 
     frames: int = 1
@@ -52,14 +57,23 @@ class Contents:
     space: str = ""
     profile: str = ""
     film: str = ""
+    embedded: Embedded = frozenset()
+    tagged: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
 class ContentsMatch:
-    """Whether two files hold the same, and why neither can stand for the other, whatever it shows first; empty if one can."""
+    """What a comparison of all that two files hold says.
+
+    Attributes:
+        same: Whether they hold the same.
+        conflict: Why neither can stand for the other, whatever it shows first; empty if one can.
+        apart: Whether later frames or pages are known to differ, as of two reports with one cover.
+    """
 
     same: bool
     conflict: str = ""
+    apart: bool = False
 
 
 def read_contents(source: Path | bytes) -> Contents:
@@ -72,11 +86,14 @@ def read_contents(source: Path | bytes) -> Contents:
     with warnings.catch_warnings(), _open(source, content) as image:
         warnings.simplefilter("ignore")
         mode = image.mode  # of TIFF, that of the first page
+        profile = image.info.get("icc_profile")
         return Contents(
             frames=getattr(image, "n_frames", 1),
             depth=_find_depth(image, content),
             space="" if mode in SHOWN_MODES or _is_deep(mode) else mode,
-            profile=_describe_profile(image.info.get("icc_profile")),
+            profile=_describe_profile(profile) if profile else "",
+            tagged=bool(profile),
+            embedded=list_embedded(image, content),
             film=_find_film(content),
             transparent=_is_transparent(image),
         )
@@ -95,8 +112,12 @@ def list_missing(kept: Contents, file: Contents) -> list[str]:
         missing.append(f"{file.space} channels")
     if file.profile and file.profile != kept.profile:
         missing.append(f"the colour profile {file.profile}")
+    if file.tagged and kept.profile and not file.profile:
+        missing.append("the colours of sRGB")
     if file.film and file.film != kept.film:
         missing.append("another film behind the picture" if kept.film else "a film behind the picture")
+    elif file.frames <= kept.frames:
+        missing += sorted({name for name, _ in file.embedded - kept.embedded})
     return missing
 
 
@@ -138,7 +159,7 @@ def _match_frames(one: Path | bytes, other: Path | bytes, first: Contents, secon
             if read > MAX_COMPARED_PIXELS:
                 return ContentsMatch(False, f"they hold too much to be compared beyond frame {number}")
             if not np.array_equal(own, theirs, equal_nan=own.dtype.kind == "f"):
-                return ContentsMatch(False, _describe_difference(number, first, second, own, theirs))
+                return ContentsMatch(False, _describe_difference(number, first, second, own, theirs), apart=number > 0)
             if shown != shown_too and min(first.frames, second.frames) > 1:
                 return ContentsMatch(False, f"frame {number + 1} is shown for another time")
         exact = first.depth == 8 or (_is_deep(query.mode) and _is_deep(reference.mode))
@@ -226,16 +247,20 @@ def _find_depth(image: Image.Image, content: bytes) -> int:
     return 16 if _is_deep(image.mode) else 8
 
 
-def _describe_profile(profile: Any) -> str:
-    """Return the description of a colour profile, or a digest of one that has none; empty for sRGB."""
-    if not isinstance(profile, bytes) or not profile:
-        return ""
+@lru_cache(MAX_PROFILES)
+def _describe_profile(profile: bytes) -> str:
+    """Return the description of a colour profile, or a digest of one that has none; empty where it shows the colours of sRGB."""
+    described = ""
     try:
-        described = ImageCms.getProfileDescription(ImageCms.ImageCmsProfile(io.BytesIO(profile))).strip()
+        opened, levels = ImageCms.ImageCmsProfile(io.BytesIO(profile)), np.linspace(0, 255, 6).astype(np.uint8)
+        described = ImageCms.getProfileDescription(opened).strip()
+        palette = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(6, -1, 3)
+        intent = ImageCms.Intent.RELATIVE_COLORIMETRIC
+        shown = ImageCms.profileToProfile(Image.fromarray(palette), opened, ImageCms.createProfile("sRGB"), intent)
+        if np.abs(np.asarray(shown, np.int16) - palette).max() <= MAX_COLOURS_APART:
+            return ""
     except (ImageCms.PyCMSError, OSError):
-        described = ""
-    if SRGB.search(described):
-        return ""
+        pass  # damaged, or of other channels
     return described or hashlib.sha256(profile).hexdigest()[:12]
 
 

@@ -1,7 +1,6 @@
 """Whether a copy that has more pixels than another also shows more, or was enlarged, stretched or turned."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -9,12 +8,12 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import Homography, find_covered, invert, map_points, warp
 from image_copies.matching.verification.blocks import BLOCK, Grey, block_means, to_grey
-from image_copies.matching.verification.edits import Comparison
+from image_copies.matching.verification.edits import Comparison, Fields
 from image_copies.matching.verification.enlargement import measure_new_detail
 from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
-MIN_DENSITY = 1.15  # pixels per length, of those of the other picture, from which it may have been enlarged
+MIN_DENSITY = 1.15  # resolution, as a share of the other picture's, from which a picture may have been enlarged
 MAX_DENSITY = 1.1  # pixels per length up to which a picture shows no more than the other one
 DETAIL_GAIN = (
     0.25  # by which detail must grow with the density: that of sharp originals grows by 0.5, that of enlarged copies hardly
@@ -34,8 +33,8 @@ def compare_detail(
     sizes: tuple[tuple[int, int], tuple[int, int]],
     read: Callable[[], tuple[Pixels, Pixels]],
     trusted: tuple[bool, bool] = (False, False),
-) -> Comparison:
-    """Add to the comparison of two copies which of them was enlarged, stretched or turned, and the ratio of their densities.
+) -> Fields:
+    """Return which of two copies was enlarged, stretched or turned, and the ratio of their densities.
 
     Args:
         comparison: What is known of the two.
@@ -71,13 +70,9 @@ def compare_detail(
     cropped = comparison.query.cropped, comparison.reference.cropped
     if cropped[0] != cropped[1] and _is_tilted(to_reference, sizes[0]) and not _is_inscribed(comparison.homography, cropped[0]):
         turned = [own and inner for own, inner in zip(turned, cropped, strict=True)]  # what shows more was not made of the other
-    query, reference = (
-        replace(
-            side, enlarged=all(enlarged[own]), stretched=stretched[own], turned=turned[own], density=d, new_detail=new_detail[own]
-        )
-        for own, (side, d) in enumerate(((comparison.query, density), (comparison.reference, 1 / density)))
-    )
-    return replace(comparison, query=query, reference=reference)
+    whole = [all(axes) for axes in enlarged]
+    ratios = density, 1 / density
+    return {"enlarged": whole, "stretched": stretched, "turned": turned, "density": ratios, "new_detail": new_detail}
 
 
 def _measure_densities(homography: Homography, size: tuple[int, int]) -> tuple[float, float]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import Aligned
 from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.edits import match_tones
+from image_copies.matching.verification.edits import find_covered_side, find_differing, match_tones
 
 WINDOW = 9  # pixels of the windows in which differences and detail are measured
 COARSE = 16.0  # pixels: differences wider than this are those of tones
@@ -17,19 +17,24 @@ STEPS = 12  # parts of a picture, by how much detail they show, in which usual d
 USUAL = 0.75  # share of a part's windows that differ by less than the usual difference
 NOISE = 4.0  # squared grey levels that count for nothing
 MIN_PIXELS = 1000  # that both pictures must show
-
-
-def find_local_difference(aligned: Aligned) -> float:
-    """Return how far the most differing window exceeds what is usual where as much detail is seen, as the logarithm of a ratio.
-
-    Copies reach 1.8, whatever their compression, size or colours; another name in a form or a face that was blurred 2 to 8.
-    A window differs if it does so with the tones as they are, and with those of either picture given to the other.
-    """
-    return max(0.0, float(measure_differences(aligned).max()))
+CLEAR_EXCESS = 2.25  # logarithm of the ratio from which a window shows something else: compressed and scaled copies reach 2.2
+MIN_CONTRAST = 24.0  # grey levels by which a pixel differs
+STROKE, MIN_STROKE = 7, 0.7  # pixels that a stroke is wide at most, and how far it stands out, of what differs
+SAME_TONE = 12  # grey levels around the most frequent tone that pass for it
+MIN_DRAWN = (
+    0.92  # share of strokes and of one tone in what is drawn over a picture: of most captions 1, of most things at most .8
+)
 
 
 def measure_differences(aligned: Aligned) -> Grey:
-    """Return the same for the window of each pixel of the frame [h, w]; 0 along its edges and where only one picture is seen."""
+    """Return how far each pixel's window differs beyond what is usual where as much detail is seen, as the logarithm of a ratio.
+
+    Copies reach 1.8, whatever their compression, size or colours; another name in a form or a face that was blurred 2 to 8.
+    A window differs if it does so with the tones as they are, and with those of either picture given to the other.
+
+    Returns:
+        [h, w]; 0 along the edges of the frame and where only one picture is seen.
+    """
     fixed, warped = aligned.blurred()
     inside = cv2.erode(aligned.covered, np.ones((EDGE, EDGE), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
     if inside.sum() < MIN_PIXELS:
@@ -37,6 +42,36 @@ def measure_differences(aligned: Aligned) -> Grey:
     matched = ((fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped), (fixed, warped))
     excess = np.min([_measure_excess(one, other, inside) for one, other in matched], axis=0)
     return np.where(inside, excess, 0).astype(np.float32)
+
+
+def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
+    """Whether something is seen in one of two pictures alone that was not drawn over it: captions are strokes, or of one tone.
+
+    Args:
+        aligned: The two in one frame.
+        differences: By how much they differ [h, w] (`measure_differences`).
+    """
+    if differences.max() <= CLEAR_EXCESS:
+        return False
+    fixed, warped = aligned.blurred()
+    inside, differing = aligned.covered > 0.5, find_differing(aligned)
+    sides = (fixed, match_tones(warped, fixed, inside)), (warped, match_tones(fixed, warped, inside))
+    covered = find_covered_side(aligned)
+    return not any(own and _measure_drawn(*side, differing) >= MIN_DRAWN for own, side in zip(covered, sides, strict=True))
+
+
+def _measure_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> float:
+    """Return the share of strokes and of the most frequent tone in what a picture shows where it differs from another one."""
+    contrast = np.abs(picture - other)
+    differs = differing & (contrast > MIN_CONTRAST)
+    if not differs.any():
+        return 0.0
+    kernel = np.ones((STROKE, STROKE), np.uint8)
+    bright, dark = (cv2.morphologyEx(picture, way, kernel) for way in (cv2.MORPH_TOPHAT, cv2.MORPH_BLACKHAT))
+    tones = np.clip(picture[differs], 0, 255).astype(np.uint8)
+    usual = int(np.convolve(np.bincount(tones, minlength=256), np.ones(2 * SAME_TONE + 1), "same").argmax())
+    stroke = np.maximum(bright, dark)[differs] > MIN_STROKE * contrast[differs]
+    return float((stroke | (np.abs(tones - float(usual)) <= SAME_TONE)).mean())
 
 
 def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_]) -> Grey:

@@ -4,7 +4,9 @@ What is laid over a picture or added around it ends in an edge that the other pi
 differs, and along the frame of the other picture, the edited one has the stronger edges.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import cv2
 import numpy as np
@@ -34,6 +36,9 @@ MIN_ALIVE, MAX_MIRRORED = 0.25, 0.3  # detail beyond the frame, of that within i
 COVERED, FRAMED = "has something laid over it", "has something added around it"
 TURNED, RECOLOURED = "was mirrored or turned", "has other tones or colours"
 FULL = 0.95  # share of a side beyond which the other picture shows something
+
+
+Fields = dict[str, Sequence[Any]]  # of Edits by name, each of query and reference
 
 
 @dataclass(frozen=True)
@@ -111,6 +116,11 @@ class Comparison:
     reversed: bool = False
     differing: float = 0.0
 
+    def add(self, seen: Fields) -> "Comparison":
+        """Return the same with what a detector has seen."""
+        query, reference = ({name: of[side] for name, of in seen.items()} for side in (0, 1))
+        return replace(self, query=replace(self.query, **query), reference=replace(self.reference, **reference))
+
     def turned(self) -> "Comparison":
         """Return the same with query and reference exchanged."""
         return Comparison(self.reference, self.query, invert(self.homography), self.reversed, self.compressed, self.differing)
@@ -127,7 +137,7 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     shapes = (query, reference) if aligned.swapped else (reference, query)  # of the frame, and of the other one
     to_frame = aligned.homography @ scale_points(aligned.moving.shape[1] / shapes[1][1], aligned.moving.shape[0] / shapes[1][0])
     shares = invert(from_shares(shapes[0])) @ to_frame @ from_shares(shapes[1])
-    fixed_covered, moving_covered = _find_covered_side(aligned)
+    fixed_covered, moving_covered = find_covered_side(aligned)
     to_moving = invert(aligned.homography)
     fixed_framed, moving_cropped, fixed_extended = _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography)
     moving_framed, fixed_cropped, moving_extended = _look_beyond(aligned.moving, aligned.fixed.shape, to_moving)
@@ -137,7 +147,7 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     return Comparison(moving, fixed, shares) if not aligned.swapped else Comparison(fixed, moving, invert(shares))
 
 
-def _find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
+def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     """Return whether something may be laid over the picture that gives the frame, and over the other one."""
     fixed, warped = aligned.blurred()
     inside, differing = _find_inside(aligned), find_differing(aligned)

@@ -25,7 +25,7 @@ TAPER = 16  # pixels along the frame that are left out
 MIN_BLOCKS = 8  # blocks that are measured
 MAX_PREDICTED = 0.12  # share of the energy of new detail that can be predicted: 0.06 in originals, 0.2 in enlarged copies
 MIN_LIKENESS = 0.6  # correlation over the blocks of the logarithms of new and shared detail: noise lies elsewhere
-MIN_RATIO = 0.55  # of new to shared detail, for a picture of twice the size and less for others
+MIN_RATIO = 0.55  # new to shared detail, for a picture of twice the size; less for others
 NOTHING = 0.0
 
 

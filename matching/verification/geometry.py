@@ -98,7 +98,7 @@ def _fit_homography(
     shared_reference: NDArray[np.intp],
     least: int,
 ) -> Evidence | None:
-    if len(shared_query) < MIN_MATCHES:
+    if len(shared_query) < MIN_MATCHES or len(np.unique(shared_reference)) < least:  # many to one is no evidence
         return None
     source, target = changed.points[shared_query], reference.points[shared_reference]  # MAGSAC fits no reflections
     homography, mask = cv2.findHomography(
@@ -107,7 +107,7 @@ def _fit_homography(
     if homography is None or not _is_plausible(homography, source):
         return None
     inside = mask.ravel().astype(bool)
-    count = min(len(np.unique(points[inside].round(), axis=0)) for points in (source, target))  # many to one is no evidence
+    count = min(len(np.unique(points[inside].round(), axis=0)) for points in (source, target))
     if count < least:
         return None
     if "mirrored" in change:

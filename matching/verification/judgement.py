@@ -22,7 +22,7 @@ MIN_CHANGED = 2  # changed blocks from which something may have moved
 MAX_PARALLAX = 0.2  # pixels by which near and far may be displaced against each other in a certain copy
 CLEAR_PARALLAX = 0.6  # pixels from which they surely are: below, coarse blocks of blurred copies may seem so
 MAX_PERSPECTIVE = 0.12  # pixels: cropping, turning and scaling are affine, another point of view is not
-MAX_LIKELY, MAX_CERTAIN = 89, 99  # certainty
+APART, MAX_LIKELY, MAX_CERTAIN = 30, 89, 99  # certainty: of two shots of a scene or reports with one cover, and the highest
 UNCONFIRMED, BARELY_CONFIRMED = 50, 55  # certainty of a likely copy by the descriptor's score alone; if hardly more is known
 MAX_OUTSIDE = 0.0005  # share of each picture that shows something outside the other: a copy is contained, or contains
 FEW_FEATURES = 100  # features of a picture with less detail than a pair needs to be confirmed: flat, tiny or blurred
@@ -120,7 +120,7 @@ def _judge_pixels(registration: Registration) -> Judgement:
         )
     scene = _find_motion(found)
     if scene:
-        return Judgement("same scene", scene, 30)
+        return Judgement("same scene", scene, APART)
     doubt = _find_doubt(found)
     if doubt:
         return Judgement("likely", f"{doubt} ({agreeing})", _grade(found.median, OTHER_MEDIAN, 1.0, 60, MAX_LIKELY))

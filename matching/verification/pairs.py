@@ -16,18 +16,19 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from image_copies.data.archives import read_bytes
 from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.process import usable_cores
+from image_copies.data.sources.archives import read_bytes
 from image_copies.matching.verification import alignment
 from image_copies.matching.verification.contents import Contents, ContentsMatch, list_missing, match_contents, read_contents
-from image_copies.matching.verification.differences import find_local_difference
+from image_copies.matching.verification.differences import measure_differences, shows_another_thing
 from image_copies.matching.verification.edits import Comparison, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
 from image_copies.matching.verification.geometry import CHANGES, Change, Evidence, Views, verify
 from image_copies.matching.verification.judgement import (
     AGREE,
+    APART,
     FEW_FEATURES,
     MAX_CERTAIN,
     MAX_FALSE_ALARMS,
@@ -37,7 +38,7 @@ from image_copies.matching.verification.judgement import (
     judge,
 )
 from image_copies.matching.verification.kept_features import keep_features
-from image_copies.matching.verification.registration import Picture, prepare_picture, register
+from image_copies.matching.verification.registration import Prepared, prepare_picture, register
 from image_copies.matching.verification.shots import Shot, read_shot
 from image_copies.matching.verification.words import describe_edits
 
@@ -46,6 +47,7 @@ MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
 CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
 ALIKE = "the same pixels are shown"
+OTHER_THING = "one shows a thing that the other does not, which was not drawn over it"
 T = TypeVar("T")
 
 
@@ -108,7 +110,7 @@ def _find_features(read: Read) -> Features:
 class Seen:
     """A picture that is to be judged, when and by which camera it was taken, how its pixels are read, and its file, if any."""
 
-    picture: Picture
+    picture: Prepared
     shot: Shot
     read: Read
     source: Path | bytes | None = None
@@ -166,19 +168,27 @@ class PairJudge:
     """Judges pairs of files; pictures that were judged last are not read again."""
 
     def __init__(self, kept: int = MAX_CACHED_PICTURES) -> None:
-        """Keep so many pictures that were judged last."""
-        self._seen = LastUsed(see, kept)
+        """Keep so many pictures that were judged last, and the features of ten times as many that were verified."""
+        self._seen, self._features = LastUsed(see, kept), LastUsed(find_features, 10 * kept)
         self._edits: dict[tuple[Path, Path], Comparison] = {}  # of the certain pairs
 
-    def judge(self, pair: KnownPair) -> Judgement:
-        """Return the class of a pair; of files that cannot be read, by what is known of them."""
+    def see(self, path: Path) -> Seen | None:
+        """Return a file as it is judged; None where it cannot be read."""
+        return self._seen.of(path)
+
+    def verify(self, query: Seen, pairs: Sequence[Candidate | None]) -> list[Evidence | None]:
+        """Look at a query that is no file and its references, the best first, as `verify_pairs` does."""
+        return verify_query(query.read, pairs, self._features)
+
+    def judge(self, pair: KnownPair, query: Seen | None = None) -> Judgement:
+        """Return the class of a pair; of files that cannot be read, by what is known of them. `query`: one that is no file."""
         if pair.same_bytes:
             return judge(Clues(same_bytes=True))
-        query, reference = self._seen.of(pair.query), self._seen.of(pair.reference)
-        if query is None or reference is None:
+        first, second = query or self.see(pair.query), self.see(pair.reference)
+        if first is None or second is None:
             return judge(Clues(described=pair.described))
-        judgement, edits = _compare_seen(query, reference, pair)
-        if edits is not None:
+        judgement, edits = _compare_seen(first, second, pair)
+        if edits is not None and query is None:
             self._edits[pair.query, pair.reference] = edits
         return judgement
 
@@ -203,23 +213,20 @@ class PairJudge:
         return found
 
 
-def see(source: Path | bytes) -> Seen:
-    """Read a picture to be judged.
+def see(source: Path | bytes | NDArray[np.uint8]) -> Seen:
+    """Read a picture to be judged: a file, its bytes, or pixels [h, w, 3].
 
     Raises:
         ImageError: it cannot be read.
     """
+    if isinstance(source, np.ndarray):
+        return Seen(prepare_picture(source), Shot(), lambda side: source)
     try:
         content = source if isinstance(source, bytes) else read_bytes(source, MAX_FILE_BYTES + 1)
     except (OSError, UserError) as error:
         raise ImageError(source if isinstance(source, Path) else Path("<bytes>"), f"cannot be read ({error})") from error
     picture = prepare_picture(decode_rgb(content, short_side=alignment.MAX_SIDE))
     return Seen(picture, read_shot(content), partial(decode_rgb, source), source)
-
-
-def compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> Judgement:
-    """Return the class of two pictures, with what is known of their files."""
-    return _compare_seen(query, reference, pair)[0]
 
 
 def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgement, Comparison | None]:
@@ -242,10 +249,13 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
         return judgement, None
     if conflict := _match(query, reference, False).conflict:
         return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
+    differences = measure_differences(registration.aligned)
+    if shows_another_thing(registration.aligned, differences):
+        return Judgement("likely", judgement.reason.replace(AGREE, OTHER_THING), MAX_LIKELY), None
     edits = compare_edits(registration.aligned, first.pixels.shape, second.pixels.shape)
     said = describe_edits(edits, first.pixels, second.pixels, negative=bool(registration.aligned.moving.mean() < 0))
     judgement = replace(judgement, reason=judgement.reason.replace(AGREE, said))
-    return judgement, replace(edits, differing=find_local_difference(registration.aligned))
+    return judgement, replace(edits, differing=float(differences.max()))
 
 
 def _have_same_pixels(query: Seen, reference: Seen) -> bool:
@@ -261,7 +271,8 @@ def _judge_alike(query: Seen, reference: Seen) -> Judgement:
     if match.same:
         return judge(Clues(same_pixels=True))
     if match.conflict:
-        return Judgement("likely", f"{ALIKE}, but {match.conflict}", MAX_LIKELY)
+        said = f"{ALIKE}, but {match.conflict}"
+        return Judgement("same scene", said, APART) if match.apart else Judgement("likely", said, MAX_LIKELY)
     one, other = query.contents, reference.contents
     more = list_missing(one, other) + list_missing(other, one)
     return Judgement("certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, MAX_CERTAIN)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
-from image_copies.data.archives import read_bytes
 from image_copies.data.decode import decode_rgb
+from image_copies.data.sources.archives import read_bytes
 
 SIDE = 8  # of JPEG's blocks
 MEASURED_SIDE = 1024  # pixels of the part in the middle that is measured

@@ -24,7 +24,7 @@ from image_copies.matching.verification.quantisation import Tables, read_tables
 Pixels = NDArray[np.uint8]
 Scaling = Callable[[Pixels, tuple[int, int]], Pixels]
 WINDOW = 8  # pixels of the windows in which differences are measured
-MAX_SHARE, MAX_REST = 0.25, 0.5  # of what compressing changes, and grey levels, that may be left over the whole picture
+MAX_SHARE, MAX_REST = 0.25, 0.5  # what may be left over the whole picture: a share of what compressing changes, and grey levels
 MAX_EARLIER_SHARE, MAX_SCALED_REST = 0.6, 0.2  # of a scaled one, of what its source's compression changes, and grey levels
 MAX_LOCAL_SHARE, MAX_LOCAL_REST = 0.55, 4.0  # of both, and levels, in any window
 MAX_EXACT = 3.0  # grey levels in any window, where what differs otherwise may be another digit

@@ -25,7 +25,7 @@ TURNS: tuple[NDArray[np.float64], ...] = tuple(  # maps of the square −1…1 o
 
 
 @dataclass(frozen=True)
-class Picture:
+class Prepared:
     """A picture, prepared to be registered with others.
 
     Attributes:
@@ -73,12 +73,12 @@ class Registration:
     aligned: Aligned
 
 
-def prepare_picture(pixels: NDArray[np.uint8]) -> Picture:
+def prepare_picture(pixels: NDArray[np.uint8]) -> Prepared:
     """Prepare a picture [h, w, 3], RGB, to be registered."""
-    return Picture(reduce_picture(pixels), reduce_to_grey(pixels))
+    return Prepared(reduce_picture(pixels), reduce_to_grey(pixels))
 
 
-def register(query: Picture, reference: Picture, evidence: Evidence | None = None) -> Registration | None:
+def register(query: Prepared, reference: Prepared, evidence: Evidence | None = None) -> Registration | None:
     """Lay a picture on another and compare their pixels.
 
     Args:
@@ -104,7 +104,7 @@ def register(query: Picture, reference: Picture, evidence: Evidence | None = Non
     return best
 
 
-def _propose_maps(query: Picture, reference: Picture, evidence: Evidence | None) -> Iterator[tuple[int, Homography, bool]]:
+def _propose_maps(query: Prepared, reference: Prepared, evidence: Evidence | None) -> Iterator[tuple[int, Homography, bool]]:
     """Yield the number of inliers, a map from the query's pixels to the reference's, and whether one is a negative."""
     if evidence is None or evidence.homography is None:
         evidence = verify(query.views, reference.features, FEWEST_INLIERS)

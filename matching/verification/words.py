@@ -62,10 +62,10 @@ def _describe_map(homography: NDArray[np.float64]) -> list[str]:
 
 
 def _describe_tones(found: Comparison, query: Pixels, reference: Pixels) -> list[str]:
-    coloured = compare_colours(found, query, reference)
-    if coloured.query.discoloured or coloured.reference.discoloured:
+    coloured = compare_colours(found.homography, query, reference)
+    if any(coloured.get("discoloured", ())):
         return ["without its colours"]
-    if not coloured.query.recoloured:
+    if not any(coloured.get("recoloured", ())):
         return []
     square = from_shares(query.shape)
     onto = square @ found.homography @ invert(square)

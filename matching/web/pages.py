@@ -5,7 +5,7 @@ import threading
 from pathlib import Path
 
 import numpy as np
-from fastapi import FastAPI, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
 from numpy.typing import NDArray
@@ -17,18 +17,21 @@ from image_copies.data.squares import shrink
 from image_copies.submissions.report.rendering import render
 
 
-def add_page(app: FastAPI, folder: Path) -> None:
+def add_page(router: APIRouter, folder: Path) -> None:
     """Serve a page: `index.html` of `folder` at the root, its other files below /page, and the style that all pages share."""
+    files = StaticFiles(directory=folder)
 
-    @app.get("/")
+    @router.get("/", include_in_schema=False)
     def page() -> FileResponse:
         return FileResponse(folder / "index.html")
 
-    @app.get("/style.css")
+    @router.get("/style.css", include_in_schema=False)
     def style() -> Response:
         return Response(render("style.css.jinja"), media_type="text/css")
 
-    app.mount("/page", StaticFiles(directory=folder))
+    @router.get("/page/{name}", include_in_schema=False)
+    async def file(name: str, request: Request) -> Response:
+        return await files.get_response(name, request.scope)
 
 
 def send_picture(path: Path, long_side: int, decoding: threading.BoundedSemaphore, cached: str) -> Response:

@@ -18,7 +18,7 @@ from image_copies.models.network.start import load_backbone, without_prefixes
 from image_copies.models.network.weights_file import read_weights_file, state_of
 
 SSCD_POOLING, SSCD_SIZE = 3.0, 320  # GeM's p; their "skew 320": squares
-ISC_POOLING = 1.0  # of isc_feature_extractor, also for the fine-tuned weights
+ISC_POOLING = 1.0  # isc_feature_extractor uses it for the fine-tuned weights, too
 ISC_BACKBONES = {"tf_efficientnetv2_m_in21ft1k": "tf_efficientnetv2_m.in21k_ft_in1k"}  # timm's name then → now
 VIT, VIT_SIZE = "vit_small_patch16_224", 224  # timm's, of another width and depth; pixels
 VIT_POOLING = 4.0  # GeM's p in DINO's evaluation of copy detection

@@ -12,7 +12,7 @@ from image_copies.models.network.layouts import dropped_head, rename_classy_visi
 from image_copies.models.network.settings import weights_path
 from image_copies.models.network.weights_file import read_member_names, read_weights_file, require_weights_file, state_of
 
-PREFIXES = ("module.", "backbone.")  # of data parallel training, and of a backbone within a descriptor
+PREFIXES = ("module.", "backbone.")  # data parallel training adds the first, a descriptor that of its backbone
 LEAST_SHARE = 0.9  # of the backbone's tensors; fewer are those of another backbone
 
 

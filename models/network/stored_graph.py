@@ -45,8 +45,8 @@ class GraphNotes(Settings):
 @dataclass(frozen=True)
 class _Layout:
     header: dict[str, Any]
-    start: int  # of the tensors' bytes in the file
-    length: int  # of those of all tensors but the graph
+    start: int  # where the tensors' bytes begin in the file
+    length: int  # bytes of all tensors but the graph
 
     @property
     def has_graph(self) -> bool:

@@ -266,7 +266,7 @@ class SoftmaxSettings(ObjectiveSettings):
         return Softmax(dimensions, classes)
 
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """Return the memory of the classifier, complete in each process."""
+        """Return the rows of the classifier; every process holds all of them in memory."""
         return ClassRows(held=classes)
 
 
@@ -293,7 +293,7 @@ class MultiGrainSettings(DistanceWeightedSettings):
         return "instance" if self.weight < 1 else None
 
     def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """Return the memory of the classifier, complete in each process, if it has a weight above 0."""
+        """Return the rows of the classifier, which every process holds in memory; none if its weight is 0."""
         return ClassRows(held=classes if self.weight > 0 else 0)
 
 
@@ -303,16 +303,6 @@ ObjectiveChoice = Annotated[AnyObjectiveSettings, Field(discriminator="kind")]  
 PAIRWISE: tuple[str, ...] = tuple(
     settings().kind for settings in get_args(AnyObjectiveSettings) if issubclass(settings, PairwiseSettings)
 )  # kinds that compare images of one class
-
-
-class KoleoSettings(Settings):
-    """The KoLeo entropy term, which is added to any objective.
-
-    Attributes:
-        weight: λ; SSCD takes 30 with InfoNCE.
-    """
-
-    weight: float = Field(ge=0)
 
 
 class DistillationSettings(Settings):

@@ -75,7 +75,7 @@ def begin_training(
     """
     fabric = launch_fabric(settings.precision)
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
-    check_class_counts(settings, len(set(class_of)), fabric.print)
+    check_class_counts(settings.stages, len(set(class_of)), fabric.print)
     for stage in settings.stages:
         check_probabilities(settings.edits_of(stage))
     identity = identify_training(settings, classes, overlays, None if labels is None else class_of, seed, name)
@@ -133,7 +133,7 @@ def find_unlabelled(training: Training) -> ImageSet:
         return ImageSet([], [])
     learnt_last = settings.stages[-1].classes or len(training.class_of)
     learnt = classes.select([classes.ids[row] for row, label in enumerate(training.class_of) if label < learnt_last])
-    unlabelled = choose_whitening_images(settings, training.seed, training.overlays, learnt)
+    unlabelled = choose_whitening_images(settings.whitening_images, training.seed, training.overlays, learnt)
     check_whitening(training.descriptor, len(unlabelled))
     return unlabelled
 
@@ -148,7 +148,7 @@ def _look(fabric: Fabric, look: Callable[..., T] | None, descriptor: Descriptor,
             reason = (str(error).splitlines() or [""])[0]
             fabric.print(f"  the validation failed, training goes on without it: {type(error).__name__}: {reason}", flush=True)
         if fabric.device.type == "cuda":
-            torch.cuda.empty_cache()  # of other batch sizes than the training's
+            torch.cuda.empty_cache()  # what was tried with other batch sizes is not needed any more
     descriptor.train()
     fabric.barrier()
     return score

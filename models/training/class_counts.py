@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from image_copies.data.errors import UserError
-from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 
 
-def check_class_counts(settings: ModelSettings, available: int, report: Callable[..., Any]) -> None:
+def check_class_counts(stages: Sequence[StageSettings], available: int, report: Callable[..., Any]) -> None:
     """Report the stages that ask for more classes than are available, and those that are skipped because of it.
 
     Raises:
@@ -19,11 +18,11 @@ def check_class_counts(settings: ModelSettings, available: int, report: Callable
             f"the training images have {available} class(es); training needs at least two. Add training images, "
             "of other classes if there is a training_labels.csv."
         )
-    short = [(number, stage.classes) for number, stage in enumerate(settings.stages, 1) if (stage.classes or 0) > available]
+    short = [(number, stage.classes) for number, stage in enumerate(stages, 1) if (stage.classes or 0) > available]
     if not short:
         return
     asked = ", ".join(f"stage {number} wants {wanted:,} classes" for number, wanted in short)
-    repeated = [number for number, _ in short if repeats_stage_before(settings.stages, number - 1, available)]
+    repeated = [number for number, _ in short if repeats_stage_before(stages, number - 1, available)]
     left_out = f" {_format_stages(repeated)} would repeat the stage before and is left out." if repeated else ""
     report(
         f"  {asked}, but there are {available:,}: it learns those.{left_out} Add images (extra_classes) or lower the stages' "

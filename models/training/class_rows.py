@@ -1,18 +1,26 @@
-"""The rows of the class matrix at the beginning of a stage: centroids of the backbone's own vectors, or a teacher's vectors."""
+"""Drip training: the class matrix grows and is rebuilt from the backbone's own class centroids (ISC2021 paper, 2.5.1)."""
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.utils.data import DataLoader
+from tqdm import tqdm
 
-from image_copies.augmentations.dataset import EditedImages
+from image_copies.augmentations.dataset import EditedImages, normalize_pixels
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.data.process import choose_workers
+from image_copies.models.device import autocast
 from image_copies.models.distributed import share_buffers
+from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective
-from image_copies.models.training.drip import compute_centroids
 from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
-from image_copies.models.training.teacher import compute_prototypes
+
+FIRST_CENTROID_EPOCH = -1  # the rebuild uses the edits of epochs −1, −2, …, which training never uses
 
 
 def build_head(settings: ModelSettings, dimensions: int, classes: int, seed: int) -> Objective:
@@ -57,20 +65,40 @@ def rebuild_class_rows(
     matrix.set_prototypes(found, centroids)
 
 
-def freeze_class_rows(objective: Objective) -> None:
-    """Leave the rows of the class matrix, if there is one, as they are set."""
-    matrix = objective.class_matrix()
-    if matrix is not None:
-        matrix.parameter.requires_grad_(False)
+@torch.no_grad()
+def compute_centroids(
+    descriptor: Descriptor,
+    clean: EditedImages,
+    edited: EditedImages,
+    rows: Sequence[int],
+    classes: Sequence[int],
+    batch_size: int,
+    workers: int,
+    precision: str,
+    edited_per_class: int,
+) -> tuple[Tensor, Tensor]:
+    """Return the distinct classes of the images `rows`, int64 [c], ascending, and their centroids, float32 [c, d].
 
-
-def take_teachers_rows(objective: Objective, taught: Tensor, rows: list[int], class_of: list[int]) -> None:
-    """Set the rows that this process holds to the teacher's vectors of the clean images, of as many dimensions.
-
-    The vectors of all training images are [n, d]; `rows` are those that the stage learns from, whose classes are found by row.
+    A centroid is the normalised mean over the class's images, each once clean and `edited_per_class` times edited. The
+    descriptor's mode is restored.
     """
-    matrix = objective.class_matrix()
-    if matrix is None:
-        return
-    own = [row for row in rows if class_of[row] in matrix.classes]
-    matrix.set_prototypes(*compute_prototypes(taught, own, [class_of[row] for row in own]))
+    device = next(descriptor.parameters()).device
+    was_training = descriptor.training
+    descriptor.eval()
+    found, place = torch.unique(torch.tensor(classes), return_inverse=True)
+    place, on_gpu = place.to(device), device.type == "cuda"
+    total = torch.zeros(len(found), descriptor.dimensions, device=device)
+    passes = [(clean, FIRST_CENTROID_EPOCH)] + [(edited, FIRST_CENTROID_EPOCH - number) for number in range(edited_per_class)]
+    with tqdm(total=len(passes) * len(rows), desc="centroids", unit="image", leave=False) as bar:
+        for dataset, epoch in passes:
+            keys = [(epoch, row, 0) for row in rows]
+            first = 0
+            for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers, pin_memory=on_gpu):
+                images = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
+                with autocast(device, precision):
+                    vectors = descriptor(images)
+                total.index_add_(0, place[first : first + len(vectors)], vectors.float())
+                first += len(vectors)
+                bar.update(len(vectors))
+    descriptor.train(was_training)
+    return found, functional.normalize(total)

@@ -15,8 +15,8 @@ MOST_COSINE = 0.95  # mean cosine from which vectors are said to collapse
 LEAST_RANK_SHARE, LEAST_RANK = 0.1, 3.0  # of the highest possible effective rank, and in itself, below which they are
 COSINE, RANK, RANK_BOUND = "mean_cosine", "effective_rank", "effective_rank_bound"  # columns of the curve
 REMEDY = (
-    "lower optimizer.learning_rate, begin with fewer classes and weaker edits, give a stage of few steps more of them, or add an "
-    "entropy term (koleo: {weight: 1}) or svmax"
+    "lower optimizer.learning_rate, begin with fewer classes and weaker edits, give a stage of few steps more of them, or add "
+    "svmax"
 )
 
 

@@ -1,5 +1,7 @@
 """Whitening of the descriptor once its last stage has ended, learnt on unlabelled images (MultiGrain, section 3.4)."""
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -9,28 +11,27 @@ from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.augmentations.randomness import generator_for
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.loader import CleanImages
+from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.process import choose_workers
 from image_copies.models.device import report_lack_of_memory
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.whitening import fit_whitening
-from image_copies.models.training.model_settings import ModelSettings
 
 BATCH_SIZE = 64  # images
 WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, section 4.1)
 
 
-def choose_whitening_images(settings: ModelSettings, seed: int, overlays: ImageSet, classes: ImageSet) -> ImageSet:
+def choose_whitening_images(folder: Path | None, seed: int, overlays: ImageSet, classes: ImageSet) -> ImageSet:
     """Choose the images that the whitening is fitted on, without duplicates.
 
-    If whitening_images names a folder, its images are taken, in a seeded order; otherwise the overlays, then the classes.
+    If a folder is given, its images are taken, in a seeded order; otherwise the overlays, then the classes.
 
     Raises:
         UserError: The folder does not exist or contains no image.
     """
-    if settings.whitening_images is not None:
-        found = find_images(settings.whitening_images, naming="path")
+    if folder is not None:
+        found = find_images(folder, naming="path")
         return found.select([found.ids[row] for row in generator_for(seed, 0, "whitening").permutation(len(found))])
     pasted = set(overlays.ids)
     others = [row for row, image_id in enumerate(classes.ids) if image_id not in pasted]
@@ -69,7 +70,7 @@ def learn_whitening(
     found: list[Tensor] = []
     some = ImageSet(images.ids[:WHITENING_IMAGES], images.paths[:WHITENING_IMAGES])
     size = embedding.image_size or trained_at
-    loader = DataLoader(CleanImages(some, size), BATCH_SIZE, num_workers=choose_workers(workers))
+    loader = DataLoader(PreprocessedImages(some, size), BATCH_SIZE, num_workers=choose_workers(workers))
     remedy = (
         "Lower embedding.image_size, or stop other programs that use memory; the same command goes on from the last saved state."
     )

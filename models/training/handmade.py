@@ -9,7 +9,7 @@ from tqdm import tqdm
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.loader import CleanImages
+from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.process import choose_workers
 from image_copies.models.inference.settings import HandmadeModelSettings
 from image_copies.models.network.checkpoint import save_descriptor
@@ -49,7 +49,7 @@ def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | No
     descriptor = HandmadeDescriptor(settings).eval()
     features = []
     for pixels, readable in tqdm(
-        DataLoader(CleanImages(images, IMAGE_SIZE), 128, num_workers=choose_workers(workers)), leave=False
+        DataLoader(PreprocessedImages(images, IMAGE_SIZE), 128, num_workers=choose_workers(workers)), leave=False
     ):
         batch = normalize_pixels(pixels[readable], descriptor.mean, descriptor.std)
         if len(batch):

@@ -13,7 +13,6 @@ from image_copies.models.objectives.settings import (
     PAIRWISE,
     ArcFaceSettings,
     DistillationSettings,
-    KoleoSettings,
     ObjectiveChoice,
     SvmaxSettings,
 )
@@ -35,7 +34,6 @@ class ModelSettings(Settings):
         descriptor: The network.
         objective: The training objective.
         svmax: Regulariser added to the objective; None for none.
-        koleo: Entropy term added to the objective; None for none.
         mix: Images that show two of the batch at once; None for none.
         weight_average: Decay, 0…1, of an exponential moving average of the weights over each stage's steps, which is validated,
             embeds, and begins the next stage; None for the last weights.
@@ -43,8 +41,7 @@ class ModelSettings(Settings):
         sampling: Which images make up a batch.
         edits: Table of edits.
         extra_edits: Whether edits beyond the paper's are also drawn.
-        teacher: File of a descriptor, or "shipped", whose vectors of the clean training images are the class rows of stages that
-            say so, or what `distillation` compares with.
+        teacher: File of a descriptor, or "shipped", with whose vectors of the clean training images `distillation` compares.
         distillation: Term added to the objective in every stage, which compares with the teacher's vectors; None for none.
         without_edits: Families of edits that are left out, so that queries made with them measure what the others teach; None for
             none.
@@ -64,7 +61,6 @@ class ModelSettings(Settings):
     descriptor: DescriptorSettings
     objective: ObjectiveChoice = ArcFaceSettings()
     svmax: SvmaxSettings | None = None
-    koleo: KoleoSettings | None = None
     mix: MixSettings | None = None
     weight_average: float | None = Field(None, gt=0, lt=1)
     turn: bool = False
@@ -98,8 +94,7 @@ class ModelSettings(Settings):
     @property
     def shares_teachers_space(self) -> bool:
         """Whether vectors are compared with the teacher's, which then have as many dimensions."""
-        aligned = self.distillation is not None and self.distillation.kind == "vectors"
-        return aligned or any(stage.class_rows == "teacher" for stage in self.stages)
+        return self.distillation is not None and self.distillation.kind == "vectors"
 
     def edits_of(self, stage: StageSettings) -> AugmentationSettings:
         """Return the settings of a stage's edits."""
@@ -134,16 +129,10 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _a_teacher_for_what_needs_one(self) -> "ModelSettings":
-        taught = any(stage.class_rows == "teacher" for stage in self.stages)
-        if self.teacher is None and (taught or self.distillation):
-            needing = "distillation" if self.distillation else "class_rows: teacher"
-            raise ValueError(f"{needing} needs a teacher: name the file of a descriptor with teacher")
-        if self.teacher is not None and not (taught or self.distillation):
-            raise ValueError(
-                "nothing learns from the teacher: add distillation, or class_rows: teacher to a stage, or leave teacher out"
-            )
-        if taught and self.objective.kind != "arcface":
-            raise ValueError(f"class_rows: teacher is for objective arcface, not for {self.objective.kind}")
+        if self.teacher is None and self.distillation:
+            raise ValueError("distillation needs a teacher: name the file of a descriptor with teacher")
+        if self.teacher is not None and not self.distillation:
+            raise ValueError("nothing learns from the teacher: add distillation, or leave teacher out")
         return self
 
     @model_validator(mode="after")

@@ -19,6 +19,7 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from image_copies.augmentations.dataset import EditedImages, overlay_material
+from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.data.process import choose_workers, usable_cores
 from image_copies.data.squares import resize_square
@@ -33,7 +34,7 @@ from image_copies.models.training.class_rows import build_head
 from image_copies.models.training.clipping import clip_gradients, join_rows
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import build_optimizers
-from image_copies.models.training.settings import SamplingSettings, StageSettings
+from image_copies.models.training.settings import OptimizerSettings, SamplingSettings, StageSettings
 from image_copies.models.training.trainer import MEMORY_REMEDY, WORKING_SCALE
 
 HEAD_CLASSES = {"cpu": (5_000, 20_000), "cuda": (131_072, 524_288)}  # on a GPU, fewer would measure kernel launches
@@ -129,14 +130,15 @@ def plan_model(
         network += seen / batch * (step.seconds_per_step + step.seconds_per_step_and_class * learnt)
         edits = seen * step.seconds_per_edit / max(1, min(workers, usable_cores()))
         epoch = max(network, edits) if device.type == "cuda" and workers else network + edits
-        kept = weights + processes * _kept_by_optimizer(settings, rows.held, width, weights) + classes * width * BYTES_PER_FLOAT
+        moments = processes * _kept_by_optimizer(settings.optimizer, rows.held, width, weights)
+        kept = weights + moments + classes * width * BYTES_PER_FLOAT
         yield StagePlan(
             stage=number,
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
-            matrix=width * _count_matrix_rows(settings, rows) * BYTES_PER_FLOAT + halves * BYTES_PER_HALF + taught,
-            optimizer=_optimizer_bytes(settings, rows.held, width, weights),
+            matrix=width * _count_matrix_rows(settings.optimizer, rows) * BYTES_PER_FLOAT + halves * BYTES_PER_HALF + taught,
+            optimizer=_optimizer_bytes(settings.optimizer, rows.held, width, weights),
             network=2 * weights,
             activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * compared * batch,
             edit_seconds=edits,
@@ -196,7 +198,7 @@ def _measure_step(settings: ModelSettings, descriptor: Descriptor, stage: StageS
     stepping = _time_steps(optimizer, device)
     descriptor.zero_grad(set_to_none=True)
     fixed, per_class = _time_classes(settings, descriptor.dimensions, batch, device)
-    edit = _time_edits(settings, stage)
+    edit = _time_edits(settings.edits_of(stage), stage.image_size)
     return _Step(seconds / count, per_class, sum(held.values()) // count, stepping + fixed, edit)
 
 
@@ -242,16 +244,14 @@ def _time_head(settings: ModelSettings, dimensions: int, batch: int, classes: in
     return seconds + _time_steps(optimizer, device)
 
 
-def _time_edits(settings: ModelSettings, stage: StageSettings) -> float:
+def _time_edits(edits: AugmentationSettings, image_size: int) -> float:
     """Seconds of one process for an edited image, of soft noise as large as the stage's."""
-    side, rng = round(stage.image_size * WORKING_SCALE), np.random.default_rng(0)
+    side, rng = round(image_size * WORKING_SCALE), np.random.default_rng(0)
     small = rng.integers(0, 256, (TIMED_EDITS + 1, 24, 24, 3), dtype=np.uint8)
     squares = CachedImages(
         [f"P{row}" for row in range(len(small))], np.stack([resize_square(pixels, side) for pixels in small]), {}
     )
-    edited = EditedImages(
-        squares, settings.edits_of(stage), stage.image_size, 0, overlay_material(squares, squares, len(squares))
-    )
+    edited = EditedImages(squares, edits, image_size, 0, overlay_material(squares, squares, len(squares)))
     edited[0, 0, 0]
     started = time.perf_counter()
     for row in range(1, len(squares)):
@@ -285,29 +285,29 @@ def _record_saved_bytes(held: dict[int, int], module: nn.Module) -> Iterator[Non
         yield
 
 
-def _count_matrix_rows(settings: ModelSettings, rows: ClassRows) -> int:
+def _count_matrix_rows(optimizer: OptimizerSettings, rows: ClassRows) -> int:
     """Count the rows of the class matrix, of what a step copies of it, and of their gradients."""
-    if settings.optimizer.class_kind == "sparse_adam":
+    if optimizer.class_kind == "sparse_adam":
         return rows.held + 2 * rows.copied
     return 2 * (rows.held + rows.copied)
 
 
-def _optimizer_bytes(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
+def _optimizer_bytes(optimizer: OptimizerSettings, rows: int, width: int, weights: int) -> int:
     """Return the bytes that the optimiser keeps between steps and takes temporarily in one, together."""
-    per_weight = {"adam": 4, "muon": 2, "sgd": 2 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
+    per_weight = {"adam": 4, "muon": 2, "sgd": 2 if optimizer.momentum else 0}[optimizer.kind]
     of_matrix = {
         "same": per_weight * rows * width,
         "adam": 4 * rows * width,
         "adafactor": rows * width + rows + width,
         "plain_sgd": 0,
         "sparse_adam": 2 * rows * width,
-    }[settings.optimizer.class_kind]
+    }[optimizer.class_kind]
     return per_weight * weights + of_matrix * BYTES_PER_FLOAT
 
 
-def _kept_by_optimizer(settings: ModelSettings, rows: int, width: int, weights: int) -> int:
+def _kept_by_optimizer(optimizer: OptimizerSettings, rows: int, width: int, weights: int) -> int:
     """Bytes between steps, which the training state holds."""
-    per_weight = {"adam": 2, "muon": 1, "sgd": 1 if settings.optimizer.momentum else 0}[settings.optimizer.kind]
+    per_weight = {"adam": 2, "muon": 1, "sgd": 1 if optimizer.momentum else 0}[optimizer.kind]
     moments = 2 * rows * width
     of_matrix = {
         "same": per_weight * rows * width,
@@ -315,5 +315,5 @@ def _kept_by_optimizer(settings: ModelSettings, rows: int, width: int, weights: 
         "adafactor": rows + width,
         "plain_sgd": 0,
         "sparse_adam": moments,
-    }[settings.optimizer.class_kind]
+    }[optimizer.class_kind]
     return per_weight * weights + of_matrix * BYTES_PER_FLOAT

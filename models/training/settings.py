@@ -131,13 +131,10 @@ class StageSettings(Settings):
             `sampling.iterations`.
         stop_loss: The stage ends when an epoch's mean loss is below this; None for no such limit.
         plateau_epochs: The stage ends when the loss has not fallen by 1 % for this many epochs; None for never.
-        validate_minutes: Minutes between validations within the stage; None validates only at its end.
         learning_rate_factor: Factor of all learning rates in this stage.
         last_learning_rate_factor: Factor to which the rates fall by a cosine over the stage's epochs (scheduler kind constant).
             A stage that ends earlier does not reach it. None for constant rates.
         centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix.
-        class_rows: Rows of the class matrix: "centroids" of the backbone's own vectors, which are then trained (drip training),
-            or the "teacher"'s vectors, which stay fixed.
         edits: Table of this stage's edits; None for the model's.
         edit_probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own; 0 disables an edit. None for
             the tables' own.
@@ -151,10 +148,8 @@ class StageSettings(Settings):
     iterations: int | None = Field(None, ge=1)
     stop_loss: float | None = Field(None, gt=0)
     plateau_epochs: int | None = Field(None, ge=1)
-    validate_minutes: float | None = Field(None, gt=0)
     learning_rate_factor: float = Field(1.0, gt=0)
     last_learning_rate_factor: float | None = Field(None, gt=0)
     centroid_edits: int = Field(4, ge=0)
-    class_rows: Literal["centroids", "teacher"] = "centroids"
     edits: Table | None = None
     edit_probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None

@@ -18,7 +18,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.process import choose_workers
 from image_copies.models.distributed import sum_over_processes
 from image_copies.models.training.batches import Batches
-from image_copies.models.training.curve import EpochRow, append_rows, record_validation
+from image_copies.models.training.curve import EpochRow, append_rows
 from image_copies.models.training.learner import Figures, Learner, read_figures
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
@@ -46,7 +46,6 @@ class StageRun:
     classes: int
     folder: Path
     identity: Identity
-    validate: Callable[[], float | None]  # returns the descriptor's µAP on rank 0; None on other ranks or without validation
     watch: Callable[[nn.Linear | None], dict[str, float] | None] | None  # returns further columns of the curve likewise
 
 
@@ -153,14 +152,6 @@ def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
                 _check_weights(run, progress)
                 return [*pending, replace(row, ended_by=ended_by)]
             pending.append(row)
-            if _validation_due(run.stage, progress):
-                saver.save(progress, pending)  # first: a validation that ends the process must not come again at each restart
-                saver.finish()
-                pending = []
-                with run.learner.averaged():
-                    score = run.validate()
-                if score is not None:
-                    record_validation(run.folder, replace(row, validation=score))
             if saver.due():
                 saver.save(progress, pending)
                 pending = []
@@ -246,14 +237,6 @@ def _end_reason(stage: StageSettings, progress: Progress, loss: float) -> str:
     if stage.plateau_epochs is not None and progress.epochs_since_lowest >= stage.plateau_epochs:
         return "plateau"
     return "epochs" if progress.epoch >= stage.epochs else ""
-
-
-def _validation_due(stage: StageSettings, progress: Progress) -> bool:
-    """Whether another `validate_minutes` of the stage have passed."""
-    if stage.validate_minutes is None or progress.seconds < progress.validated + 60 * stage.validate_minutes:
-        return False
-    progress.validated = progress.seconds
-    return True
 
 
 def _build_row(run: StageRun, progress: Progress, means: dict[str, float], images_per_second: float) -> EpochRow:

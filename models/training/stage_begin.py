@@ -14,24 +14,22 @@ from image_copies.data.errors import UserError
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective
 from image_copies.models.objectives.distillation import Distillation
-from image_copies.models.objectives.koleo import Koleo
 from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training.begin import Training
 from image_copies.models.training.class_rows import build_head
 from image_copies.models.training.curve import read_rows, record_validation
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.modes import LEAST_AGREEMENT, measure_agreement
-from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.stage_end import start_row
 
 
-def choose_rows(stage: StageSettings, squares: CachedImages, class_of: list[int]) -> list[int]:
-    """Return the rows of the images that a stage learns from: those of its first classes that can be read.
+def choose_rows(classes: int | None, squares: CachedImages, class_of: list[int]) -> list[int]:
+    """Return the rows of the images that a stage learns from: those of its first `classes`, None for all, that can be read.
 
     Raises:
         UserError: They are of fewer than two classes.
     """
-    count = stage.classes or len(squares)
+    count = classes or len(squares)
     rows = [row for row in squares.readable_rows() if class_of[row] < count]
     if len({class_of[row] for row in rows}) < 2:
         raise UserError(
@@ -42,8 +40,8 @@ def choose_rows(stage: StageSettings, squares: CachedImages, class_of: list[int]
 
 
 def build_edited_images(
-    settings: ModelSettings,
-    stage: StageSettings,
+    edits: AugmentationSettings,
+    image_size: int,
     squares: CachedImages,
     others: CachedImages,
     rows: list[int],
@@ -55,7 +53,7 @@ def build_edited_images(
     Edits paste the `others`, and those of `squares` that the stage does not learn from, unless classes come from labels.
     """
     material = overlay_material(squares, others, len(squares) if labelled else rows[-1] + 1)
-    return EditedImages(squares, settings.edits_of(stage), stage.image_size, seed, material)
+    return EditedImages(squares, edits, image_size, seed, material)
 
 
 def build_objective(
@@ -67,8 +65,6 @@ def build_objective(
     """
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
     objective: Objective = Svmax(build_head(settings, dimensions, classes, seed), settings.svmax)
-    if settings.koleo is not None:
-        objective = Koleo(objective, settings.koleo.weight)
     if settings.distillation is not None:
         assert taught is not None  # the settings refuse distillation without a teacher
         objective = Distillation(objective, settings.distillation, taught)

@@ -17,7 +17,6 @@ from image_copies.models.training.collapse import COSINE, RANK, RANK_BOUND, REME
 from image_copies.models.training.curve import EpochRow, append_rows, read_rows
 from image_copies.models.training.files import stage_checkpoint
 from image_copies.models.training.learner import Learner
-from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress
 
@@ -38,11 +37,10 @@ def leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progres
     return Progress(progress.stage + 1, step=progress.step)
 
 
-def write_start(folder: Path, score: float | None, settings: ModelSettings, fabric: Fabric) -> None:
+def write_start(folder: Path, score: float | None, size: int, fabric: Fabric) -> None:
     """Write the start's µAP as stage 0 of the curve, if it was measured, and report it: what comes after has to be better."""
     if score is None or fabric.global_rank > 0:
         return
-    size = settings.stages[0].image_size
     append_rows(folder, [start_row(score, size)])
     fabric.print(f"  the start: µAP on synthetic queries {score:.3f} at {size} px, before anything is learnt", flush=True)
 
@@ -86,7 +84,7 @@ def restore_checkpoint(folder: Path, descriptor: Descriptor, stages: Sequence[St
     fabric.barrier()
 
 
-def report_end(last: EpochRow, stage: StageSettings, report: Callable[..., Any]) -> None:
+def report_end(last: EpochRow, report: Callable[..., Any]) -> None:
     """Report how a stage ended."""
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
     if RANK in last.logs:

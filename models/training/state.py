@@ -43,7 +43,6 @@ class Progress:
     images: int = 0  # images that this process has seen in the stage
     sums: dict[str, float] = field(default_factory=dict)  # sums of this epoch's figures so far, by name
     counts: dict[str, int] = field(default_factory=dict)  # of the batches in each of these sums
-    validated: float = 0.0  # seconds into the stage at the last validation
     lowest_loss: float = float("inf")
     epochs_since_lowest: int = 0  # epochs since the loss last fell by at least 1 %
 
@@ -130,6 +129,7 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         return None
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
+        about["progress"].pop("validated", None)  # of earlier versions
         progress = Progress(**about["progress"])
         if different := _describe_differences(about["identity"], identity):
             if _is_finished(about["identity"], progress):

@@ -1,8 +1,6 @@
 """A teacher's vectors of the clean training images, computed once and stored in the training's folder.
 
-They are the fixed class prototypes of stages that say so: the student's ArcFace compares its vectors of edited images with the
-teacher's of the clean ones, with the whole training set as negatives. Or a term in addition to any objective compares with them
-(models/objectives/distillation.py).
+A term in addition to any objective compares with them (models/objectives/distillation.py).
 """
 
 from pathlib import Path
@@ -24,31 +22,25 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.stored_graph import digest_checkpoint
 from image_copies.models.training.begin import Training
-from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress
 from image_copies.models.training.teacher_file import require_teacher
 
 VECTORS = "teacher.safetensors"
 
 
-def load_taught(training: Training, stage: StageSettings, progress: Progress) -> Tensor | None:
-    """The teacher's vectors [n, d] of all training images, if the stage needs them: the first process embeds, once for all.
-
-    In the middle of a stage its state has the class rows.
+def load_taught(training: Training, progress: Progress) -> Tensor | None:
+    """The teacher's vectors [n, d] of all training images, if there is one: the first process embeds, once for all.
 
     Raises:
         UserError: As for `load_teacher_vectors`.
     """
     settings = training.settings
-    teacher, compares = settings.teacher_file, settings.distillation is not None
-    needs_rows = stage.class_rows == "teacher" and not (progress.epoch or progress.batch)
-    if teacher is None or not (needs_rows or compares):
+    teacher = settings.teacher_file
+    if teacher is None:
         return None
-    before = settings.stages[: progress.stage]
-    begun = progress.step > 0 and (compares or any(one.class_rows == "teacher" for one in before))
     dimensions = training.descriptor.dimensions if settings.shares_teachers_space else None
     with training.fabric.rank_zero_first():
-        return load_teacher_vectors(teacher, training.classes, dimensions, training.folder, training.workers, begun)
+        return load_teacher_vectors(teacher, training.classes, dimensions, training.folder, training.workers, progress.step > 0)
 
 
 def load_teacher_vectors(
@@ -56,7 +48,7 @@ def load_teacher_vectors(
 ) -> Tensor:
     """Load or compute the teacher's vectors of images, float32 [n, d] of unit length, zero where one cannot be read.
 
-    The mean is subtracted because prototypes with a common direction would drive the student away from it. Vectors of the same
+    The mean is subtracted because a common direction would drive the student away from it. Vectors of the same
     teacher and images that were computed before are read from `folder`, the student's. If its training has `begun` to learn from
     them, no other teacher may take over. Without `dimensions` they may have any.
 
@@ -82,13 +74,6 @@ def load_teacher_vectors(
     readable = vectors.any(dim=1, keepdim=True)
     mean = vectors.float().sum(dim=0) / readable.sum().clamp(min=1)
     return functional.normalize((vectors.float() - mean) * readable)
-
-
-def compute_prototypes(vectors: Tensor, rows: list[int], labels: list[int]) -> tuple[Tensor, Tensor]:
-    """Return the distinct labels of `rows`, int64 [c], ascending, and the unit means [c, d] of their vectors [n, d]."""
-    found, place = torch.unique(torch.tensor(labels), return_inverse=True)
-    total = torch.zeros(len(found), vectors.shape[1]).index_add_(0, place, vectors[rows])
-    return found, functional.normalize(total)
 
 
 def _check_dimensions(teacher: Path, found: int, wanted: int | None) -> None:

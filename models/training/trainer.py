@@ -25,7 +25,7 @@ from image_copies.models.network.checkpoint import load_descriptor, save_descrip
 from image_copies.models.training.batches import build_batches
 from image_copies.models.training.begin import Training, Validate, Watch, begin_training, find_unlabelled
 from image_copies.models.training.class_counts import repeats_stage_before
-from image_copies.models.training.class_rows import freeze_class_rows, rebuild_class_rows, take_teachers_rows
+from image_copies.models.training.class_rows import rebuild_class_rows
 from image_copies.models.training.collapse import embed_classes, measure_collapse
 from image_copies.models.training.curve import EpochRow, read_rows, record_validation
 from image_copies.models.training.files import stage_checkpoint
@@ -102,7 +102,7 @@ def train_model(
     shown = embedding or settings.embedding or EmbeddingSettings()
     with report_lost_process("training"), choose_algorithms(settings.deterministic):
         if not state and settings.descriptor.weights != "none":
-            write_start(folder, training.validate(stages[0].image_size), settings, fabric)
+            write_start(folder, training.validate(stages[0].image_size), stages[0].image_size, fabric)
         if progress.stage == len(stages):
             restore_checkpoint(folder, descriptor, stages, fabric)
         if progress.stage == len(stages) and settings.descriptor.whiten:
@@ -148,36 +148,31 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
         )
     if (progress.stage, progress.epoch, progress.batch) == (0, 0, 0):
         report_unreadable(squares, fabric.print)
-    rows = choose_rows(stage, squares, class_of)
+    rows = choose_rows(stage.classes, squares, class_of)
     if settings.compile:
-        torch.compiler.reset()  # of another image size, or the stage would meet the bound on compiling again
+        torch.compiler.reset()  # what was compiled for another image size counts towards a bound on compiling
     with report_lack_of_memory(_work_of(stage, progress.stage, rows), MEMORY_REMEDY):
         seed = derived_seed(training.seed, training.identity[DRAWN_FOR], progress.stage)  # of the order and the edits
         goes_on = bool(progress.epoch or progress.batch)
-        taught = load_taught(training, stage, progress)  # before the seeds: only the first process draws, and only once
+        taught = load_taught(training, progress)  # before the seeds: only the first process draws, and only once
         torch.manual_seed(seed)  # the objective begins the same on all processes
         objective = build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), training.seed, taught)
-        if stage.class_rows == "teacher":
-            freeze_class_rows(objective)
         learner = build_learner(fabric, descriptor, training.network, objective, settings, stage)
         torch.manual_seed(seed + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
-        edited = build_edited_images(settings, stage, squares, others, rows, training.labelled, seed)
+        edited = build_edited_images(settings.edits_of(stage), stage.image_size, squares, others, rows, training.labelled, seed)
         if not (progress.stage or goes_on) and settings.descriptor.weights != "none":
             check_modes(training, squares, rows, stage.image_size)
         if goes_on:
             learner.restore(state)
-        elif stage.class_rows == "teacher" and taught is not None:
-            take_teachers_rows(objective, taught, rows, class_of)
         elif progress.stage > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
             started = time.monotonic()
             rebuild_class_rows(settings, stage, learner, squares, edited, rows, class_of)
             progress.seconds = time.monotonic() - started
         batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
         count = len({class_of[row] for row in rows})
-        validate = partial(training.validate, stage.image_size)
         watch = training.watch and partial(training.watch, stage.image_size)
         place = training.folder, training.identity
-        run = StageRun(settings, stage, learner, edited, batches, class_of, count, *place, validate, watch)
+        run = StageRun(settings, stage, learner, edited, batches, class_of, count, *place, watch)
         ended = run_stage(run, progress)
         if learner.average is not None:
             learner.average.apply()
@@ -197,7 +192,7 @@ def _validate_stage(training: Training, last: EpochRow, image_size: int) -> None
         last = replace(last, warning=" ".join(troubles))
         record_validation(training.folder, last)
         write_checkpoint(training.folder, last, training.descriptor, image_size)
-    report_end(last, training.settings.stages[last.stage - 1], training.fabric.print)
+    report_end(last, training.fabric.print)
     for trouble in troubles:
         training.fabric.print(f"  warning: {trouble}", flush=True)
 

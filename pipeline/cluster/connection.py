@@ -29,6 +29,7 @@ TOKEN_HINT = (
     "If it asks for a token, this command needs the same one: RAY_AUTH_MODE=token and RAY_AUTH_TOKEN or ~/.ray/auth_token."
 )
 STORE_BYTES = 2**29  # memory of the object store that --ray local starts; shards pass through files
+STARTS = 2  # of an own cluster: on a busy machine one may fail
 GONE_SECONDS = 10.0  # how long ended workers are waited for
 
 
@@ -51,49 +52,20 @@ class Connection:
             return
         ray = import_ray()
         address = _find_address(self.address)
-        options: dict[str, Any] = {"address": address}
-        variables: dict[str, str] = {}  # of the processes of an own cluster
-        if address == "local":
-            logging.getLogger(TOKEN_LOGGER).setLevel(logging.ERROR)  # its token needs no attention
-            folder = tempfile.mkdtemp(prefix="ray-")  # its sockets need a short path
-            command = [sys.executable, reaper.__file__, folder]
-            self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-            variables = reaper.mark_processes(folder)
-            if TOKEN not in os.environ:
-                variables[TOKEN] = (
-                    secrets.token_hex()
-                )  # or Ray would write one to ~/.ray/auth_token, where every user can read it
-            os.environ |= variables
-            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would starve them where other programs run
-            options = {
-                "address": "local",
-                "num_cpus": usable_cores(),
-                "include_dashboard": False,
-                "object_store_memory": STORE_BYTES,
-                "_temp_dir": folder,
-            }
-        elif address != "auto":
+        if address not in ("local", "auto"):
             _require_cluster(address)
-        before = signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
-        try:
-            with _without_dashboard():
-                ray.init(**options, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
-        except Exception as error:  # of every kind, where its processes do not start
-            self._end_own_cluster()
-            reason = str(error).strip().splitlines()[0].rstrip(".")
-            token = "" if address == "local" else f" {TOKEN_HINT}"
-            raise UserError(
-                f"--ray {self.address}: the cluster cannot be used ({reason}). See whether it runs with `ray status`; "
-                f"`ray start --head` starts one, --ray local one for this command.{token}"
-            ) from error
-        except BaseException:
-            self._end_own_cluster()
-            raise
-        finally:
-            for name in variables:
-                del os.environ[name]
-            if before is not None:
-                signal.signal(signal.SIGTERM, before)  # which Ray takes for itself
+        for left in reversed(range(STARTS if address == "local" else 1)):
+            try:
+                self._reach(ray, address)
+                break
+            except Exception as error:  # it raises errors of every kind where its processes do not start
+                ray.shutdown()
+                self._end_own_cluster()
+                if not left:
+                    raise self._explain(error) from error
+            except BaseException:
+                self._end_own_cluster()
+                raise
         self.ray = ray
         worker = importlib.import_module("image_copies.pipeline.cluster.worker")
         ray.cloudpickle.register_pickle_by_value(worker)  # nodes with other code must be able to run it
@@ -124,6 +96,41 @@ class Connection:
             self.ray.shutdown()
             self.ray = None
         self._end_own_cluster()
+
+    def _reach(self, ray: ModuleType, address: str) -> None:
+        """Connect to the cluster at an address, or start one."""
+        options: dict[str, Any] = {"address": address}
+        variables: dict[str, str] = {}  # of the processes of an own cluster
+        if address == "local":
+            logging.getLogger(TOKEN_LOGGER).setLevel(logging.ERROR)  # its token needs no attention
+            folder = tempfile.mkdtemp(prefix="ray-")  # its sockets need a short path
+            command = [sys.executable, reaper.__file__, folder]
+            self._reaper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+            variables = reaper.mark_processes(folder)
+            if TOKEN not in os.environ:
+                variables[TOKEN] = secrets.token_hex()  # or Ray writes one to ~/.ray/auth_token, where every user can read it
+            os.environ |= variables
+            os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would starve them where other programs run
+            options |= {"num_cpus": usable_cores(), "include_dashboard": False}
+            options |= {"object_store_memory": STORE_BYTES, "_temp_dir": folder}
+        before = signal.getsignal(signal.SIGTERM) if threading.current_thread() is threading.main_thread() else None
+        try:
+            with _without_dashboard():
+                ray.init(**options, log_to_driver=False, configure_logging=False, logging_level=logging.ERROR)
+        finally:
+            for name in variables:
+                del os.environ[name]
+            if before is not None:
+                signal.signal(signal.SIGTERM, before)  # which Ray takes for itself
+
+    def _explain(self, error: Exception) -> UserError:
+        """Return the error of a cluster that cannot be used."""
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
+        token = "" if self.address == "local" else f" {TOKEN_HINT}"
+        return UserError(
+            f"--ray {self.address}: the cluster cannot be used ({reason}). See whether it runs with `ray status`; "
+            f"`ray start --head` starts one, --ray local one for this command.{token}"
+        )
 
     def _end_own_cluster(self) -> None:
         """Let the reaper end what is left of a cluster that was started here."""

@@ -21,8 +21,8 @@ from image_copies.data.shards import ShardWork
 from image_copies.pipeline.cluster.connection import Connection
 from image_copies.pipeline.cluster.identity import describe_code, describe_packages, digest_inputs
 
-MAX_LOSSES = 5  # of workers by the same shard, before it is blamed
-MAX_FAILED_STARTS = 20  # of workers one after the other, before the cluster is blamed
+MAX_LOSSES = 5  # workers that one shard may take down before it is blamed
+MAX_FAILED_STARTS = 20  # workers that may fail to start, one after the other, before the cluster is blamed
 MAX_AHEAD = 256  # shards worked on or finished beyond the first unfinished one; bounds the results that wait in memory
 SLOW_FACTOR, SLOW_SECONDS = 3.0, 10.0  # a shard is given to an idle worker too once it takes longer than both
 LOOK_SECONDS = 0.5  # how often the driver looks at the progress, and for lost and slow workers

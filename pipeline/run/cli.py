@@ -115,11 +115,6 @@ def open_chosen_run(options: argparse.Namespace) -> "Run":
     return open_run(options.run, options.recipe, options.data, options.scale)
 
 
-def add_data_option(parser: argparse._ActionsContainer) -> None:
-    """Add the option --data, for tools to open a run whose data set has been moved."""
-    parser.add_argument("--data", type=named_place, metavar="DIR", help="the run's data set, if it has been moved")
-
-
 class Terminated(KeyboardInterrupt):
     """Raised on SIGTERM, so that the same clean-up runs as on Ctrl-C."""
 

@@ -25,7 +25,10 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.safe_yaml import read_yaml
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
 
-GONE = ("aspect", "clean", "edits_on", "fresh_edits", "last_intensity", "log_cap", "procedural")  # keys of earlier recipes
+GONE = (  # keys of earlier recipes
+    "aspect", "class_rows", "clean", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap", "procedural",
+    "validate_minutes",
+)  # fmt: skip
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 

@@ -16,6 +16,7 @@ from image_copies.models.inference.settings import (
     VectorsModelSettings,
 )
 from image_copies.models.training.model_settings import ModelSettings
+from image_copies.pipeline.run.manifest import read_manifest
 from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.staleness import report_stale
@@ -33,8 +34,19 @@ def run_step(run: Run, step: Step, force: bool = False) -> None:
     for path in step.needs(run):
         run.require(path)
     report_stale(run, STEPS[: STEPS.index(step)])
-    for product in step.products(run):
-        make_product(run, step, product, force)
+    products = step.products(run)
+    for number, product in enumerate(products):
+        make_product(
+            run, step, product, force, partial(_describe_left, run, products, number) if step is EMBED and number else str
+        )
+
+
+def _describe_left(run: Run, products: list[Product], number: int) -> str:
+    """Return how long the sets from this number on take at most, by those before; models embed together what they can."""
+    sizes = [sum(map(len, product.images().values())) for product in products]
+    seconds = sum(read_manifest(run, EMBED.label(product)).get("seconds", 0) for product in products[:number])
+    left = seconds * sum(sizes[number:]) / max(1, sum(sizes[:number]))
+    return f"; {len(products) - number} of {len(products)} sets left, at most {left / 60:.1f} min"
 
 
 def _augment(run: Run) -> list[Product]:
@@ -144,11 +156,11 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
     """The vectors of a set of images; those `later` models that are to embed it, too, do so on the way."""
 
     def work() -> None:
-        from image_copies.pipeline.steps.embed import Embedding, embed_to_file
+        from image_copies.pipeline.steps.embed import EmbeddingJob, embed_to_file
 
-        def find_others() -> list[Embedding]:
+        def find_others() -> list[EmbeddingJob]:
             due = [name for name in later if is_due(run, EMBED, _embed_set(run, name, part, sets, []))]
-            return [Embedding(run.checkpoint(name), run.embedding(name), run.paths.embeddings(name, part)) for name in due]
+            return [EmbeddingJob(run.checkpoint(name), run.embedding(name), run.paths.embeddings(name, part)) for name in due]
 
         vectors = run.paths.embeddings(model, part)
         embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), vectors, has_background, find_others)

@@ -49,14 +49,14 @@ class EmbeddingShard:
 
 
 @dataclass(frozen=True)
-class Embedding:
+class EmbeddingJob:
     """A vectors file to be made of a set of images."""
 
     checkpoint: Path
     settings: EmbeddingSettings
     output: Path
 
-    def makes_shards_with(self, other: "Embedding") -> bool:
+    def makes_shards_with(self, other: "EmbeddingJob") -> bool:
         """Whether both embed the same images at once: decoded alike, in shards and batches of the same sizes, for equal bits."""
         mine, others = self.settings, other.settings
         return (mine.shard, mine.batch_size, mine.decode_on) == (others.shard, others.batch_size, others.decode_on)
@@ -68,7 +68,7 @@ def embed_to_file(
     settings: EmbeddingSettings,
     output: Path,
     background: bool = False,
-    find_others: Callable[[], list[Embedding]] = list,
+    find_others: Callable[[], list[EmbeddingJob]] = list,
 ) -> None:
     """Embed all images into `output`; unreadable ones are reported and listed with their reasons in `<output>.unreadable.txt`.
 
@@ -80,7 +80,7 @@ def embed_to_file(
     Raises:
         UserError: when a checkpoint cannot be loaded or brings no background that is asked for, or the disk is full.
     """
-    own, of_images = Embedding(checkpoint, settings, output), fingerprint(images)
+    own, of_images = EmbeddingJob(checkpoint, settings, output), fingerprint(images)
     folder = make_shard_folder(output, _digest(own, of_images))
     files = _list_shards(images, settings.shard, folder)
     if not all(map(is_whole, files)):
@@ -98,7 +98,7 @@ def embed_to_file(
     _report_unreadable(images, unreadable[: len(images)], output)
 
 
-def _make_shards_together(own: Embedding, others: list[Embedding], images: ImageSet, of_images: Any) -> str | None:
+def _make_shards_together(own: EmbeddingJob, others: list[EmbeddingJob], images: ImageSet, of_images: Any) -> str | None:
     """Make the shards of several models; return why that failed, perhaps for lack of memory for all, or by another's fault.
 
     The error itself is not returned: its traceback would keep the networks in memory.
@@ -112,7 +112,7 @@ def _make_shards_together(own: Embedding, others: list[Embedding], images: Image
     return None
 
 
-def _make_shards(together: list[Embedding], images: ImageSet, of_images: Any) -> None:
+def _make_shards(together: list[EmbeddingJob], images: ImageSet, of_images: Any) -> None:
     """Embed the images of those shards that the first of several models lacks, with all of these models."""
     size, folders = together[0].settings.shard, [make_shard_folder(one.output, _digest(one, of_images)) for one in together]
     left = [number for number, file in enumerate(_list_shards(images, size, folders[0])) if not is_whole(file)]
@@ -225,7 +225,7 @@ def _embed_shard(networks: list[Network], shard: EmbeddingShard, place: Place) -
         write_vectors(output, images.ids, iter(blocks), flags)
 
 
-def _digest(embedding: Embedding, of_images: Any) -> str:
+def _digest(embedding: EmbeddingJob, of_images: Any) -> str:
     """Return a digest of what the shards are made from, so that shards of anything else are never used."""
     made_from = [fingerprint(embedding.checkpoint), of_images, embedding.settings.what_makes_shards()]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]

@@ -31,7 +31,7 @@ from image_copies.submissions.ensemble.synthetic_columns import LEARNT_FAMILIES,
 from image_copies.submissions.ensemble.validation import ValidationVectors, project_validation
 from image_copies.submissions.ensemble.variant import Variant, write_choice
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
-from image_copies.submissions.vectors.files import describe_vectors, write_vectors
+from image_copies.submissions.vectors.files import open_vectors, write_vectors
 
 ROWS_PER_SHARD = 49_152  # about 50,000, in whole blocks of ConcatenatedVectors
 
@@ -85,9 +85,9 @@ def _require_same_dimensions(paths: RunPaths, models: list[str]) -> None:
     """Check that all sets of each model have the dimensions of its training vectors."""
     for model in models:
         training, *others = (paths.embeddings(model, name) for name in SETS)
-        wanted = describe_vectors(training).dimensions
+        wanted = open_vectors(training).dimensions
         for path in others:
-            found = describe_vectors(path).dimensions
+            found = open_vectors(path).dimensions
             if found != wanted:
                 raise UserError(
                     f"{path} has {found} dimensions, but {training} has {wanted}: they come from different checkpoints. Delete "

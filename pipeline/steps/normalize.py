@@ -6,8 +6,7 @@ from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import normalize_by_variant
 from image_copies.submissions.ensemble.rules import require_training_only
 from image_copies.submissions.ensemble.variant import read_choice
-from image_copies.submissions.vectors.files import describe_vectors, read_vectors, write_vectors
-from image_copies.submissions.vectors.stored import open_vectors
+from image_copies.submissions.vectors.files import open_vectors, read_vectors, write_vectors
 
 
 @search_on_gpu()
@@ -21,7 +20,7 @@ def normalize(run: Run) -> None:
     paths = run.paths
     variant, _ = read_choice(paths.choice)
     queries, training = read_vectors(paths.projected("query")), open_vectors(paths.projected("training"))
-    references = describe_vectors(paths.projected("reference"))
+    references = open_vectors(paths.projected("reference"))
     require_training_only(training.ids, {"query": queries.ids, "reference": references.ids})
     with prefix_errors(paths.projected("training")):
         moved = normalize_by_variant(queries.vectors, training.readable(), variant, run.recipe.normalization)

@@ -15,8 +15,7 @@ from image_copies.submissions.scoring.bootstrap import Interval
 from image_copies.submissions.scoring.breakdown import last_rank_at_90
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores
 from image_copies.submissions.scoring.query_scores import score_queries
-from image_copies.submissions.vectors.files import read_vectors
-from image_copies.submissions.vectors.stored import open_vectors
+from image_copies.submissions.vectors.files import open_vectors, read_vectors
 
 
 def write_run_report(

@@ -30,8 +30,7 @@ from image_copies.submissions.report.gallery import MAX_SUGGESTED
 from image_copies.submissions.scoring.baselines import compute_perceptual_hash, describe_grey_pixels, describe_images
 from image_copies.submissions.scoring.bootstrap import Interval, micro_average_precision_interval
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
-from image_copies.submissions.vectors.files import Vectors, describe_vectors, read_vectors
-from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
+from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors
 
 GREY_DIMENSIONS = 256
 
@@ -53,7 +52,7 @@ class ScoredVariant:
 
 
 def _score_variant(
-    name: str, queries: Vectors, references: Vectors | StoredVectors, truth: GroundTruth, submitted: bool = False
+    name: str, queries: Vectors, references: VectorSet, truth: GroundTruth, submitted: bool = False
 ) -> ScoredVariant:
     scores, ranked = evaluate(queries, references, truth)
     return ScoredVariant(name, scores, ranked, micro_average_precision_interval(ranked, truth), submitted)
@@ -108,7 +107,7 @@ def _find_best_pairs(run: Run) -> list[tuple[str, str, float]]:
     """Query id, reference id and score of the run's best pairs, best first; without unreadable images."""
     table = read_matches(run.paths.matches).sort_values("score", ascending=False, kind="stable")
     for column, path in (("query_id", run.paths.normalized_queries), ("reference_id", run.paths.projected("reference"))):
-        shape = describe_vectors(path)
+        shape = open_vectors(path)
         unreadable = {shape.ids[row] for row in shape.unreadable.nonzero()[0]}
         table = table[~table[column].isin(unreadable)]
     return list(table.head(MAX_SUGGESTED).itertuples(index=False, name=None))

@@ -13,16 +13,13 @@ from image_copies.submissions.formats.matching_track import evaluate_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.scoring.any_vectors import (
     normalize_vectors,
-    open_queries,
-    open_references,
+    open_set,
     rank_vectors,
-    read_references,
+    read_set,
     reduce_vectors,
 )
 from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
-from image_copies.submissions.vectors.files import Vectors
-from image_copies.submissions.vectors.stored import StoredVectors
 
 
 def score_file(
@@ -90,12 +87,12 @@ def score_vectors(
     Raises:
         UserError: when a file cannot be read, or the files do not belong together.
     """
-    truth, asked = read_ground_truth(ground_truth), open_queries(queries)
-    searched: Vectors | StoredVectors = open_references(references)
+    truth, asked = read_ground_truth(ground_truth), read_set(queries)
+    searched = open_set(references, "reference")
     if training is not None:
-        held = open_queries(training)
+        held = read_set(training)
         if dimensions is not None:
-            asked, searched, held = reduce_vectors([asked, read_references(references), held], held, dimensions)
+            asked, searched, held = reduce_vectors([asked, read_set(references, "reference"), held], held, dimensions)
         asked = normalize_vectors(asked, held)
     scores, _ = rank_vectors(asked, searched, truth)
     given = {"queries": queries, "references": references, "ground_truth": ground_truth, "training": training}

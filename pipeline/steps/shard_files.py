@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.remote import remove_folder
-from image_copies.submissions.vectors.files import describe_vectors, iterate_vectors, write_vectors
+from image_copies.submissions.vectors.files import iterate_vectors, open_vectors, write_vectors
 
 
 def make_shard_folder(output: Path, digest: str) -> Path:
@@ -24,7 +24,7 @@ def make_shard_folder(output: Path, digest: str) -> Path:
 def is_whole(shard: Path) -> bool:
     """Whether a shard is complete; a truncated one is written again."""
     try:
-        return bool(describe_vectors(shard).ids)
+        return bool(open_vectors(shard).ids)
     except StorageError:
         raise
     except UserError:
@@ -39,7 +39,7 @@ def join_shards(output: Path, ids: list[str], shards: Sequence[Path], files: Seq
     Raises:
         UserError: when a shard is missing or damaged, or the disk is full.
     """
-    unreadable = np.concatenate([describe_vectors(shard).unreadable for shard in shards])
+    unreadable = np.concatenate([open_vectors(shard).unreadable for shard in shards])
     blocks: Iterable[NDArray[np.float32]] = (block for shard in shards for block in iterate_vectors(shard))
     write_vectors(output, ids, blocks, unreadable, files=files)
     remove_folder(shards[0].parent)

@@ -12,8 +12,7 @@ from image_copies.submissions.formats.submission import (
     open_submission,
     write_submission,
 )
-from image_copies.submissions.vectors.files import read_vectors
-from image_copies.submissions.vectors.stored import open_vectors
+from image_copies.submissions.vectors.files import open_vectors, read_vectors
 
 
 def submit(run: Run) -> None:

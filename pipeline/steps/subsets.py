@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 from tqdm import tqdm
@@ -21,6 +20,7 @@ from image_copies.submissions.ensemble.variant import Variant, read_choice
 from image_copies.submissions.scoring.metrics import Scores, evaluate
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.rows import join_blocks
 
 MAX_MODELS = 8  # 255 subsets
 
@@ -84,10 +84,8 @@ def _score(run: Run, models: tuple[str, ...], variant: Variant, truth: GroundTru
     projection = fit_projection(sample, dimensions)
 
     def project(part: ConcatenatedVectors) -> Vectors:
-        vectors, first = np.empty((len(part), dimensions), np.float32), 0
-        for block in part.blocks():
-            vectors[first : first + len(block)] = projection.apply(block, dimensions, variant.eigen_power)
-            first += len(block)
+        blocks = (projection.apply(block, dimensions, variant.eigen_power) for block in part.blocks())
+        vectors = join_blocks(blocks, len(part), dimensions)
         vectors[part.unreadable] = 0
         return Vectors(part.ids, vectors, part.unreadable)
 

@@ -89,7 +89,7 @@ def _embed_baseline(run: Run, roles: TrainingRoles, kind: HandmadeKind) -> tuple
 
 
 def _variants(run: Run, roles: TrainingRoles) -> Iterator[tuple[str, str, Vectors, Vectors]]:
-    """As _competitors, of the ensemble without and with each normalisation at its best β; the chosen one again, at the end."""
+    """List the ensemble as a competitor without and with each normalisation at its best β; at the end the chosen one again."""
     variant, table = read_choice(run.paths.choice)
     training, synthetic = (open_joined(run.paths, run.recipe.models, part) for part in ("training", "synthetic"))
     most = max(run.recipe.ensemble.dimensions)  # as many as it was chosen with, so that not a bit differs

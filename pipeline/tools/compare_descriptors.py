@@ -21,8 +21,7 @@ from image_copies.models.network.backbones import TIMM
 from image_copies.submissions.formats.submission import open_submission
 from image_copies.submissions.scoring.bootstrap import Interval, difference_interval, micro_average_precision_interval
 from image_copies.submissions.scoring.metrics import evaluate
-from image_copies.submissions.vectors.files import Vectors
-from image_copies.submissions.vectors.stored import StoredVectors
+from image_copies.submissions.vectors.files import Vectors, VectorSet
 
 SCRIPT_SIDE, SCRIPT_BATCH = 320, 16  # pixels of the squares that TorchScript files get, as SSCD's authors advise; images at once
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -57,7 +56,7 @@ def _format_interval(interval: Interval | None, form: str) -> tuple[str, str]:
     return format(interval.value, form), f"{interval.low:{form}} … {interval.high:{form}}"
 
 
-def _open(name: str, folder: IscFolder) -> tuple[Vectors, Vectors | StoredVectors, float | None]:
+def _open(name: str, folder: IscFolder) -> tuple[Vectors, VectorSet, float | None]:
     """Return the vectors of queries and references, and processor seconds for each picture where they were made here."""
     if name.endswith(".h5"):
         return *open_submission(Path(name)), None

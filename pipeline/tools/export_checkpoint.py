@@ -84,7 +84,7 @@ def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[ImageDescrip
     descriptor = checkpoint.descriptor
     descriptor.pool_with(embedding.pooling_exponent)
     if isinstance(descriptor, JoinedDescriptor):
-        descriptor.drop_background()  # of another space than the run's
+        descriptor.drop_background()  # it lies in another space than the run's vectors
     if isinstance(descriptor, Descriptor) and not embedding.whiten:
         descriptor.drop_whitening()
     size = embedding.image_size or checkpoint.image_size

@@ -9,10 +9,10 @@ from tqdm import tqdm
 from image_copies.augmentations.query_set import make_query_set
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.decode import decode_rgb
-from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.layout import QUERY
+from image_copies.data.sources.discovery import discover
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.synthetic import DRAWN_VIEWS, MIN_REFERENCES, SyntheticQueries, synthetic_path, write_synthetic
 from image_copies.matching.threshold import choose_sample

@@ -14,7 +14,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.labels import LabelledImages, label_images, read_labels
 from image_copies.data.layout import TRAINING, TRAINING_LABELS
-from image_copies.data.loader import CleanImages
+from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.process import choose_workers
 from image_copies.models.device import best_device
 from image_copies.models.inference.pooling_exponent import LearningSettings, LearntExponent, embed_at_exponents, learn_exponent
@@ -132,7 +132,7 @@ def _learn(
     labels, settings = training.labels[rows], LearningSettings(learning_rate=how.learning_rate)
     learnt: dict[int, LearntExponent] = {}
     for size in sizes:
-        squares = CleanImages(images, size)
+        squares = PreprocessedImages(images, size)
         learnt[size] = learn_exponent(descriptor, classifier, squares, labels, settings, how.seed, choose_workers(how.workers))
     print(f"SGD on p alone: one pass over {len(rows)} training images of {classes} classes")
     table = Table()

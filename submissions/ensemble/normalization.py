@@ -11,7 +11,7 @@ from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.search.nearest import search_nearest
 from image_copies.submissions.settings import Method, NormalizationSettings
-from image_copies.submissions.vectors.rows import DividedRows, take_rows
+from image_copies.submissions.vectors.rows import VectorRows, take_rows
 
 QUERIES_PER_BLOCK = 4096
 
@@ -103,7 +103,7 @@ def with_betas(settings: NormalizationSettings, betas: Mapping[Method, float]) -
     return settings.model_copy(update={"methods": tuple(betas)} | chosen)
 
 
-def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] | DividedRows, count: int) -> Neighbours:
+def find_neighbours(queries: NDArray[np.float32], training: VectorRows, count: int) -> Neighbours:
     """Find the `count` training vectors [m, d] nearest to each query [n, d], all float32 of unit length.
 
     Raises:
@@ -119,9 +119,7 @@ def find_neighbours(queries: NDArray[np.float32], training: NDArray[np.float32] 
     return Neighbours(*search_nearest(queries, training, count, "cosine"))
 
 
-def hold_neighbours(
-    training: NDArray[np.float32] | DividedRows, neighbours: Neighbours
-) -> tuple[NDArray[np.float32], Neighbours]:
+def hold_neighbours(training: VectorRows, neighbours: Neighbours) -> tuple[NDArray[np.float32], Neighbours]:
     """Return training vectors [n, d] in memory, of those in files only the neighbours, and which of them the neighbours are."""
     if isinstance(training, np.ndarray):
         return training, neighbours
@@ -152,7 +150,7 @@ def normalize_queries(
 
 
 def normalize_by_variant(
-    queries: NDArray[np.float32], training: NDArray[np.float32] | DividedRows, variant: Variant, settings: NormalizationSettings
+    queries: NDArray[np.float32], training: VectorRows, variant: Variant, settings: NormalizationSettings
 ) -> NDArray[np.float32]:
     """Normalise queries [n, d] by the method and β of the chosen variant; training vectors are [m, d], all of unit length.
 

@@ -25,7 +25,7 @@ from image_copies.submissions.ensemble.variant import Variant, parse_variant, ta
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.settings import EnsembleSettings, Method, NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
-from image_copies.submissions.vectors.rows import DividedRows
+from image_copies.submissions.vectors.rows import VectorRows
 
 
 def choose_variant(
@@ -121,7 +121,7 @@ def find_only_candidate(
 
 
 def apply_normalizations(
-    queries: NDArray[np.float32], training: NDArray[np.float32] | DividedRows, settings: NormalizationSettings
+    queries: NDArray[np.float32], training: VectorRows, settings: NormalizationSettings
 ) -> list[tuple[Method, float, NDArray[np.float32]]]:
     """Return method, β and normalised queries [n, d] of every candidate of the settings; the neighbours are searched once.
 

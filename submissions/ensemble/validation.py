@@ -10,6 +10,7 @@ from image_copies.data.errors import prefix_errors
 from image_copies.submissions.ensemble.projection import Projection, fit_projection_on_rows
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
 from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.rows import join_blocks
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,8 @@ def project_validation(
     searched = np.sort(training.rows_of(references))
 
     def coordinates(part: ConcatenatedVectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        result, first = np.empty((len(rows), dimensions), np.float32), 0
-        for block in part.blocks_of(rows):
-            result[first : first + len(block)] = projection.coordinates(block, dimensions)
-            first += len(block)
-        return result
+        blocks = (projection.coordinates(block, dimensions) for block in part.blocks_of(rows))
+        return join_blocks(blocks, len(rows), dimensions)
 
     return ValidationVectors(
         name,

@@ -11,15 +11,14 @@ from image_copies.data.files import open_regular, whole_file
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.targets import begins_with
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision, search_readable
-from image_copies.submissions.vectors.files import Vectors
-from image_copies.submissions.vectors.stored import StoredVectors
+from image_copies.submissions.vectors.files import Vectors, VectorSet
 
 CSV_COLUMNS = ["query_id", "reference_id", "score"]
 MAX_ROWS = 500_000
 is_matching_track = begins_with(",".join(CSV_COLUMNS).encode())
 
 
-def write_matches(path: Path, queries: Vectors, references: Vectors | StoredVectors, per_query: int = 10) -> int:
+def write_matches(path: Path, queries: Vectors, references: VectorSet, per_query: int = 10) -> int:
     """Write the nearest pairs overall with the score −‖q − r‖²: `per_query` × the number of queries, at most MAX_ROWS.
 
     The number of rows is returned.

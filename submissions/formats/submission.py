@@ -1,7 +1,7 @@
 """The descriptor submission and the platform's rules for it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -11,18 +11,17 @@ from numpy.typing import NDArray
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.submissions.settings import MAX_DIMENSIONS
-from image_copies.submissions.vectors.files import MAX_NORM, Vectors, read_ids
+from image_copies.submissions.vectors.files import MAX_NORM, StoredVectors, Vectors, VectorSet, read_ids
 from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
 from image_copies.submissions.vectors.repeated import describe_repeated
 from image_copies.submissions.vectors.rows import ROWS_PER_BLOCK, divide_rows, take_rows
-from image_copies.submissions.vectors.stored import StoredVectors
 
 UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
 UNREADABLE_SIDES = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)  # of queries and references
 DATASET_NAMES = (("query", "query_ids"), ("reference", "reference_ids"))
 
 
-def write_submission(path: Path, queries: Vectors, references: Vectors | StoredVectors) -> None:
+def write_submission(path: Path, queries: Vectors, references: VectorSet) -> None:
     """Write `query` [n, d] and `reference` [m, d] float32 with their ids, sorted by id, atomically.
 
     Unreadable images get vectors so far away that they match nothing.
@@ -61,40 +60,19 @@ def open_submission(path: Path) -> tuple[Vectors, StoredVectors]:
         queries, references = (read_ids(file[ids_name]) for _, ids_name in DATASET_NAMES)
         vectors = np.asarray(file["query"], dtype=np.float32)
         dimensions = file["reference"].shape[1]
-    rows = _SubmittedRows(0, path.absolute(), len(references))
+    read = partial(_read_references, path.absolute())
     return (
         Vectors(queries, vectors, np.zeros(len(queries), bool)),
-        StoredVectors(references, dimensions, np.zeros(len(references), bool), rows),
+        StoredVectors(references, dimensions, np.zeros(len(references), bool), read),
     )
 
 
-@dataclass(frozen=True)
-class _SubmittedRows:
-    """Consecutive references of a submission, from row `first`, which are read when they are needed; all of them, or a shard."""
-
-    first: int
-    path: Path
-    count: int
-
-    def __len__(self) -> int:
-        return self.count
-
-    def divide(self, size: int) -> "list[_SubmittedRows]":
-        """Divide them into shards of `size`."""
-        end = self.first + self.count
-        return [_SubmittedRows(first, self.path, min(size, end - first)) for first in range(self.first, end, size)]
-
-    def load(self) -> NDArray[np.float32]:
-        """Return the rows [n, d].
-
-        Raises:
-            UserError: when the file is damaged, or gone.
-        """
-        try:
-            with open_hdf5(self.path) as file:
-                return np.asarray(file["reference"][self.first : self.first + self.count], np.float32)
-        except (*HDF5_ERRORS, FileNotFoundError) as error:
-            raise UserError(f"{self.path} cannot be read any longer ({error}). Repeat the command.") from error
+def _read_references(path: Path, first: int, last: int) -> NDArray[np.float32]:
+    try:
+        with open_hdf5(path) as file:
+            return np.asarray(file["reference"][first:last], np.float32)
+    except (*HDF5_ERRORS, FileNotFoundError) as error:
+        raise UserError(f"{path} cannot be read any longer ({error}). Repeat the command.") from error
 
 
 def find_submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
@@ -131,7 +109,7 @@ def find_submission_problems(path: Path, query_ids: list[str] | None = None, ref
         return [f"it is not a complete HDF5 file ({error})"]
 
 
-def describe_oddities(queries: Vectors, references: Vectors | StoredVectors) -> list[str]:
+def describe_oddities(queries: Vectors, references: VectorSet) -> list[str]:
     """Describe what is allowed in a submission but rarely meant: unreadable images, zero vectors and repeated ones."""
     found = []
     for (name, _), part, side in zip(DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True):
@@ -143,7 +121,7 @@ def describe_oddities(queries: Vectors, references: Vectors | StoredVectors) -> 
     return found
 
 
-def _arrange(part: Vectors | StoredVectors, order: NDArray[np.int64], side: float) -> Iterator[NDArray[np.float32]]:
+def _arrange(part: VectorSet, order: NDArray[np.int64], side: float) -> Iterator[NDArray[np.float32]]:
     """Yield the vectors in this order [n], in blocks; those of unreadable images lie far away, on this side."""
     readable, numbers = part.readable(), np.cumsum(~part.unreadable) - 1  # of readable images
     for start in range(0, len(order), ROWS_PER_BLOCK):
@@ -156,7 +134,7 @@ def _arrange(part: Vectors | StoredVectors, order: NDArray[np.int64], side: floa
         yield block
 
 
-def _find_moved_away(part: Vectors | StoredVectors, side: float) -> NDArray[np.bool_]:
+def _find_moved_away(part: VectorSet, side: float) -> NDArray[np.bool_]:
     """Return which vectors [n] are those of unreadable images of a submission."""
     away, rows = np.zeros(len(part), bool), np.flatnonzero(~part.unreadable)
     for shard in divide_rows(part.readable(), ROWS_PER_BLOCK):

@@ -11,7 +11,7 @@ from image_copies.submissions.report.charts import draw_precision_recall
 from image_copies.submissions.report.gallery import (
     Card,
     Gallery,
-    Picture,
+    Tile,
     find_best_wrong,
     format_score_note,
     list_missed_pictures,
@@ -141,5 +141,5 @@ def _draw_change(change: Change, missed: RankedCopy, wrong: tuple[str, float] | 
 
 def _draw_alarm(ranked: RankedPairs, index: int, edits: Mapping[str, str]) -> Card:
     query_id, note = ranked.query_ids[index], format_score_note(-float(ranked.distances[index]))
-    pictures = (Picture("query", query_id, "query"), Picture("reference", ranked.reference_ids[index], "wrong", note))
+    pictures = (Tile("query", query_id, "query"), Tile("reference", ranked.reference_ids[index], "wrong", note))
     return Card(pictures, f"rank {index + 1}", edits.get(query_id, ""))

@@ -16,7 +16,7 @@ MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS, MAX_SUGGESTED = 24, 48, 48, 96  # cards
 
 
 @dataclass(frozen=True)
-class Picture:
+class Tile:
     """A picture of a card."""
 
     kind: Literal["query", "reference"]
@@ -29,7 +29,7 @@ class Picture:
 class Card:
     """Pictures side by side."""
 
-    pictures: tuple[Picture, ...]  # from left to right
+    pictures: tuple[Tile, ...]  # from left to right
     text: str  # caption
     edits: str = ""  # names of the edits that made the query, separated by spaces
 
@@ -72,7 +72,10 @@ def suggest_copies(pairs: Sequence[tuple[str, str, float]], edits: Mapping[str, 
     """
     cards = [
         Card(
-            (Picture("query", query_id, "query"), Picture("reference", reference_id, "reference", format_score_note(score))),
+            (
+                Tile("query", query_id, "query"),
+                Tile("reference", reference_id, "reference", format_score_note(score)),
+            ),
             f"rank {rank}",
             edits.get(query_id, ""),
         )
@@ -99,9 +102,7 @@ def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScor
         if query_id not in own:
             cards.append(Card(card.pictures, f"{card.text}; the query copies nothing", card.edits))
             continue
-        right = Picture(
-            "reference", own[query_id], "true reference", format_score_note(scores.true.get((query_id, own[query_id])))
-        )
+        right = Tile("reference", own[query_id], "true reference", format_score_note(scores.true.get((query_id, own[query_id]))))
         cards.append(Card((*card.pictures, right), f"{card.text}; another reference is right", card.edits))
     return cards
 
@@ -126,13 +127,16 @@ def draw_missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QuerySco
 
 def list_missed_pictures(
     query_id: str, reference_id: str, score: float | None, wrong: tuple[str, float] | None
-) -> tuple[Picture, ...]:
+) -> tuple[Tile, ...]:
     """Return the pictures of a missed copy: the query, its true reference, and its best wrong one, where it is known."""
-    pictures = [Picture("query", query_id, "query"), Picture("reference", reference_id, "true", format_score_note(score))]
+    pictures = [
+        Tile("query", query_id, "query"),
+        Tile("reference", reference_id, "true", format_score_note(score)),
+    ]
     if wrong is not None:
         above = score is None or wrong[1] >= score
         label = "ranked above it" if above else "nearest wrong"
-        pictures.append(Picture("reference", wrong[0], label, format_score_note(wrong[1])))
+        pictures.append(Tile("reference", wrong[0], label, format_score_note(wrong[1])))
     return tuple(pictures)
 
 
@@ -149,8 +153,8 @@ def find_best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple
 
 def _draw_pair(ranked: RankedPairs, edits: Mapping[str, str], index: int, label: str) -> Card:
     query_id = ranked.query_ids[index]
-    reference = Picture("reference", ranked.reference_ids[index], label, format_score_note(-float(ranked.distances[index])))
-    return Card((Picture("query", query_id, "query"), reference), f"rank {index + 1}", edits.get(query_id, ""))
+    reference = Tile("reference", ranked.reference_ids[index], label, format_score_note(-float(ranked.distances[index])))
+    return Card((Tile("query", query_id, "query"), reference), f"rank {index + 1}", edits.get(query_id, ""))
 
 
 def format_score_note(score: float | None) -> str:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from image_copies.data.images import ImageSet
-from image_copies.submissions.report.gallery import Card, Gallery, Picture
+from image_copies.submissions.report.gallery import Card, Gallery, Tile
 from image_copies.submissions.report.thumbnails import Thumbnails
 
-PicturedCard = tuple[Card, list[tuple[Picture, str | None]]]
+PicturedCard = tuple[Card, list[tuple[Tile, str | None]]]
 PicturedGallery = tuple[Gallery, list[PicturedCard]]
 
 

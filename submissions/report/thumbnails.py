@@ -31,12 +31,17 @@ class Thumbnails:
         return self._made[image_id]
 
     def _write(self, image_id: str) -> str | None:
-        name = f"{self._prefix}{len(self._made):05d}.jpg"
-        try:
-            picture = Image.fromarray(decode_rgb(self._paths[image_id], short_side=THUMBNAIL_SIDE))
-        except ImageError:
-            return None
-        picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
-        self._folder.mkdir(parents=True, exist_ok=True)
-        picture.save(self._folder / name, quality=80)
-        return f"{self._folder.name}/{name}"
+        target = self._folder / f"{self._prefix}{len(self._made):05d}.jpg"
+        return f"{self._folder.name}/{target.name}" if write_thumbnail(self._paths[image_id], target) else None
+
+
+def write_thumbnail(source: Path | bytes, target: Path) -> bool:
+    """Write a small copy of an image, given by its path or its bytes; returns whether it can be decoded."""
+    try:
+        picture = Image.fromarray(decode_rgb(source, short_side=THUMBNAIL_SIDE))
+    except ImageError:
+        return False
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(target, quality=80)
+    return True

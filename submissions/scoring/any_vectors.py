@@ -12,18 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import open_regular
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.sources.tables import is_parquet
 from image_copies.submissions.ensemble.normalization import normalize_by_variant
 from image_copies.submissions.ensemble.projection import fit_projection, scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from image_copies.submissions.settings import Method, NormalizationSettings
-from image_copies.submissions.vectors.files import Vectors, read_ids, read_vectors
+from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_ids, read_vectors
 from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, describe_dataset_problem, open_hdf5
-from image_copies.submissions.vectors.parquet import is_parquet
-from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
 
 Source = str | os.PathLike[str] | Mapping[str, ArrayLike]  # a file, or the vector [d] of each id
 Truth = str | os.PathLike[str] | Mapping[str, str | None]  # a CSV, or the reference that each query copies, None for none
+Part = Literal["query", "reference"]
 DEFAULTS = NormalizationSettings()
 
 
@@ -42,7 +42,7 @@ def score(queries: Source, references: Source, ground_truth: Truth) -> Scores:
     truth = ground_truth if isinstance(ground_truth, Mapping) else read_ground_truth(_as_path(ground_truth, "the ground truth"))
     if not isinstance(truth, GroundTruth):
         truth = GroundTruth(list(truth), frozenset((query, copied) for query, copied in truth.items() if copied is not None))
-    return rank_vectors(open_queries(queries), open_references(references), truth)[0]
+    return rank_vectors(read_set(queries), open_set(references, "reference"), truth)[0]
 
 
 def normalize(
@@ -80,7 +80,7 @@ def reduce_vectors(parts: Sequence[Vectors], training: Vectors, dimensions: int)
     return [Vectors(part.ids, vectors, part.unreadable) for part, vectors in zip(parts, found, strict=True)]
 
 
-def rank_vectors(queries: Vectors, references: Vectors | StoredVectors, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
+def rank_vectors(queries: Vectors, references: VectorSet, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
     """Score vectors of the same dimension.
 
     Raises:
@@ -97,42 +97,28 @@ def normalize_vectors(queries: Vectors, training: Vectors) -> Vectors:
     return Vectors(queries.ids, moved, queries.unreadable)
 
 
-def open_queries(source: Source) -> Vectors:
-    """Return the vectors of a file or of a mapping; of a file in the challenge's form the queries.
+def read_set(source: Source, part: Part = "query") -> Vectors:
+    """Return the vectors of a file or of a mapping; of a file in the challenge's form a part.
 
     Raises:
         UserError: The file cannot be read, or the vectors have different lengths.
     """
-    if isinstance(source, Mapping):
-        return _hold(source)
-    path = _as_path(source, "vectors")
-    if path.suffix == ".npy":
-        return _read_npy(path)
-    return _read_part(path, "query") if _is_submission(path) else read_vectors(path)
-
-
-def open_references(source: Source) -> Vectors | StoredVectors:
-    """Return the same for references; those of a vectors file are read in blocks when they are searched.
-
-    Raises:
-        UserError: As for `open_queries`.
-    """
-    if isinstance(source, Mapping):
-        return _hold(source)
-    path = _as_path(source, "vectors")
-    if path.suffix == ".npy":
-        return _read_npy(path)
-    return _read_part(path, "reference") if _is_submission(path) else open_vectors(path)
-
-
-def read_references(source: Source) -> Vectors:
-    """Return the same in memory.
-
-    Raises:
-        UserError: As for `open_queries`.
-    """
-    found = open_references(source)
+    found = open_set(source, part)
     return found if isinstance(found, Vectors) else read_vectors(Path(source))  # type: ignore[arg-type]  # a mapping is held
+
+
+def open_set(source: Source, part: Part) -> VectorSet:
+    """Return the same; those of a vectors file are read in blocks when they are searched.
+
+    Raises:
+        UserError: As for `read_set`.
+    """
+    if isinstance(source, Mapping):
+        return _hold(source)
+    path = _as_path(source, "vectors")
+    if path.suffix == ".npy":
+        return _read_npy(path)
+    return _read_part(path, part) if _is_submission(path) else open_vectors(path)
 
 
 def _as_path(source: object, what: str) -> Path:
@@ -187,7 +173,7 @@ def _is_submission(path: Path) -> bool:
         return False  # whoever reads it as vectors says what is wrong
 
 
-def _read_part(path: Path, part: Literal["query", "reference"]) -> Vectors:
+def _read_part(path: Path, part: Part) -> Vectors:
     with open_hdf5(path) as file:
         for name in (part, f"{part}_ids"):
             if (problem := describe_dataset_problem(file, name)) is not None:

@@ -1,6 +1,6 @@
 """The challenge's metrics: micro average precision, recall at 90 % precision, recall at rank."""
 
-from collections.abc import Collection
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -10,9 +10,8 @@ from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.submissions.search.exact import ScoredPairs, compute_exact_distances, search_pairs
 from image_copies.submissions.search.nearest import search_nearest
-from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.files import Vectors, VectorSet
 from image_copies.submissions.vectors.rows import take_rows
-from image_copies.submissions.vectors.stored import StoredVectors
 
 PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs
 
@@ -46,8 +45,8 @@ class RankedPairs:
     recall: NDArray[np.float64]  # of the ranking down to each pair [m]
 
 
-def evaluate(queries: Vectors, references: Vectors | StoredVectors, ground_truth: GroundTruth) -> tuple[Scores, RankedPairs]:
-    """Score vectors against a ground truth, and rank 10 × the number of queries pairs overall.
+def evaluate(queries: Vectors, references: VectorSet, ground_truth: GroundTruth) -> tuple[Scores, RankedPairs]:
+    """Score vectors against a ground truth; ten times as many pairs are ranked as there are queries.
 
     Only queries that the ground truth names count, and each of them needs a vector.
 
@@ -111,7 +110,7 @@ def recall_at_precision(ranked: RankedPairs, precision: float) -> float:
     return float(ranked.recall[ranked.precision >= precision].max(initial=0.0))
 
 
-def _check_ids(queries: Vectors, references: Vectors | StoredVectors, ground_truth: GroundTruth) -> None:
+def _check_ids(queries: Vectors, references: VectorSet, ground_truth: GroundTruth) -> None:
     known = set(queries.ids)
     missing = [image_id for image_id in ground_truth.query_ids if image_id not in known]
     if missing:
@@ -128,46 +127,51 @@ def _check_ids(queries: Vectors, references: Vectors | StoredVectors, ground_tru
         )
 
 
-def search_readable(queries: Vectors, references: Vectors | StoredVectors, count: int) -> ScoredPairs:
+def search_readable(queries: Vectors, references: VectorSet, count: int) -> ScoredPairs:
     """Search among readable images only; return the nearest pairs with their row numbers in `queries` and `references`."""
     query_rows, reference_rows = np.flatnonzero(~queries.unreadable), np.flatnonzero(~references.unreadable)
     pairs = search_pairs(queries.readable(), references.readable(), count)
     return ScoredPairs(query_rows[pairs.queries], reference_rows[pairs.references], pairs.distances)
 
 
-def _recall_at_ranks(
-    queries: Vectors, references: Vectors | StoredVectors, ground_truth: GroundTruth, ranks: tuple[int, ...]
-) -> list[float]:
+def _recall_at_ranks(queries: Vectors, references: VectorSet, ground_truth: GroundTruth, ranks: tuple[int, ...]) -> list[float]:
     """Return, for each rank, the share of true pairs with fewer than `rank` wrong references at most as far away."""
-    if not ground_truth.pairs:
-        return [0.0 for _ in ranks]
-    query_rows = {image_id: row for row, image_id in enumerate(queries.ids)}
-    numbers, searched = number_readable(references, {reference for _, reference in ground_truth.pairs}), references.readable()
-    true: dict[int, list[int]] = {}
+    copies, hits = queries.rows(sorted({query for query, _ in ground_truth.pairs})), np.zeros(len(ranks))
+    for each in compare_with_truth(copies, references, ground_truth, max(ranks)):
+        for distance in each.distances[: each.true]:
+            hits += (each.distances[each.true :] <= distance).sum() < np.array(ranks)
+    return [float(hit) / max(len(ground_truth.pairs), 1) for hit in hits]
+
+
+@dataclass(frozen=True)
+class ComparedQuery:
+    """A query's true references and its nearest wrong ones."""
+
+    query: str
+    references: list[str]  # [m], the true ones by id, then the wrong ones, nearest first
+    distances: NDArray[np.float64]  # squared Euclidean [m]
+    true: int  # how many are true
+
+
+def compare_with_truth(queries: Vectors, references: VectorSet, ground_truth: GroundTruth, wrong: int) -> Iterator[ComparedQuery]:
+    """Compare each readable query with the readable references that it copies, and with the so many nearest others."""
+    copied, own = {reference for _, reference in ground_truth.pairs}, dict[str, list[int]]()
+    readable, searched = np.flatnonzero(~references.unreadable).tolist(), references.readable()
+    numbers = {references.ids[row]: number for number, row in enumerate(readable) if references.ids[row] in copied}
     for query, reference in sorted(ground_truth.pairs):
-        row = query_rows[query]
-        if not queries.unreadable[row] and reference in numbers:
-            true.setdefault(row, []).append(numbers[reference])
-    if not true:
-        return [0.0 for _ in ranks]
-    rows = np.array(sorted(true))
-    spare = 6  # further neighbours, because float32 rounding may order them differently from exact distances
-    depth = min(len(searched), max(ranks) + max(map(len, true.values())) + spare)
+        if reference in numbers:
+            own.setdefault(query, []).append(numbers[reference])
+    rows = np.flatnonzero(~queries.unreadable)
+    depth = min(len(searched), wrong + max(map(len, own.values()), default=0))
+    if not len(rows) or not depth:
+        return
     _, nearest = search_nearest(queries.vectors[rows], searched, depth, "distance")
-    looked_up = np.unique(np.concatenate([nearest.ravel(), *(np.array(own) for own in true.values())]))
-    vectors, hits = take_rows(searched, looked_up), np.zeros(len(ranks))
-
-    def measure(row: int, others: NDArray[np.int64]) -> NDArray[np.float64]:
-        return compute_exact_distances(queries.vectors, vectors, np.full(len(others), row), np.searchsorted(looked_up, others))
-
-    for row, found in zip(rows.tolist(), nearest, strict=True):
-        to_others = measure(row, found[~np.isin(found, true[row])])
-        for distance in measure(row, np.array(true[row])):
-            hits += (to_others <= distance).sum() < np.array(ranks)
-    return [float(hit) / len(ground_truth.pairs) for hit in hits]
-
-
-def number_readable(images: Vectors | StoredVectors, wanted: Collection[str]) -> dict[str, int]:
-    """Return, by id, which readable image each of the `wanted` is, counted from 0; those that are not readable are left out."""
-    readable = np.flatnonzero(~images.unreadable).tolist()
-    return {images.ids[row]: number for number, row in enumerate(readable) if images.ids[row] in wanted}
+    looked_up = np.unique(np.concatenate([nearest.ravel(), np.array(list(numbers.values()), np.int64)]))
+    vectors = take_rows(searched, looked_up)
+    for row, candidates in zip(rows.tolist(), nearest, strict=True):
+        true = own.get(queries.ids[row], [])
+        found = np.concatenate([np.array(true, np.int64), candidates[~np.isin(candidates, true)][:wrong]])
+        places = np.searchsorted(looked_up, found)
+        distances = compute_exact_distances(queries.vectors, vectors, np.full(len(found), row), places)
+        names = [references.ids[readable[number]] for number in found.tolist()]
+        yield ComparedQuery(queries.ids[row], names, distances, len(true))

@@ -13,10 +13,10 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from image_copies.data.errors import UserError
+from image_copies.submissions.search.backend import iterate_distances
 
 Floats = NDArray[np.floating]
 Labels = NDArray[np.int64]
-SIMILARITIES_PER_BLOCK = 2**25  # similarities held at once: 128 MB of float32
 NO_RANK = np.iinfo(np.int64).max
 MAX_EXACT_KMEANS = 20_000  # more vectors than this are clustered in batches
 
@@ -198,12 +198,10 @@ def mean_singular_value(vectors: Floats) -> tuple[float, float, float]:
 def _similarities(queries: Floats, database: Floats) -> Iterator[tuple[int, Floats]]:
     """Yield blocks [m, n] of float32 dot products, each with the row of its first query; −∞ for zero vectors."""
     left, right = np.asarray(queries, dtype=np.float32), np.asarray(database, dtype=np.float32)
-    step = max(1, SIMILARITIES_PER_BLOCK // len(right))
-    for first in range(0, len(left), step):
-        block = left[first : first + step] @ right.T
-        block[~left[first : first + step].any(axis=1)] = -np.inf
-        block[:, ~right.any(axis=1)] = -np.inf
-        yield first, block
+    for first, away in iterate_distances(left, right, "cosine"):
+        away[~left[first : first + len(away)].any(axis=1)] = np.inf
+        away[:, ~right.any(axis=1)] = np.inf
+        yield first, -away
 
 
 def _check(vectors: Floats, labels: Labels) -> None:

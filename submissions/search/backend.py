@@ -11,13 +11,10 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.process import process_rank_on_machine
-
 Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
 Rows = NDArray[np.int64]
 MIN_PAIRS_FOR_FAISS = 2**22  # pairs of vectors, below which importing Faiss takes longer than the products
 PRODUCTS_PER_BLOCK = 2**24  # that NumPy holds at once, float32
-OUT_OF_MEMORY_PHRASES = ("out of memory", "cudamalloc", "bad_alloc")  # in Faiss's errors, whatever runs out
 
 
 class SearchBackend(Protocol):
@@ -56,18 +53,13 @@ def find_candidates(queries: NDArray[np.float32], references: NDArray[np.float32
 def search_block(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
-    """Find the `count` references [m, d] nearest to each query [n, d], with the backend in use or with Faiss.
+    """Find the `count` references [m, d] nearest to each query [n, d], with the backend in use or on the CPU.
 
-    Faiss searches on the GPU of this process if its build can, unless a backend has found the GPU's memory too small; where its
-    own memory there does not suffice, it searches on the CPU. Returned are inner products ("cosine", of unit vectors), highest
+    Returned are inner products ("cosine", of unit vectors), highest
     first, or squared Euclidean distances ("distance"), lowest first, float32 [n, k], and row numbers of the references [n, k].
     """
     queries, references = np.ascontiguousarray(queries), np.ascontiguousarray(references)
-    found: tuple[NDArray[np.float32], Rows] | None = None
-    if _handed_in:
-        found = _handed_in[-1].nearest(queries, references, count, metric)
-    elif _is_worth_faiss(queries, references):
-        found = _find_on_gpu(queries, references, count, metric)
+    found = _handed_in[-1].nearest(queries, references, count, metric) if _handed_in else None
     return search_on_cpu(queries, references, count, metric) if found is None else found
 
 
@@ -75,72 +67,47 @@ def search_on_cpu(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
     """Do what `search_block` does with queries [n, d] and references [m, d] on the CPU: many pairs by Faiss, few by NumPy."""
-    if not _is_worth_faiss(queries, references):
+    if len(queries) * len(references) < MIN_PAIRS_FOR_FAISS or find_spec("faiss") is None:
         return _search_by_numpy(queries, references, count, metric)
     import faiss
 
-    values, rows = faiss.knn(queries, references, count, metric=_kind(metric))
+    kind = faiss.METRIC_INNER_PRODUCT if metric == "cosine" else faiss.METRIC_L2
+    values, rows = faiss.knn(queries, references, count, metric=kind)
     return values, rows
 
 
-def _is_worth_faiss(queries: NDArray[np.float32], references: NDArray[np.float32]) -> bool:
-    return len(queries) * len(references) >= MIN_PAIRS_FOR_FAISS and find_spec("faiss") is not None
+def iterate_distances(
+    queries: NDArray[np.float32], references: NDArray[np.float32], metric: Metric
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Yield how far all references [m, d] are from some queries of [n, d], float32 [≤ n, m], and the first one's number.
 
-
-def _kind(metric: Metric) -> int:
-    import faiss
-
-    kind: int = faiss.METRIC_INNER_PRODUCT if metric == "cosine" else faiss.METRIC_L2
-    return kind
+    That is the negative cosine, or the squared distance as float32 has it; the arrays are the caller's.
+    """
+    squares = np.einsum("md,md->m", references, references)
+    step = max(1, PRODUCTS_PER_BLOCK // max(1, len(references)))
+    for first in range(0, len(queries), step):
+        asked = queries[first : first + step]
+        away = -(asked @ references.T)
+        if metric == "distance":
+            away = np.maximum(np.einsum("nd,nd->n", asked, asked)[:, None] + squares + 2 * away, 0)
+        yield first, away
 
 
 def _search_by_numpy(
     queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
-    """Compute all products, block by block; as in Faiss, row −1 stands for a value that is not finite."""
+    """Compare all with all, block by block; as in Faiss, row −1 stands for a value that is not finite."""
     count = min(count, len(references))
     values, rows = np.empty((len(queries), count), np.float32), np.empty((len(queries), count), np.int64)
-    squares = np.einsum("md,md->m", references, references)
-    step = max(1, PRODUCTS_PER_BLOCK // max(1, len(references)))
-    for first in range(0, len(queries), step):
-        asked = queries[first : first + step]
-        away = -(asked @ references.T)  # what is smallest is nearest
-        if metric == "distance":
-            away = np.maximum(np.einsum("nd,nd->n", asked, asked)[:, None] + squares + 2 * away, 0)
+    for first, away in iterate_distances(queries, references, metric):
         near = np.argpartition(away, count - 1, axis=1)[:, :count] if count < len(references) else _all_rows(away)
         lengths = np.take_along_axis(away, near, 1)
         order = np.lexsort((near, lengths), axis=1)
         near, lengths = np.take_along_axis(near, order, 1), np.take_along_axis(lengths, order, 1)
-        rows[first : first + step] = np.where(np.isfinite(lengths), near, -1)
-        values[first : first + step] = lengths if metric == "distance" else -lengths
+        rows[first : first + len(away)] = np.where(np.isfinite(lengths), near, -1)
+        values[first : first + len(away)] = lengths if metric == "distance" else -lengths
     return values, rows
 
 
 def _all_rows(table: NDArray[np.float32]) -> Rows:
     return np.broadcast_to(np.arange(table.shape[1]), table.shape)
-
-
-def find_own_gpu() -> int | None:
-    """Return the number of this process's GPU for Faiss; None where its build can use none, or it sees none."""
-    import faiss
-
-    gpus = faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
-    return process_rank_on_machine() % gpus if gpus else None
-
-
-def _find_on_gpu(
-    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
-) -> tuple[NDArray[np.float32], Rows] | None:
-    """Search with Faiss on this process's GPU; None without such a build or GPU, or if memory runs out."""
-    import faiss
-
-    own = find_own_gpu()
-    if own is None:
-        return None
-    try:
-        values, rows = faiss.knn_gpu(faiss.StandardGpuResources(), queries, references, count, metric=_kind(metric), device=own)
-        return values, rows
-    except RuntimeError as error:
-        if not any(words in str(error).lower() for words in OUT_OF_MEMORY_PHRASES):
-            raise
-        return None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from image_copies.data.shards import Place
 from image_copies.submissions.search.backend import find_candidates
 from image_copies.submissions.search.references import search_references
-from image_copies.submissions.vectors.rows import DividedRows, RowsShard
+from image_copies.submissions.vectors.rows import RowsShard, VectorRows
 
 REFERENCES_PER_BLOCK = 16_384
 QUERIES_PER_BLOCK = 1024
@@ -33,7 +33,7 @@ class ScoredPairs:
 
 
 def search_pairs(
-    queries: NDArray[np.float32], references: NDArray[np.float32] | DividedRows, count: int, block: int = REFERENCES_PER_BLOCK
+    queries: NDArray[np.float32], references: VectorRows, count: int, block: int = REFERENCES_PER_BLOCK
 ) -> ScoredPairs:
     """Find the `count` nearest pairs overall, and every further pair that ties with the last; queries [n, d], references [m, d].
 

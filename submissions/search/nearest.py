@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from image_copies.data.shards import Place
 from image_copies.submissions.search.backend import Metric, Rows, search_block
 from image_copies.submissions.search.references import search_references
-from image_copies.submissions.vectors.rows import DividedRows, RowsShard
+from image_copies.submissions.vectors.rows import RowsShard, VectorRows
 
 SPARE = 8  # further neighbours that are searched in float32, so that exact values decide which are the nearest
 PAIRS_PER_BLOCK = 65_536
@@ -17,7 +17,7 @@ Nearest = tuple[NDArray[np.float64], Rows]
 
 
 def search_nearest(
-    queries: NDArray[np.float32], references: NDArray[np.float32] | DividedRows, count: int, metric: Metric
+    queries: NDArray[np.float32], references: VectorRows, count: int, metric: Metric
 ) -> tuple[NDArray[np.float32], Rows]:
     """Find each query's `count` nearest references, of queries [n, d] and references [m, d], float32, in memory or in files.
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
-from image_copies.submissions.vectors.rows import DividedRows, RowsShard, divide_rows
+from image_copies.submissions.vectors.rows import RowsShard, VectorRows, divide_rows
 
 REFERENCES_PER_SHARD = 50_000
 PAIRS_WORTH_SENDING = 2**28  # a second of one core; with fewer, an engine would cost more than it saves
@@ -18,7 +18,7 @@ Found = TypeVar("Found")
 def search_references(
     name: str,
     queries: NDArray[np.float32],
-    references: NDArray[np.float32] | DividedRows,
+    references: VectorRows,
     search: Callable[[NDArray[np.float32], RowsShard, Place], Found],
     divide_here: bool,
 ) -> Iterator[Found]:

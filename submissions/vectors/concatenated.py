@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.vectors.files import describe_vectors, iterate_vectors
+from image_copies.submissions.vectors.files import iterate_vectors, open_vectors
+from image_copies.submissions.vectors.rows import join_blocks
 
 ROWS_PER_BLOCK = 16_384
 
@@ -84,11 +85,7 @@ class ConcatenatedVectors:
         Raises:
             UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
         """
-        picked, first = np.empty((len(chosen), self.dimensions), np.float32), 0
-        for block in self.blocks_of(chosen):
-            picked[first : first + len(block)] = block
-            first += len(block)
-        return picked
+        return join_blocks(self.blocks_of(chosen), len(chosen), self.dimensions)
 
     def rows_of(self, ids: Collection[str]) -> NDArray[np.int64]:
         """Return the row numbers of `ids`, int64 [len(ids)].
@@ -129,7 +126,7 @@ def open_concatenated(paths: list[Path]) -> ConcatenatedVectors:
     Raises:
         UserError: when a file is damaged, or the files hold different images; the message names the first difference.
     """
-    shapes = [describe_vectors(path) for path in paths]
+    shapes = [open_vectors(path) for path in paths]
     for path, shape in zip(paths[1:], shapes[1:], strict=True):
         if shape.ids != shapes[0].ids:
             different = next((pair for pair in zip(shapes[0].ids, shape.ids, strict=False) if pair[0] != pair[1]), None)

@@ -3,9 +3,10 @@
 A name that ends in .parquet stands for the same in Parquet (`parquet.py`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.data.remote import as_path
+from image_copies.data.sources.tables import is_parquet
 from image_copies.submissions.vectors.hdf5 import (
     HDF5_ERRORS,
     create_hdf5,
@@ -23,7 +25,8 @@ from image_copies.submissions.vectors.hdf5 import (
     open_hdf5,
     refuse_endless_strings,
 )
-from image_copies.submissions.vectors.parquet import describe_parquet, is_parquet, iterate_parquet, write_parquet
+from image_copies.submissions.vectors.parquet import describe_parquet, iterate_parquet, write_parquet
+from image_copies.submissions.vectors.rows import StoredRows, join_blocks
 
 ROWS_PER_BLOCK = 65_536
 MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38
@@ -64,12 +67,23 @@ class Vectors:
 
 
 @dataclass(frozen=True)
-class VectorsShape:
-    """What a vectors file holds, without its vectors."""
+class StoredVectors:
+    """What `Vectors` are in memory: those of a file, read in blocks when they are searched."""
 
     ids: list[str]  # n of them
     dimensions: int
     unreadable: NDArray[np.bool_]  # [n], True for images that could not be decoded
+    read: Callable[[int, int], NDArray[np.float32]]  # as in `StoredRows`
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def readable(self) -> StoredRows:
+        """Return the vectors of readable images only."""
+        return StoredRows(self.read, self.unreadable)
+
+
+VectorSet = Vectors | StoredVectors
 
 
 def write_vectors(
@@ -115,25 +129,21 @@ def read_vectors(path: Path | str) -> Vectors:
     Raises:
         UserError: when the file is missing, is not a vectors file or holds invalid vectors.
     """
-    shape = describe_vectors(path)
-    vectors, row = np.empty((len(shape.ids), shape.dimensions), np.float32), 0
-    for block in iterate_vectors(path):
-        vectors[row : row + len(block)] = block
-        row += len(block)
-    return Vectors(shape.ids, vectors, shape.unreadable)
+    found = open_vectors(path)
+    return Vectors(found.ids, join_blocks(iterate_vectors(path), len(found), found.dimensions), found.unreadable)
 
 
 def is_vectors(path: Path) -> bool:
     """Whether a file is a vectors file."""
     try:
-        describe_vectors(path)
+        open_vectors(path)
     except UserError:
         return False
     return True
 
 
-def describe_vectors(path: Path | str) -> VectorsShape:
-    """Read the ids, dimensions and flags of a vectors file, but not its vectors.
+def open_vectors(path: Path | str) -> StoredVectors:
+    """Read the ids, dimensions and flags of a vectors file; invalid vectors are reported when they are read.
 
     Raises:
         UserError: when the file is missing, or a data set is missing or has an unexpected shape or type, or an id is repeated.
@@ -141,7 +151,7 @@ def describe_vectors(path: Path | str) -> VectorsShape:
     if is_parquet(path):
         ids, dimensions, unreadable = describe_parquet(as_path(path))
         _check_unique(path, ids)
-        return VectorsShape(ids, dimensions, unreadable)
+        return StoredVectors(ids, dimensions, unreadable, partial(_read_rows, as_path(path).absolute()))
     with _open_hdf5(path) as file:
         for name in ("ids", "vectors", *(["unreadable"] if "unreadable" in file else [])):
             problem = describe_dataset_problem(file, name)
@@ -172,7 +182,12 @@ def describe_vectors(path: Path | str) -> VectorsShape:
                 f"{path}: flags of unreadable images are {list(unreadable.shape)}; expected one for each of its {len(ids)} "
                 "vectors. Embed the images again (step 02)."
             )
-        return VectorsShape(ids, vectors.shape[1], unreadable)
+        return StoredVectors(ids, vectors.shape[1], unreadable, partial(_read_rows, as_path(path).absolute()))
+
+
+def _read_rows(path: Path, first: int, last: int) -> NDArray[np.float32]:
+    (rows,) = iterate_vectors(path, last - first, first=first, last=last)
+    return rows
 
 
 def iterate_vectors(
@@ -195,7 +210,7 @@ def iterate_vectors(
         ):
             found = np.flatnonzero(wrong)
             if len(found):
-                first_id = describe_vectors(path).ids[start + found[0]]
+                first_id = open_vectors(path).ids[start + found[0]]
                 raise UserError(
                     f"{path}: {len(found)} of the rows from {start} {problem}, the first is row {start + found[0]} "
                     f"({first_id!r}). Either the model that made them diverged, or the file is "

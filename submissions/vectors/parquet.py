@@ -6,16 +6,16 @@ Of foreign files only `id` and `vector` are needed: lists of floats of one lengt
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
-from image_copies.data.installation import name_install
 from image_copies.data.names import text_of
 from image_copies.data.remote import as_path
+from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,11 +25,6 @@ NEEDED = ["id", "vector"]
 REMEDY = "Write it with columns id (text) and vector (lists of floats, all of one length); path and sha256 may be left out."
 
 
-def is_parquet(path: Path | str) -> bool:
-    """Whether a file's name says that it is Parquet."""
-    return str(path).lower().endswith((".parquet", ".pq"))
-
-
 def check_parquet(path: Path | str) -> None:
     """Check that a file can be written as its name says, before hours are spent on what it is to hold.
 
@@ -37,7 +32,7 @@ def check_parquet(path: Path | str) -> None:
         UserError: pyarrow is not installed.
     """
     if is_parquet(path):
-        _import_pyarrow()
+        import_pyarrow()
 
 
 def write_parquet(
@@ -47,7 +42,7 @@ def write_parquet(
 
     Rows of zeros, which stand for images that cannot be decoded, become null.
     """
-    pa, pq = _import_pyarrow()
+    pa, pq = import_pyarrow()
     row, writer = 0, None
     try:
         for block in blocks:
@@ -130,9 +125,9 @@ def _iterate_rows(file: "pq.ParquetFile", first: int, last: int) -> "Iterator[pa
 @contextmanager
 def _open(path: Path) -> "Iterator[tuple[pq.ParquetFile, int]]":
     """Open a file for reading; yield it with the dimensions of its vectors."""
-    pa, pq = _import_pyarrow()
+    pa, _ = import_pyarrow()
     try:
-        with as_path(path).open("rb") as content, pq.ParquetFile(content) as file:
+        with open_table(as_path(path)) as file:
             fields = {field.name: field.type for field in file.schema_arrow}
             is_list = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
             if not set(NEEDED) <= fields.keys() or not (
@@ -157,15 +152,6 @@ def _find_dimensions(file: "pq.ParquetFile") -> int:
         for vector in batch["vector"].drop_null()[:1]:
             return len(vector)
     raise ValueError("it holds no vector")
-
-
-def _import_pyarrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise UserError(f"Parquet needs pyarrow. Install it with: {name_install('interchange')}") from error
-    return pa, pq
 
 
 def _name(path: Path | None) -> str | None:

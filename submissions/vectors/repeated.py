@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.submissions.vectors.files import Vectors
+from image_copies.submissions.vectors.files import VectorSet
 from image_copies.submissions.vectors.rows import ROWS_PER_BLOCK, divide_rows
-from image_copies.submissions.vectors.stored import StoredVectors
 
 MAX_SHARE = 0.1  # of the images: above it the vectors, not the images, are likely to be at fault
 
@@ -31,7 +30,7 @@ def find_repeated(hashes: NDArray[np.uint64]) -> Repeated:
     return Repeated(rows, firsts[rows])
 
 
-def describe_repeated(name: str, part: Vectors | StoredVectors, left_out: NDArray[np.bool_] | None = None) -> list[str]:
+def describe_repeated(name: str, part: VectorSet, left_out: NDArray[np.bool_] | None = None) -> list[str]:
     """Describe zero vectors and vectors that several images share, a sentence each; empty where there are none.
 
     `name` is what the images are, such as "query". Left out are unreadable images, whose vectors say nothing anyway, and those

@@ -1,107 +1,85 @@
 """Rows of vectors to search in, in memory or in a file, divided into shards that other processes can load."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.submissions.vectors.files import iterate_vectors
-
 ROWS_PER_BLOCK = 16_384
 
 
-class RowsShard(Protocol):
-    """Consecutive rows of something."""
-
-    @property
-    def first(self) -> int:
-        """Number of the first row."""
-
-    def __len__(self) -> int: ...
-
-    def load(self) -> NDArray[np.float32]:
-        """Return the rows [n, d]."""
-
-
 @dataclass(frozen=True)
-class RowsInMemory:
-    """Rows that travel with the shard."""
+class RowsShard:
+    """Consecutive rows, which are loaded where they are needed.
+
+    Attributes:
+        first: Number of the first one.
+        count: How many they are.
+        load: Returns them [n, d]; raises UserError where a file is missing or damaged.
+    """
 
     first: int
-    vectors: NDArray[np.float32]  # [n, d]
+    count: int
+    load: Callable[[], NDArray[np.float32]]
 
     def __len__(self) -> int:
-        return len(self.vectors)
-
-    def load(self) -> NDArray[np.float32]:
-        """Return the rows [n, d]."""
-        return self.vectors
+        return self.count
 
 
 @dataclass(frozen=True)
-class RowsInFile:
-    """Rows of readable images that are read from a vectors file."""
+class StoredRows:
+    """The vectors of a file's readable images, which need not fit into memory.
 
-    first: int  # among readable images
-    path: Path
-    start: int  # first row of the file
-    unreadable: NDArray[np.bool_]  # [m], the flags of the file's m rows from there on
+    Attributes:
+        read: Returns rows [n, d] of the file from the first number up to before the second, in any process.
+        unreadable: Flags of all of its rows, bool [m].
+    """
+
+    read: Callable[[int, int], NDArray[np.float32]]
+    unreadable: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return int(np.count_nonzero(~self.unreadable))
 
-    def load(self) -> NDArray[np.float32]:
-        """Return the rows [n, d].
-
-        Raises:
-            UserError: when the file is missing or damaged.
-        """
-        size = len(self.unreadable)
-        (rows,) = iterate_vectors(self.path, size, first=self.start, last=self.start + size)
-        return rows[~self.unreadable]
-
-
-@dataclass(frozen=True)
-class FileRows:
-    """The vectors of a file's readable images, which need not fit into memory."""
-
-    path: Path
-    unreadable: NDArray[np.bool_]  # [m], the flags of all rows of the file
-
-    def __len__(self) -> int:
-        return int(np.count_nonzero(~self.unreadable))
-
-    def divide(self, size: int) -> list[RowsInFile]:
+    def divide(self, size: int) -> list[RowsShard]:
         """Divide the rows of the file, unreadable ones included, into shards of `size`; shards of these alone are left out."""
-        starts = range(0, len(self.unreadable), size)
-        firsts = np.concatenate([[0], np.cumsum(~self.unreadable)])[list(starts)].tolist()
+        parts = [(start, ~self.unreadable[start : start + size]) for start in range(0, len(self.unreadable), size)]
+        counts = [int(np.count_nonzero(chosen)) for _, chosen in parts]
+        firsts = np.cumsum([0, *counts]).tolist()
         shards = (
-            RowsInFile(first, self.path.absolute(), start, self.unreadable[start : start + size])
-            for first, start in zip(firsts, starts, strict=True)
+            RowsShard(first, count, partial(_load, self.read, *part))
+            for first, count, part in zip(firsts, counts, parts, strict=False)
         )
         return [shard for shard in shards if len(shard)]
 
 
-class DividedRows(Protocol):
-    """Rows in files, which are divided into shards."""
-
-    def __len__(self) -> int: ...
-
-    def divide(self, size: int) -> Sequence[RowsShard]:
-        """Divide the rows into shards of `size`."""
+VectorRows = NDArray[np.float32] | StoredRows  # vectors [n, d]
 
 
-def divide_rows(vectors: NDArray[np.float32] | DividedRows, size: int) -> Sequence[RowsShard]:
+def _load(read: Callable[[int, int], NDArray[np.float32]], start: int, chosen: NDArray[np.bool_]) -> NDArray[np.float32]:
+    return read(start, start + len(chosen))[chosen]
+
+
+def divide_rows(vectors: VectorRows, size: int) -> list[RowsShard]:
     """Divide vectors [n, d], in memory or in files, into shards of `size` rows."""
     if not isinstance(vectors, np.ndarray):
         return vectors.divide(size)
-    return [RowsInMemory(first, vectors[first : first + size]) for first in range(0, len(vectors), max(size, 1))]
+    parts = ((first, vectors[first : first + size]) for first in range(0, len(vectors), max(size, 1)))
+    return [RowsShard(first, len(part), partial(np.asarray, part)) for first, part in parts]
 
 
-def take_rows(vectors: NDArray[np.float32] | DividedRows, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+def join_blocks(blocks: Iterable[NDArray[np.float32]], count: int, dimensions: int) -> NDArray[np.float32]:
+    """Return blocks [m, d] of so many rows as one array, with one further block in memory."""
+    joined, row = np.empty((count, dimensions), np.float32), 0
+    for block in blocks:
+        joined[row : row + len(block)] = block
+        row += len(block)
+    return joined
+
+
+def take_rows(vectors: VectorRows, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return chosen rows [m, d] of vectors [n, d] in memory or in files, of which only the blocks that hold them are read.
 
     They are int64 [m] of 0 … n − 1, ascending without repetitions; without any, nothing is read and d is 0.

@@ -272,3 +272,39 @@ def different_products(album: Album) -> None:
     """Products of a shop before the same white."""
     for number in range(4):
         album.save(thing(album.rng), f"{number}.jpg")
+
+
+@kind
+def settings_of_one(album: Album) -> None:
+    """Of equal pictures the one with a sound or a program's settings next to it stays."""
+    content, ending = photo_bytes(album), album.pick("WAV", "pp3", "dop", "txt", "jpg.pp3")
+    noted = album.write(content, "z/P.jpg")
+    album.write(b"what belongs to it", f"z/P.{ending}")
+    album.goes(album.write(content, "a/P.jpg"), noted)
+
+
+@kind
+def other_notes_of_an_archive(album: Album) -> None:
+    """Notes that Google names by the number of a picture belong to that alone."""
+    content, ending = photo_bytes(album), album.pick("json", "supplemental-metadata(1).json")
+    for name in ("IMG_7.jpg", "IMG_7(1).jpg"):
+        album.write(content, name)
+    album.write(b'{"description": "one"}', "IMG_7.jpg.json")
+    album.write(b'{"description": "other"}', "IMG_7.jpg(1).json" if ending == "json" else f"IMG_7.jpg.{ending}")
+
+
+@kind
+def library_of_a_program(album: Album) -> None:
+    """What a program keeps in its library, it would miss."""
+    content = photo_bytes(album)
+    kept = album.write(content, f"{album.pick('Photos.photoslibrary', 'Previews.lrdata', '.git')}/originals/0/0A7F.jpg")
+    album.may_go(album.write(content, "A_export/IMG_0.jpg"), kept)
+
+
+@kind
+def made_of_a_jpeg_elsewhere(album: Album) -> None:
+    """Next to another photograph of the scene, the JPEG stays of which a BMP was made."""
+    photo = scene(album.rng)
+    original = album.write(encode(photo, quality=90), "c/orig.jpg")
+    album.may_go(album.save(Image.open(original).convert("RGB"), "c/conv.bmp"), original)
+    album.save(add_noise(photo, album.rng, 4).resize((photo.width + 8, photo.height + 6)), "a.jpg", quality=97)

@@ -2,10 +2,11 @@
 
 import io
 import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image, ImageCms, ImageDraw, PngImagePlugin
+from PIL import ExifTags, Image, ImageCms, ImageDraw, PngImagePlugin, TiffImagePlugin
 
 from tests.album_kinds.kind import Album, Picture, encode, kind
 from tests.album_kinds.pictures import page, scale, scene, write
@@ -15,6 +16,11 @@ XMP = (
     'xmlns:xmp="http://ns.adobe.com/xap/1.0/" xmlns:dc="http://purl.org/dc/elements/1.1/" {attributes}>{elements}'
     "</rdf:Description></rdf:RDF></x:xmpmeta>"
 )
+
+
+def insert(content: bytes, part: bytes, marker: int = 0xE1) -> bytes:
+    """Return a JPEG with another part at its beginning."""
+    return content[:2] + bytes([0xFF, marker]) + struct.pack(">H", len(part) + 2) + part + content[2:]
 
 
 def save_with(album: Album, exif: Image.Exif | None = None, xmp: str = "") -> tuple[Path, Path]:
@@ -81,9 +87,7 @@ def iptc_in_one(album: Album) -> None:
         b"\x1c\x02" + bytes([tag]) + struct.pack(">H", len(text)) + text for tag, text in ((25, b"lake"), (120, b"at the lake"))
     )
     block = b"8BIM\x04\x04\0\0" + struct.pack(">I", len(record)) + record + b"\0" * (len(record) % 2)
-    payload = b"Photoshop 3.0\0" + block
-    content = encode(scale(plain, 0.7), quality=85)
-    album.write(content[:2] + b"\xff\xed" + struct.pack(">H", len(payload) + 2) + payload + content[2:], "noted.jpg")
+    album.write(insert(encode(scale(plain, 0.7), quality=85), b"Photoshop 3.0\0" + block, 0xED), "noted.jpg")
 
 
 @kind
@@ -112,8 +116,7 @@ def same_pixels_other_notes(album: Album) -> None:
     for name, tag in (("one", ExifTags.Base.ImageDescription), ("other", ExifTags.Base.Artist)):
         exif = Image.Exif()
         exif[tag] = name
-        payload = exif.tobytes()
-        album.write(content[:2] + b"\xff\xe1" + struct.pack(">H", len(payload) + 2) + payload + content[2:], f"{name}.jpg")
+        album.write(insert(content, exif.tobytes()), f"{name}.jpg")
 
 
 @kind
@@ -294,8 +297,7 @@ def other_orientation(album: Album) -> None:
     album.write(content, "one.jpg")
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = album.pick(3, 6, 8)
-    payload = exif.tobytes()
-    album.write(content[:2] + b"\xff\xe1" + struct.pack(">H", len(payload) + 2) + payload + content[2:], "other.jpg")
+    album.write(insert(content, exif.tobytes()), "other.jpg")
 
 
 @kind
@@ -320,3 +322,95 @@ def second_view_behind(album: Album) -> None:
     first, second = scene(album.rng), scene(album.rng)
     both = album.save(first, "both.mpo", save_all=True, append_images=[second], quality=92)
     album.may_go(album.save(first, "first.jpg", quality=92), both)
+
+
+def camera_exif(**entries: str) -> Image.Exif:
+    exif = Image.Exif()
+    for name, value in ({"Make": "Maker"} | entries).items():
+        exif[ExifTags.Base[name].value] = value
+    return exif
+
+
+def save_with_part(album: Album, part: bytes, marker: int = 0xE1, behind: bytes = b"") -> None:
+    """Save a picture with something embedded, and a longer file of the same coded picture without that."""
+    content = insert(encode(scene(album.rng), quality=90), camera_exif().tobytes())
+    album.write(insert(content, part, marker) + behind, "a.jpg")
+    plain = content[:2] + b"\xff" * 60_000 + content[2:]
+    album.may_go(album.write(plain, "b.jpg"), album.folder / "a.jpg")
+
+
+@kind
+def linear_profile_called_srgb(album: Album) -> None:
+    """The same numbers in linear light are other colours, whatever the profile is called."""
+    photo, profile = scene(album.rng), ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    linear = bytearray(profile)
+    for name in (b"rTRC", b"gTRC", b"bTRC"):
+        place = linear.find(name, 128)
+        offset = int.from_bytes(linear[place + 4 : place + 8], "big")
+        linear[offset : offset + 16] = b"curv\0\0\0\0" + struct.pack(">I", 1) + struct.pack(">HH", 256, 0)
+    album.save(photo, "one.png", icc_profile=bytes(linear))
+    album.save(photo, "other.png", icc_profile=profile, exif=camera_exif(Software="Editor"))
+
+
+@kind
+def profile_stripped(album: Album) -> None:
+    """A copy without the original's profile shows wrong colours: it goes."""
+    profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
+    place = profile.find(b"rXYZ", 128)
+    offset = int.from_bytes(profile[place + 4 : place + 8], "big") + 8
+    profile[offset : offset + 4] = struct.pack(">i", round(0.61 * 65536))
+    content = encode(scene(album.rng), quality=93, icc_profile=bytes(profile), exif=camera_exif())
+    original = album.write(content, "original.jpg")
+    album.goes(album.save(Image.open(io.BytesIO(content)).convert("RGB"), "sent.jpg", quality=80), original)
+
+
+@kind
+def place_on_a_map(album: Album) -> None:
+    """Two tiles of a map that look the same, as water does."""
+    photo = scene(album.rng)
+    for name, east in (("one", 500_000.0), ("other", 700_000.0)):
+        tags = TiffImagePlugin.ImageFileDirectory_v2()
+        tags.tagtype[33922] = 12
+        tags[33922] = (0.0, 0.0, 0.0, east, 5_600_000.0, 0.0)
+        album.save(photo, f"{name}.tif", tiffinfo=tags)
+
+
+@kind
+def embedded_in_one(album: Album) -> None:
+    """Thermal data, a signature, a depth map, or a path, in the shorter file alone."""
+    path = b"Photoshop 3.0\x008BIM" + struct.pack(">H", 2000) + b"\x06Path 1\0" + struct.pack(">I", 52) + bytes(range(52))
+    depth = b"http://ns.adobe.com/xmp/extension/\0" + b"A" * 32 + struct.pack(">II", 900, 0) + b"GDepth" * 150
+    parts = (b"FLIR\0\1" + album.rng.bytes(900), 0xE1), (b"JP\0\1" + album.rng.bytes(900), 0xEB), (depth, 0xE1), (path, 0xED)
+    save_with_part(album, *parts[int(album.rng.integers(len(parts)))])
+
+
+@kind
+def sound_behind(album: Album) -> None:
+    """Only the shorter file has a sound behind the picture."""
+    save_with_part(album, b"Exif\0\0", behind=b"SoundShot_000" + album.rng.bytes(3000) + b"SEFT")
+
+
+@kind
+def developed_in_one(album: Album) -> None:
+    """Only the smaller file says how it was developed, or that it shows all around."""
+    spaces = ("crs", "http://ns.adobe.com/camera-raw-settings/1.0/"), ("GPano", "http://ns.google.com/photos/1.0/panorama/")
+    prefix, space = spaces[int(album.rng.integers(2))]
+    save_with(album, xmp=XMP.format(attributes=f'xmlns:{prefix}="{space}" {prefix}:Said="+1.25"', elements=""))
+
+
+@kind
+def camera_in_one(album: Album) -> None:
+    """Only the smaller file says how it was exposed, or has a title."""
+    exif = camera_exif(**({"DocumentName": "Deed of 1931"} if album.rng.integers(2) else {}))
+    if ExifTags.Base.DocumentName not in exif:
+        exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.ExposureTime] = 0.004
+    save_with(album, exif)
+
+
+@kind
+def other_gamma(album: Album) -> None:
+    """The same numbers, which a viewer is to show brighter."""
+    content, chunk = encode(scene(album.rng), "PNG"), b"gAMA" + struct.pack(">I", 100_000)
+    plain = album.write(content, "one.png")
+    album.may_go(plain, album.folder / "other.png")
+    album.write(content[:33] + struct.pack(">I", 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) + content[33:], "other.png")

@@ -66,6 +66,15 @@ def test_the_page_has_the_table_of_imagededups_tests() -> None:
     assert read_table(DOCUMENTS / "matching.md", imagededup_suite.COMMAND) == imagededup_suite.make_page_table(store)
 
 
+def test_the_page_has_the_table_of_perceptions_benchmark() -> None:
+    import perception_yardstick
+    from measurements import Measurements
+    from page_tables import DOCUMENTS, read_table
+
+    store = Measurements.open(perception_yardstick.RESULTS)
+    assert read_table(DOCUMENTS / "quality.md", perception_yardstick.COMMAND) == perception_yardstick.make_page_table(store)
+
+
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
 def test_results_say_what_made_them(path: Path) -> None:
     kept = json.loads(path.read_text(encoding="utf-8"))["measurements"]

@@ -19,7 +19,7 @@ from image_copies.data.cache import cache_images
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.loader import CleanImages
+from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.squares import resize_own_aspect, resize_square
 
@@ -216,7 +216,7 @@ def test_unreadable_images_never_stop_a_loader(tmp_path: Path) -> None:
     PICTURE.save(tmp_path / "a.jpg")
     (tmp_path / "b.jpg").write_bytes(b"x")
     images = find_images(tmp_path)
-    pixels, readable = CleanImages(images, 32)[1]
+    pixels, readable = PreprocessedImages(images, 32)[1]
     assert not readable and not pixels.any()
     squares = cache_images(images, 32, tmp_path / "cache")
     assert squares.readable_rows() == [0] and "not an image" in squares.problems["b"]

@@ -8,8 +8,8 @@ from torch.utils.data import DataLoader
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.loader import CleanImages
 from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches, input_shapes, preprocess
+from image_copies.data.squares import decode_square
 
 SHAPES = {"a": (60, 90), "b": (90, 60), "c": (40, 60), "d": (50, 50)}
 
@@ -23,10 +23,10 @@ def images(tmp_path: Path) -> ImageSet:
     return find_images(tmp_path)
 
 
-def test_square_equals_clean_images(images: ImageSet) -> None:
-    ours, clean = PreprocessedImages(images, 32, "square"), CleanImages(images, 32)
-    for row in range(len(images)):
-        assert torch.equal(ours[row][0], clean[row][0]) and ours[row][1] == clean[row][1]
+def test_squares_are_those_of_all_decoding(images: ImageSet) -> None:
+    for path, (pixels, readable) in zip(images.paths, PreprocessedImages(images, 32).__getitems__(list(range(5))), strict=True):
+        square, decoded = decode_square(path, 32)
+        assert torch.equal(pixels, torch.from_numpy(square)) and readable == decoded == (path.stem != "e")
 
 
 @pytest.mark.parametrize("protocol", ["square", "center_crop", "square_crop", "long_side"])

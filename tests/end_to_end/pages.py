@@ -23,8 +23,10 @@ def run_explore(*arguments: object) -> Iterator[str]:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert "http://127.0.0.1:" in line
-        yield line.split(": ", 1)[1].split()[0]
-        process.terminate()
+        try:
+            yield line.split(": ", 1)[1].split()[0]
+        finally:
+            process.terminate()  # a test that failed would wait for it
 
 
 @contextmanager

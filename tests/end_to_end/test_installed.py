@@ -22,11 +22,11 @@ LOADING = """
 from pathlib import Path
 from torch.utils.data import DataLoader
 from image_copies.data.images import find_images
-from image_copies.data.loader import CleanImages
+from image_copies.data.preprocessing import PreprocessedImages
 
 if __name__ == "__main__":
     for start in ("fork", "spawn", "forkserver"):
-        images = CleanImages(find_images(Path("pictures")), 32)
+        images = PreprocessedImages(find_images(Path("pictures")), 32)
         (batch,) = DataLoader(images, batch_size=2, num_workers=1, multiprocessing_context=start)
         assert batch[1].all(), start
 """

@@ -16,6 +16,7 @@ from image_copies.matching.index.store import open_known_store
 from image_copies.matching.matches import Match
 from image_copies.matching.results.folder import SearchNotes, write_notes
 from image_copies.matching.verification.geometry import Evidence
+from image_copies.matching.verification.judgement import Judgement
 from tests.end_to_end.pages import open_watched, run_explore
 from tests.folders import read_tree
 from tests.search_results import write_results
@@ -283,9 +284,26 @@ def test_a_group_is_decided_and_another_file_kept(page: "sync_api.Page", results
     assert set(shown(page)) == {"large.png", "small.png"} and page.inner_text("#of-group") == "Group 1"
 
 
+def test_series_stand_apart_the_sharpest_first(browser: "sync_api.Browser", results: Path) -> None:
+    large, small, hostile, other = (results.parent / "album" / name for name in ("large.png", "small.png", HOSTILE, "other.png"))
+    scene = Judgement("same scene", "taken 2 s apart with one camera", 10)
+    pairs = [Match(large, small, -0.1, None)]
+    pairs += [Match(path, other, -0.2, None, None, scene, series=1, sharpest=hostile) for path in (small, hostile)]
+    write_results(results, pairs, [[large, small]])
+    with run_explore("--matches", results) as address, open_watched(browser, address, "#group .file img", console=True) as page:
+        page.keyboard.press("3")
+        page.wait_for_selector("#shots img")
+        assert page.inner_text("#shots h2") == "Series 1: 3 pictures"
+        assert page.locator("#shots .file b").all_inner_texts() == [HOSTILE, "large.png", "other.png"]  # not what goes for it
+        assert page.inner_text("#shots .kept .badge") == "sharpest"
+        page.locator("#shots a").last.click()
+        page.wait_for_selector("#pair:not([hidden])")
+        assert set(shown(page)) == {HOSTILE, "other.png"}
+
+
 def test_decisions_are_listed_and_taken_back(page: "sync_api.Page", results: Path) -> None:
     press(page, "y", "/api/pairs/")
-    press(page, "3", "/api/decisions")
+    press(page, "4", "/api/decisions")
     page.wait_for_selector("#decided li")
     assert "a copy" in page.inner_text("#decided li") and "other.png" in page.inner_text("#decided li")
     with answered(page, "/api/decisions/forget"):
@@ -298,7 +316,12 @@ def test_decisions_are_listed_and_taken_back(page: "sync_api.Page", results: Pat
 def test_nothing_is_wider_than_the_screen(browser: "sync_api.Browser", address: str, width: int, scheme: Scheme) -> None:
     with browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme) as context:
         page = context.new_page()
-        for view, there in (("pairs", "#left img"), ("groups", ".file img"), ("decisions", "#no-decision")):
+        for view, there in (
+            ("pairs", "#left img"),
+            ("groups", ".file img"),
+            ("series", "#series p"),
+            ("decisions", "#no-decision"),
+        ):
             page.goto(f"{address}/#{view}")
             page.reload()
             page.wait_for_selector(there)

@@ -36,11 +36,12 @@ SERVICE = """
 from fastapi.testclient import TestClient
 from pathlib import Path
 from image_copies.matching.calibration import make_rule
-from image_copies.matching.explorer.service import SearchService, make_service
+from image_copies.matching.explorer.service import SearchService, service_router
+from image_copies.matching.web.app import make_app
 from image_copies.pipeline.tools.run_extractor import open_extractor
 extractor = open_extractor(None, None, None, None)
 service = SearchService(Path("kept"), extractor, make_rule(extractor, None, 0.001, 10))
-client = TestClient(make_service(service), base_url="http://127.0.0.1")
+client = TestClient(make_app(service_router(service)), base_url="http://127.0.0.1")
 content = Path("album/small.jpg").read_bytes()
 answer = client.post("/api/matches", content=content, headers={"content-type": "application/octet-stream"}).json()
 print(answer["matches"][0]["score"])
@@ -79,8 +80,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ("album --verify", "1 groups of 2 files"),
         ("album/R000002.jpg album/small.jpg", "copy: "),
-        ("match --leakage album album/.. --output shared", "the worst pairs across sets"),
-        ("match --index kept --add album", "5 images, 5 of them embedded"),
+        ("match leakage album album/.. --output shared", "the worst pairs across sets"),
+        ("match add album --index kept", "5 images, 5 of them embedded"),
         ("match --apply move", "take everything back with: image-copies match --undo --output matches"),
         ("undo", "undo: 1 files done"),
         ("embed --images album --output vectors.h5", "vectors: vectors.h5"),

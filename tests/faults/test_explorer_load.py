@@ -18,10 +18,10 @@ from PIL import Image
 
 from image_copies.data.images import find_images
 from image_copies.matching.explorer.answers import open_folder_explorer
-from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.routes import explorer_router
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web import guard
-from image_copies.matching.web.listener import open_listener
+from image_copies.matching.web.app import make_app, open_listener
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
@@ -42,7 +42,7 @@ def serve(folder: Path, told: Connection) -> None:
     explorer = open_folder_explorer(checkpoint_extractor(folder / "n.safetensors"), "t", find_images(folder / "pictures"), 0.01)
     with open_listener(0) as listener:
         told.send(listener.getsockname()[1])
-        uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="critical")).run([listener])
+        uvicorn.Server(uvicorn.Config(make_app(explorer_router(explorer)), log_level="critical")).run([listener])
 
 
 @contextmanager

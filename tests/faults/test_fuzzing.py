@@ -28,16 +28,17 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from image_copies.data.archives import list_archive, read_member
-from image_copies.data.discovery import discover, expand_sources
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.labels import read_labels
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.sources.archives import list_archive, read_member
+from image_copies.data.sources.discovery import discover
+from image_copies.data.sources.walking import expand_sources
 from image_copies.matching.explorer.answers import open_folder_explorer
-from image_copies.matching.explorer.app import make_app
-from image_copies.matching.explorer.service import SearchService, make_service
+from image_copies.matching.explorer.routes import explorer_router
+from image_copies.matching.explorer.service import SearchService, service_router
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.plan import read_plan
@@ -45,6 +46,7 @@ from image_copies.matching.index.decisions import decide, read_decisions
 from image_copies.matching.index.search import find_nearest, open_search
 from image_copies.matching.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
 from image_copies.matching.matches import Rule
+from image_copies.matching.web.app import make_app
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -616,13 +618,15 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TestCli
     list(write_pictures(folder / "pictures", "P", 3, seed=1, workers=1))
     images = find_images(folder / "pictures")
     explorer = TestClient(
-        make_app(open_folder_explorer(extractor, "t", images, 0.01)), base_url="http://127.0.0.1", raise_server_exceptions=False
+        make_app(explorer_router(open_folder_explorer(extractor, "t", images, 0.01))),
+        base_url="http://127.0.0.1",
+        raise_server_exceptions=False,
     )
     picture = explorer.post("/api/picks/P000001").json()["picture"]
     with open_store(folder / "index", extractor.identity, 4) as store:
         add_files(store, {Path("/x.jpg"): b"d" * 32}, [Content(b"d" * 32, np.ones(4, np.float32))])
     service = SearchService(folder / "index", extractor, Rule(-1.0, None, 0.001, 3))
-    searched = TestClient(make_service(service), base_url="http://127.0.0.1", raise_server_exceptions=False)
+    searched = TestClient(make_app(service_router(service)), base_url="http://127.0.0.1", raise_server_exceptions=False)
     question = {"picture": picture, "edit": "rotate", "intensity": 0.5, "draw": 1}
     return {"explorer": (explorer, [question]), "service": (searched, [{"vectors": [[1.0, 0.0, 0.0, 0.0], [1, 2, 3, 4]]}])}
 

@@ -27,9 +27,10 @@ from image_copies.data.formats import readable_formats
 from image_copies.data.images import find_images
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.explorer.answers import open_folder_explorer
-from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.routes import explorer_router
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.index.store import open_known_store, stored_files, vectors_by_digest
+from image_copies.matching.web.app import make_app
 from image_copies.pipeline.match import main as match
 from image_copies.pipeline.steps.embed import embed_folder
 from image_copies.submissions.vectors.files import read_vectors
@@ -333,10 +334,10 @@ def check_embedding(good: Path, hostile: list[Path], checkpoint: Path, folder: P
 
 
 def check_index(good: Path, hostile: list[Path], checkpoint: Path, folder: Path) -> int:
-    """match.py --add: the same, in a kept index; returns how many are listed."""
+    """match.py add: the same, in a kept index; returns how many are listed."""
     vectors: dict[str, dict[str, bytes | None]] = {}
     for name, source in (("alone", good), ("mixed", mixed(good, hostile, folder / "pictures"))):
-        arguments = ["--checkpoint", str(checkpoint), "--index", str(folder / name), "--add", str(source), "--quiet"]
+        arguments = ["add", str(source), "--checkpoint", str(checkpoint), "--index", str(folder / name), "--quiet"]
         assert match(arguments) == 0
         with open_known_store(folder / name) as store:
             files = stored_files(store)
@@ -371,7 +372,7 @@ def test_thousands_of_hostile_pictures_change_no_other_vector(
     (tmp_path / "index").mkdir()
     listed = check_index(good, hostile, checkpoint, tmp_path / "index")
     with capsys.disabled():
-        print(f"\nstep 02 lists {bad} of {len(hostile)} hostile pictures, match.py --add {listed}; 50 others: the same bytes")
+        print(f"\nstep 02 lists {bad} of {len(hostile)} hostile pictures, match.py add {listed}; 50 others: the same bytes")
     assert bad == listed > 500
 
 
@@ -380,7 +381,7 @@ def test_thousands_of_hostile_uploads_are_answered(
     good: Path, hostile: list[Path], checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     explorer = open_folder_explorer(checkpoint_extractor(checkpoint), "pictures", find_images(good), 0.01)
-    client = TestClient(make_app(explorer), base_url="http://127.0.0.1", raise_server_exceptions=False)
+    client = TestClient(make_app(explorer_router(explorer)), base_url="http://127.0.0.1", raise_server_exceptions=False)
     answers: Counter[int] = Counter()
     for path in hostile:
         sent = client.post("/api/pictures", content=path.read_bytes(), headers={"content-type": "application/octet-stream"})

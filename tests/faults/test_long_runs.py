@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from image_copies.augmentations.dataset import EditedImages
 from image_copies.data.images import ImageSet, find_images
 from image_copies.matching.explorer.answers import open_folder_explorer
-from image_copies.matching.explorer.app import make_app
+from image_copies.matching.explorer.routes import explorer_router
 from image_copies.matching.extractor import checkpoint_extractor
-from image_copies.matching.web.listener import open_listener
+from image_copies.matching.web.app import make_app, open_listener
 from image_copies.models.inference import embed
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.backbones import BACKBONES
@@ -39,7 +39,7 @@ from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
 from image_copies.pipeline.steps.embed import embed_to_file
-from image_copies.submissions.vectors.files import describe_vectors
+from image_copies.submissions.vectors.files import open_vectors
 from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures
 
@@ -164,7 +164,7 @@ def test_embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Descri
     monkeypatch.setattr(embed, "DataLoader", Simulated)
     settings = EmbeddingSettings(workers=0, shard=IMAGES // 20, batch_size=100)
     embed_to_file(tmp_path / "model.safetensors", images, settings, tmp_path / "vectors.h5")
-    assert len(describe_vectors(tmp_path / "vectors.h5").ids) == IMAGES
+    assert len(open_vectors(tmp_path / "vectors.h5").ids) == IMAGES
     watch.check("embedded images", IMAGES, started, ledger)
 
 
@@ -176,7 +176,7 @@ def test_explorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Descrip
     before = sorted(tmp_path.rglob("*"))
     watch, started = Watch(tmp_path, monkeypatch), time.monotonic()
     with open_listener(0) as listener:
-        server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="error"))
+        server = uvicorn.Server(uvicorn.Config(make_app(explorer_router(explorer)), log_level="error"))
         running = threading.Thread(target=server.run, args=([listener],))
         running.start()
         while not server.started:

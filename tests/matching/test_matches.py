@@ -10,7 +10,7 @@ from PIL import Image
 
 from image_copies.matching import matches
 from image_copies.matching.explorer import service
-from image_copies.matching.matches import EVIDENCE_CELLS, MATCH_CELLS, Match, Matches, Rule, read_matches_csv
+from image_copies.matching.matches import EVIDENCE_CELLS, MATCH_CELLS, SERIES_CELLS, Match, Matches, Rule, read_matches_csv
 from image_copies.matching.output import Output
 from image_copies.matching.results.report import write_results
 from image_copies.matching.review.results import _show_values
@@ -25,7 +25,7 @@ class Turned(Evidence):
 
 
 def test_every_field_is_a_column() -> None:
-    assert [field.name for field in fields(Match)] == [*MATCH_CELLS, "evidence", "judgement", "crop"]
+    assert [field.name for field in fields(Match)] == [*MATCH_CELLS, "evidence", "judgement", "crop", *SERIES_CELLS]
     recorded = [field.name for field in fields(Evidence) if field.compare]  # the homography is not: no later command needs it
     assert recorded == [*EVIDENCE_CELLS]
 

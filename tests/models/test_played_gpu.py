@@ -59,7 +59,6 @@ def move(module: nn.Module) -> nn.Module:
         {"objective": {"kind": "softmax"}},
         {"objective": {"kind": "arcface", "rounded_rows": True}},
         {"svmax": {}},
-        {"koleo": {"weight": 0.1}},
         {"teacher": "teacher.safetensors", "distillation": {"kind": "vectors"}},
         {"teacher": "teacher.safetensors", "distillation": {"kind": "relations"}},
         {"turn": True},

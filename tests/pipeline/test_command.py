@@ -17,7 +17,7 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.pipeline import command
 from image_copies.pipeline.command import TASKS, main
 from image_copies.pipeline.run.streams import end_with_reader
-from image_copies.pipeline.tools.match_options import check, make_parser, search_folders
+from image_copies.pipeline.tools.match_options import parse_line
 
 TOP = Path(__file__).parents[2]
 
@@ -50,8 +50,8 @@ def call(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     [
         ("review", "matches/search.json: there are no results of a search. Search first: image-copies match DIR writes them."),
         ("review found", "found/search.json: there are no results"),
-        ("serve", "give one with --index DIR (image-copies match --index DIR --add DIR makes it)."),
-        ("explore --index kept", "Make it with: image-copies match --index kept --add DIR"),
+        ("serve", "give one with --index DIR (image-copies match add DIR --index DIR makes it)."),
+        ("explore --index kept", "Make it with: image-copies match add DIR --index kept"),
         ("embed --images .", "--images and --output must be given together"),
         ("score --submission a.h5", "--submission and --ground-truth must be given together"),
         ("export --checkpoint a.safetensors --output b.safetensors", "--checkpoint is already a checkpoint"),
@@ -87,11 +87,7 @@ def test_the_examples_of_the_help_are_valid(tmp_path: Path) -> None:
     assert len(examples) == 5 and all(line.split()[0] == "image-copies" for line in examples)
     for _, *words in map(shlex.split, examples):
         if words[0] not in TASKS or words[0] == "match":
-            options = make_parser(None).parse_args(
-                [word.replace("~/Pictures", str(tmp_path)) for word in words if word != "match"]
-            )
-            search_folders(options)
-            check(options)
+            parse_line([word.replace("~/Pictures", str(tmp_path)) for word in words if word != "match"])
 
 
 def test_help_imports_nothing_slow() -> None:

@@ -50,7 +50,7 @@ def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         *((f"match al --matching-track al/{name}", "--matching-track") for name in ("a.jpg", "v.csv", "plan.csv", "new")),
         ("match al --output al", "--output"),
         ("match al --output al/a.jpg", "--output"),
-        ("match --index al --add al", "--index"),
+        ("match add al --index al", "--index"),
         ("dedup --input al --output al", "--output"),
         *(
             (f"score --queries q.h5 --references r.h5 --ground-truth truth.csv --output al/{name}", "--output")
@@ -88,7 +88,7 @@ def test_so_do_those_that_make_folders(
 
 
 def test_no_option_that_names_a_target_is_forgotten() -> None:
-    named = r'add_argument\(\s*"(--(?:out\w*|matching-track|details|report|to|apply|save\w*|write\w*))",\s*type='
+    named = r'"(--(?:out\w*|matching-track|details|report|to|apply|save\w*|write\w*))"(?:,\s*type=|: (?:DIR|FILE)\b)'
     found: dict[str, set[str]] = {}
     for path in [*PIPELINE.glob("*.py"), *(PIPELINE / "tools").glob("*.py")]:
         for option in re.findall(named, path.read_text(encoding="utf-8")):

@@ -16,8 +16,7 @@ from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.scoring.query_scores import score_queries
 from image_copies.submissions.search import references as search_references
 from image_copies.submissions.vectors import repeated, rows
-from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
-from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
+from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors, write_vectors
 
 QUERIES, DIMENSIONS, BLOCK = 40, 256, 500
 TRUTH = GroundTruth([f"Q{row}" for row in range(30)], frozenset((f"Q{row}", f"R{row:06d}") for row in range(20)))
@@ -47,7 +46,7 @@ def draw(folder: Path, count: int) -> tuple[Vectors, Path]:
     return Vectors([f"Q{row}" for row in range(QUERIES)], scale_to_unit_length(asked), np.arange(QUERIES) == 7), path
 
 
-def use(folder: Path, queries: Vectors, references: Vectors | StoredVectors) -> list[object]:
+def use(folder: Path, queries: Vectors, references: VectorSet) -> list[object]:
     """All that steps 05 and 06 do with references."""
     folder.mkdir()
     write_submission(folder / "submission.h5", queries, references)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
 from image_copies.data.files import read_json
+from image_copies.data.sources.discovery import discover
 from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.plan import read_plan
 from image_copies.submissions.ensemble.projection import load_projection

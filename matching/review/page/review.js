@@ -1,7 +1,8 @@
 // The review page. Text from outside is only ever set as text.
 
 const at = (id) => document.getElementById(id);
-const VIEWS = ["pairs", "groups", "decisions"];
+const VIEWS = ["pairs", "groups", "series", "decisions"];
+const MOST_SERIES = 200; // on the page; matches.csv lists all
 const SAID = { copy: "a copy", "not-a-copy": "not a copy", undecided: "undecided" };
 const state = { all: null, view: "pairs", list: [], place: 0, pair: null, group: 0, members: null, done: [], closer: false, way: null, asked: 0, working: 0 };
 
@@ -463,7 +464,7 @@ function card(group, file) {
     element("div", { className: "frame" }, image(file, "small", file.name)),
     element("p", {}, element("span", { className: `badge ${file.action}`, textContent: state.gone.has(file.number) ? "removed" : file.action }), " ", role(file), " ", element("b", { textContent: file.name })),
     element("p", { textContent: details.filter(Boolean).join(", "), title: file.folder }),
-    element("p", {}, ...wording(file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`))),
+    element("p", {}, ...wording(file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`) + (file.original ? `. Original: ${file.original}` : ""))),
     answers,
   );
   made.dataset.file = file.number;
@@ -521,6 +522,22 @@ function stepMember(by) {
   cards[now < 0 ? (by > 0 ? Math.min(1, cards.length - 1) : 0) : Math.max(0, Math.min(cards.length - 1, now + by))]?.focus();
 }
 
+// Series
+
+function showSeries() {
+  at("shots").replaceChildren(...state.all.series.slice(0, MOST_SERIES).map((shots, place) => element(
+    "section",
+    {},
+    element("h2", { textContent: `Series ${place + 1}: ${plural(shots.length, "picture")}` }),
+    element("div", { className: "files" }, ...shots.map((shot) => shotCard(shot, shots[0]))),
+  )));
+}
+
+function shotCard([number, name], [sharpest]) {
+  const label = number === sharpest ? element("span", { className: "badge keep", textContent: "sharpest" }) : element("a", { href: `#pair/${sharpest}/${number}`, textContent: "Compare" });
+  return element("article", { className: `file${number === sharpest ? " kept" : ""}` }, element("div", { className: "frame" }, image({ number }, "small", name)), element("p", {}, label, " ", element("b", { textContent: name })));
+}
+
 // Decisions
 
 async function showDecisions() {
@@ -562,13 +579,14 @@ function open(hash, kept = false) {
 
 const show = () =>
   attempt(async () => {
-    const [, view, first, second] = location.hash.match(/^#(pair|group|pairs|groups|decisions)(?:\/(\d+))?(?:\/(\d+))?$/) ?? [null, state.all.groups.length ? "groups" : "pairs"];
+    const [, view, first, second] = location.hash.match(/^#(pair|group|pairs|groups|series|decisions)(?:\/(\d+))?(?:\/(\d+))?$/) ?? [null, state.all.groups.length ? "groups" : "pairs"];
     state.view = view.endsWith("s") ? view : `${view}s`;
     for (const each of VIEWS) {
       at(each).hidden = each !== state.view;
       if (each === state.view) at(`to-${each}`).setAttribute("aria-current", "page");
       else at(`to-${each}`).removeAttribute("aria-current");
     }
+    if (view === "series") return showSeries();
     if (view === "decisions") return showDecisions();
     if (state.view === "groups") {
       await refreshPlan();
@@ -618,7 +636,7 @@ function refill() {
   attempt(showPlace);
 }
 
-const EVERYWHERE = { u: undo, x: toggleFigures, "?": () => at("help").showModal(), 1: () => open("#groups", true), 2: () => open("#pairs", true), 3: () => open("#decisions", true) };
+const EVERYWHERE = { u: undo, x: toggleFigures, "?": () => at("help").showModal(), 1: () => open("#groups", true), 2: () => open("#pairs", true), 3: () => open("#series", true), 4: () => open("#decisions", true) };
 const ON_PAIRS = { j: () => step(1), ArrowRight: () => step(1), k: () => step(-1), ArrowLeft: () => step(-1), y: () => decidePair("copy"), n: () => decidePair("not-a-copy"), v: look, z: toggleCloser, l: () => lay("laid"), f: () => lay("flicker"), d: () => lay("differences") };
 const onMember = (work) => () => {
   const file = chosenMember();

@@ -21,7 +21,7 @@ from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.augmentations.in_aug import InAug, InAugImages, choose_in_aug
 from image_copies.data.images import ImageSet
 from image_copies.data.labels import LabelledImages
-from image_copies.data.loader import CleanImages
+from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
@@ -294,7 +294,7 @@ def vectors_at_exponents(
 def _load(descriptor: Descriptor, images: ImageSet | InAug, size: int) -> Iterator[Tensor]:
     """Yield batches [n, 3, size, size], normalised for the network."""
     dataset: Dataset[tuple[Tensor, bool]] = (
-        CleanImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
+        PreprocessedImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
     )
     for pixels, _ in DataLoader(dataset, 128):
         yield normalize_pixels(pixels, descriptor.mean, descriptor.std)

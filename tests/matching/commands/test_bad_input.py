@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from image_copies.data import archives
 from image_copies.data.errors import UserError
 from image_copies.data.locks import hold_lock_file
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.sources import tars
 from image_copies.matching.commands import applying
 from image_copies.matching.files.plan import read_plan
 from image_copies.pipeline.match import main
@@ -30,7 +30,7 @@ WAYS = ("move", "hardlink", "symlink", "delete-to-trash")
 @pytest.fixture
 def album(own_desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """album/ and a folder inside: copies with odd names, links in circles, unsafe names in an archive, a bomb, a hard link."""
-    monkeypatch.setattr(archives, "MIN_SUSPECT_BYTES", 1000)
+    monkeypatch.setattr(tars, "MIN_SUSPECT_BYTES", 1000)
     monkeypatch.chdir(own_desk)
     inner = own_desk / "album" / "inner folder"
     list(write_pictures(inner, "R", 4, seed=1, workers=1))
@@ -92,7 +92,7 @@ def test_one_picture_twice_is_no_pair_to_act_on(album: Path, checkpoint: Path, c
     search(checkpoint, "--queries", path, path)
     assert read_plan(Path("matches/plan.csv")) == [] and main(["--apply", "move"]) == 0
     with pytest.raises(UserError, match="the same bytes"):
-        main([path, path, "--decide", "not-a-copy"])
+        main(["decide", path, path, "not-a-copy"])
     search(checkpoint, "--queries", path, "--references", path)
     assert read_plan(Path("matches/plan.csv")) == [] and read_tree(album) == before
 

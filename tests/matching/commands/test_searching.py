@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from image_copies.data.discovery import discover
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.sources.discovery import discover
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.index import filling
 from image_copies.matching.index.filling import Added, add_pictures, forget_missing
@@ -183,7 +183,8 @@ def test_the_command_writes_csv_and_gallery(
     ]
     run_match(*options)
     table = pd.read_csv(pictures / "matches" / "matches.csv")
-    assert list(table.columns) == ["query", "reference", "score", "expected_false_alarms", "class", "reason", "certainty"]
+    known = ["query", "reference", "score", "expected_false_alarms", "class", "reason", "certainty", "series", "sharpest"]
+    assert list(table.columns) == known
     assert set(table["class"]) <= {"same file", "certain", "likely", "same scene"} and table["class"].iloc[0] == "same file"
     assert np.all(np.diff(table["score"]) <= 0) and table["score"].iloc[0] == 0
     origin = json.loads((pictures / "matches" / "search.json").read_text())["made_from"]
@@ -201,19 +202,19 @@ def test_a_kept_index_is_added_to_searched_and_removed_from(
 ) -> None:
     monkeypatch.chdir(pictures)
     index = ["--checkpoint", checkpoint, "--index", "kept"]
-    run_match(*index, "--add", "references")
+    run_match("add", "references", *index)
     assert "9 images, 8 of them embedded, 1 cannot be decoded\n" in capsys.readouterr().out
     run_match(*index, "--queries", "queries", "--threshold", "-0.05")
     assert "3 queries, 8 different references" in capsys.readouterr().out
-    run_match(*index, "--remove", "references/R000000.jpg", "elsewhere")
+    run_match("remove", "references/R000000.jpg", "elsewhere", *index[2:])
     reported = capsys.readouterr().out
     assert "removed 1 files" in reported and "elsewhere is not in it" in reported and "R000000" not in reported
     (pictures / "references" / "link.jpg").symlink_to("R000001.jpg")
-    run_match(*index, "--add", "references")
-    run_match(*index, "--remove", "references/link.jpg")
+    run_match("add", "references", *index)
+    run_match("remove", "references/link.jpg", *index[2:])
     assert "removed 1 files" in capsys.readouterr().out
     shutil.move("references", "moved")
-    run_match(*index, "--remove", "references")
+    run_match("remove", "references", *index[2:])
     assert "removed 9 files" in capsys.readouterr().out
 
 
@@ -319,33 +320,46 @@ def test_verification_is_not_asked_for_and_forbidden(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--add", "x"], "give it with --index"),
+        (["add", "x"], "the index is missing: give it with --index DIR"),
+        (["--add", "x"], "match.py add --help says how"),
+        (["q", "--decide", "copy"], "match.py decide --help says how"),
+        (["add", "x", "--index", "i", "--verify"], "no option --verify"),
         ([], "give folders to search"),
         (["a.jpg"], "a.jpg: there is no such file or folder"),
         (["--queries", "q", "--false-alarms", "2"], "between 0 and 1"),
         (["--queries", "q", "--threshold", "0.5"], "at most 0"),
         (["--queries", "q", "--threshold", "nan"], "at most 0"),
-        (["--queries", "q", "--index", "i", "--references", "r"], "--index DIR --add DIR"),
-        (["--queries", "q", "--onnx", "o", "--checkpoint", "c"], "cannot be combined"),
+        (["--queries", "q", "--index", "i", "--references", "r"], "--references cannot be combined with --index"),
+        (["--queries", "q", "--onnx", "o", "--checkpoint", "c"], "--checkpoint: not allowed with argument --onnx"),
         (["--queries", "q", "--onnx", "none.onnx"], "no such ONNX file"),
         (["--queries", "q", "--checkpoint", "none.safetensors"], "no such checkpoint"),
         (["--queries", "q", "--run", "none"], "none is not a run"),
         (["--queries", "q", "--run", "none", "--data", "q"], "none is not a run"),
         (["--queries", "none"], "none does not exist. Name a folder"),
         (["--queries", "loop"], "loop is a link that leads nowhere"),
-        (["--queries", "q/picture.jpg", "--to", "x"], "go with --apply"),
-        (["--queries", "q", "--plan", "x"], "go with --apply"),
-        (["--queries", "q", "--merge-metadata"], "go with --apply"),
+        (["--queries", "q/picture.jpg", "--to", "x"], "no option --to"),
+        (["--queries", "q", "--plan", "x"], "no option --plan"),
+        (["--queries", "q", "--merge-metadata"], "no option --merge-metadata"),
+        (["q", "--show", "x.png"], "give it with two pictures"),
+        (["q/picture.jpg", "r/picture.jpg", "--show", "x.gif"], "give a name that ends in .png"),
+        (["--queries", "q", "--verify", "-1"], "give at least 0"),
+        (["--queries", "q", "--most", "0"], "give at least 1"),
+        (["--queries", "q", "--most", "many"], "invalid int value: 'many'"),
+        (["q/picture.jpg"], "got one picture"),
         (["--apply", "hardlink", "--to", "x"], "or replace --apply hardlink by --apply move"),
-        (["--queries", "q", "--references", "r", "--stack", "--remove-references"], "give one of the two"),
+        (["--queries", "q", "--references", "r", "--stack", "--remove-references"], "not allowed with argument --stack"),
         (["--queries", "q", "--references", "empty"], "empty holds no image"),
         (["--queries", "q", "--output", "q/picture.jpg/below"], "--output q/picture.jpg/below cannot be made"),
         (["--queries", "q", "--index", "none"], "none holds no index"),
-        (["--index", "none", "--remove", "q"], "none holds no index"),
+        (["remove", "q", "--index", "none"], "none/references.sqlite is not an index"),
     ],
 )
 def test_wrong_options_give_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("q", "r", "empty"):
@@ -353,8 +367,9 @@ def test_wrong_options_give_one_message(
     for name in ("q", "r"):
         (Path(name) / "picture.jpg").touch()
     Path("loop").symlink_to("loop")
-    with pytest.raises(UserError, match=message):
+    with pytest.raises((UserError, SystemExit)) as refused:
         run_match(*arguments)
+    assert message in f"{refused.value}{capsys.readouterr().err}"
     assert not Path("matches").exists() and not Path("none").exists()
 
 
@@ -374,5 +389,5 @@ def test_a_run_whose_data_set_was_moved_is_used_with_its_new_place(
 def test_the_script_prints_the_message_and_exits_with_2(
     tmp_path: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    done = run_command(tmp_path, "match", "--add", "x")
+    done = run_command(tmp_path, "match", "remove", "x", "--index", "none")
     assert done.returncode == 2 and done.stderr.startswith("error: ")

@@ -83,7 +83,7 @@ def damage_notes() -> None:
 
 
 def decide() -> None:
-    assert main(["album/1.png", "album/copy.png", "--decide", "not-a-copy"]) == 0
+    assert main(["decide", "album/1.png", "album/copy.png", "not-a-copy"]) == 0
 
 
 @pytest.mark.parametrize("change", [touch, edit, add_companion, edit_companion, damage_results, lose_page, damage_notes, decide])

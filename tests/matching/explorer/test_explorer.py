@@ -25,12 +25,12 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.explorer.answers import Explorer, answer, open_folder_explorer
-from image_copies.matching.explorer.app import make_app
 from image_copies.matching.explorer.edits import EDITS, apply_edit, list_edits
+from image_copies.matching.explorer.routes import explorer_router
 from image_copies.matching.explorer.uploads import MAX_PICTURES, Uploads
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web import guard
-from image_copies.matching.web.listener import open_listener
+from image_copies.matching.web.app import make_app, open_listener
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import main
 from image_copies.pipeline.run.recipe import read_recipe
@@ -55,7 +55,7 @@ def explorer(run: Run) -> Explorer:
 
 @pytest.fixture
 def client(explorer: Explorer) -> TestClient:
-    return TestClient(make_app(explorer), base_url="http://127.0.0.1")
+    return TestClient(make_app(explorer_router(explorer)), base_url="http://127.0.0.1")
 
 
 def encoded(image: Image.Image, form: str = "PNG") -> bytes:
@@ -158,7 +158,7 @@ def test_training_vectors_without_a_picture_are_not_asked_for(explorer: Explorer
     """Those that a descriptor brings along were: the page got status 404."""
     training = explorer.pictures["training"]
     few = replace(explorer, pictures=explorer.pictures | {"training": training.select(training.ids[::2])})
-    client, seen = TestClient(make_app(few), base_url="http://127.0.0.1"), set[bool]()
+    client, seen = TestClient(make_app(explorer_router(few)), base_url="http://127.0.0.1"), set[bool]()
     for path in find_images(run.data / "query_images").paths:
         picture = send(client, path.read_bytes()).json()["picture"]
         for item in client.post("/api/answers", json={"picture": picture}).json()["normalization"]["training"]:
@@ -209,7 +209,7 @@ def test_what_is_too_large_gets_the_pages_message(client: TestClient) -> None:
 def served(explorer: Explorer) -> Iterator[str]:
     """The explorer as explore.py serves it, with requests over sockets."""
     with open_listener(0) as door:
-        server = uvicorn.Server(uvicorn.Config(make_app(explorer), log_level="critical"))
+        server = uvicorn.Server(uvicorn.Config(make_app(explorer_router(explorer)), log_level="critical"))
         thread = threading.Thread(target=server.run, args=([door],))
         thread.start()
         yield f"http://127.0.0.1:{door.getsockname()[1]}"
@@ -273,7 +273,7 @@ def send_half(address: str, sent: int) -> socket.socket:
 
 def test_who_sends_more_than_was_said_is_refused(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "MAX_PICTURE_BYTES", 1000)
-    client = TestClient(make_app(explorer), base_url="http://127.0.0.1")
+    client = TestClient(make_app(explorer_router(explorer)), base_url="http://127.0.0.1")
     answered = client.post("/api/pictures", content=iter([bytes(100)] * 100), headers=BYTES | {"content-length": "5"})
     assert answered.status_code == 413
 
@@ -351,14 +351,14 @@ def test_a_page_that_is_closed_while_it_sends_is_no_error(explorer: Explorer) ->
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(make_app(explorer)(request, receive, send))
+    asyncio.run(make_app(explorer_router(explorer))(request, receive, send))
     assert [message.get("status") for message in sent] == [400, None]  # answered as a bad request, nothing raised
 
 
 def test_a_removed_image_is_said(explorer: Explorer, tmp_path: Path) -> None:
     gone = ImageSet(["Q"], [tmp_path / "gone.jpg"])
     missing = Explorer(**{**vars(explorer), "pictures": dict.fromkeys(("reference", "training", "query"), gone)})
-    client = TestClient(make_app(missing), base_url="http://127.0.0.1")
+    client = TestClient(make_app(explorer_router(missing)), base_url="http://127.0.0.1")
     assert "cannot be read" in client.post("/api/picks/Q").json()["message"]
     assert client.get("/api/pictures/reference/Q").status_code == 404
 
@@ -385,11 +385,12 @@ def test_the_port_is_this_machines_alone() -> None:
 
 @pytest.mark.parametrize(("false_alarms", "message"), [(0.001, "there is no run"), (1.0, "between 0 and 1")])
 def test_wrong_options_give_one_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, false_alarms: float, message: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, false_alarms: float, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises((UserError, SystemExit)) as refused:
         main(["--port", "0", "--false-alarms", str(false_alarms)])
+    assert message in f"{refused.value}{capsys.readouterr().err}"
 
 
 def test_any_folder_can_be_explored_without_a_run(run: Run, tmp_path: Path) -> None:

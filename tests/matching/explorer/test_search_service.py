@@ -17,19 +17,21 @@ from fastapi.testclient import TestClient
 from PIL import Image
 from uvicorn import Config, Server
 
-from image_copies.data.discovery import discover
+from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.sources.discovery import discover
 from image_copies.matching.calibration import make_rule
 from image_copies.matching.explorer.answers import open_index_explorer
-from image_copies.matching.explorer.app import make_app
-from image_copies.matching.explorer.service import SearchService, make_service
+from image_copies.matching.explorer.routes import explorer_router
+from image_copies.matching.explorer.service import SearchService, service_router
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.hash_lists import read_hash_lists
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
 from image_copies.matching.matches import Rule
-from image_copies.matching.web.listener import open_listener
+from image_copies.matching.web.app import make_app, open_listener
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import check, make_parser
 from image_copies.pipeline.match import main as run_match
@@ -53,7 +55,7 @@ def folder(tmp_path: Path, extractor: Extractor) -> Path:
 @pytest.fixture
 def client(folder: Path, extractor: Extractor) -> Iterator[TestClient]:
     service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))
-    with TestClient(make_service(service), base_url="http://127.0.0.1") as opened:
+    with TestClient(make_app(service_router(service)), base_url="http://127.0.0.1") as opened:
         yield opened
 
 
@@ -78,13 +80,34 @@ def test_a_picture_and_its_vector_find_the_same(client: TestClient, folder: Path
     assert names(again)[0] == "R000002.jpg"
 
 
+def test_a_list_of_hashes_is_searched_next_to_the_index(folder: Path, extractor: Extractor, tmp_path: Path) -> None:
+    pdqhash = pytest.importorskip("pdqhash", reason="pdqhash is not installed: python -m pip install -r requirements-cluster.txt")
+    path, listed = folder / "pictures" / "R000002.jpg", tmp_path / "known.csv"
+    bits = pdqhash.compute(decode_rgb(path))[0].astype(bool)
+    listed.write_text(f"id,hash\nK7,{np.packbits(bits).tobytes().hex()}\n")
+    service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3), read_hash_lists([listed]))
+    with TestClient(make_app(service_router(service)), base_url="http://127.0.0.1") as client:
+        answered = client.post("/api/matches", content=path.read_bytes(), headers=BYTES).json()["matches"]
+        plain = io.BytesIO()
+        Image.new("RGB", (300, 200), "navy").save(plain, "PNG")
+        others = client.post("/api/matches", content=plain.getvalue(), headers=BYTES).json()["matches"]
+    assert [(match["class"], match["score"] == 0) for match in (answered[0], answered[-1])] == [
+        ("same file", True),
+        ("likely", False),
+    ]
+    assert names(answered)[-1] == "K7" and "PDQ" in answered[-1]["reason"] and "K7" not in names(others)
+
+
 def test_an_upload_that_copies_a_reference_is_refused(folder: Path, extractor: Extractor) -> None:
     text = (Path(__file__).parents[3] / "docs" / "matching.md").read_text(encoding="utf-8")
     (block,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "FastAPI" in block)
     assert len(block.splitlines()) <= 25
     with open_listener(0) as listener:
         server = Server(
-            Config(make_service(SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))), log_level="error")
+            Config(
+                make_app(service_router(SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3)))),
+                log_level="error",
+            )
         )
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
@@ -131,13 +154,13 @@ def test_a_picture_gets_the_answer_of_the_command(tmp_path: Path, capsys: pytest
     ).items():
         Image.fromarray(picture).save(queries / f"{name}.png", compress_level=1)
     options = ["--checkpoint", str(SHIPPED), "--index", str(tmp_path / "index"), "--output", str(tmp_path / "found")]
-    run_match([*options, "--add", str(folder)])
-    run_match([str(queries / "denied.png"), str(folder / "4.png"), "--decide", "not-a-copy", *options[2:4]])
+    run_match(["add", str(folder), *options])
+    run_match(["decide", str(queries / "denied.png"), str(folder / "4.png"), "not-a-copy", *options[2:4]])
     capsys.readouterr()
     run_match([*options, "--queries", str(queries), "--json"])
     found = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if line["type"] == "match"]
     service = SearchService(tmp_path / "index", shipped, make_rule(shipped, None, 0.001, 10))
-    with TestClient(make_service(service), base_url="http://127.0.0.1") as opened:
+    with TestClient(make_app(service_router(service)), base_url="http://127.0.0.1") as opened:
         answered = {
             path: opened.post("/api/matches", content=path.read_bytes(), headers=BYTES).json()["matches"]
             for path in sorted(queries.iterdir())
@@ -230,7 +253,7 @@ def test_an_index_that_is_made_again_or_gone_is_no_end(client: TestClient, folde
 
 def test_an_index_is_explored_as_a_page(folder: Path, extractor: Extractor) -> None:
     explorer = open_index_explorer(folder / "index", extractor, Rule(None, None, 0.001, 3))
-    page = TestClient(make_app(explorer), base_url="http://127.0.0.1")
+    page = TestClient(make_app(explorer_router(explorer)), base_url="http://127.0.0.1")
     about = page.get("/api/about").json()
     path = str((folder / "pictures" / "R000003.jpg").resolve())
     assert about["references"] == 6 and path in about["queries"]
@@ -255,13 +278,14 @@ def test_the_interface_is_described(client: TestClient) -> None:
         (["--index", "x", "--references", "r"], "exclude each other"),
         (["--serve", "--index", "x", "--matches", "m"], "one of the two"),
         (["--checkpoint", "c"], "name that too, with --index"),
-        (["--index", "x", "--checkpoint", "c", "--onnx", "o"], "exclude each other"),
+        (["--index", "x", "--checkpoint", "c", "--onnx", "o"], "--onnx: not allowed with argument --checkpoint"),
         (["--serve", "--index", "x", "--threshold", "1"], "at most 0"),
     ],
 )
-def test_wrong_options_are_refused(arguments: list[str], message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_wrong_options_are_refused(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises((UserError, SystemExit)) as refused:
         check(make_parser().parse_args(arguments))
+    assert message in f"{refused.value}{capsys.readouterr().err}"
 
 
 def test_vectors_of_another_network_are_refused(folder: Path) -> None:

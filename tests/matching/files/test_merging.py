@@ -115,7 +115,7 @@ def test_an_existing_sidecar_keeps_all_that_it_says(album: Path, name: str) -> N
     assert rows[1].merged == "a rating, keywords" and not apply(album, rows).left
     after = read_tree(album)
     assert after.keys() == {"large.jpg", name}
-    notes = parse_xmp(after[name], sidecar=True)
+    notes = parse_xmp(after[name])
     assert notes[KEYWORDS].values == ("sea & sky", "boat") and notes[RATING].values == ("4",)
     assert b"Exposure2012" in after[name] and b"<!-- by hand -->" in after[name] and b'rdf:about="uuid:1"' in after[name]
     undo(album)

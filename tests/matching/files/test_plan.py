@@ -73,14 +73,27 @@ def test_frames_count_for_more_than_bytes(tmp_path: Path) -> None:
     assert members[0].size > members[1].size and order_by_size(members)[0] is members[1]
 
 
+def test_a_link_of_the_album_is_not_left_without_its_file(tmp_path: Path) -> None:
+    for name in ("a.png", "b.png", "c.png"):
+        draw(64).save(tmp_path / name)
+    (tmp_path / "album").mkdir()
+    (tmp_path / "album" / "link.png").symlink_to("../b.png")
+    (tmp_path / "album" / "second.png").symlink_to("../c.png")
+    members = [picture_facts(path) for path in sorted(tmp_path.rglob("*.png"))]
+    rows = plan(tmp_path, members)
+    assert rows["b.png"].action == "keep"
+    assert (rows["a.png"].action, rows["link.png"].action) == ("remove", "leave")
+    assert (rows["c.png"].action, rows["c.png"].reason) == ("leave", "a link leads to it")
+
+
 def test_what_belongs_to_a_picture_is_listed_with_it(tmp_path: Path) -> None:
     draw(96).save(tmp_path / "large.png")
     draw(64).save(tmp_path / "IMG_1.JPG")
     draw(48).save(tmp_path / "two.png")
     draw(32).save(tmp_path / "two.jpg")
-    own = ["IMG_1.AAE", "IMG_1.CR2", "IMG_1.JPG.json", "IMG_1.mov", "IMG_1.xmp"]
-    large = ["large.aae", "large.cr2", "large.png.json", "large.MOV"]
-    for name in (*own, *large, "IMG_1.txt", "IMG_10.xmp", "IMG_1b.mov", "two.xmp", "two.jpg.xmp", "large.xmp"):
+    own = ["IMG_1.AAE", "IMG_1.CR2", "IMG_1.JPG.json", "IMG_1.mov", "IMG_1.txt", "IMG_1.xmp"]
+    large = ["large.aae", "large.cr2", "large.png.json", "large.MOV", "large.txt"]
+    for name in (*own, *large, "IMG_10.xmp", "IMG_1b.mov", "two.xmp", "two.jpg.xmp", "large.xmp"):
         (tmp_path / name).write_text(f"<x>{name[-3:].lower()}</x>")
     members = [picture_facts(path) for path in sorted(tmp_path.iterdir()) if path.suffix.lower() in (".png", ".jpg")]
     rows = plan(tmp_path, members)

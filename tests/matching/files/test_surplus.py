@@ -32,7 +32,7 @@ def draw(side: int) -> Image.Image:
 def tag(**tags: Any) -> Image.Exif:
     exif = Image.Exif()
     for name, value in tags.items():
-        if name in ("DateTimeOriginal", "UserComment"):
+        if name in ("DateTimeOriginal", "UserComment", "ExposureTime", "LensModel"):
             exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base[name]] = value
         else:
             exif[ExifTags.Base[name]] = value
@@ -88,6 +88,9 @@ NOTED: list[tuple[Save, str]] = [
     (save(exif=tag(ImageDescription="Grandma, Basel")), "a caption"),
     (save(exif=tag(UserComment=b"ASCII\0\0\0Grandma, Basel")), "a comment"),
     (save(exif=tag(Artist="Ann")), "an author"),
+    (save(exif=tag(DocumentName="Deed of 1931")), "a title"),
+    (save(exif=tag(ExposureTime=1 / 60)), "an exposure time"),
+    (save(exif=tag(LensModel="50 mm")), "the name of its lens"),
     (save(exif=tag(Copyright="Ann")), "a copyright note"),
     (save(exif=tag(XPKeywords="sea;boat".encode("utf-16-le"))), "keywords"),
     (save(comment=b"Grandma, Basel"), "a comment"),
@@ -104,6 +107,7 @@ NOTED: list[tuple[Save, str]] = [
     (write_sidecar('xmp:Rating="4">'), "a rating"),
     (write_sidecar('xmp:Rating="4">', "small.xmp"), "a rating"),
     (write_sidecar('crs:Exposure2012="+1.0">'), "the note of how it was developed of its own"),
+    (save(**pack('crs:Exposure2012="+1.0">')), "the note of how it was developed of its own"),
     (write_sidecar("no XMP"), "the note small.jpg.xmp of its own"),
 ]
 
@@ -121,9 +125,10 @@ def test_what_is_noted_in_one_file_alone_is_not_lost(tmp_path: Path, write: Save
     "write",
     [
         save(exif=tag(DateTime="2024:05:04 12:00:00", Software="GIMP", Make="Acme")),
+        save(exif=tag(DocumentName="scan0012.tif")),
         save(exif=tag(ImageDescription="OLYMPUS DIGITAL CAMERA         ")),
         save(comment=b"CREATOR: gd-jpeg v1.0 (using IJG JPEG v62), quality = 90"),
-        save(**pack('xmp:Rating="0" xmp:ModifyDate="2024-01-01" crs:Exposure2012="+1.0">')),
+        save(**pack('xmp:Rating="0" xmp:ModifyDate="2024-01-01">')),
         save(exif=tag(UserComment=b"ASCII\0\0\0" + bytes(40), DateTimeOriginal="0000:00:00 00:00:00")),
         write_sidecar(">"),
         write_text("Software"),
@@ -144,12 +149,14 @@ def test_the_date_of_the_last_change_is_no_date_of_the_exposure(tmp_path: Path) 
 
 
 def test_what_both_note_goes_however_it_is_written(tmp_path: Path) -> None:
-    inside = 'exif:GPSLatitude="47,30.6N" exif:GPSLongitude="13,24W" exif:DateTimeOriginal="2024-05-04T12:00:00+02:00">'
+    inside = 'exif:GPSLatitude="47,30.6N" exif:GPSLongitude="13,24W" exif:DateTimeOriginal="2024-05-04T12:00:00+02:00"'
+    inside += ' exif:ExposureTime="10/600">'
     caption = '<dc:description><rdf:Alt><rdf:li xml:lang="x-default">Grün </rdf:li></rdf:Alt></dc:description>'
     draw(320).save(tmp_path / "large.jpg", **pack(inside + caption))
     exif = place(47)
     exif[ExifTags.Base.ImageDescription] = "Grün".encode()
     exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.ExposureTime] = 1 / 60
     save(exif=exif)(tmp_path)
     row = plan(tmp_path)
     assert row.action == "remove", row

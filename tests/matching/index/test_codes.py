@@ -260,7 +260,7 @@ def test_a_file_is_read_when_its_size_or_time_is_new(store: Store, monkeypatch: 
 @pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizer-*"])
 def test_check_finds_what_was_changed_without_a_trace(store: Store, pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A disk that returns other bytes changes neither size nor time."""
-    whole, command = find_nearest(open_search(store), QUERIES, 5), ["--index", str(store.folder), "--check"]
+    whole, command = find_nearest(open_search(store), QUERIES, 5), ["check", "--index", str(store.folder)]
     assert match.main(command) == 0
     assert f"{COUNT:,} vectors in the database and 7 files read, 0 damaged" in capsys.readouterr().out
     path = sorted(store.folder.glob(pattern))[-1]
@@ -281,10 +281,10 @@ def test_check_finds_damaged_vectors_in_the_database(store: Store) -> None:
     keep_queries(store, [Content(b"query", VECTORS[0])])
     store.database.execute("UPDATE queries SET vector = zeroblob(64)")
     with pytest.raises(UserError, match="damaged vector of a query"):
-        match.main(["--index", str(store.folder), "--check"])
+        match.main(["check", "--index", str(store.folder)])
     store.database.execute("UPDATE contents SET vector = zeroblob(64) WHERE content = 7")
     with pytest.raises(UserError, match=r"damaged vector, of .*6\.jpg"):
-        match.main(["--index", str(store.folder), "--check"])
+        match.main(["check", "--index", str(store.folder)])
 
 
 def test_codes_of_other_vectors_are_not_taken(store: Store) -> None:

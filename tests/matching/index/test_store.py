@@ -207,7 +207,7 @@ def test_flipped_bytes_of_a_vector_are_found(store: Store) -> None:
     bytes_of_2 = VECTORS[2].tobytes()
     flipped = bytes([bytes_of_2[0] ^ 1]) + bytes_of_2[1:]
     store.database.execute("UPDATE contents SET vector = ? WHERE digest = x'32'", (flipped,))
-    with pytest.raises(UserError, match=r"damaged vector, of /a/2\.jpg.*--remove"):
+    with pytest.raises(UserError, match=r"damaged vector, of /a/2\.jpg.*match remove"):
         open_search(store)
     remove_files(store, [Path("/a/2.jpg")])
     add(store, 2)
@@ -350,7 +350,7 @@ def test_a_link_to_a_file_that_never_ends_is_not_read_to_its_end(tmp_path: Path,
     (tmp_path / name).symlink_to("/proc/kmsg")
     (tmp_path / "b.jpg").touch()
     code = (
-        "import sys; from pathlib import Path; from image_copies.data.discovery import discover\n"
+        "import sys; from pathlib import Path; from image_copies.data.sources.discovery import discover\n"
         "from image_copies.matching.index.store import digest_of\n"
         "for path in discover([Path(sys.argv[1])]).paths: digest_of(path)"
     )
@@ -359,7 +359,7 @@ def test_a_link_to_a_file_that_never_ends_is_not_read_to_its_end(tmp_path: Path,
 
 def test_an_index_that_must_be_there_is_not_made(tmp_path: Path) -> None:
     with (
-        pytest.raises(UserError, match=r"nothere holds no index\. Make it with: .* --add DIR"),
+        pytest.raises(UserError, match=r"nothere holds no index\. Make it with: .* add DIR --index"),
         open_store(tmp_path / "nothere", "extractor", 8, new=False),
     ):
         pass

@@ -2,6 +2,7 @@
 
 import csv
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from image_copies.matching.files.plan import PlanRow
@@ -48,6 +49,14 @@ def test_pairs_stand_on_pages_of_fifty_by_their_classes(tmp_path: Path) -> None:
         assert set(re.findall(r'href="([^"]*)"', text)) == set(pages) - {name}
         assert "Sure (120):" in text and "To be looked at (51):" in text and "Doubtful (1):" in text
     assert "same scene-0.jpg" in pages["doubtful-1.html"] and "same scene-0.jpg" not in pages["index.html"]
+
+
+def test_series_stand_after_what_needs_a_look_the_sharpest_first(tmp_path: Path) -> None:
+    (pair,) = make_pairs(tmp_path, "same scene", 1)
+    pages = read_gallery(tmp_path, [replace(pair, series=1, sharpest=pair.reference)], tmp_path)
+    assert re.findall(r"<span>([^:]*):", pages["index.html"])[:2] == ["Series (1)", "Doubtful (1)"]
+    first, second = re.findall(r"<figcaption>(.*?)<br>(.*?)</figcaption>", pages["index.html"])
+    assert "Series 1: 2 files" in pages["index.html"] and first == ("sharpest", "old/a/0.jpg") and second[0] == ""
 
 
 def test_names_are_relative_to_their_source(tmp_path: Path) -> None:

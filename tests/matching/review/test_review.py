@@ -20,10 +20,11 @@ from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import digest_of, open_known_store
 from image_copies.matching.matches import Match, read_matches_csv
 from image_copies.matching.results.folder import PLAN, SEARCH, SearchNotes, hold_results_folder, write_notes
-from image_copies.matching.review.app import Review, make_review_app
 from image_copies.matching.review.results import open_results
+from image_copies.matching.review.routes import Review, review_router
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement
+from image_copies.matching.web.app import make_app
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
 from tests.search_results import CERTAIN, write_results
@@ -65,7 +66,7 @@ def write_search(folder: Path, paths: list[Path]) -> None:
 
 @pytest.fixture
 def client(results: Path) -> TestClient:
-    return TestClient(make_review_app(Review(results, None)), base_url="http://127.0.0.1")
+    return TestClient(make_app(review_router(Review(results, None))), base_url="http://127.0.0.1")
 
 
 def overview(client: TestClient) -> Any:
@@ -201,7 +202,7 @@ def test_a_pair_that_joins_no_group_is_decided_too(client: TestClient, results: 
 
 def test_what_was_decided_on_the_command_line_is_shown(client: TestClient, results: Path) -> None:
     album, at = results.parent / "album", numbers(results)
-    main([str(album / ODD), str(album / "large.png"), "--decide", "not-a-copy", "--output", str(results)])
+    main(["decide", str(album / ODD), str(album / "large.png"), "not-a-copy", "--output", str(results)])
     assert overview(client)["pairs"][1][2] == "not-a-copy"
     (album / ODD).rename(album / "renamed.png")
     assert overview(client)["pairs"][1][2] == "not-a-copy"
@@ -262,7 +263,7 @@ def test_the_plan_is_carried_out_from_the_page_only_as_it_is_shown(client: TestC
 
 def test_what_is_called_no_copy_is_never_removed_by_an_older_plan(results: Path) -> None:
     album = results.parent / "album"
-    main([str(album / "small.png"), str(album / "large.png"), "--decide", "not-a-copy", "--output", str(results)])
+    main(["decide", str(album / "small.png"), str(album / "large.png"), "not-a-copy", "--output", str(results)])
     assert main(["--apply", "delete-to-trash", "--output", str(results)]) == 1
     assert set(read_tree(album)) == {"large.png", "small.png", "half.png", "y.png"}
     assert main(["--undo", "--output", str(results)]) == 0 and len(read_tree(album)) == 6
@@ -272,7 +273,7 @@ def test_what_is_called_no_copy_stays_whichever_folder_gets_the_journal(results:
     album, kept = results.parent / "album", results.parent / "kept"
     monkeypatch.chdir(results.parent)
     before = read_tree(album)
-    main([str(album / "small.png"), str(album / "large.png"), "--decide", "not-a-copy", "--output", str(results)])
+    main(["decide", str(album / "small.png"), str(album / "large.png"), "not-a-copy", "--output", str(results)])
     shutil.copy(results / PLAN, "mine.csv")
     with pytest.raises(UserError, match=r"no search\.json next to mine\.csv .* name it with --index"):
         main(["--apply", "move", "--plan", "mine.csv", "--output", "other"])

@@ -26,7 +26,7 @@ from image_copies.models.network.checkpoint import Checkpoint, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.pipeline.run.manifest import describe_state, find_changes, to_json
-from image_copies.pipeline.steps.embed import Embedding, embed_to_file
+from image_copies.pipeline.steps.embed import EmbeddingJob, embed_to_file
 from image_copies.submissions.vectors.files import read_vectors
 
 CPU = torch.device("cpu")
@@ -221,7 +221,7 @@ def test_several_networks_embed_what_is_decoded_once(
 
     def embed_all(settings: EmbeddingSettings, name: str, together: bool) -> dict[str, bytes]:
         (tmp_path / name).mkdir()
-        made = [Embedding(tmp_path / f"{size}.safetensors", settings, tmp_path / name / f"{size}.h5") for size in (32, 64)]
+        made = [EmbeddingJob(tmp_path / f"{size}.safetensors", settings, tmp_path / name / f"{size}.h5") for size in (32, 64)]
         for number, own in enumerate(made):
             others = made[number + 1 :] if together else []
             embed_to_file(own.checkpoint, images, settings, own.output, find_others=lambda others=others: others)  # type: ignore[misc]
@@ -263,5 +263,5 @@ def test_vectors_of_another_decoder_are_stale_and_those_of_before_are_not() -> N
     states = [describe_state({}, settings.what_makes_vectors()) for settings in (cpu, device)]
     for old, new in (states, states[::-1]):
         assert find_changes(to_json(old), new, []) == ["parameter decode_on changed"]
-    one, other = (Embedding(Path("x"), settings, Path("y")) for settings in (cpu, device))
+    one, other = (EmbeddingJob(Path("x"), settings, Path("y")) for settings in (cpu, device))
     assert one.makes_shards_with(one) and other.makes_shards_with(other) and not one.makes_shards_with(other)

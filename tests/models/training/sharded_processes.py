@@ -13,9 +13,7 @@ import torch
 from torch import distributed
 
 from image_copies.models.distributed import gather_together
-from image_copies.models.objectives.base import Objective
 from image_copies.models.objectives.distillation import Distillation
-from image_copies.models.objectives.koleo import Koleo
 from image_copies.models.objectives.settings import ArcFaceSettings, DistillationSettings, InfoNceSettings, ObjectiveSettings
 
 CLASSES, DIMENSIONS, BATCH = 11, 8, 10
@@ -23,7 +21,6 @@ CASES = {
     "plain": (CLASSES, ArcFaceSettings(scale=16, chunk=3)),
     "margin 0": (CLASSES, ArcFaceSettings(scale=16, margin=0.0, chunk=100)),
     "fewer classes than processes": (3, ArcFaceSettings(scale=16, chunk=2)),
-    "koleo": (CLASSES, ArcFaceSettings(scale=16, chunk=3)),
     "rounded": (CLASSES, ArcFaceSettings(scale=16, chunk=3, rounded_rows=True)),
 }
 TAUGHT: dict[str, tuple[ObjectiveSettings, DistillationSettings]] = {
@@ -50,9 +47,8 @@ def work(folder: Path, rank: int, ranks: int) -> None:
     for name, (classes, settings) in CASES.items():
         head = settings.build(DIMENSIONS, classes, 1)
         local = raw[own].clone().requires_grad_()
-        objective: Objective = Koleo(head, 2.0) if name == "koleo" else head
         with torch.autocast("cpu", torch.bfloat16, enabled=settings.rounded_rows):
-            loss = objective(local, labels[own] % classes).loss
+            loss = head(local, labels[own] % classes).loss
         loss.backward()
         results[name] = {
             "loss": loss.detach(),

@@ -16,7 +16,7 @@ from image_copies.data.images import find_images
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.training.drip import compute_centroids
+from image_copies.models.training.class_rows import compute_centroids
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -116,7 +116,7 @@ def test_the_student_comes_nearer_to_its_teacher(
     "changed",
     [
         {"distillation": KINDS[0]},
-        {"distillation": KINDS[1], "mix": {"kind": "cutmix"}, "koleo": {"weight": 0.1}, "weight_average": 0.9},
+        {"distillation": KINDS[1], "mix": {"kind": "cutmix"}, "weight_average": 0.9},
         {"distillation": KINDS[1], "sampling": {"kind": "repeated", "copies": 2}, "objective": {"kind": "infonce"}},
     ],
     ids=["vectors", "relations and mix", "relations and pairs"],
@@ -139,19 +139,10 @@ def test_a_killed_training_goes_on_to_the_same_weights(
         assert found == expected
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"distillation": {"kind": "relations"}, "objective": {"kind": "softmax"}},  # whose weights are drawn
-        {"stages": [{"image_size": 32, "batch_size": 8, "epochs": 2, "class_rows": "teacher"}]},
-    ],
-    ids=["relations", "class rows"],
-)
-def test_computing_the_teachers_vectors_draws_nothing_of_the_trainings(
-    images: ImageSet, teacher: Path, tmp_path: Path, changed: dict[str, Any]
-) -> None:
+def test_computing_the_teachers_vectors_draws_nothing_of_the_trainings(images: ImageSet, teacher: Path, tmp_path: Path) -> None:
     """Where they were there, as after a kill at the beginning, other batches were mixed."""
-    settings = recipe(teacher, mix={"kind": "mixup", "probability": 0.5}, **changed)
+    drawn = {"mix": {"kind": "mixup", "probability": 0.5}, "objective": {"kind": "softmax"}}  # whose weights are drawn
+    settings = recipe(teacher, distillation={"kind": "relations"}, **drawn)
     first = train(images, tmp_path / "first", settings)
     (tmp_path / "second" / "m").mkdir(parents=True)
     shutil.copy(tmp_path / "first" / "m" / VECTORS, tmp_path / "second" / "m" / VECTORS)
@@ -218,11 +209,10 @@ def test_a_training_does_not_overwrite_its_own_teacher(images: ImageSet, tmp_pat
     train(images, tmp_path, recipe(None))
     own = tmp_path / "m" / "stage-1.safetensors"
     before, curve = own.read_bytes(), read_rows(tmp_path / "m")
-    stages = [{"image_size": 32, "batch_size": 8, "epochs": 1}, {"image_size": 32, "batch_size": 8, "class_rows": "teacher"}]
     with pytest.raises(
         UserError, match=r"stage-1\.safetensors cannot teach the training in .*m, which would overwrite it\. Copy"
     ):
-        train(images, tmp_path, recipe(own, stages=stages))
+        train(images, tmp_path, recipe(own, distillation=KINDS[0]))
     assert own.read_bytes() == before and read_rows(tmp_path / "m") == curve
 
 
@@ -269,7 +259,7 @@ def test_the_shipped_descriptor_may_teach() -> None:
     ("changed", "message"),
     [
         ({"teacher": None, "distillation": {"kind": "vectors"}}, "distillation needs a teacher"),
-        ({}, "nothing learns from the teacher: add distillation, or class_rows"),
+        ({}, "nothing learns from the teacher: add distillation"),
         ({"distillation": {"kind": "relations", "weight": 0}}, "greater than 0"),
         ({"distillation": {"kind": "vectors", "temperature": 0.1}}, "temperature goes with kind relations"),
         (

@@ -11,7 +11,7 @@ import torch
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.loader import CleanImages
+from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
@@ -112,7 +112,7 @@ def test_whitening_is_learnt_as_images_will_be_embedded(
     unlabelled = find_images(others) if own_folder else images
 
     def vectors(size: int, exponent: float) -> torch.Tensor:
-        pixels = torch.stack([CleanImages(unlabelled, size)[row][0] for row in range(len(unlabelled))])
+        pixels = torch.stack([PreprocessedImages(unlabelled, size)[row][0] for row in range(len(unlabelled))])
         with torch.inference_mode(), found.use_exponent(exponent):
             return found(normalize_pixels(pixels, found.mean, found.std), raw=True).double()
 

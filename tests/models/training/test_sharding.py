@@ -23,7 +23,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str
     return {ranks: [torch.load(folder / f"{ranks}-{rank}.pt") for rank in range(ranks)] for ranks in (1, 2, 4)}
 
 
-@pytest.mark.parametrize("case", ["plain", "margin 0", "fewer classes than processes", "koleo", "rounded", *DISTILLED])
+@pytest.mark.parametrize("case", ["plain", "margin 0", "fewer classes than processes", "rounded", *DISTILLED])
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_processes_agree_with_one(results: dict[int, list[dict[str, dict[str, torch.Tensor]]]], ranks: int, case: str) -> None:
     alone, parts = results[1][0][case], [result[case] for result in results[ranks]]

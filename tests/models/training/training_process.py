@@ -14,7 +14,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.training import class_rows
-from image_copies.models.training.drip import compute_centroids
+from image_copies.models.training.class_rows import compute_centroids
 from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
@@ -35,7 +35,6 @@ SETTINGS = {
     "memory": COMMON
     | {
         "objective": {"kind": "infonce", "memory": 12},
-        "koleo": {"weight": 0.5},
         "sampling": {"kind": "repeated", "copies": 2},
     },
     "multigrain": COMMON | {"objective": {"kind": "multigrain"}, "sampling": {"kind": "repeated", "copies": 2}},

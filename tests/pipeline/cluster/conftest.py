@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from image_copies.data.procedural.sample import write_pictures
-from tests.pipeline.dedup.test_inputs import write_tar
+from tests.matching.dedup.test_inputs import write_tar
 
 STORE_BYTES = 80 * 2**20
 

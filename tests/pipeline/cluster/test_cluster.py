@@ -118,12 +118,12 @@ def test_an_index_holds_and_finds_what_one_process_does(
     held, derived, matched = [], [], []
     for name, more in (("one.json", ()), ("cluster.json", ("--ray", nodes.address))):
         for output, arguments in (
-            ("", ("--index", f"index-{name}", "--add", "pictures")),
+            ("", ("add", "pictures", "--index", f"index-{name}")),
             ("known", ("--index", f"index-{name}", "--queries", "pictures", "--unrelated", "unrelated")),
             ("within", ("--queries", "pictures", "--threshold", "-0.5")),
         ):
             where = ("--output", tmp_path / name / output) if output else ()
-            done = run_command(tmp_path, "match", "--checkpoint", SHIPPED, *arguments, *where, *more, "--json")
+            done = run_command(tmp_path, "match", *arguments, "--checkpoint", SHIPPED, *where, *more, "--json")
             assert done.returncode == 0, done.stderr
             assert all(line.startswith("{") for line in done.stdout.splitlines())
             if output:

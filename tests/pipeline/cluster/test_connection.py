@@ -86,6 +86,22 @@ def test_a_cluster_that_does_not_start_ends_in_a_message(monkeypatch: pytest.Mon
     assert MARK not in os.environ
 
 
+def test_an_own_cluster_that_failed_to_start_is_started_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray", reason="Ray is not installed: python -m pip install -r requirements-cluster.txt")
+    folders = list[str]()
+
+    def fail_once(**options: Any) -> None:
+        folders.append(options["_temp_dir"])
+        if len(folders) == 1:
+            raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(ray, "init", fail_once)
+    cluster = Connection("local")
+    cluster.connect()
+    cluster.close()
+    assert len(set(folders)) == 2 and MARK not in os.environ
+
+
 def test_without_ray_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # as where it is not installed
     message = r"Ray is not installed, which this needs\. .* python -m pip install -e '.*\[cluster\]'$"

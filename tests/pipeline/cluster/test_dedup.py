@@ -18,9 +18,9 @@ from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.deduplicate import main
 from tests.faults.disk import resize, small_disk
+from tests.matching.dedup.test_inputs import write_tar
 from tests.pipeline.cluster.conftest import STORE_BYTES, start_nodes
 from tests.pipeline.cluster.processes import processes_below
-from tests.pipeline.dedup.test_inputs import write_tar
 
 pytestmark = pytest.mark.cluster
 TOP = Path(__file__).parents[3]

@@ -11,17 +11,13 @@ from image_copies.pipeline.run.recipe_page import find_settings, make_page
 
 TOP = Path(__file__).parents[3]
 WITHOUT_A_RECIPE = {
-    "class_rows": "docs/training.md, A teacher",
-    "decode_on": "docs/gpu.md",
     "distillation": "docs/training.md, A teacher",
     "exclude": "docs/training.md, Choices that do not flatter",
-    "koleo": "docs/training.md, In addition to the objective",
     "only": "queries that one family of edits has made",
     "probabilities": "queries that are like those of one's own copiers",
     "projection_bias": "published descriptors have it",
     "teacher": "docs/training.md, A teacher",
     "temperature": "of InfoNCE and of distillation",
-    "validate_minutes": "stages that take hours",
     "watch": "docs/training.md, The same seed",
     "weight_average": "docs/training.md, In addition to the objective",
     "without": "queries that a family of edits is missing in",

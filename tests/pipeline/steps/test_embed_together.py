@@ -23,7 +23,7 @@ from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.run.training_roles import find_images_to_embed
 from image_copies.pipeline.steps import embed
 from image_copies.pipeline.steps.definitions import EMBED, run_step
-from image_copies.pipeline.steps.embed import Embedding, embed_to_file
+from image_copies.pipeline.steps.embed import EmbeddingJob, embed_to_file
 from image_copies.submissions.vectors.files import write_vectors
 
 PLAIN = EmbeddingSettings(workers=0, shard=4, batch_size=3)
@@ -51,14 +51,14 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [folder / f"{size}.safetensors" for size in SIZES]
 
 
-def list_embeddings(checkpoints: list[Path], folder: Path) -> list[Embedding]:
+def list_embeddings(checkpoints: list[Path], folder: Path) -> list[EmbeddingJob]:
     """Of three models, the third of which has settings of its own."""
     folder.mkdir()
     settings = [PLAIN, PLAIN, PLAIN.model_copy(update={"flip": True, "pooling_exponent": 2.0})]
-    return [Embedding(path, how, folder / f"{path.stem}.h5") for path, how in zip(checkpoints, settings, strict=True)]
+    return [EmbeddingJob(path, how, folder / f"{path.stem}.h5") for path, how in zip(checkpoints, settings, strict=True)]
 
 
-def embed_all(images: ImageSet, embeddings: list[Embedding], together: bool) -> dict[str, bytes]:
+def embed_all(images: ImageSet, embeddings: list[EmbeddingJob], together: bool) -> dict[str, bytes]:
     for number, own in enumerate(embeddings):
         others = embeddings[number + 1 :] if together else []
         embed_to_file(own.checkpoint, images, own.settings, own.output, find_others=lambda others=others: others)  # type: ignore[misc]
@@ -116,7 +116,7 @@ def test_batches_of_other_sizes_are_embedded_apart(images: ImageSet, checkpoints
     own, other, _ = list_embeddings(checkpoints, tmp_path / "one")
     assert own.makes_shards_with(other)
     for key in ("batch_size", "shard"):
-        changed = Embedding(other.checkpoint, PLAIN.model_copy(update={key: 5}), other.output)
+        changed = EmbeddingJob(other.checkpoint, PLAIN.model_copy(update={key: 5}), other.output)
         assert not own.makes_shards_with(changed)
         embed_to_file(own.checkpoint, images, own.settings, own.output, find_others=lambda: [changed])  # noqa: B023
         assert {path.name for path in own.output.parent.iterdir()} == {"32.h5", "32.unreadable.txt"}
@@ -132,7 +132,7 @@ def test_a_network_that_fails_leaves_the_others_alone(
     own, _, _ = list_embeddings(checkpoints, tmp_path / "together")
     (tmp_path / "damaged.safetensors").write_bytes(b"damaged")
     for name, problem in (("broken", "not finite"), ("damaged", "damaged.safetensors")):
-        other = Embedding(tmp_path / f"{name}.safetensors", PLAIN, tmp_path / f"{name}.h5")
+        other = EmbeddingJob(tmp_path / f"{name}.safetensors", PLAIN, tmp_path / f"{name}.h5")
         own.output.unlink(missing_ok=True)
         embed_to_file(own.checkpoint, images, own.settings, own.output, find_others=lambda: [other])  # noqa: B023
         said = capsys.readouterr().out
@@ -146,7 +146,7 @@ def test_what_all_of_them_fail_of_is_said_once(
 ) -> None:
     monkeypatch.setenv("COPY_DETECTION_DEVICE", "cpu")
     settings = PLAIN.model_copy(update={"decode_on": "device"})
-    own, *others = [Embedding(path, settings, tmp_path / f"{path.stem}.h5") for path in checkpoints]
+    own, *others = [EmbeddingJob(path, settings, tmp_path / f"{path.stem}.h5") for path in checkpoints]
     with pytest.raises(UserError, match="decode_on: device is for NVIDIA GPUs"):
         embed_to_file(own.checkpoint, images, settings, own.output, find_others=lambda: others)
     assert "decode_on" not in capsys.readouterr().out  # only in the error, with which the command ends

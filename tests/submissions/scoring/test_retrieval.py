@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.scoring import retrieval
 from image_copies.submissions.scoring.retrieval import (
     in_aug_accuracy,
     mean_average_precision,
@@ -16,6 +15,7 @@ from image_copies.submissions.scoring.retrieval import (
     recall_at,
     ukb_score,
 )
+from image_copies.submissions.search import backend
 
 Case = tuple[NDArray[np.float32], NDArray[np.int64]]
 seeds = st.integers(0, 10**6)
@@ -53,7 +53,7 @@ def test_recall_equals_the_literal_definition(seed: int, count: int, classes: in
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, labels = tied_vectors(1, 40), np.arange(40) // 4
     whole = recall_at(vectors, labels), ukb_score(vectors, labels)
-    monkeypatch.setattr(retrieval, "SIMILARITIES_PER_BLOCK", 100)
+    monkeypatch.setattr(backend, "PRODUCTS_PER_BLOCK", 100)
     assert (recall_at(vectors, labels), ukb_score(vectors, labels)) == whole
 
 

@@ -5,8 +5,7 @@ import pytest
 
 from image_copies.submissions.search.backend import Metric
 from image_copies.submissions.search.nearest import search_nearest
-from image_copies.submissions.vectors.files import write_vectors
-from image_copies.submissions.vectors.stored import open_vectors
+from image_copies.submissions.vectors.files import open_vectors, write_vectors
 
 
 @pytest.mark.parametrize("metric", ["cosine", "distance"])

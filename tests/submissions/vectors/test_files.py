@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.vectors.files import describe_vectors, iterate_vectors, read_vectors, write_vectors
+from image_copies.submissions.vectors.files import iterate_vectors, open_vectors, read_vectors, write_vectors
 
 
 def test_round_trip_in_blocks(tmp_path: Path) -> None:
@@ -83,4 +83,4 @@ def test_flags_that_are_not_one_for_each_vector_are_refused(tmp_path: Path, shap
         file.pop("unreadable", None)
         file["unreadable"] = np.zeros(shape, bool)
     with pytest.raises(UserError, match="expected one for each of its 2 vectors"):
-        describe_vectors(tmp_path / "v.h5")
+        open_vectors(tmp_path / "v.h5")

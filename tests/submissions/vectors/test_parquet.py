@@ -9,8 +9,7 @@ import pytest
 
 import image_copies
 from image_copies.data.errors import UserError
-from image_copies.submissions.vectors.files import iterate_vectors, read_vectors, write_vectors
-from image_copies.submissions.vectors.stored import open_vectors
+from image_copies.submissions.vectors.files import iterate_vectors, open_vectors, read_vectors, write_vectors
 
 pa: Any = pytest.importorskip("pyarrow", reason="the extra interchange is not installed")
 pq: Any = pytest.importorskip("pyarrow.parquet")

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.vectors import rows
-from image_copies.submissions.vectors.files import read_vectors, write_vectors
+from image_copies.submissions.vectors.files import StoredVectors, open_vectors, read_vectors, write_vectors
 from image_copies.submissions.vectors.rows import take_rows
-from image_copies.submissions.vectors.stored import StoredVectors, open_vectors
 
 SIZE = 81
 UNREADABLE = np.isin(np.arange(SIZE), [0, 1, 20, *range(42, 56), SIZE - 1])

@@ -1,0 +1,1 @@
+"""Where pictures come from: folders, object stores, archives and tables."""

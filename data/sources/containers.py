@@ -1,0 +1,229 @@
+"""Millions of pictures, one after the other: batches of files, tars and Parquet files, each read in parts of about a thousand."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from image_copies.data.decode import MAX_FILE_BYTES
+from image_copies.data.errors import ImageError, StorageError, UserError
+from image_copies.data.remote import ObjectState, RemotePath, as_path, is_remote, map_files
+from image_copies.data.sources.archives import read_bytes
+from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
+from image_copies.data.sources.tars import READ_ERRORS, Member, is_picture, is_tar, open_tar, read_picture, walk_tar
+
+FILES, TAR, TABLE = "files", "tar", "parquet"
+ROWS_AT_ONCE = 64  # of a table
+Content = tuple[bytes | None, str]  # the bytes of a picture; None where they cannot be read, and why not
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as it was found."""
+
+    id: str  # path of a file, name of a tar's member, or row of a table
+    place: int  # where a tar's member begins; the row of a table; 0 of a file
+    content: bytes | None  # None where it cannot be read,
+    error: str  # and why not
+
+
+@dataclass(frozen=True)
+class Part:
+    """Pictures that are read together: files, the members of a tar from one header to another, or row groups."""
+
+    first: int
+    end: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Container:
+    """A batch of files, a tar or a Parquet file.
+
+    Attributes:
+        kind: What it is.
+        source: Its path; of a batch of files the path that was named.
+        state: Digest of the sizes and times of modification.
+        column: Of a table, in which the pictures are.
+        against: Whether it is of a test set.
+        names: Of a batch, the paths of its files.
+        sizes: Of a batch, the sizes of its files, or of the archives that they are in.
+    """
+
+    kind: str
+    source: str
+    state: str = ""
+    column: str = ""
+    against: bool = False
+    names: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its name in a folder of results: what it is, whatever state it is in."""
+        said = json.dumps([self.kind, self.source, self.names, self.against]).encode()
+        return hashlib.sha256(said).hexdigest()[:20]
+
+    def parts(self, size: int) -> Iterator[Part | str]:
+        """Yield parts of about so many pictures, and in words what is damaged."""
+        return {FILES: _split_files, TAR: _split_tar, TABLE: _split_table}[self.kind](self, size)
+
+    def read(self, part: Part) -> Iterator[Picture]:
+        """Yield the pictures of a part, as many as were counted, or a shortage that the caller finds."""
+        return {FILES: _read_files, TAR: _read_members, TABLE: _read_rows}[self.kind](self, part)
+
+
+def kind_of(source: str) -> str:
+    """Return what a path names: a tar, a Parquet file, or another one, which may be a picture."""
+    return TAR if is_tar(source) else TABLE if is_parquet(source) else FILES
+
+
+def name_picture(source: str, picture: str) -> str:
+    """Return one name for a picture: its path, or that of a tar with the member's name, or that of a table with the row."""
+    return {FILES: picture, TAR: f"{source}/{picture}", TABLE: f"{source}#{picture}"}[kind_of(source)] if picture else source
+
+
+def is_loose(source: str, picture: str) -> bool:
+    """Whether a picture is a file on a disk, or in an archive there that is not filtered, and no row or member of a tar."""
+    return kind_of(source) == FILES and not is_remote(picture)
+
+
+def read_or_say(path: Path) -> Content:
+    """Return the bytes of a file, or why they cannot be read.
+
+    Raises:
+        StorageError: The object store that holds the file cannot be used.
+    """
+    try:
+        return read_bytes(path, MAX_FILE_BYTES + 1), ""
+    except StorageError:
+        raise
+    except (OSError, UserError) as error:
+        return None, f"cannot be read ({getattr(error, 'strerror', None) or error})"
+
+
+def read_again(about: Mapping[str, Any], column: str) -> bytes:
+    """Return the bytes of one picture, given by its `id`, `source`, `place` and `bytes`.
+
+    Raises:
+        ImageError: They cannot be read.
+    """
+    name, source, place = about["id"], as_path(about["source"]), about["place"]
+    kind = kind_of(about["source"])
+    try:
+        if kind == TAR:
+            with open_tar(source) as stream:
+                content, problem = read_picture(Member(name, place, place, about["bytes"]), stream)
+        elif kind == TABLE:
+            content, problem = _read_row(source, column, place)
+        else:
+            content, problem = read_or_say(as_path(name))
+    except StorageError:
+        raise
+    except (*READ_ERRORS, UserError) as error:
+        content, problem = None, f"cannot be read ({error})"
+    if content is None:
+        raise ImageError(name_picture(about["source"], name), problem)
+    return content
+
+
+def _split_files(files: Container, size: int) -> Iterator[Part | str]:
+    count = len(files.names)
+    return (Part(first, min(first + size, count), min(size, count - first)) for first in range(0, count, size))
+
+
+def _read_files(files: Container, part: Part) -> Iterator[Picture]:
+    names, paths = files.names[part.first : part.end], list[Path]()
+    for name, size in zip(names, files.sizes[part.first : part.end], strict=True):
+        path = as_path(name)
+        paths.append(path.with_state(ObjectState(size, 0)) if isinstance(path, RemotePath) else path)
+    return (Picture(name, 0, *content) for name, content in zip(names, map_files(read_or_say, paths), strict=True))
+
+
+def _split_tar(tar: Container, size: int) -> Iterator[Part | str]:
+    first = end = count = 0
+    try:
+        with open_tar(as_path(tar.source)) as stream:
+            for found in walk_tar(stream):
+                if isinstance(found, str):
+                    yield found
+                elif is_picture(found, stream):
+                    first, end, count = (found.header if not count else first), found.data, count + 1
+                    if count == size:
+                        yield Part(first, end, count)
+                        count = 0
+    except StorageError:
+        raise
+    except (*READ_ERRORS, UserError) as error:
+        yield f"cannot be read ({error})"
+    if count:
+        yield Part(first, end, count)
+
+
+def _read_members(tar: Container, part: Part) -> Iterator[Picture]:
+    with open_tar(as_path(tar.source)) as stream:
+        members = (found for found in walk_tar(stream, part.first) if isinstance(found, Member) and is_picture(found, stream))
+        for member in islice(members, part.count):
+            yield Picture(member.name, member.data, *read_picture(member, stream))
+
+
+def _split_table(table: Container, size: int) -> Iterator[Part | str]:
+    try:
+        with open_table(as_path(table.source)) as file:
+            names, counts = file.schema_arrow.names, _count_rows(file)
+    except (OSError, import_pyarrow()[0].ArrowException) as error:
+        yield f"cannot be read ({str(error).splitlines()[0]})"
+        return
+    if table.column not in names:
+        yield f"has no column {table.column} (--column names it), but {', '.join(names)}"
+        return
+    first = count = 0
+    for group, rows in enumerate(counts, 1):
+        count += rows
+        if count >= size or (group == len(counts) and count):
+            yield Part(first, group, count)
+            first, count = group, 0
+
+
+def _read_rows(table: Container, part: Part) -> Iterator[Picture]:
+    with open_table(as_path(table.source)) as file:
+        counts = _count_rows(file)
+        row = sum(counts[: part.first])
+        for group in range(part.first, part.end):
+            end = row + counts[group]
+            try:
+                for batch in file.iter_batches(ROWS_AT_ONCE, [group], [table.column]):
+                    for cell in batch.column(0).to_pylist():
+                        yield Picture(str(row), row, *_open_cell(cell, as_path(table.source)))
+                        row += 1
+            except (OSError, import_pyarrow()[0].ArrowException) as error:
+                problem = f"its row group cannot be read ({str(error).splitlines()[0]})"
+                yield from (Picture(str(lost), lost, None, problem) for lost in range(row, end))
+                row = end
+
+
+def _read_row(path: Path, column: str, row: int) -> Content:
+    with open_table(path) as file:
+        for group, rows in enumerate(_count_rows(file)):
+            if row < rows:
+                return _open_cell(file.read_row_group(group, [column]).column(0)[row].as_py(), path)
+            row -= rows
+    return None, "the table has fewer rows"
+
+
+def _count_rows(file: Any) -> list[int]:
+    """Return the number of rows of each group of a Parquet file."""
+    return [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+
+
+def _open_cell(cell: Any, table: Path) -> Content:
+    """Return the picture of a cell, which holds bytes, a path, or both as {bytes, path}, or why there is none."""
+    if isinstance(cell, dict):
+        cell = cell.get("bytes") or cell.get("path")
+    if isinstance(cell, str):
+        named = as_path(cell)
+        return read_or_say(named if is_remote(named) else table.parent / named)
+    return (cell, "") if isinstance(cell, bytes) and cell else (None, "the cell is empty or holds no bytes and no path")

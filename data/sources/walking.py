@@ -1,0 +1,105 @@
+"""What sources name: the files below folders, here and on object stores, in the order of their names, and lists of sources."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence, Set
+from pathlib import Path
+
+from image_copies.data.errors import UserError
+from image_copies.data.files import describe_no_folder, is_file, is_folder, open_regular
+from image_copies.data.remote import READERS, RemotePath, as_path, is_remote
+from image_copies.data.threads import map_in_threads
+
+
+def known_path(path: Path) -> Path:
+    """Return the one path of a file or folder, which need not exist: links on the way to it are resolved.
+
+    A link to a file is known by its own name, one to a folder is that folder.
+    """
+    if is_remote(path):
+        return path
+    if is_folder(path):  # also where one may not look
+        return Path(os.path.realpath(path))
+    return Path(os.path.realpath(path.parent)) / path.name
+
+
+def find_files(source: Path, skipped: Set[str], hidden: bool = True, failed: list[OSError] | None = None) -> Iterator[Path]:
+    """Yield a file that is named, or what is below a folder, as of `walk`, by their known paths.
+
+    Raises:
+        UserError: there is neither.
+    """
+    if is_folder(source):
+        yield from walk(known_path(source), skipped, hidden, failed)
+    elif is_file(source):
+        yield known_path(source)
+    else:
+        raise UserError(f"{describe_no_folder(source)}. Name a folder that holds images, an archive, a picture or @list.txt.")
+
+
+def walk(
+    folder: Path, skipped: Set[str] = frozenset(), hidden: bool = True, failed: list[OSError] | None = None
+) -> Iterator[Path]:
+    """Yield what is below a folder and is no folder, in the order of the names; links to folders are not followed.
+
+    Args:
+        folder: The folder, which must exist.
+        skipped: Paths of files and folders that are passed over.
+        hidden: Whether hidden files are listed, and hidden folders opened.
+        failed: Where the errors of folders that cannot be opened are collected.
+    """
+    if isinstance(folder, RemotePath):
+        yield from _walk_store(list(folder.iterdir()), skipped, hidden)
+        return
+    waiting = [_list(os.fspath(folder), failed)]
+    while waiting:
+        entry = next(waiting[-1], None)
+        if entry is None:
+            waiting.pop()
+        elif entry.path in skipped or (entry.name.startswith(".") and not hidden):
+            continue
+        elif entry.is_dir(follow_symlinks=False):
+            waiting.append(_list(entry.path, failed))
+        elif not (entry.is_symlink() and is_folder(Path(entry.path))):
+            yield Path(entry.path)
+
+
+def _list(folder: str, failed: list[OSError] | None) -> Iterator["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return iter(sorted(entries, key=lambda entry: entry.name))
+    except OSError as error:
+        if failed is not None:
+            failed.append(error)
+        return iter(())
+
+
+def _walk_store(entries: Sequence[RemotePath], skipped: Set[str], hidden: bool) -> Iterator[RemotePath]:
+    """Yield the files below a folder of an object store, given by what is in it; several folders are listed at once."""
+    shown = [path for path in entries if str(path) not in skipped and (hidden or not path.name.startswith("."))]
+    below = map_in_threads(lambda folder: list(folder.iterdir()), (path for path in shown if path.state is None), READERS)
+    for path in shown:
+        yield from _walk_store(next(below), skipped, hidden) if path.state is None else (path,)
+
+
+def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
+    """Yield the sources, with each `@list.txt` replaced by the sources that it names, relative to its folder.
+
+    Raises:
+        UserError: a list cannot be read or is empty.
+    """
+    for source in sources:
+        if not os.fspath(source).startswith("@"):
+            yield source
+            continue
+        listing, named = as_path(Path(os.fspath(source)[1:])), 0
+        try:
+            with open_regular(listing) as file:
+                for line in file:  # there may be millions, and names may hold other line breaks
+                    name = os.fsdecode(line).rstrip("\n").rstrip("\r")
+                    if name.strip() and not name.startswith("#"):
+                        named += 1
+                        yield place if isinstance(place := as_path(name), RemotePath) else listing.parent / name
+        except OSError as error:
+            raise UserError(f"the list {listing} cannot be read ({error.strerror or error}).") from error
+        if not named:
+            raise UserError(f"the list {listing} names nothing: write one file or folder per line.")

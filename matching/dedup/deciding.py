@@ -1,0 +1,191 @@
+"""What becomes of the pictures that occur in pairs: groups, which picture of each stays, and the class of the others."""
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+from dataclasses import astuple, dataclass
+from functools import partial
+from pathlib import Path, PurePath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.data.errors import ImageError
+from image_copies.data.files import read_json, write_text
+from image_copies.data.remote import map_files
+from image_copies.data.shards import Place, ShardWork, hold, run_shards
+from image_copies.data.sources.containers import is_loose, name_picture, read_again
+from image_copies.matching.dedup.collection import Collection, Numbers, list_names, load_array
+from image_copies.matching.dedup.lists import keep_best
+from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
+from image_copies.matching.files.companions import find_companions, is_in_library
+from image_copies.matching.files.keeping import is_named_as_copy
+from image_copies.matching.groups.components import group_components, label_components, pack_pairs
+
+NOT_JUDGED = "not judged"
+PAIRS_PER_JOB = 64
+LIBRARY, REAL, LINKED, ARCHIVED = range(4)  # where a picture lies: what may stay for what, those of lower numbers first
+MOST_COMPANIONS = 99  # that are counted
+# A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), its
+# group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal and no other
+# files belong to it.
+CANDIDATE = np.dtype([("number", "<i8"), ("kept", "<i8"), ("group", "<i8"), ("distance", "<f8"), ("same", "?")])
+Candidates = NDArray[np.void]  # of type CANDIDATE
+Pairs = list[tuple[int, int]]  # numbers of a candidate and of the picture that it is compared with
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How pairs of pictures are judged.
+
+    Attributes:
+        collection: The pictures.
+        folder: Of the judgements that are done.
+        column: Of Parquet inputs.
+    """
+
+    collection: Collection
+    folder: Path
+    column: str
+
+    def judge(self, pairs: Pairs, place: Place) -> None:
+        """Judge the pairs of a job and write its file."""
+        numbers = np.unique(np.array(pairs, np.int64))
+        known = dict(self.collection.look_up(numbers, ["id", "source", "place", "bytes"]))
+        leaked, found = self.collection.test_sets_begin is not None, list[PairVerdict]()
+        with tempfile.TemporaryDirectory() as folder:
+            planner = PairPlanner(Path(folder), lambda number: self._read(known[number]))
+            for number, staying in pairs:
+                try:
+                    found.append(planner.plan(int(number), int(staying), leaked))
+                except ImageError:
+                    found.append(PairVerdict(NOT_JUDGED, "its bytes cannot be read again", 0))
+        write_text(self.path(pairs), json.dumps({"verdicts": [astuple(verdict) for verdict in found]}))
+        place.advance(len(pairs))
+
+    def _read(self, about: dict[str, Any]) -> tuple[str, bytes]:
+        loose = is_loose(about["source"], about["id"])
+        return about["id"] if loose else PurePath(about["id"]).name, read_again(about, self.column)
+
+    def path(self, pairs: Pairs) -> Path:
+        """Return the path of the judgements of a job's pairs."""
+        digest = hashlib.sha256(json.dumps([list(map(int, pair)) for pair in pairs]).encode()).hexdigest()
+        return self.folder / f"planned-{digest[:20]}.json"
+
+
+def find_candidates(collection: Collection, files: list[Path]) -> Candidates:
+    """Group the pictures that occur in pairs and return those that might go [n], by the group and their numbers.
+
+    Of a group the picture with the most pixels stays, then that of the most bytes, then the first; of equal bytes the one to
+    which most files belong, then one whose name does not say that it was made of another, then the first. Links stay only where
+    there is no file, and members of archives only where there is nothing else, and do not go for a file or link. With
+    test sets there are no groups: each input is compared with the picture of a test set that is nearest.
+    """
+    pairs = keep_best(np.concatenate([load_array(path) for path in files]))
+    numbers, places = np.unique(np.concatenate([pairs["first"], pairs["second"]]), return_inverse=True)
+    first, second = places[: len(pairs)], places[len(pairs) :]
+    digests, area, size = np.empty(len(numbers), "S32"), np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
+    names = np.empty(len(numbers), "S20")  # digests: of a picture that two sources hold, neither is a copy
+    lies, fewer = np.full(len(numbers), REAL, np.int8), np.zeros(len(numbers), np.int8)  # fewer: companions, negative
+    twins, made = np.zeros(len(numbers), bool), np.zeros(len(numbers), bool)
+    twins[first[pairs["same"]]] = twins[second[pairs["same"]]] = collection.test_sets_begin is None
+    columns = ["sha256", "width", "height", "bytes", "id", "source", "place"]
+    for place, (_, about) in enumerate(collection.look_up(numbers, columns)):
+        digests[place], area[place], size[place] = about["sha256"], about["width"] * about["height"], about["bytes"]
+        name = f"{name_picture(about['source'], about['id'])} {about['place']}"
+        names[place] = hashlib.sha256(name.encode()).digest()[:20]
+        if is_loose(about["source"], about["id"]):
+            lies[place] = _find_place(about["id"])
+            if twins[place]:
+                fewer[place] = -min(len(find_companions(Path(about["id"]))), MOST_COMPANIONS)
+        made[place] = twins[place] and is_named_as_copy(Path(about["id"]))
+    same = pairs["same"] & (digests[first] == digests[second]) & (names[first] != names[second])
+    near = ~pairs["same"]
+    if collection.test_sets_begin is not None:
+        return _find_leaked(numbers, first, second, pairs["distance"], same, near)
+    del digests, names  # the largest arrays
+    twin_of = label_components(first[same], second[same], len(numbers))
+    best_first = np.lexsort((made, fewer, lies, twin_of))
+    _, begins, contents_of = np.unique(twin_of[best_first], return_index=True, return_inverse=True)
+    twin_of[best_first] = best_first[begins][contents_of]
+    one, other = twin_of[first[near]], twin_of[second[near]]
+    apart = one != other
+    packed = pack_pairs(one[apart], other[apart], -pairs["distance"][near][apart])
+    places = np.arange(len(numbers))
+    groups = np.full(len(numbers), -1)  # by their lowest content
+    for found in group_components(packed, len(numbers)):
+        for group in found.groups:
+            groups[group.members] = min(group.members)
+    groups = np.where(groups < 0, places, groups)[twin_of]
+    contents = np.flatnonzero(twin_of == places)
+    best_first = contents[np.lexsort((contents, -size[contents], -area[contents], lies[contents], groups[contents]))]
+    _, begins = np.unique(groups[best_first], return_index=True)
+    kept = twin_of.copy()
+    kept[best_first] = np.repeat(best_first[begins], np.diff(begins, append=len(best_first)))
+    distances = np.full(len(numbers), np.inf)
+    np.minimum.at(distances, np.concatenate([packed["first"], packed["second"]]), np.tile(-packed["score"], 2))
+    distances[twin_of != places] = 0
+    going = np.flatnonzero((kept != places) & (lies != LIBRARY) & ((lies != ARCHIVED) | (lies[kept] == ARCHIVED)))
+    going = going[np.argsort(groups[going], kind="stable")]
+    return _pack(numbers, going, kept[going], groups[going], distances[going], (twin_of[going] != going) & (fewer[going] == 0))
+
+
+def _find_place(path: str) -> int:
+    try:
+        if stat.S_ISLNK(os.lstat(path).st_mode):
+            return LINKED
+        return LIBRARY if is_in_library(Path(path)) else REAL
+    except OSError:  # or gone since it was listed
+        return ARCHIVED
+
+
+def _pack(
+    numbers: Numbers, going: Numbers, kept: Numbers, groups: Numbers, distances: NDArray[np.float64], same: NDArray[np.bool_]
+) -> Candidates:
+    """Return candidates [n] of places in `numbers` [n], and of labels of groups [n], which are numbered from 1."""
+    candidates = np.empty(len(going), CANDIDATE)
+    candidates["number"], candidates["kept"], candidates["distance"] = numbers[going], numbers[kept], distances
+    candidates["group"], candidates["same"] = np.unique(groups, return_inverse=True)[1] + 1, same
+    return candidates
+
+
+def _find_leaked(
+    numbers: Numbers,
+    first: Numbers,
+    second: Numbers,
+    distances: NDArray[np.float64],
+    same: NDArray[np.bool_],
+    near: NDArray[np.bool_],
+) -> Candidates:
+    """Return each input that occurs in a pair, with the nearest picture of a test set; equal bytes come first."""
+    chosen = np.flatnonzero(same | near)
+    ordered = chosen[np.lexsort((second[chosen], distances[chosen], ~same[chosen], first[chosen]))]
+    rows = ordered[np.unique(first[ordered], return_index=True)[1]]
+    return _pack(numbers, first[rows], second[rows], first[rows], distances[rows], same[rows])
+
+
+def judge_candidates(judging: Judging, candidates: Candidates, most: int | None) -> list[PairVerdict]:
+    """Return the verdict on each candidate; at most `most` pairs, drawn at random, are looked at. None for all."""
+    rows = np.flatnonzero(~candidates["same"])
+    if most is not None and most < len(rows):
+        rows = np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
+    equal, unseen = PairVerdict("same file", "the same bytes", 100), PairVerdict(NOT_JUDGED, "nobody looked at the pixels", 0)
+    verdicts = [equal if same else unseen for same in candidates["same"]]
+    jobs = [rows[start : start + PAIRS_PER_JOB] for start in range(0, len(rows), PAIRS_PER_JOB)]
+    pairs, known = candidates[["number", "kept"]], list_names(judging.folder)
+    paths = [judging.path(pairs[job].tolist()) for job in jobs]
+    missing = (pairs[job].tolist() for path, job in zip(paths, jobs, strict=True) if path.name not in known)
+    work: ShardWork[Judging, Pairs, None] = ShardWork(
+        "comparing pixels", "pair", partial(hold, judging), Judging.judge, len, folder=judging.folder
+    )
+    for _ in run_shards(work, missing, len(rows)):
+        pass
+    different = dict[PairVerdict, PairVerdict]()  # which are few, unlike candidates
+    for job, judged in zip(jobs, map_files(read_json, paths), strict=True):
+        for row, said in zip(job, judged["verdicts"], strict=True):
+            verdict = PairVerdict(*said)
+            verdicts[row] = different.setdefault(verdict, verdict)
+    return verdicts

@@ -1,0 +1,63 @@
+"""What is found for a single picture, verified and judged as a search of folders does it."""
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.data.errors import ImageError
+from image_copies.matching.candidates import choose_candidates
+from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
+from image_copies.matching.groups.planning import drop_flat
+from image_copies.matching.index.filling import digest_or_none
+from image_copies.matching.knowledge import known_pair
+from image_copies.matching.matches import Match, Rule, rank_by_evidence
+from image_copies.matching.verification.pairs import PairJudge, Seen, see
+
+MAX_CACHED_PICTURES = (
+    50  # references that are not read again for the next picture, 0.6 MB each; of ten times as many the features
+)
+
+
+def judge_found(
+    judge: PairJudge, picture: bytes | NDArray[np.uint8], found: Sequence[Match], rule: Rule, references: int
+) -> list[Match]:
+    """Return what is confirmed by features or scores enough, the confirmed first, each with what it is by the pixels.
+
+    Without a threshold nothing is verified, and all is returned. What shows nothing is left out.
+
+    Args:
+        judge: Knows the references that were looked at last.
+        picture: The bytes of a file, or pixels [h, w, 3].
+        found: The nearest references, the best first.
+        rule: When a pair counts as a copy.
+        references: Number of references that were searched.
+    """
+    if not found:
+        return []
+    query, copies, threshold = None, list(found), rule.threshold(references)
+    with suppress(ImageError):  # one that can be decoded only at a smaller size than is compared is known by its vector alone
+        query = see(picture)
+    if threshold is not None:
+        candidates = choose_candidates(found, rule.tail, references)
+        evidence = judge.verify(query, candidates) if query else [None] * len(found)
+        copies = rule.select_verified(rank_by_evidence(found, evidence), threshold)
+    seen = {found[0].query: query} | {match.reference: judge.see(match.reference) for match in copies}
+    flat = {path for path, one in seen.items() if one is not None and _is_flat(one)}
+    digest = hashlib.sha256(picture).digest() if isinstance(picture, bytes) else None
+
+    def judge_match(match: Match) -> Match:
+        same_bytes = match.score == 0 and digest is not None and digest_or_none(match.reference) == digest
+        return replace(match, judgement=judge.judge(known_pair(match, same_bytes, threshold), query))
+
+    return [judge_match(match) for match in drop_flat(copies, flat)]
+
+
+def _is_flat(picture: Seen) -> bool:
+    try:
+        return measure_picture(picture.read(MEASURED_SIDE))[1]
+    except ImageError:
+        return False

@@ -1,0 +1,95 @@
+"""Series: shots of one scene in a row, such as a burst. The sharpest of each is suggested, nothing is planned for them."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from image_copies.matching.files.facts import Facts
+from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.matches import Match
+
+NEAR_IN_TIME = timedelta(minutes=10)  # between two shots of a row
+NEAR_IN_NUMBER = 10  # between the numbers that the names of two shots of a row end in
+NUMBERED = re.compile(r"(.*?)(\d+)")
+
+
+def is_of_series(match: Match, facts: Mapping[Path, Facts]) -> bool:
+    """Whether a pair are shots in a row: of one scene and not far apart in time, or alike and in a row by dates or names."""
+    judged = match.judgement
+    if match.settled or judged is None or judged.is_certain or not judged.confirmed:
+        return False
+    one, other, scene = facts[match.query], facts[match.reference], judged.kind == "same scene"
+    if one.frames > 1 or other.frames > 1:
+        return False  # documents and animations are no shots
+    if one.taken and other.taken:
+        apart = abs(datetime.fromisoformat(one.taken) - datetime.fromisoformat(other.taken))
+        return apart <= NEAR_IN_TIME and (scene or bool(apart))
+    return scene or _are_named_in_a_row(one, other)
+
+
+def list_joining(pairs: Sequence[Match], facts: Mapping[Path, Facts]) -> list[Match]:
+    """Return the pairs that may join a group: copies, but neither shots in a row nor what are certainly copies of such shots."""
+    certain = [match.settled or (match.judgement is not None and match.judgement.is_certain) for match in pairs]
+    same = _join((match.query, match.reference) for match, sure in zip(pairs, certain, strict=True) if sure)
+    ends = [frozenset(same.get(path, [path])[0] for path in (match.query, match.reference)) for match in pairs]
+    shots = {pair for pair, match in zip(ends, pairs, strict=True) if is_of_series(match, facts)}
+    of_pairs = zip(pairs, certain, ends, strict=True)
+    return [match for match, sure, pair in of_pairs if match.is_copy and (sure or pair not in shots)]
+
+
+def number_series(pairs: Sequence[Match], facts: Mapping[Path, Facts], planned: Sequence[PlanRow]) -> list[Match]:
+    """Return pairs, those within a series with its number, from 1 for the largest, and its sharpest picture (`Facts.sharpness`).
+
+    Copies count as the one that stays instead of them.
+    """
+    kept, facts = _find_kept(planned), {row.file: row.facts for row in planned if row.facts} | dict(facts)
+    ends = [(kept.get(match.query, match.query), kept.get(match.reference, match.reference)) for match in pairs]
+    together = _join(pair for pair, match in zip(ends, pairs, strict=True) if pair[0] != pair[1] and is_of_series(match, facts))
+    ordered = sorted({id(files): sorted(files) for files in together.values()}.values(), key=lambda files: (-len(files), files))
+    sharpest = [max(files, key=lambda path: (facts[path].sharpness, facts[path].width)) for files in ordered]
+    number_of = {file: number for number, files in enumerate(ordered) for file in files}
+    return [
+        replace(match, series=number_of[one] + 1, sharpest=sharpest[number_of[one]])
+        if one != other and one in number_of and number_of[one] == number_of.get(other)
+        else match
+        for match, (one, other) in zip(pairs, ends, strict=True)
+    ]
+
+
+def list_series(pairs: Iterable[Match], planned: Iterable[PlanRow]) -> list[list[Path]]:
+    """Return the pictures of each series of numbered pairs, the sharpest first; of copies the one that stays."""
+    kept, found = _find_kept(planned), dict[int, list[Path]]()
+    for match in pairs:
+        if match.series is not None and match.sharpest is not None:
+            files = found.setdefault(match.series, [match.sharpest])
+            files += [match.query, match.reference]
+    listed = [[kept.get(file, file) for file in files] for _, files in sorted(found.items())]
+    return [list(dict.fromkeys([files[0], *sorted(files)])) for files in listed]
+
+
+def _join(pairs: Iterable[tuple[Path, Path]]) -> dict[Path, list[Path]]:
+    """Return for each file those that pairs connect, directly or through others: one list for all of them."""
+    together: dict[Path, list[Path]] = {}
+    for pair in pairs:
+        few, many = sorted((together.setdefault(path, [path]) for path in pair), key=len)
+        if few is not many:
+            many += few
+            together |= dict.fromkeys(few, many)
+    return together
+
+
+def _find_kept(planned: Iterable[PlanRow]) -> dict[Path, Path]:
+    """Return the file that stays instead of each copy; one may stay beside another, and have copies of its own."""
+    kept = {row.file: row.kept for row in planned if row.judgement is None or row.judgement.is_copy}
+    return {file: kept.get(stays, stays) for file, stays in kept.items()}
+
+
+def _are_named_in_a_row(one: Facts, other: Facts) -> bool:
+    """Whether the names differ only by a number at their end, by little, as a camera's do; pictures of other sizes are edited."""
+    first, second = NUMBERED.fullmatch(one.path.stem), NUMBERED.fullmatch(other.path.stem)
+    if first is None or second is None or (one.path.parent, first[1]) != (other.path.parent, second[1]):
+        return False
+    sizes = [sorted((facts.width, facts.height)) for facts in (one, other)]
+    return sizes[0] == sizes[1] and 0 < abs(int(first[2]) - int(second[2])) <= NEAR_IN_NUMBER

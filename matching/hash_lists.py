@@ -1,0 +1,92 @@
+"""Lists of PDQ hashes, as trust and safety teams share them: which of them a picture matches, at the distance PDQ states."""
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError, UserError
+from image_copies.data.installation import name_install
+from image_copies.matching.matches import Match
+from image_copies.matching.verification.judgement import MAX_LIKELY, Judgement
+
+BITS = 256
+MAX_DISTANCE, MIN_QUALITY = 31, 50  # bits of 256, and quality 0…100 of both, that PDQ's authors state for a match
+HASH = re.compile("[0-9a-fA-F]{64}")
+
+
+@dataclass(frozen=True)
+class HashLists:
+    """The hashes of lists, by their names: the list and its entry's `id`, or the number of its line; words are uint64 [n, 4]."""
+
+    names: Sequence[Path]
+    words: NDArray[np.uint64]
+
+    def find(self, picture: Path | bytes) -> list[Match]:
+        """Return the hashes that a picture matches, the nearest first; likely copies at best, as nobody has their pictures."""
+        try:
+            bits, quality = _load_pdq().compute(decode_rgb(picture))
+        except ImageError:
+            return []
+        apart = np.bitwise_count(self.words ^ np.packbits(bits.astype(bool)).view(np.uint64)).sum(axis=1, dtype=np.int64)
+        near = np.flatnonzero(apart <= (MAX_DISTANCE if quality >= MIN_QUALITY else -1))
+        query = picture if isinstance(picture, Path) else Path("<picture>")
+        return [_make_match(query, self.names[row], int(apart[row])) for row in near[np.argsort(apart[near], kind="stable")]]
+
+
+def read_hash_lists(lists: Sequence[Path]) -> HashLists:
+    """Read CSV files with a column of PDQ hashes; of entries with a `quality`, or a type of signal, those that PDQ can match.
+
+    Raises:
+        UserError: A file cannot be read or holds no such hash, or pdqhash is not installed.
+    """
+    _load_pdq()
+    names, digits = list[Path](), list[str]()
+    for path in lists:
+        try:
+            found = list(_read_entries(path))
+        except (OSError, ValueError, csv.Error) as error:
+            raise UserError(f"{path} cannot be read as a list of hashes ({error}).") from error
+        if not found:
+            raise UserError(
+                f"{path} holds no PDQ hash of quality {MIN_QUALITY} or more. Give a CSV with 64 hexadecimal digits each."
+            )
+        names += [Path(f"{path.absolute()}/{name}") for name, _ in found]
+        digits += [hexadecimal for _, hexadecimal in found]
+    return HashLists(names, np.frombuffer(bytes.fromhex("".join(digits)), np.uint64).reshape(-1, 4))
+
+
+def _read_entries(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name and the hash of every entry; without a header an entry has no more than its hash."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines, header = csv.reader(file), list[str]()
+        for cells in lines:
+            digits = next((cell.strip() for cell in cells if HASH.fullmatch(cell.strip())), None)
+            if lines.line_num == 1 and digits is None:
+                header = [cell.strip().lower() for cell in cells]
+            entry = dict(zip(header, cells, strict=False))
+            kind = entry.get("signal_type") or entry.get("type") or "pdq"  # lists of ThreatExchange hold other hashes, too
+            if digits and "pdq" in kind.lower() and float(entry.get("quality") or 100) >= MIN_QUALITY:
+                yield entry.get("id") or str(lines.line_num), digits
+
+
+def _make_match(query: Path, reference: Path, apart: int) -> Match:
+    said = f"its PDQ hash is that of a list but for {apart} of {BITS} bits"
+    score = -max(apart, 0.5) / (BITS / 4)  # −‖q − r‖² of the hashes as vectors of unit length; 0 would be the same bytes
+    return Match(query, reference, score, None, judgement=Judgement("likely", said, MAX_LIKELY - apart))
+
+
+@cache
+def _load_pdq() -> Any:
+    try:
+        import pdqhash  # imported here: an extra
+    except ImportError as error:
+        raise UserError(f"Lists of PDQ hashes need the package pdqhash: {name_install('pdq')}") from error
+    return pdqhash

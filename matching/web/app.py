@@ -1,0 +1,50 @@
+"""The web application of explore.py: one for the explorer, the review and the search service, each of which is a router."""
+
+import socket
+from collections.abc import Callable
+
+import uvicorn
+from fastapi import APIRouter, FastAPI
+
+from image_copies.data.errors import UserError
+from image_copies.matching.web.guard import guard
+
+HOST = "127.0.0.1"
+MAX_WAITING = 1024  # connections that the system keeps until they are taken
+
+
+def make_app(router: APIRouter) -> FastAPI:
+    """Make the application of a router, with the limits that hold for all."""
+    app = FastAPI(title="Copies of pictures", docs_url=None, redoc_url=None)
+    app.include_router(router)
+    guard(app)
+    return app
+
+
+def serve(open_router: Callable[[], tuple[APIRouter, str]], port: int) -> None:
+    """Serve a router until Ctrl-C; it is opened, with its title, once the port is taken. Port 0 is any free one.
+
+    Raises:
+        UserError: The port cannot be used, or what is to be served cannot be opened.
+    """
+    with open_listener(port) as listener:
+        router, title = open_router()
+        print(f"{title}: http://{HOST}:{listener.getsockname()[1]}   (Ctrl-C stops)", flush=True)
+        uvicorn.Server(uvicorn.Config(make_app(router), log_level="warning")).run([listener])
+
+
+def open_listener(port: int) -> socket.socket:
+    """Open a listening socket that only this machine can reach.
+
+    Raises:
+        UserError: The port cannot be used.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+        listener.listen(MAX_WAITING)  # at once: until then another explorer could take the port as well
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise UserError(f"port {port} of {HOST} cannot be used ({error}). Choose another one with --port.") from error
+    return listener

@@ -1,0 +1,90 @@
+"""Filtered copies hold everything but what goes; inputs stay as they are."""
+
+import csv
+import json
+import tarfile
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from image_copies.data.errors import UserError
+from image_copies.data.sources.containers import Container, Part
+from image_copies.data.sources.tars import Member, open_tar, walk_tar
+from image_copies.matching.dedup.applying import write_filtered
+from image_copies.matching.dedup.inputs import index_path
+from tests.matching.dedup.test_inputs import picture, write_tar
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Lists by which a tar loses one of two members of the same name, a sample and one of the two pictures of another."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    long = "x" * 150
+    files = {"twice.png": picture(1), "gone.png": picture(2), "gone.json": b"{}", "gone.seg.png": picture(3)}
+    files |= {
+        "half.a.png": picture(4),
+        "half.b.png": picture(5),
+        "half.txt": b"text",
+        f"{long}.png": picture(6),
+        f"{long}.txt": b"",
+    }
+    write_tar(tmp_path / "in.tar", files)
+    with tarfile.open(tmp_path / "in.tar", "a") as archive:
+        archive.add(__file__, "notes/about.bin")
+        archive.add(__file__, "twice.png")
+    with open_tar(tmp_path / "in.tar") as stream:
+        places = [(found.name, found.data) for found in walk_tar(stream) if isinstance(found, Member)]
+    going = [place for name, place in places if name in ("gone.png", "gone.seg.png", "half.a.png", f"{long}.png")]
+    rows = {"id": ["?"] * 5, "source": [str(tmp_path / "in.tar")] * 4 + ["/a/b.jpg"], "place": [*going, 0]}
+    parquet.write_table(pa.table(rows | {"place": [*going, 0]}), tmp_path / "remove.parquet")
+    parquet.write_table(pa.table({"id": ["/a/c.jpg", "x.png"], "source": ["/a", "/a/x.tar"]}), tmp_path / "keep.parquet")
+    return tmp_path
+
+
+def test_a_tar_loses_what_goes_and_the_rest_of_its_samples(results: Path) -> None:
+    before = (results / "in.tar").read_bytes()
+    (written,) = write_filtered(results, results / "new")
+    assert (results / "in.tar").read_bytes() == before
+    with tarfile.open(written) as archive:
+        names = archive.getnames()
+        assert names == ["twice.png", "half.b.png", "half.txt", "notes/about.bin", "twice.png"]
+        member = archive.extractfile("half.b.png")
+        assert member is not None and member.read() == picture(5)
+    assert (results / "new" / "files.txt").read_text() == "/a/c.jpg\n"
+
+
+def test_a_manifest_says_what_became_of_each_input(results: Path) -> None:
+    for key, source, against in (("00aa", "/b/empty.tar", False), ("00bb", "/b/test.tar", True)):
+        path = index_path(results, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        listed = {"parts": [asdict(Part(0, 1, 0))], "problems": []}
+        path.write_text(json.dumps(asdict(Container("tar", source, "", "image", against)) | listed))
+    (results / "inputs.txt").write_text("00aa\n00bb")
+    (written,) = write_filtered(results, results / "new")
+    with (results / "new" / "manifest.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [
+            ["source", "kept", "removed", "became", "file"],
+            ["/a", "1", "0", "listed", "files.txt"],
+            ["/a/b.jpg", "0", "1", "listed", "files.txt"],
+            ["/a/x.tar", "1", "0", "unchanged", "/a/x.tar"],
+            ["/b/empty.tar", "0", "0", "unchanged", "/b/empty.tar"],
+            [str(results / "in.tar"), "0", "4", "filtered", written.name],
+        ]
+    assert write_filtered(results, results / "new") == [written]  # again, over its own
+
+
+def test_a_folder_of_other_things_is_left_alone(results: Path) -> None:
+    (results / "mine").mkdir()
+    (results / "mine" / "000001-in.tar").write_bytes(b"mine")
+    with pytest.raises(UserError, match="left alone"):
+        write_filtered(results, results / "mine")
+    assert [path.read_bytes() for path in (results / "mine").iterdir()] == [b"mine"]
+
+
+def test_an_input_that_has_gone_is_named(results: Path) -> None:
+    (results / "in.tar").unlink()
+    with pytest.raises(UserError, match=r"in\.tar is not there any more"):
+        write_filtered(results, results / "new")
+    with pytest.raises(UserError, match="run the command without --apply first"):
+        write_filtered(results / "new", results / "newer")

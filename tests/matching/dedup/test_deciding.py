@@ -1,0 +1,115 @@
+"""Which pictures of pairs might go, and which of them stays."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from image_copies.matching.dedup.collection import Collection
+from image_copies.matching.dedup.deciding import CANDIDATE, NOT_JUDGED, Candidates, find_candidates
+from image_copies.matching.dedup.lists import PAIR
+from image_copies.matching.dedup.planning import PairVerdict
+from image_copies.matching.dedup.results import Decided, write_lists
+
+PAIRS = [(0, 1, 0.1, False), (1, 2, 0.2, False), (0, 2, 0.2, False), (2, 5, 0.0, True), (3, 6, 0.0, True), (4, 5, 0.0, True)]
+
+
+def make(folder: Path, inputs: int = 8) -> tuple[Collection, list[Path]]:
+    """Two files of four pictures; picture 1 is the largest, 2 and 5 are equal, 3 and 6, too; 4 and 5 are only said to be."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    digests = [bytes([n]) * 32 for n in (0, 1, 2, 3, 4, 2, 3, 7)]
+    for file in range(2):
+        rows = slice(4 * file, 4 * file + 4)
+        columns: dict[str, Any] = {
+            "id": [f"{n}.jpg" for n in range(8)][rows],
+            "source": ["/pictures"] * 4,
+            "place": [0] * 4,
+            "bytes": [100] * 4,
+            "sha256": pa.array(digests[rows], pa.binary(32)),
+            "width": [20 if n == 1 else 10 for n in range(8)][rows],
+            "height": [10] * 4,
+            "error": [None, None, None, "damaged" if file else None],
+        }
+        parquet.write_table(pa.table(columns), folder / f"{file}.parquet")
+    np.save(folder / "pairs.npy", np.array(PAIRS, PAIR))
+    return Collection([folder / "0.parquet", folder / "1.parquet"], np.array([0, 4, 8]), inputs), [folder / "pairs.npy"]
+
+
+def list_going(found: Candidates) -> list[tuple[int, int, bool]]:
+    """Which pictures might go, for which others, and whether their bytes are equal."""
+    return [(number, kept, same) for number, kept, _, _, same in found.tolist()]
+
+
+def test_the_largest_of_a_group_stays_and_of_equal_bytes_the_first(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path)
+    found = find_candidates(collection, pairs)
+    assert list_going(found) == [(0, 1, False), (2, 1, False), (5, 2, True), (6, 3, True)]
+    assert found["group"].tolist() == [1, 1, 1, 2]
+    assert found["distance"].tolist() == [0.1, 0.2, 0, 0]
+
+
+def test_a_file_that_two_sources_hold_is_no_copy_of_itself(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(tmp_path / "1.parquet")
+    names = ["4.jpg", "2.jpg", "6.jpg", "7.jpg"]
+    parquet.write_table(table.set_column(0, "id", [names]).set_column(1, "source", [["/"] * 4]), tmp_path / "1.parquet")
+    assert list_going(find_candidates(collection, pairs)) == [(0, 1, False), (2, 1, False), (6, 3, True)]
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_no_file_goes_for_a_link_and_none_for_a_member_of_an_archive(tmp_path: Path, far: bool) -> None:
+    """Whether bytes are equal or the link is that of a larger picture."""
+    (tmp_path / "z.jpg").touch()
+    (tmp_path / "a.jpg").symlink_to("z.jpg")
+    collection, pairs = make(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(tmp_path / "0.parquet")
+    names = [str(tmp_path / name) for name in ("old.zip/0.jpg", "a.jpg", "z.jpg", "3.jpg")]
+    digests = table["sha256"] if far else table["sha256"].take([1, 1, 1, 3])
+    parquet.write_table(
+        table.set_column(0, "id", [names]).set_column(4, "sha256", [digests.combine_chunks()]), tmp_path / "0.parquet"
+    )
+    np.save(pairs[0], np.array([(0, 1, 0.1, not far), (0, 2, 0.1, not far), (1, 2, 0.1, not far)], PAIR))
+    assert list_going(find_candidates(collection, pairs)) == [(1, 2, not far)]
+
+
+def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_belong_to_it(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(tmp_path / "0.parquet")
+    names = [str(tmp_path / name) for name in ("a (1).jpg", "a.jpg", "b.jpg", "c.jpg")]
+    digests = table["sha256"].take([1, 1, 1, 3]).combine_chunks()
+    parquet.write_table(table.set_column(0, "id", [names]).set_column(4, "sha256", [digests]), tmp_path / "0.parquet")
+    np.save(pairs[0], np.array([(0, 1, 0, True), (1, 2, 0, True)], PAIR))
+    assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, True)]
+    (tmp_path / "b.xmp").touch()
+    assert list_going(find_candidates(collection, pairs)) == [(0, 2, True), (1, 2, True)]
+    (tmp_path / "a.xmp").touch()
+    assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, False)], "to be looked at"
+
+
+def test_without_pairs_nothing_goes(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path)
+    np.save(pairs[0], np.empty(0, PAIR))
+    assert not len(find_candidates(collection, pairs))
+
+
+def test_each_input_is_compared_with_the_nearest_picture_of_a_test_set(tmp_path: Path) -> None:
+    collection, pairs = make(tmp_path, inputs=4)
+    np.save(pairs[0], np.array([(0, 4, 0.3, False), (0, 7, 0.2, False), (2, 4, 0.1, False), (2, 5, 0.0, True)], PAIR))
+    assert list_going(find_candidates(collection, pairs)) == [(0, 7, False), (2, 5, True)]
+
+
+def test_lists_hold_every_picture_and_only_sure_copies_go(tmp_path: Path) -> None:
+    collection, _ = make(tmp_path)
+    candidates = np.array([(2, 1, 1, 0.2, False), (5, 2, 1, 0.0, True), (0, 1, 1, 0.1, False)], CANDIDATE)
+    verdicts = [PairVerdict("certain", "", 95), PairVerdict("same file", "", 100), PairVerdict(NOT_JUDGED, "", 0)]
+    counts = write_lists(tmp_path, collection, Decided(candidates, verdicts, ("same file", "certain")), [("/x.tar", "is cut")])
+    assert counts == {"keep": 5, "remove": 2, "review": 1, "unreadable": 1}
+    assert (tmp_path / "keep.txt").read_text().split() == ["0.jpg", "1.jpg", "3.jpg", "4.jpg", "6.jpg"]
+    assert (tmp_path / "remove.txt").read_text().split() == ["2.jpg", "5.jpg"]
+    assert (tmp_path / "unreadable.txt").read_text().split() == ["/x.tar", "7.jpg"]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert parquet.read_table(tmp_path / "remove.parquet")["copy_of"].to_pylist() == ["1.jpg", "1.jpg"]  # 2, like 5, goes

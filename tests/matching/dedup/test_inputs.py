@@ -1,0 +1,259 @@
+"""What an index finds, counts and says of folders, tars and Parquet files."""
+
+import io
+import json
+import os
+import tarfile
+import tracemalloc
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from image_copies.data.errors import StorageError, UserError
+from image_copies.data.remote import as_path
+from image_copies.data.sources.containers import Container, Picture, read_again
+from image_copies.data.sources.tars import Member, open_tar, walk_tar
+from image_copies.matching.dedup.inputs import Index, index_container, list_containers
+
+BLOCK = 512
+
+
+def picture(seed: int, side: int = 40) -> bytes:
+    output = io.BytesIO()
+    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (side, side, 3), np.uint8)).save(output, "PNG")
+    return output.getvalue()
+
+
+def write_tar(path: Path, files: Mapping[str, bytes], mode: str = "w") -> None:
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+        for name, content in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+def only(sources: list[Path], where: Path, size: int = 1000, column: str = "image") -> Index:
+    (container,) = list_containers(sources, size, where, column=column)
+    return index_container(container, where / f"{container.key}.json", size)
+
+
+def read_all(index: Index) -> list[Picture]:
+    found = [picture for part in index.parts for picture in index.container.read(part)]
+    assert len(found) == sum(part.count for part in index.parts)
+    return found
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> tuple[Path, dict[str, bytes]]:
+    """A WebDataset of twelve pictures, one without an ending and one with a name longer than a header holds."""
+    files = {f"{number:03d}.png": picture(number) for number in range(10)}
+    files |= {"noending": picture(10), f"{'long' * 40}/x.png": picture(11)}
+    with_labels = {name: content for key in files for name, content in ((key, files[key]), (f"{key[:3]}.json", b"{}"))}
+    write_tar(tmp_path / "a.tar", with_labels)
+    return tmp_path / "a.tar", files
+
+
+@pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
+def test_a_tar_is_read_in_parts_and_one_by_one(tmp_path: Path, mode: str, sample: tuple[Path, dict[str, bytes]]) -> None:
+    _, files = sample
+    path = tmp_path / f"b.tar{mode[1:].replace(':', '.')}"
+    write_tar(path, files | {"label.json": b"{}", ".hidden.png": picture(20)}, mode)
+    index = only([path], tmp_path, size=5)
+    assert [part.count for part in index.parts] == [5, 5, 2] and not index.problems
+    found = read_all(index)
+    assert {one.id: one.content for one in found} == files
+    one = found[7]
+    about = {"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")}
+    assert read_again(about, "image") == one.content
+
+
+@pytest.mark.parametrize("field", ["sizes", "kind"])
+def test_an_index_that_lacks_something_is_made_again(sample: tuple[Path, dict[str, bytes]], tmp_path: Path, field: str) -> None:
+    index = only([sample[0]], tmp_path)
+    (written,) = tmp_path.glob("*.json")
+    content = json.loads(written.read_text())
+    del content[field]
+    written.write_text(json.dumps(content))
+    assert only([sample[0]], tmp_path) == index
+
+
+def test_what_follows_a_damaged_header_is_found_again(sample: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
+    path, files = sample
+    with tarfile.open(path) as archive:
+        member = archive.getmember("004.png")
+    content = bytearray(path.read_bytes())
+    content[member.offset : member.offset + 100] = b"\xff" * 100
+    path.write_bytes(content)
+    index = only([path], tmp_path)
+    assert {one.id for one in read_all(index)} == files.keys() - {"004.png"}
+    end = member.offset_data + -(-member.size // BLOCK) * BLOCK
+    assert index.problems == [f"bytes {member.offset:,} to {end:,} are damaged: the members there are lost"]
+
+
+def test_a_damaged_extended_header_loses_one_member(sample: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
+    path, files = sample
+    write_tar(path, dict(reversed(files.items())))  # the long name comes first
+    content = bytearray(path.read_bytes())
+    with open_tar(path) as stream:
+        first = next(found for found in walk_tar(stream) if isinstance(found, Member))
+    content[first.data - BLOCK : first.data - BLOCK + 300] = b"\xff" * 300  # the header after the extended one
+    path.write_bytes(content)
+    index = only([path], tmp_path)
+    assert {one.id for one in read_all(index)} == {name for name in files if not name.startswith("long")} and index.problems
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_cut_tar_is_named_and_what_is_there_is_read(
+    sample: tuple[Path, dict[str, bytes]], tmp_path: Path, inside: bool
+) -> None:
+    path, _ = sample
+    with tarfile.open(path) as archive:
+        member = archive.getmember("007.png")
+    path.write_bytes(path.read_bytes()[: member.offset_data + 100 if inside else member.offset + 100])
+    index = only([path], tmp_path)
+    found = read_all(index)
+    assert [one.id for one in found if one.content] == [f"{number:03d}.png" for number in range(7)]
+    assert [one.error for one in found if not one.content] == (["the tar is cut within it"] if inside else [])
+    assert len(index.problems) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"no tar" * 1000, bytes(10240)])
+def test_what_is_no_tar_holds_nothing(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x.tar").write_bytes(content)
+    index = only([tmp_path / "x.tar"], tmp_path)
+    assert not index.parts and bool(index.problems) == (content != bytes(10240))
+
+
+def test_a_damaged_compressed_tar_says_so(tmp_path: Path) -> None:
+    write_tar(tmp_path / "x.tar.gz", {f"{n}.png": picture(n, 100) for n in range(5)}, "w:gz")
+    content = (tmp_path / "x.tar.gz").read_bytes()
+    (tmp_path / "x.tar.gz").write_bytes(content[: len(content) // 2])
+    with open_tar(tmp_path / "x.tar.gz") as stream:
+        assert isinstance(list(walk_tar(stream))[-1], str)
+
+
+def test_tables_of_bytes_and_paths_are_read(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "x.png").write_bytes(picture(1))
+    cells = [{"bytes": picture(2), "path": "a.png"}, {"bytes": None, "path": "x.png"}, {"bytes": None, "path": None}, None]
+    parquet.write_table(pa.table({"image": cells * 2, "n": range(8)}), tmp_path / "t.parquet", row_group_size=3)
+    index = only([tmp_path / "t.parquet"], tmp_path, size=4)
+    assert [(part.first, part.end, part.count) for part in index.parts] == [(0, 2, 6), (2, 3, 2)]
+    found = read_all(index)
+    assert [one.content for one in found] == [picture(2), picture(1), None, None] * 2
+    assert all(one.error for one in found if one.content is None) and [one.place for one in found] == list(range(8))
+    about = {"id": "5", "source": str(tmp_path / "t.parquet"), "place": 5, "bytes": 0}
+    assert read_again(about, "image") == picture(1)
+    assert only([tmp_path / "t.parquet"], tmp_path, column="photo").problems == [
+        "has no column photo (--column names it), but image, n"
+    ]
+    (tmp_path / "t.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-20])
+    assert "cannot be read" in only([tmp_path / "t.parquet"], tmp_path).problems[0]
+
+
+def test_a_new_file_changes_one_batch_and_results_are_no_input(tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    folder.mkdir()
+    for number in range(3000):
+        (folder / f"{number:05d}.jpg").touch()
+    (folder / "results").mkdir()
+    (folder / "results" / "thumbnail.jpg").touch()
+
+    def batches() -> dict[str, Container]:
+        return {one.key: one for one in list_containers([folder], 50, folder / "results")}
+
+    before = batches()
+    assert sum(len(one.names) for one in before.values()) == 3000 and len(before) > 10
+    within = next(one for one in before.values() if len(one.names) > 30)
+    names = (f"{within.names[29].removesuffix('.jpg')}-{letter}.jpg" for letter in "abcdefgh")  # past the shortest batch
+    Path(next(name for name in names if zlib.crc32(os.fsencode(name)) % 50)).touch()  # a name that ends no batch itself
+    assert len(batches().keys() - before.keys()) == 1
+
+
+def test_a_changed_file_changes_its_state_and_index(tmp_path: Path) -> None:
+    write_tar(tmp_path / "x.tar", {"1.png": picture(1)})
+    assert only([tmp_path / "x.tar"], tmp_path).parts[0].count == 1
+    write_tar(tmp_path / "x.tar", {"1.png": picture(1), "2.png": picture(2)})
+    assert only([tmp_path / "x.tar"], tmp_path).parts[0].count == 2
+
+
+def test_a_file_is_listed_once_whichever_sources_lead_to_it(tmp_path: Path) -> None:
+    for name in ("a/1.jpg", "a/b/2.jpg", "a/b/.3.jpg", "a/.c/4.jpg", "a/x.tar", "d/5.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "linked").symlink_to(tmp_path / "a")
+    (tmp_path / "d" / "linked.jpg").symlink_to(tmp_path / "a" / "1.jpg")
+    for names in (
+        ["a", "linked"],
+        ["linked/b/2.jpg", "a", "a/b"],
+        ["a/b", "linked/x.tar", "linked", "a/x.tar"],
+        ["linked/1.jpg", "a"],
+    ):
+        containers = list(list_containers([tmp_path / name for name in names], 10, tmp_path / "out"))
+        listed = [name for one in containers for name in one.names or [one.source]]
+        assert sorted(listed) == [f"{tmp_path}/a/{name}" for name in ("1.jpg", "b/2.jpg", "x.tar")], names
+    (linked,) = list_containers([tmp_path / "d", tmp_path / "d" / "linked.jpg"], 10, tmp_path / "out")
+    assert linked.names == (f"{tmp_path}/d/5.jpg", f"{tmp_path}/d/linked.jpg")  # a link to a file has a name of its own
+
+
+def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.jpg").touch()
+    (tmp_path / "list.txt").write_text("# two\n1.jpg\n\n3.jpg\n")
+    (found,) = list_containers([Path(f"@{tmp_path}/list.txt")], 10, tmp_path / "out")
+    assert found.names == (f"{tmp_path}/1.jpg", f"{tmp_path}/3.jpg")
+    with pytest.raises(UserError, match="does not exist"):
+        list(list_containers([tmp_path / "4.jpg"], 10, tmp_path / "out"))
+
+
+def test_listing_holds_no_object_per_picture(tmp_path: Path) -> None:
+    """Of each folder the names are held while it is sorted, and of each batch while it is made."""
+    for folder in range(20):
+        (tmp_path / f"{folder}").mkdir()
+        for number in range(200):
+            (tmp_path / f"{folder}" / f"{number}.jpg").touch()
+
+    def peak(folders: int) -> int:
+        tracemalloc.start()
+        keys = [one.key for one in list_containers([tmp_path / f"{n}" for n in range(folders)], 50, tmp_path / "out")]
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert len(keys) >= folders
+        return found
+
+    peak(20)  # the interpreter's own table of names grows once
+    few = peak(2)
+    assert peak(20) - few < 18 * 200 * 20  # bytes for each picture more; its path alone takes over 100
+
+
+def test_an_object_store_that_fails_is_asked_again_and_then_named(
+    object_store: Any,
+    sample: tuple[Path, dict[str, bytes]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    forget_connections: Callable[[], None],
+) -> None:
+    path, files = sample
+    loose = {f"loose/{seed}.png": picture(seed) for seed in range(3)}
+    url = as_path(object_store.make_bucket("asked-again", loose | {"a.tar": path.read_bytes(), "loose/more/x.txt": b"-"}))
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "3")
+    forget_connections()
+    for source, found in ((url / "a.tar", files), (url / "loose", {f"{url}/{name}": loose[name] for name in loose})):
+        with object_store.failing(2):
+            index = only([source], tmp_path)
+        with object_store.failing(2):
+            assert {one.id: one.content for one in read_all(index)} == found
+        named = rf"{source}.* the store cannot be reached or fails.*the same command continues"
+        with object_store.failing(1000), pytest.raises(StorageError, match=named):
+            only([source], tmp_path / "again")
+        with object_store.failing(1000), pytest.raises(StorageError, match=named):
+            read_all(index)
+    object_store.files.pipe_file(f"{url}/loose//y.png", picture(4))
+    with pytest.raises(StorageError, match="1 names with empty parts"):
+        only([url / "loose"], tmp_path)
