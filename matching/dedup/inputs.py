@@ -38,8 +38,8 @@ def list_containers(
 ) -> Iterator[Container]:
     """Yield the containers of folders, tars, Parquet files and lists of them; batches hold about `size` files.
 
-    A batch ends where a file's name says so, so that a new file changes one batch and not all that follow. Nothing below the
-    `excluded` folder, that of the results, is listed, and nothing twice, whichever sources lead to it.
+    A batch ends where a file's name within its source says so, so that a new file changes one batch and not all that follow.
+    Nothing below the `excluded` folder, that of the results, is listed, and nothing twice, whichever sources lead to it.
 
     Raises:
         UserError: A source or list cannot be found or read.
@@ -54,7 +54,7 @@ def list_containers(
             for name in _list_pictures(path):
                 batch.append((name, state.st_size))
                 states.update(said)
-                ends = zlib.crc32(os.fsencode(name)) % size == 0
+                ends = zlib.crc32(os.fsencode(name.removeprefix(source))) % size == 0
                 if (ends and len(batch) * 2 >= size) or len(batch) == MOST_FILES * size:
                     yield Container(FILES, source, states.hexdigest(), column, against, *zip(*batch, strict=True))
                     batch, states = [], hashlib.sha256()

@@ -70,13 +70,16 @@ def test_with_the_other_tables_there_are_forty_edits_and_none_shares_a_family_wi
 @pytest.mark.parametrize(
     ("settings", "digest"),
     [
-        (AugmentationSettings(), "09366c4f0bcca407"),
-        (AugmentationSettings(extra=True), "b85636008781374d"),
-        (AugmentationSettings(family="broad"), "812fc4ceca6e9c66"),
-        (AugmentationSettings(only=("paste", "warp")), "7660c817c323dffc"),
-        (AugmentationSettings(family="broad", without=("art",)), "285745001ef8e983"),
+        (AugmentationSettings(), "85dc37fa6c0c5ae6"),
+        (AugmentationSettings(extra=True), "255eafca19917a2c"),
+        (AugmentationSettings(family="broad"), "f7849798245e6bda"),
+        (AugmentationSettings(only=("paste", "warp")), "145eaa616bc87572"),
+        (AugmentationSettings(family="broad", without=("art",)), "f68c8a14ba64cf88"),
     ],
 )
 def test_what_the_other_tables_draw_is_as_it_was_before_there_were_many(settings: AugmentationSettings, digest: str) -> None:
     records = [draw_record(settings, generator_for(7, number, "x"), ("a", "b", "c")) for number in range(200)]
-    assert hashlib.sha256(json.dumps(records).encode()).hexdigest()[:16] == digest
+    rounded = json.loads(
+        json.dumps(records), parse_float=lambda text: float(f"{float(text):.9g}")
+    )  # processors differ in last bits
+    assert hashlib.sha256(json.dumps(rounded).encode()).hexdigest()[:16] == digest

@@ -170,9 +170,9 @@ def test_a_new_file_changes_one_batch_and_results_are_no_input(tmp_path: Path) -
 
     before = batches()
     assert sum(len(one.names) for one in before.values()) == 3000 and len(before) > 10
-    within = next(one for one in before.values() if len(one.names) > 30)
-    names = (f"{within.names[29].removesuffix('.jpg')}-{letter}.jpg" for letter in "abcdefgh")  # past the shortest batch
-    Path(next(name for name in names if zlib.crc32(os.fsencode(name)) % 50)).touch()  # a name that ends no batch itself
+    within = next(one for one in before.values() if 30 < len(one.names) < 199)  # longer than the shortest batch, and not cut off
+    names = (f"{within.names[29].removesuffix('.jpg')}-{letter}.jpg" for letter in "abcdefgh")
+    Path(next(name for name in names if zlib.crc32(os.fsencode(name.removeprefix(str(folder)))) % 50)).touch()  # ends no batch
     assert len(batches().keys() - before.keys()) == 1
 
 
