@@ -21,13 +21,14 @@ from unittest.mock import MagicMock, patch
 
 import pytest
 from measurements import Figures, Measurements
-from page_tables import DOCUMENTS, make_table, write_table
+from page_tables import make_table, write_tables
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.matching.imagededup import CNN
 from image_copies.pipeline.run.cli import report_errors
 
+RESULTS = Path(__file__).with_name("imagededup_suite.json")
 COMMAND = "benchmarks/imagededup_suite.py --docs"
 THEIR_DIMENSIONS, DIMENSIONS = "576", "256"
 INTERNALS = ("cnn._", "mocker", "CustomModel", "cnn.batch_size")
@@ -93,7 +94,7 @@ def run_suite(checkout: Path) -> tuple[dict[str, str], dict[str, bool]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suite", type=Path, metavar="DIR")
-    parser.add_argument("--results", type=Path, default=Path(__file__).with_name("imagededup_suite.json"), metavar="FILE.json")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
     parser.add_argument("--docs", action="store_true", help="also write the table of matching.md")
     options = parser.parse_args()
     with report_errors():
@@ -106,21 +107,21 @@ def main() -> None:
                     return {name: float(passed[name]) for name, of in kinds.items() if of == kind and name in passed}
 
                 store.measure(kind, {"suite": "tests/test_cnn.py"}, [0], count)
-        table = make_page_table(store)
-        print(table)
+        tables = make_tables(store)
+        print(*tables.values())
         if options.docs:
-            write_table(DOCUMENTS / "matching.md", COMMAND, table)
+            write_tables(tables, COMMAND)
 
 
-def make_page_table(store: Measurements) -> str:
-    """Return the table of the kinds of tests: how many there are, how many pass, and which of those that count fail."""
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the table of matching.md: how many tests of a kind there are and pass, and which of those that count fail."""
     rows = list[list[str]]()
     for entry in store.measurements:
         counted = entry["name"] == COUNTED
         failed = [f"`{name}`" for name, passed in entry["figures"].items() if not passed]
         shown = str(len(entry["figures"]) - len(failed)) if counted else "not counted"
         rows.append([entry["name"], str(len(entry["figures"])), shown, ", ".join(failed) if counted else ""])
-    return make_table(["imagededup's tests of its CNN: of", "tests", "pass", "fail"], rows)
+    return {"matching.md": make_table(["imagededup's tests of its CNN: of", "tests", "pass", "fail"], rows)}
 
 
 if __name__ == "__main__":

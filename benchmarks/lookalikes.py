@@ -1,14 +1,14 @@
 """What is removed of an album that holds look-alikes, and what is found of edited copies, next to other tools.
 
-    python benchmarks/lookalikes.py [DATA]      DATA: else the folder that COPYSETS names
+    python benchmarks/lookalikes.py [DATA]      DATA: else the folder that COPYSETS names; joins lookalikes.json
+    python benchmarks/lookalikes.py --docs      writes the tables of matching.md
 
 `look-alikes`: DATA/lookalikes.zip, photographs of the same places, no copies of each other: every pair and every removed file
 is wrong. `album`: some of them and photographs of DATA/photos, with eight edited copies of each (`made_up_pairs.py`); a copy is
 found if it is a pair with its original, and removed for the wrong one if what is kept instead has another original, or if it is
 the original itself.
-`photos`: queries with ground truth against references. The second table shows what match.py finds of each edit, and of harder
-ones, among the references of `photos`. Last, how many of the pairs that are listed of the look-alikes are called certain; of
-made-up pairs of the same scene: `same_scene.py`.
+`queries`: those of `photos` with ground truth against references. The second table shows what match.py finds of each edit, and
+of harder ones, among the references of `photos`. Made-up pairs of the same scene: `same_scene.py`.
 
 Other tools are measured where they are installed (pip install pdqhash imagehash imagededup), at the distances that their own
 documentation uses; what they would remove is all but the first file of each connected group.
@@ -18,9 +18,9 @@ import argparse
 import os
 import tempfile
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,20 +29,23 @@ from typing import Any
 import cv2
 import numpy as np
 from made_up_pairs import EDITS, HARD_EDITS, edit_picture
+from measurements import Figures, Measurements
 from numpy.typing import NDArray
+from page_tables import make_table, write_tables
 from PIL import Image
-from rich.console import Console
-from rich.table import Table
-from scipy.stats import binomtest
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import find_images
+from image_copies.data.layout import GROUND_TRUTH
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.matches import read_matches_csv
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.match import main as run_match
 
+RESULTS = Path(__file__).with_name("lookalikes.json")
+COMMAND = "benchmarks/lookalikes.py --docs"
+LOOKALIKES, ALBUM, QUERIES, EDITED = "look-alikes", "album", "queries", "edited copies"
 ALBUM_PICTURES, ALBUM_LOOKALIKES = 60, 34  # originals in the album
 EDITED_PICTURES = 27  # references of which each edit is made
 PDQ_DISTANCE, PHASH_DISTANCE, DEDUP_DISTANCE = 31, 8, 10  # of 256, 64 and 64 bits
@@ -130,6 +133,7 @@ def hash_dedup(path: Path) -> NDArray[np.bool_]:
     return np.unpackbits(np.frombuffer(bytes.fromhex(digits), np.uint8)).astype(bool)
 
 
+OURS: dict[str, Tool] = {"`match --no-verify`": match("--no-verify"), "`match`": match()}
 OTHERS: dict[str, tuple[str, Tool]] = {
     f"PDQ, at most {PDQ_DISTANCE} bits": ("pdqhash", compare_hashes(hash_pdq, PDQ_DISTANCE)),
     f"imagehash phash, at most {PHASH_DISTANCE}": ("imagehash", compare_hashes(hash_phash, PHASH_DISTANCE)),
@@ -158,87 +162,120 @@ def spread(paths: Sequence[Path], count: int) -> Sequence[Path]:
     return paths[:: max(1, len(paths) // count)][:count]
 
 
-def measure_edits(tools: dict[str, Tool], photos: Path, folder: Path) -> Table:
-    """Return how many edited copies of references each tool finds, and how many are certain, by edit."""
+def measure_edits(tool: Tool, photos: Path, folder: Path, _seed: int) -> Figures:
+    """Return how many edited copies of references a tool finds, and how many are certain, by edit."""
     rng = np.random.default_rng(2)
+    folder.mkdir(exist_ok=True)
+    figures = {"copies": float(EDITED_PICTURES)}
     made = []
     for source in spread(find_images(photos / "reference_images").paths, EDITED_PICTURES):
         for edit in EDITS | HARD_EDITS:
             made.append((folder / f"{source.stem} {edit}.png", source, edit))
             edit_picture(decode_rgb(source), edit, rng).save(made[-1][0])
-    table = Table("found, certain", *(EDITS | HARD_EDITS))
-    for name, tool in tools.items():
-        result = tool(folder, photos / "reference_images")
-        counts: Counter[tuple[str, bool]] = Counter()
-        for copy, source, edit in made:
-            counts[edit, False] += frozenset((copy, source)) in result.pairs
-            counts[edit, True] += frozenset((copy, source)) in result.certain
-        table.add_row(name, *(f"{counts[edit, False]}, {counts[edit, True]}" for edit in EDITS | HARD_EDITS))
-    return table
+    result = tool(folder, photos / "reference_images")
+    for edit in EDITS | HARD_EDITS:
+        pairs = [frozenset((copy, source)) for copy, source, name in made if name == edit]
+        figures[f"{edit}: found"] = float(sum(pair in result.pairs for pair in pairs))
+        figures[f"{edit}: certain"] = float(sum(pair in result.certain for pair in pairs))
+    return figures
 
 
-def measure(tool: Tool, lookalikes: Path, album: Path, originals: dict[Path, str], photos: Path) -> list[str]:
-    """Return a tool's cells of the table."""
+def measure_lookalikes(tool: Tool, lookalikes: Path, _seed: int) -> Figures:
+    """Return what a tool says of pictures of which none is a copy."""
     wrong = tool(lookalikes, None)
+    return {"pairs": float(len(wrong.pairs)), "certain": float(len(wrong.certain)), "removed": float(len(wrong.removed))}
+
+
+def measure_album(tool: Tool, album: Path, originals: dict[Path, str], _seed: int) -> Figures:
+    """Return how many copies a tool finds in an album, and what it removes."""
     found = tool(album, None)
     pairs = [frozenset((album / f"{name}.png", path)) for path, name in originals.items() if path.stem != name]
     mistaken = sum(path.stem == originals[path] or originals[path] != originals[kept] for path, kept in found.removed.items())
-    truth = read_ground_truth(photos / "public_ground_truth.csv").pairs
+    counts = {
+        "copies": len(pairs),
+        "found": sum(pair in found.pairs for pair in pairs),
+        "certain": sum(pair in found.certain for pair in pairs),
+        "removed": len(found.removed),
+        "removed for the wrong one": mistaken,
+    }
+    return {name: float(count) for name, count in counts.items()}
+
+
+def measure_queries(tool: Tool, photos: Path, _seed: int) -> Figures:
+    """Return how many copies a tool finds among queries with ground truth, and how many other pairs."""
+    right = {frozenset(pair) for pair in read_ground_truth(photos / GROUND_TRUTH).pairs}
     searched = tool(photos / "query_images", photos / "reference_images")
-    named = [{frozenset(path.stem for path in pair) for pair in part} for part in (searched.pairs, searched.certain)]
-    right = {frozenset(pair) for pair in truth}
-    return [
-        str(len(wrong.pairs)),
-        str(len(wrong.certain)),
-        str(len(wrong.removed)),
-        f"{sum(pair in found.pairs for pair in pairs)} of {len(pairs)}",
-        str(sum(pair in found.certain for pair in pairs)),
-        f"{len(found.removed)}, {mistaken}",
-        f"{len(named[0] & right)} of {len(right)}, {len(named[0] - right)}",
-        f"{len(named[1] & right)}, {len(named[1] - right)}",
+    figures = {"copies": float(len(right))}
+    for name, pairs in (("found", searched.pairs), ("certain", searched.certain)):
+        named = {frozenset(path.stem for path in pair) for pair in pairs}
+        figures |= {name: float(len(named & right)), f"wrongly {name}": float(len(named - right))}
+    return figures
+
+
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the two tables of matching.md: what each tool finds and removes, and what is found by edit."""
+    found: dict[tuple[str, str], Figures] = {
+        (entry["name"], entry["about"]["of"]): entry["figures"] for entry in store.measurements
+    }
+    tools = [name for name in (*OURS, *OTHERS) if (name, ALBUM) in found]
+    copies = {of: found[tools[0], of]["copies"] for of in (ALBUM, QUERIES)}
+    rows = []
+    for name in tools:
+        alike, album, queries = (
+            {figure: f"{value:.0f}" for figure, value in found[name, of].items()} for of in (LOOKALIKES, ALBUM, QUERIES)
+        )
+        rows.append(
+            [
+                name,
+                f"{alike['pairs']}, {alike['certain']}, {alike['removed']}",
+                f"{album['found']}, {album['certain']}",
+                f"{album['removed for the wrong one']} of {album['removed']}",
+                f"{queries['found']} ({queries['wrongly found']}), {queries['certain']} ({queries['wrongly certain']})",
+            ]
+        )
+    heads = ["tool", "look-alikes: pairs, certain, removed", f"album: found, certain of {copies[ALBUM]:.0f}"]
+    heads += ["removed for the wrong one", f"queries: found, certain of {copies[QUERIES]:.0f} (wrong)"]
+    edits = {name: found[name, EDITED] for name in OURS if (name, EDITED) in found}
+    by_edit = [
+        [edit, *(f"{figures[f'{edit}: found']:.0f}, {figures[f'{edit}: certain']:.0f}" for figures in edits.values())]
+        for edit in EDITS | HARD_EDITS
     ]
-
-
-def describe_share(found: int, of: int) -> str:
-    """Return a share in words, with its 95 % interval (Clopper and Pearson)."""
-    interval = binomtest(found, of).proportion_ci()
-    return f"{1000 * found / of:.0f} ({1000 * interval.low:.0f} to {1000 * interval.high:.0f})"
+    second = make_table([f"edit: found, certain of {EDITED_PICTURES}", *edits], by_edit)
+    return {"matching.md": make_table(heads, rows) + "\n\n" + second}
 
 
 def main() -> None:
-    """Print the tables."""
+    """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
+    parser.add_argument("--docs", action="store_true", help="measure nothing, write the tables of matching.md")
     options = parser.parse_args()
+    store = Measurements.open(options.results)
+    if options.docs:
+        write_tables(make_tables(store), COMMAND)
+        return
     if options.data is None:
         parser.error("name DATA, or set COPYSETS")
     cv2.setNumThreads(1)
-    console = Console(width=150)
     photos = Path(options.data) / "photos"
-    ours = {"match.py --no-verify": match("--no-verify"), "match.py": match()}
+    tools = OURS | {name: tool for name, (package, tool) in OTHERS.items() if find_spec(package)}
     with tempfile.TemporaryDirectory() as place:
-        lookalikes, album, edited = (Path(place) / name for name in ("lookalikes", "album", "edited"))
+        lookalikes, album = (Path(place) / name for name in ("lookalikes", "album"))
         with zipfile.ZipFile(Path(options.data) / "lookalikes.zip") as archive:
             archive.extractall(lookalikes, [name for name in archive.namelist() if name.endswith(".jpg")])
         album.mkdir()
-        edited.mkdir()
-        references = find_images(photos / "reference_images").paths
-        originals = make_album(find_images(lookalikes).paths, references, album)
-        table = Table("tool", "look-alikes: pairs", "certain", "removed", "album: found", "certain", "removed, for the wrong one")
-        table.add_column("photos: found, wrong")
-        table.add_column("certain, wrong")
-        for name, tool in (ours | {name: tool for name, (package, tool) in OTHERS.items() if find_spec(package)}).items():
-            table.add_row(name, *measure(tool, lookalikes, album, originals, photos))
-        console.print(table)
-        missing = [package for package, _ in OTHERS.values() if not find_spec(package)]
-        if missing:
-            console.print(f"not measured, because they are not installed: {', '.join(missing)}")
-        console.print(measure_edits(ours, photos, edited))
-        listed = ours["match.py"](lookalikes, None)
-    certain, pairs = len(listed.certain), len(listed.pairs)
-    console.print(
-        f"of 1,000 listed pairs of look-alikes, {describe_share(certain, pairs)} are called certain: {certain} of {pairs}"
-    )
+        originals = make_album(find_images(lookalikes).paths, find_images(photos / "reference_images").paths, album)
+        for name, tool in tools.items():
+            store.measure(name, {"of": LOOKALIKES}, [0], partial(measure_lookalikes, tool, lookalikes))
+            store.measure(name, {"of": ALBUM}, [0], partial(measure_album, tool, album, originals))
+            store.measure(name, {"of": QUERIES}, [0], partial(measure_queries, tool, photos))
+            if name in OURS:
+                store.measure(name, {"of": EDITED}, [0], partial(measure_edits, tool, photos, Path(place) / f"edited {name}"))
+    print(*make_tables(store).values())
+    missing = [package for package, _ in OTHERS.values() if not find_spec(package)]
+    if missing:
+        print(f"not measured, because they are not installed: {', '.join(missing)}")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,12 @@ def write_table(document: Path, command: str, table: str) -> None:
     write_text(document, f"{before}\n\n{table}\n\n{END}{after}")
 
 
+def write_tables(tables: dict[str, str], command: str) -> None:
+    """Replace the table of a command in each document, by its path in the documents' folder."""
+    for document, table in tables.items():
+        write_table(DOCUMENTS / document, command, table)
+
+
 def make_table(heads: list[str], rows: list[list[str]]) -> str:
     """Return a table in Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]

@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 from measurements import Figures, Measurements
-from page_tables import DOCUMENTS, make_table, write_table
+from page_tables import make_table, write_tables
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
@@ -74,8 +74,8 @@ def measure(pictures: Path, python: str, every: int, _seed: int) -> Figures:
     return {"pictures": made["pictures"]} | figures | {f"{of}: ms": 1000 * spent for of, spent in seconds.items()}
 
 
-def make_page_table(store: Measurements) -> str:
-    """Return the table: a row for each transform, a column for each set and descriptor."""
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the table of quality.md: a row for each transform, a column for each set and descriptor."""
     of = [OURS, "PDQ", "PHash", "DHash"]
     sets = {f"{entry['about']['set']}, {entry['figures']['pictures']:.0f}": entry["figures"] for entry in store.measurements}
     kinds = dict.fromkeys(key.partition(": ")[2] for figures in sets.values() for key in figures if ": " in key)
@@ -83,7 +83,8 @@ def make_page_table(store: Measurements) -> str:
     for kind in sorted(kinds, key=lambda kind: (kind == "ms", kind != "pooled", kind)):
         cells = [f"{figures[f'{one}: {kind}']:.{1 if kind == 'ms' else 2}f}" for figures in sets.values() for one in of]
         rows.append([kind if kind != "ms" else "ms of processor time a picture", *cells])
-    return make_table(["recall at 99.99 % precision", *(f"{name}: {one}" for name in sets for one in of)], rows)
+    heads = ["recall at 99.99 % precision", *(f"{name}: {one}" for name in sets for one in of)]
+    return {"quality.md": make_table(heads, rows)}
 
 
 def main() -> None:
@@ -99,10 +100,10 @@ def main() -> None:
         if options.pictures:
             about = {"set": options.name or options.pictures.resolve().name, "every": options.every}
             store.measure("perception", about, [0], partial(measure, options.pictures, options.python, options.every))
-        table = make_page_table(store)
-        print(table)
+        tables = make_tables(store)
+        print(*tables.values())
         if options.docs:
-            write_table(DOCUMENTS / "quality.md", COMMAND, table)
+            write_tables(tables, COMMAND)
 
 
 if __name__ == "__main__":

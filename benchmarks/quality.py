@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from measurements import Figures, Measurements
-from page_tables import DOCUMENTS, make_table, write_table
+from page_tables import make_table, write_tables
 
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, open_isc_folder
@@ -58,10 +58,10 @@ def main() -> None:
             extractor = run_extractor(run) if run else checkpoint_extractor(options.checkpoint)
             store.measure(options.name, about, [seed], partial(score_set, root, extractor))
             store.measure("baselines", about, [0], partial(score_floors, root))
-        for document, table in make_tables(store).items():
-            sys.stdout.write(table + "\n\n")
-            if options.docs:
-                write_table(DOCUMENTS / document, COMMAND, table)
+        tables = make_tables(store)
+        sys.stdout.write("\n\n".join(tables.values()) + "\n")
+        if options.docs:
+            write_tables(tables, COMMAND)
 
 
 def score_set(root: Path, extractor: Extractor, _seed: int) -> Figures:

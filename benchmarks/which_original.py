@@ -1,12 +1,13 @@
 """How often it is said which of two copies was made of the other, and how often that is right, by kind of edit.
 
-    python benchmarks/which_original.py [DATA] [--half other] [--count 40] [--kinds brightened mirrored]
+    python benchmarks/which_original.py [DATA] [--half other] [--count 40] [--kinds mirrored]   joins which_original.json
+    python benchmarks/which_original.py --docs                                        writes the table of matching.md
 
 DATA: else the folder that COPYSETS names. Photographs: every other training image of DATA/photos (`--half tuned`: those that the
 rules were tuned on), and as many pictures of DATA/training-photos-2.zip. Half of the originals are photographs' own files, the
 others are saved afresh, slightly smaller, as JPEG of quality 75 to 97. The edited version is made of the original's pixels and is
 saved as JPEG of quality 60 to 97 (of 70 %), WebP or PNG. No metadata, names or dates speak for either. Pairs that are not
-certainly copies are not counted.
+certainly copies are not counted. The table is that of the other half.
 """
 
 import argparse
@@ -17,14 +18,15 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
+from measurements import Figures, Measurements
+from page_tables import make_table, write_tables
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
-from rich.console import Console
-from rich.table import Table
 
 from image_copies.data.images import find_images
 from image_copies.matching.files.facts import picture_facts
@@ -33,6 +35,9 @@ from image_copies.matching.knowledge import Knowledge
 
 Picture = Image.Image
 Edit = Callable[[Picture, np.random.Generator], Picture]
+RESULTS = Path(__file__).with_name("which_original.json")
+COMMAND = "benchmarks/which_original.py --docs"
+SAID = RIGHT, WRONG, UNKNOWN, APART = "right", "wrong", "not known", "not certain"
 EVEN_TIME = 10**9
 
 
@@ -170,71 +175,83 @@ def find_answer(one: Path, other: Path) -> tuple[Path | None, str] | None:
     return (None, "") if known.origin is None else (known.origin.path, known.origin.reason)
 
 
-def measure(paths: list[Path], kinds: list[str], folder: Path, verbose: bool) -> Counter[tuple[str, str]]:
-    """Return the counts of right, wrong and missing answers by kind of edit."""
-    counts = Counter[tuple[str, str]]()
-    for kind in kinds:
-        for path in paths:
-            rng = np.random.default_rng([*kind.encode(), *path.name.encode()])
-            names = rng.permutation(["a", "b"])
-            original = folder / f"{names[0]}.jpg"
-            save_original(path, original, rng)
-            picture = Image.open(io.BytesIO(original.read_bytes())).convert("RGB")
-            edited = save_edited(EDITS[kind](picture, rng), folder, names[1], rng)
-            for each in (original, edited):
-                os.utime(each, (EVEN_TIME, EVEN_TIME))
-            found = find_answer(*sorted((original, edited)))
-            said = (
-                "no copies"
-                if found is None
-                else "not known"
-                if found[0] is None
-                else "right"
-                if found[0] == original
-                else "wrong"
-            )
-            counts[kind, said] += 1
-            if verbose:
-                print(kind, path.name, said, edited.suffix, found[1] if found else "", sep="; ", flush=True)
-            original.unlink()
-            edited.unlink()
-    return counts
+def measure(paths: list[Path], kind: str, folder: Path, verbose: bool, _seed: int) -> Figures:
+    """Return the counts of right, wrong and missing answers of a kind of edit."""
+    counts = Counter[str]()
+    for path in paths:
+        rng = np.random.default_rng([*kind.encode(), *path.name.encode()])
+        names = rng.permutation(["a", "b"])
+        original = folder / f"{names[0]}.jpg"
+        save_original(path, original, rng)
+        picture = Image.open(io.BytesIO(original.read_bytes())).convert("RGB")
+        edited = save_edited(EDITS[kind](picture, rng), folder, names[1], rng)
+        for each in (original, edited):
+            os.utime(each, (EVEN_TIME, EVEN_TIME))
+        found = find_answer(*sorted((original, edited)))
+        if found is None:
+            said = APART
+        elif found[0] is None:
+            said = UNKNOWN
+        else:
+            said = RIGHT if found[0] == original else WRONG
+        counts[said] += 1
+        if verbose:
+            print(kind, path.name, said, edited.suffix, found[1] if found else "", sep="; ", flush=True)
+        original.unlink()
+        edited.unlink()
+    return {said: float(counts[said]) for said in SAID}
+
+
+def choose_pictures(data: Path, half: str, count: int, folder: Path) -> list[Path]:
+    """Return the pictures of which originals are made; those of an archive are unpacked into a folder."""
+    photos = find_images(data / "photos" / "training_images").paths[half == "other" :: 2]
+    if half == "tuned":
+        return list(photos[:: max(1, len(photos) // count)][:count])
+    with zipfile.ZipFile(data / "training-photos-2.zip") as archive:
+        names = sorted(name for name in archive.namelist() if name.endswith(".webp"))
+        archive.extractall(folder, names[:: max(1, 2 * len(names) // count)])
+    others = sorted(folder.rglob("*.webp"))
+    return [*photos[:: max(1, 2 * len(photos) // count)][: count // 2], *others[: count // 2]]
+
+
+def make_tables(store: Measurements, half: str = "other") -> dict[str, str]:
+    """Return the table of matching.md: how often there is an answer by kind of edit, and how often it is right."""
+    found = {entry["name"]: entry["figures"] for entry in store.measurements if entry["about"]["half"] == half}
+    found["all"] = {said: sum(figures[said] for figures in found.values()) for said in SAID}
+    rows = []
+    for kind, figures in found.items():
+        answers = figures[RIGHT] + figures[WRONG]
+        shares = f"{answers / max(1, answers + figures[UNKNOWN]):.2f}", f"{figures[RIGHT] / max(1, answers):.3f}"
+        rows.append([kind, *(f"{figures[said]:.0f}" for said in SAID), *shares])
+    return {"matching.md": make_table(["edit", *SAID, "answered", "right, of answers"], rows)}
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
     parser.add_argument("--half", choices=("tuned", "other"), default="other", help="which photographs (default: other)")
     parser.add_argument("--count", type=int, default=40, metavar="N", help="pairs of a kind (default: 40)")
     parser.add_argument("--kinds", nargs="+", choices=EDITS, default=list(EDITS), metavar="KIND", help="kinds of edits")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
     parser.add_argument("--verbose", action="store_true", help="print each answer")
+    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table")
     options = parser.parse_args()
+    store = Measurements.open(options.results)
+    if options.docs:
+        write_tables(make_tables(store), COMMAND)
+        return
     if options.data is None:
         parser.error("name DATA, or set COPYSETS")
     cv2.setNumThreads(1)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        photos = find_images(Path(options.data) / "photos" / "training_images").paths[options.half == "other" :: 2]
-        if options.half == "other":
-            with zipfile.ZipFile(Path(options.data) / "training-photos-2.zip") as archive:
-                names = sorted(name for name in archive.namelist() if name.endswith(".webp"))
-                archive.extractall(folder, names[:: max(1, 2 * len(names) // options.count)])
-            others = sorted(folder.rglob("*.webp"))
-            paths = [*photos[:: max(1, 2 * len(photos) // options.count)][: options.count // 2], *others[: options.count // 2]]
-        else:
-            paths = photos[:: max(1, len(photos) // options.count)][: options.count]
+        paths = choose_pictures(Path(options.data), options.half, options.count, folder)
         (folder / "pairs").mkdir()
-        counts = measure(paths, options.kinds, folder / "pairs", options.verbose)
-    words = ("right", "wrong", "not known", "no copies")
-    table = Table("edit", *words, "right, of answers", "answered")
-    for kind in [*options.kinds, "all"]:
-        right, wrong, unknown, apart = (
-            sum(counts[each, said] for each in options.kinds if kind in (each, "all")) for said in words
-        )
-        shares = f"{right / max(1, right + wrong):.1%}", f"{(right + wrong) / max(1, right + wrong + unknown):.0%}"
-        table.add_row(kind, *map(str, (right, wrong, unknown, apart)), *shares)
-    Console(width=120).print(table)
+        for kind in options.kinds:
+            about = {"half": options.half, "pairs": options.count}
+            store.measure(kind, about, [0], partial(measure, paths, kind, folder / "pairs", options.verbose))
+    print(*make_tables(store, options.half).values())
 
 
 if __name__ == "__main__":

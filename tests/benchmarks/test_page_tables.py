@@ -2,6 +2,7 @@
 
 import json
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
 RESULTS = sorted(path for path in (TOP / "benchmarks").glob("*.json") if path.name != "ablation.json")
+COMMANDS = ("quality", "imagededup_suite", "perception_yardstick")
 BY_HAND = {  # first heads of tables of figures that no file of results has yet; none may join them
     "matching.md": ["ranking", "stated rate", "contents", ""],
     "quality.md": ["command"],
@@ -47,32 +49,15 @@ def test_a_table_of_results_is_made_by_a_command(page: Path) -> None:
         assert set(tables) - ESTIMATES <= set(BY_HAND.get(page.name, []))
 
 
-def test_the_pages_have_the_tables_of_quality() -> None:
-    """After measuring: `quality.py --docs`."""
-    import quality
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_pages_have_the_tables_of_the_results(name: str) -> None:
+    """After measuring: the command with --docs."""
     from measurements import Measurements
     from page_tables import DOCUMENTS, read_table
 
-    for page, table in quality.make_tables(Measurements.open(quality.RESULTS)).items():
-        assert read_table(DOCUMENTS / page, quality.COMMAND) == table
-
-
-def test_the_page_has_the_table_of_imagededups_tests() -> None:
-    import imagededup_suite
-    from measurements import Measurements
-    from page_tables import DOCUMENTS, read_table
-
-    store = Measurements.open(TOP / "benchmarks" / "imagededup_suite.json")
-    assert read_table(DOCUMENTS / "matching.md", imagededup_suite.COMMAND) == imagededup_suite.make_page_table(store)
-
-
-def test_the_page_has_the_table_of_perceptions_benchmark() -> None:
-    import perception_yardstick
-    from measurements import Measurements
-    from page_tables import DOCUMENTS, read_table
-
-    store = Measurements.open(perception_yardstick.RESULTS)
-    assert read_table(DOCUMENTS / "quality.md", perception_yardstick.COMMAND) == perception_yardstick.make_page_table(store)
+    module = import_module(name)
+    for page, table in module.make_tables(Measurements.open(module.RESULTS)).items():
+        assert read_table(DOCUMENTS / page, module.COMMAND) == table
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.name)
