@@ -146,6 +146,20 @@ def match_contents(one: Path | bytes, other: Path | bytes, held: tuple[Contents,
     return ContentsMatch(False)
 
 
+def read_pages(source: Path | bytes) -> Iterator[NDArray[np.uint8]]:
+    """Yield the second and further pages [h, w, 3] of a document, upright; of an animation, which is none, nothing.
+
+    Raises:
+        ImageError: one cannot be read.
+    """
+    with _open(source, _read(source)) as image:
+        for number in range(1, getattr(image, "n_frames", 1) if image.format == "TIFF" else 1):
+            image.seek(number)
+            if image.width * image.height > MAX_IMAGE_PIXELS:
+                raise ImageError(_name(source), f"has a page of more than {MAX_IMAGE_PIXELS:,} pixels")
+            yield np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+
 def _match_frames(one: Path | bytes, other: Path | bytes, first: Contents, second: Contents) -> ContentsMatch:
     """Compare files of which the first frames are shown alike."""
     if (first.depth, first.space) != (second.depth, second.space):

@@ -4,9 +4,10 @@ import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -21,7 +22,14 @@ from image_copies.data.errors import ImageError, UserError
 from image_copies.data.process import usable_cores
 from image_copies.data.sources.archives import read_bytes
 from image_copies.matching.verification import alignment
-from image_copies.matching.verification.contents import Contents, ContentsMatch, list_missing, match_contents, read_contents
+from image_copies.matching.verification.contents import (
+    Contents,
+    ContentsMatch,
+    list_missing,
+    match_contents,
+    read_contents,
+    read_pages,
+)
 from image_copies.matching.verification.differences import measure_differences, shows_another_thing
 from image_copies.matching.verification.edits import Comparison, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
@@ -33,6 +41,7 @@ from image_copies.matching.verification.judgement import (
     MAX_CERTAIN,
     MAX_FALSE_ALARMS,
     MAX_LIKELY,
+    OTHER_MEDIAN,
     Clues,
     Judgement,
     judge,
@@ -45,6 +54,7 @@ from image_copies.matching.verification.words import describe_edits
 MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
+MAX_PAGES = 4  # of two documents with one cover that are compared beyond it
 CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
 ALIKE = "the same pixels are shown"
 OTHER_THING = "one shows a thing that the other does not, which was not drawn over it"
@@ -248,6 +258,8 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     if registration is None or judgement.kind != "certain":
         return judgement, None
     if conflict := _match(query, reference, False).conflict:
+        if page := _find_other_page(query, reference):
+            return Judgement("same scene", f"the first pages agree, page {page} shows something else in each", APART), None
         return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
     differences = measure_differences(registration.aligned)
     if shows_another_thing(registration.aligned, differences):
@@ -256,6 +268,22 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     said = describe_edits(edits, first.pixels, second.pixels, negative=bool(registration.aligned.moving.mean() < 0))
     judgement = replace(judgement, reason=judgement.reason.replace(AGREE, said))
     return judgement, replace(edits, differing=float(differences.max()))
+
+
+def _find_other_page(query: Seen, reference: Seen) -> int | None:
+    """Return the number of the page, from 2, that two documents with one cover do not share; None for none of those looked at."""
+    if query.source is None or reference.source is None:
+        return None
+    with suppress(ImageError):
+        both = zip(read_pages(query.source), read_pages(reference.source), strict=False)
+        for number, pages in enumerate(islice(both, MAX_PAGES), 2):
+            one, other = map(prepare_picture, pages)
+            if min(len(one.features.points), len(other.features.points)) < FEW_FEATURES:
+                continue
+            found = register(one, other)
+            if found is None or found.agreement.median < OTHER_MEDIAN:
+                return number
+    return None
 
 
 def _have_same_pixels(query: Seen, reference: Seen) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from PIL import Image, ImageCms, ImageDraw, ImageFont
+from PIL import Image, ImageCms, ImageDraw, ImageFont, ImageOps
 
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.verification.contents import Contents, list_missing, read_contents
@@ -149,6 +149,18 @@ def test_re_saves_of_animations_are_looked_at(tmp_path: Path) -> None:
     one, other = (encode(frames[0], "WEBP", save_all=True, append_images=frames[1:], quality=quality) for quality in (80, 95))
     found = judge(tmp_path, one, other)
     assert found.kind == "likely" and "only the first ones are compared" in found.reason
+
+
+def test_reports_with_one_cover_are_no_copies_at_any_size(tmp_path: Path) -> None:
+    """The cover alone would be certain; of a report and its smaller form nothing is said beyond it."""
+
+    def save(scale: float, *seeds: int) -> bytes:
+        first, *others = (ImageOps.scale(draw(seed), scale) for seed in seeds)
+        return encode(first, "TIFF", save_all=True, append_images=others)
+
+    other = judge(tmp_path, save(1.0, 3, 5, 8), save(0.8, 3, 5, 9))
+    assert other.kind == "same scene" and "page 3 shows something else" in other.reason
+    assert judge(tmp_path, save(1.0, 3, 5, 8), save(0.8, 3, 5, 8)).kind == "likely"
 
 
 def test_a_word_on_transparent_tells_scaled_logos_apart(tmp_path: Path) -> None:
