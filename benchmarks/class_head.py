@@ -1,6 +1,7 @@
 """The chunked ArcFace head against the plain one: differences in loss and gradients, extra memory and time. Linux only.
 
-    python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]
+    python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]   joins class_head.json
+    python benchmarks/class_head.py --docs                                              writes the table of quality.md
 
 On the CPU: the exact head, half-precision products, rounded rows, sampled negatives. A step on a GPU: benchmarks/gpu.py.
 """
@@ -13,12 +14,17 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from measurements import Figures, Measurements
+from page_tables import make_table, write_tables
 from torch import Tensor, nn
 from torch.nn import functional
 
 from image_copies.models.objectives.arcface import ArcFace, angular_margin
 from image_copies.models.objectives.settings import ArcFaceSettings
 
+RESULTS = Path(__file__).with_name("class_head.json")
+COMMAND = "benchmarks/class_head.py --docs"
+PLAIN = "all logits at once"
 CHUNK, SAMPLED = ArcFaceSettings().chunk, 0.1
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -43,7 +49,7 @@ def read_memory(field: str) -> int:
     return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
 
 
-def measure(work: Callable[[], object]) -> tuple[float, int]:
+def take(work: Callable[[], object]) -> tuple[float, int]:
     """Return the seconds that `work` took, and by how many bytes this process's memory rose at most."""
     ctypes.CDLL(None).malloc_trim(0)  # returns freed memory to the system, so that its reuse is counted
     before = read_memory("VmRSS")
@@ -56,7 +62,7 @@ def measure(work: Callable[[], object]) -> tuple[float, int]:
 def measure_pass(loss_of: Loss, matrix: nn.Parameter, embeddings: Tensor, labels: Tensor) -> tuple[float, int]:
     """Return the seconds and the extra bytes of loss and backward pass, without the matrix's gradient."""
     matrix.grad = embeddings.grad = None
-    seconds, extra = measure(lambda: loss_of(embeddings, labels).backward())
+    seconds, extra = take(lambda: loss_of(embeddings, labels).backward())
     return seconds, extra - matrix.numel() * matrix.element_size()
 
 
@@ -65,55 +71,77 @@ def relative_error(ours: Tensor, theirs: Tensor) -> float:
     return float((ours - theirs).norm() / theirs.norm())
 
 
-def print_differences(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, labels: Tensor) -> None:
-    """Print how far each way's loss and gradients are from the first one's, as relative errors."""
+def find_differences(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, labels: Tensor) -> Figures:
+    """Return how far each way's loss and gradients are from the first one's: the largest relative error."""
     first: list[Tensor] = []
+    figures = {}
     for name, loss_of in ways.items():
         loss = loss_of(embeddings, labels)
         found = [loss.detach(), *torch.autograd.grad(loss, [matrix, embeddings])]
         first = first or found
-        loss_off, matrix_off, embeddings_off = (relative_error(ours, theirs) for ours, theirs in zip(found, first, strict=True))
-        print(f"{name}: relative errors: loss {loss_off:.1e}, gradients {matrix_off:.1e} and {embeddings_off:.1e}")
+        figures[f"{name}: error"] = max(relative_error(ours, theirs) for ours, theirs in zip(found, first, strict=True))
+    return figures
 
 
-def print_costs(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, labels: Tensor, repeats: int) -> None:
-    """Print time and extra memory of each way, and their ratios to the first one's."""
+def find_costs(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, labels: Tensor, repeats: int) -> Figures:
+    """Return the least time and the most extra memory of each way, in seconds and MiB."""
     measured: dict[str, list[tuple[float, int]]] = {name: [] for name in ways}
     for _ in range(repeats):  # interleaved: a busy machine slows all alike
         for name, loss_of in ways.items():
             measured[name].append(measure_pass(loss_of, matrix, embeddings, labels))
-    best = {name: (min(seconds for seconds, _ in found), max(extra for _, extra in found)) for name, found in measured.items()}
-    plain_seconds, plain_extra = best["plain"]
-    for name, (seconds, extra) in best.items():
-        ratios = f"{seconds / plain_seconds:.2f} ×", f"{extra / plain_extra:.2f} ×"
-        print(f"{name}: {seconds:.3f} s ({ratios[0]}), extra memory {extra / 2**20:.0f} MiB ({ratios[1]})")
-    print("goal for the chunked head: time ≤ 1.15 ×, extra memory ≤ 0.25 ×")
+    figures = {f"{name}: s": min(seconds for seconds, _ in found) for name, found in measured.items()}
+    return figures | {f"{name}: MiB": max(extra for _, extra in found) / 2**20 for name, found in measured.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("classes", 200_000), ("dimensions", 256), ("batch", 64), ("chunk", CHUNK), ("repeats", 5)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    options = parser.parse_args()
-    torch.manual_seed(0)
+def measure(about: dict[str, int], seed: int) -> Figures:
+    """Return differences and costs of all ways."""
+    torch.manual_seed(seed)
     head, rounded, sampled = (
-        ArcFaceSettings(chunk=options.chunk, **given).build(options.dimensions, options.classes, 0)
+        ArcFaceSettings(chunk=about["chunk"], **given).build(about["dimensions"], about["classes"], 0)
         for given in ({}, {"rounded_rows": True}, {"negatives": SAMPLED})
     )
     rounded.matrix = sampled.matrix = head.matrix
-    embeddings = torch.randn(options.batch, options.dimensions, requires_grad=True)
-    labels = torch.randint(options.classes, (options.batch,))
+    embeddings = torch.randn(about["batch"], about["dimensions"], requires_grad=True)
+    labels = torch.randint(about["classes"], (about["batch"],))
     ways: dict[str, Loss] = {
-        "plain": partial(compute_plain_loss, head),
-        "chunked": partial(compute_chunked_loss, head, False),
-        "chunked, bf16 products": partial(compute_chunked_loss, head, True),
-        "chunked, bf16 products, rounded_rows": partial(compute_chunked_loss, rounded, True),
-        f"chunked, {SAMPLED:.0%} of the negatives (an approximation)": partial(compute_chunked_loss, sampled, False),
+        PLAIN: partial(compute_plain_loss, head),
+        "in chunks": partial(compute_chunked_loss, head, False),
+        "in chunks, bf16 products": partial(compute_chunked_loss, head, True),
+        "in chunks, bf16 products, rounded rows": partial(compute_chunked_loss, rounded, True),
+        f"in chunks, {SAMPLED:.0%} of the negatives (an approximation)": partial(compute_chunked_loss, sampled, False),
     }
-    size = head.matrix.nbytes / 2**20
-    print(f"CPU, {options.classes:,} classes × {options.dimensions} ({size:.0f} MiB), batch {options.batch}")
-    print_differences(ways, head.matrix, embeddings, labels)
-    print_costs(ways, head.matrix, embeddings, labels, options.repeats)
+    differences = find_differences(ways, head.matrix, embeddings, labels)
+    return differences | find_costs(ways, head.matrix, embeddings, labels, about["repeats"])
+
+
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the table of quality.md: differences and costs of each way."""
+    entry = store.measurements[-1]
+    about, figures = entry["about"], entry["figures"]
+    rows = []
+    for name in [key.removesuffix(": s") for key in figures if key.endswith(": s")]:
+        ratios = [f"{figures[f'{name}: {unit}'] / figures[f'{PLAIN}: {unit}']:.2f} ×" for unit in ("s", "MiB")]
+        rows.append([name, f"{figures[f'{name}: error']:.0e}", *ratios, f"{figures[f'{name}: MiB']:.0f}"])
+    of = f"ArcFace, {about['classes']:,} × {about['dimensions']}, batch {about['batch']}"
+    return {"quality.md": make_table([of, "relative error", "time", "extra memory", "MiB"], rows)}
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    numbers = {"classes": 200_000, "dimensions": 256, "batch": 64, "chunk": CHUNK, "repeats": 5}
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
+    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of quality.md")
+    options = parser.parse_args()
+    store = Measurements.open(options.results)
+    if options.docs:
+        write_tables(make_tables(store), COMMAND)
+        return
+    about = {name: getattr(options, name) for name in numbers}
+    store.measure("class head", about, [0], partial(measure, about))
+    print(*make_tables(store).values())
 
 
 if __name__ == "__main__":

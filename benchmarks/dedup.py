@@ -1,8 +1,10 @@
 """What image-copies dedup finds, compares and takes, beside exact search and k-means clusters; and what kills change.
 
-    python benchmarks/dedup.py vectors --output DIR [--count 1000000]     made-up vectors of empty files, a tenth of them copies
+    python benchmarks/dedup.py vectors --output DIR [--count 1000000]     made-up vectors of empty files, a tenth of them copies;
+                                                                          joins dedup.json
     python benchmarks/dedup.py pictures --output DIR --source PICTURES [--ray auto]    runs with killed processes, and without
     python benchmarks/dedup.py pairs [--count 10000000]                   made-up pairs, of which 2 % connect two families
+    python benchmarks/dedup.py docs                                       writes the table of scale.md
 
 Recall is that of exact search: of the pairs under the threshold that `SAMPLE` pictures drawn at random are in. The clusters are
 compared as NeMo Curator does: each vector with those of its own list only. Memory is the driver's, without mapped files.
@@ -27,6 +29,8 @@ from typing import Any, TypeVar
 import numpy as np
 from faiss import pairwise_distances
 from index_growth import MATCH_DISTANCE, Population, watch_memory
+from measurements import Figures, Measurements
+from page_tables import make_table, write_tables
 
 from image_copies.matching.calibration import make_rule
 from image_copies.matching.dedup.collection import Collection, load_array, read_records
@@ -44,6 +48,8 @@ from image_copies.models.inference.embedders import list_square_sizes
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster.options import use_ray
 
+RESULTS = Path(__file__).with_name("dedup.json")
+COMMAND = "benchmarks/dedup.py docs"
 SAMPLE, FILES_PER_FOLDER = 10_000, 1000
 LISTS = ("keep.txt", "remove.txt", "review.txt", "unreadable.txt")
 PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
@@ -78,8 +84,8 @@ def make_up(folder: Path, count: int) -> None:
             write_vectors(path, about, facts, vectors)
 
 
-def take(name: str, work: Callable[[], T]) -> T:
-    """Do a work and print its time, the processor seconds of this process and those below it, and the highest memory."""
+def take(name: str, work: Callable[[], T], figures: Figures | None = None) -> T:
+    """Do a work; print and note its time, the processor seconds of this process and those below it, and the highest memory."""
     importlib.import_module("ray")  # brings psutil, too
     own = importlib.import_module("psutil").Process()
 
@@ -90,14 +96,17 @@ def take(name: str, work: Callable[[], T]) -> T:
         began, before = time.perf_counter(), count_processor_seconds()
         result = work()
         wall, processor = time.perf_counter() - began, count_processor_seconds() - before
+    if figures is not None:
+        figures |= {f"{name}: processor s": processor, f"{name}: GiB": memory[0]}
     print(f"{name}: {wall:.1f} s, {processor:.1f} s of processors, {memory[0]:.3f} GiB at most", flush=True)
     return result
 
 
-def measure(embedding: Embedding, source: Path, limit: float | None, where: str = "local") -> None:
-    """Print what each step takes of a run whose pictures are embedded, and what it finds."""
+def measure(embedding: Embedding, source: Path, limit: float | None, where: str = "local") -> Figures:
+    """Print and return what each step takes of a run whose pictures are embedded, and what it finds."""
+    figures: Figures = {}
     with use_ray(where, 0):
-        parts = take("list, open", lambda: embed_inputs(embedding, (), [source], False, "image", [], Output()))
+        parts = take("list and open", lambda: embed_inputs(embedding, (), [source], False, "image", [], Output()), figures)
         starts = np.append(0, np.cumsum([part.count for part in parts]))
         files = [embedding.vectors_path(part.key, part.number) for part in parts]
         collection = Collection(files, starts, int(starts[-1]))
@@ -105,18 +114,18 @@ def measure(embedding: Embedding, source: Path, limit: float | None, where: str 
             threshold = make_rule(checkpoint_extractor(SHIPPED), None, 0.001, 10).threshold(len(collection))
             limit = -threshold if threshold is not None else 0.0
         comparison = ListSearch(collection, embedding.open, limit, lists_folder(embedding, parts, len(parts), -limit))
-        paths = take("find pairs", lambda: find_pairs(comparison))
-        candidates = take("join and group", lambda: find_candidates(collection, paths))
+        paths = take("find pairs", lambda: find_pairs(comparison), figures)
+        candidates = take("join and group", lambda: find_candidates(collection, paths), figures)
         decided = Decided(candidates, [PairVerdict(NOT_JUDGED, "", 0)] * len(candidates), ())
-        take("write lists", lambda: write_lists(embedding.folder, collection, decided, []))
+        take("write lists", lambda: write_lists(embedding.folder, collection, decided, []), figures)
     pairs = np.concatenate([load_array(path) for path in paths])
     lists, space = comparison.lists, sum(path.stat().st_size for path in paths) / max(1, len(pairs))
     print(f"{len(collection):,} pictures, {lists:,} lists, {len(pairs):,} pairs, {space:.0f} bytes a pair")
-    compare_exactly(comparison, set(map(tuple, pairs[["first", "second"]].tolist())))
+    return figures | compare_exactly(comparison, set(map(tuple, pairs[["first", "second"]].tolist())))
 
 
-def compare_exactly(comparison: ListSearch, found: set[tuple[int, int]]) -> None:
-    """Print recall and share of pairs compared of the lists, and of clusters with the same centroids."""
+def compare_exactly(comparison: ListSearch, found: set[tuple[int, int]]) -> Figures:
+    """Print and return recall and share of pairs compared of the lists, and of clusters with the same centroids."""
     collection, limit, extractor = comparison.collection, comparison.limit, comparison.open()
     chosen = np.sort(np.random.default_rng(0).choice(len(collection), min(SAMPLE, len(collection)), replace=False))
     blocks = [collection.read_vectors(file) for file in range(len(collection.files))]
@@ -142,6 +151,8 @@ def compare_exactly(comparison: ListSearch, found: set[tuple[int, int]]) -> None
     print(f"{len(pairs):,} pairs within {limit:.3f} by exact comparison of {len(chosen):,} pictures with all")
     print(f"lists: recall {len(pairs & found) / len(pairs):.4f}, {compared:.4%} of all pairs compared")
     print(f"clusters: recall {together / len(pairs):.4f}, {clustered:.4%} of all pairs compared")
+    figures = {"lists: recall": len(pairs & found) / len(pairs), "lists: compared": float(compared)}
+    return figures | {"clusters: recall": together / len(pairs), "clusters: compared": float(clustered)}
 
 
 def kill_twice(source: Path, output: Path, where: str) -> None:
@@ -202,21 +213,45 @@ def group(count: int) -> None:
     print(f"{found.pairs:,} different ones, {len(found.groups):,} groups, {len(found.cuts):,} cuts, {found.dropped:,} dropped")
 
 
+def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:
+    """Return what so many made-up vectors take, and what is found of them."""
+    with ProcessPoolExecutor(1) as pool:
+        pool.submit(make_up, folder, count).result()
+    return measure(Embedding(open_nothing, "made up", (1,), folder / "out"), folder / "in", MATCH_DISTANCE)
+
+
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the table of scale.md: recall, pairs compared, processor seconds and memory by number of vectors."""
+    found = sorted((entry["about"]["vectors"], entry["figures"]) for entry in store.measurements)
+    rows = [
+        [f"{name}: recall; pairs compared", *(f"{each[f'{of}: recall']:.3f}; {each[f'{of}: compared']:.2%}" for _, each in found)]
+        for name, of in (("lists", "lists"), ("k-means clusters with these centroids", "clusters"))
+    ]
+    steps = "list and open", "find pairs", "join and group", "write lists"
+    spent = ["; ".join(f"{each[f'{step}: processor s']:.1f}" for step in steps) for _, each in found]
+    rows.append([f"processor seconds: {'; '.join(steps)}", *spent])
+    rows.append(["GiB of memory at most", *(f"{max(each[f'{step}: GiB'] for step in steps):.2f}" for _, each in found)])
+    return {"scale.md": make_table(["made-up vectors", *(f"{count:,}" for count, _ in found)], rows)}
+
+
 def main() -> None:
     """Measure one of the three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("vectors", "pictures", "pairs"))
+    parser.add_argument("part", choices=("vectors", "pictures", "pairs", "docs"))
     parser.add_argument("--count", type=int, help="of vectors (default 1,000,000) or pairs (10,000,000)")
     parser.add_argument("--source", type=Path, help="folder of pictures or tars")
     parser.add_argument("--output", type=Path, help="folder of the results")
     parser.add_argument("--ray", default="local", help="where pictures are deduplicated, as for dedup (default local)")
     options = parser.parse_args()
-    if options.part == "pairs":
+    store = Measurements.open(RESULTS)
+    if options.part == "docs":
+        write_tables(make_tables(store), COMMAND)
+    elif options.part == "pairs":
         group(options.count or 10_000_000)
     elif options.part == "vectors":
-        with ProcessPoolExecutor(1) as pool:
-            pool.submit(make_up, options.output, options.count or 1_000_000).result()
-        measure(Embedding(open_nothing, "made up", (1,), options.output / "out"), options.output / "in", MATCH_DISTANCE)
+        count = options.count or 1_000_000
+        store.measure("vectors", {"vectors": count}, [0], partial(measure_made_up, options.output, count))
+        print(*make_tables(store).values())
     else:
         kill_twice(options.source, options.output, options.ray)
         extractor, opened = checkpoint_extractor(SHIPPED), partial(checkpoint_extractor, SHIPPED)

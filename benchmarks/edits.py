@@ -1,11 +1,12 @@
 """Images per second and core, from a stored JPEG to a 160 × 160 float tensor at I = 0.75: ours against plain AugLy calls.
 
-    python benchmarks/edits.py [--images DIR] [--count N]
+    python benchmarks/edits.py [--count N]       joins edits.json; prints the time of each edit, too
+    python benchmarks/edits.py --docs            writes the table of quality.md
 
 Both sides apply the same recorded edits to the same JPEGs, alternately, on one core; processor time is measured. AugLy edits the
 384 × 384 image, as the competition's code did; ours decodes at a reduced scale and edits at 240 × 240. "as training does it"
 decodes and resizes every image once, into the cache, and edits it in each of --epochs epochs; this decoding is included.
-The share of the time that training waits for data follows. The last line is AugLy's time divided by training's.
+The last row is the share of the time that a training with two workers waits for data.
 """
 
 import argparse
@@ -20,6 +21,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from measurements import Figures, Measurements
+from page_tables import make_table, write_tables
 from PIL import Image
 from plain_augly import augly_calls, replay_with_augly
 from rich.console import Console
@@ -36,6 +39,11 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.squares import resize_square
 
+RESULTS = Path(__file__).with_name("edits.json")
+COMMAND = "benchmarks/edits.py --docs"
+AUGLY, OURS, CACHED, TRAINING = "AugLy", "ours", "ours, cached", "ours, as training does it"
+DECODING = "decoding into the cache"
+WAITING = "share of the time that training `tf_efficientnetv2_b0` at 64 px waits"
 SIZE, WORKING, AUGLY_SIDE = 160, 240, 384
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SETTINGS = AugmentationSettings(intensity=0.75)
@@ -93,17 +101,17 @@ def time_sides(images: ImageSet, count: int) -> tuple[dict[str, float], dict[str
     large, small = Others(images, AUGLY_SIDE), Others(images, WORKING)
     squares = [resize_square(decode_rgb(path, short_side=WORKING), WORKING) for path in images.paths]
     records = [draw_record(SETTINGS, generator_for(0, 0, str(number)), large.ids) for number in range(count)]
-    spent = {"AugLy": 0.0, "ours": 0.0, "ours, cached": 0.0, "decoding into the cache": 0.0}
+    spent = {AUGLY: 0.0, OURS: 0.0, CACHED: 0.0, DECODING: 0.0}
     for record in records[:40]:  # fonts, emoji and templates are opened once
         edit_with_augly(images.paths[0], record, large)
         edit_with_ours(images.paths[0], record, small)
     for start in range(0, count, 20):
         turn = [(number % len(images), records[number]) for number in range(start, min(start + 20, count))]
         sides: dict[str, Callable[[int, Record], object]] = {
-            "AugLy": lambda row, record: edit_with_augly(images.paths[row], record, large),
-            "ours": lambda row, record: edit_with_ours(images.paths[row], record, small),
-            "ours, cached": lambda row, record: edit_from_cache(squares[row], record, small),
-            "decoding into the cache": lambda row, record: resize_square(decode_rgb(images.paths[row], WORKING), WORKING),
+            AUGLY: lambda row, record: edit_with_augly(images.paths[row], record, large),
+            OURS: lambda row, record: edit_with_ours(images.paths[row], record, small),
+            CACHED: lambda row, record: edit_from_cache(squares[row], record, small),
+            DECODING: lambda row, record: resize_square(decode_rgb(images.paths[row], WORKING), WORKING),
         }
         for side, work in sides.items():
             began = time.process_time()
@@ -157,30 +165,46 @@ def measure_waiting(images: ImageSet, folder: Path, steps: int = 30) -> tuple[fl
     return waited / total, seen / total
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=Path, help="folder of stored JPEGs (default: sixty drawn ones of 1024 pixels)")
-    parser.add_argument("--epochs", type=int, default=10, help="epochs that share one decoding (default: 10)")
-    parser.add_argument("--count", type=int, default=600, help="images per side (default: 600)")
-    options = parser.parse_args()
+def measure(count: int, epochs: int, _seed: int) -> Figures:
+    """Return the images/s of a core by side, and the share of the time that training waits; print the times of each edit."""
     torch.set_num_threads(1)
-    console = Console(width=100)
     with tempfile.TemporaryDirectory() as temporary:
-        images = find_images(options.images) if options.images else write_jpegs(Path(temporary))
-        spent, functions = time_sides(images, options.count)
+        images = write_jpegs(Path(temporary))
+        spent, functions = time_sides(images, count)
         table = Table("edit", "AugLy at 384, ms", "ours at 240, ms", "ratio", title="each edit alone, median")
         for name, (theirs, own) in functions.items():
             table.add_row(name, f"{theirs:.2f}", f"{own:.2f}", f"{theirs / own:.1f}")
-        console.print(table)
-        table = Table("from a stored JPEG to a 160 × 160 tensor, I = 0.75", "images/s per core", "against AugLy")
-        once = spent.pop("decoding into the cache")
-        spent["ours, as training does it"] = spent["ours, cached"] + once / options.epochs
-        for side, seconds in spent.items():
-            table.add_row(side, f"{options.count / seconds:.0f}", f"{spent['AugLy'] / seconds:.1f} ×")
-        console.print(table)
-        share, speed = measure_waiting(images, Path(temporary) / "cache")
-        print(f"tf_efficientnetv2_b0 at 64 px, 2 workers: {speed:.0f} images/s, {share:.1%} of the time waiting for data")
-        print(f"ratio: {spent['AugLy'] / spent['ours, as training does it']:.1f}")
+        Console(width=100).print(table)
+        once = spent.pop(DECODING)
+        spent[TRAINING] = spent[CACHED] + once / epochs
+        share, _ = measure_waiting(images, Path(temporary) / "cache")
+    return {side: count / seconds for side, seconds in spent.items()} | {WAITING: share}
+
+
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the table of quality.md: images/s of a core by side, and how many times AugLy's these are."""
+    figures = store.measurements[-1]["figures"]
+    sides = [side for side in figures if side != WAITING]
+    rows = [[side, f"{figures[side]:.0f}", f"{figures[side] / figures[AUGLY]:.1f} ×"] for side in sides]
+    rows.append([WAITING, f"{figures[WAITING]:.1%}", ""])
+    return {"quality.md": make_table(["from a stored JPEG to an edited tensor", "images/s of a core", "against AugLy"], rows)}
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=10, help="epochs that share one decoding (default: 10)")
+    parser.add_argument("--count", type=int, default=600, help="images per side (default: 600)")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
+    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of quality.md")
+    options = parser.parse_args()
+    store = Measurements.open(options.results)
+    if options.docs:
+        write_tables(make_tables(store), COMMAND)
+        return
+    about = {"images": options.count, "epochs": options.epochs}
+    store.measure("edits", about, [0], partial(measure, options.count, options.epochs))
+    print(*make_tables(store).values())
 
 
 if __name__ == "__main__":

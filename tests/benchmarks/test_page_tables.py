@@ -10,7 +10,7 @@ import pytest
 TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
 RESULTS = sorted(path for path in (TOP / "benchmarks").glob("*.json") if path.name != "ablation.json")
-COMMANDS = ("quality", "imagededup_suite", "perception_yardstick")
+COMMANDS = ("quality", "imagededup_suite", "perception_yardstick", "which_original")
 BY_HAND = {  # first heads of tables of figures that no file of results has yet; none may join them
     "matching.md": ["ranking", "stated rate", "contents", ""],
     "quality.md": ["command"],
