@@ -110,8 +110,15 @@ def is_lack_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY_PHRASES)
 
 
+def choose_precision(device: torch.device, precision: str) -> str:
+    """Return a precision, but "32" for "bf16" on a CPU that would emulate it, which takes eight times as long as float32."""
+    slow = precision == "bf16" and device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return "32" if slow else precision
+
+
 def autocast(device: torch.device, precision: str) -> AbstractContextManager[object]:
-    """Return the autocast context for a precision: "32" (none), "bf16" or "16"."""
+    """Return the autocast context for a precision: "32" (none), "bf16" or "16"; `choose_precision` decides for "bf16"."""
+    precision = choose_precision(device, precision)
     if precision == "32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)

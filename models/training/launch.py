@@ -7,7 +7,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 
 from image_copies.data.process import process_count, processes_on_machine
-from image_copies.models.device import best_device
+from image_copies.models.device import best_device, choose_precision
 
 PROCESS_TIMEOUT = timedelta(hours=3)  # for collective operations: rank 0 validates while the others wait
 PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
@@ -19,13 +19,16 @@ def launch_fabric(precision: str) -> Fabric:
     Raises:
         UserError: This machine runs more processes than it has GPUs.
     """
-    ranks, on_this_machine = process_count(), processes_on_machine()
+    ranks, on_this_machine, device = process_count(), processes_on_machine(), best_device()
+    chosen = choose_precision(device, precision)
     fabric = Fabric(
-        accelerator=best_device().type,
+        accelerator=device.type,
         strategy=DDPStrategy(timeout=PROCESS_TIMEOUT) if ranks > 1 else "auto",
         devices=on_this_machine if ranks > 1 else 1,
         num_nodes=max(1, ranks // on_this_machine),
-        precision=PRECISIONS[precision],
+        precision=PRECISIONS[chosen],
     )
     fabric.launch()
+    if chosen != precision:
+        fabric.print(f"  this processor has no arithmetic in bfloat16: computes with precision {chosen} instead of {precision}")
     return fabric

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from timm.optim.muon import Muon
+from timm.optim import muon
 from torch import nn
 
+from image_copies.models.device import choose_precision
 from image_copies.models.network.pooling import GeM
 from image_copies.models.objectives.base import Objective
 from image_copies.models.training.settings import OptimizerSettings, SchedulerSettings
@@ -66,8 +68,15 @@ def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float, fused: 
     if kind == "adam":
         return torch.optim.Adam(filled, fused=fused or None)
     if kind == "muon":
-        return Muon(filled, nesterov=True, fallback_lr_scale=ADAM_SHARE)
+        emulated = choose_precision(filled[0]["params"][0].device, "bf16") != "bf16"
+        _orthogonalize_in(torch.float32 if emulated else torch.bfloat16)
+        return muon.Muon(filled, nesterov=True, fallback_lr_scale=ADAM_SHARE)
     return torch.optim.SGD(filled, momentum=momentum if kind == "sgd" else 0.0)
+
+
+def _orthogonalize_in(dtype: torch.dtype) -> None:
+    """Make timm's Muon compute Newton-Schulz steps in `dtype`, for which it has no argument."""
+    muon.zeropower_via_newtonschulz = partial(muon.zeropower_via_newtonschulz, dtype=dtype)
 
 
 class EpochSchedule:

@@ -10,7 +10,7 @@ from torch import distributed
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.procedural.sample import write_pictures
-from image_copies.models.device import best_device, describe_device, report_lack_of_memory
+from image_copies.models.device import autocast, best_device, choose_precision, describe_device, report_lack_of_memory
 from image_copies.models.distributed import report_lost_process
 from image_copies.models.inference import embed
 from image_copies.models.inference.embed import embed_images
@@ -155,3 +155,15 @@ def test_a_lost_process_is_reported_whatever_the_backend_says(monkeypatch: pytes
     monkeypatch.setenv("WORLD_SIZE", "1")
     with pytest.raises(distributed.DistBackendError), report_lost_process("training"):
         raise distributed.DistBackendError("NCCL error")
+
+
+@pytest.mark.parametrize(("supported", "used"), [(True, "bf16"), (False, "32")])
+def test_a_cpu_that_would_emulate_bfloat16_computes_in_float32(
+    monkeypatch: pytest.MonkeyPatch, supported: bool, used: str
+) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: supported)
+    cpu = torch.device("cpu")
+    assert [choose_precision(cpu, precision) for precision in ("bf16", "32", "16")] == [used, "32", "16"]
+    assert choose_precision(torch.device("cuda"), "bf16") == "bf16"
+    with autocast(cpu, "bf16"):
+        assert torch.is_autocast_enabled("cpu") is supported

@@ -1,5 +1,7 @@
 """The lean optimisers of the class matrix: what they keep, and which rows they move."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -44,7 +46,18 @@ def test_the_class_matrix_has_sparse_gradients_for_the_optimiser_that_takes_them
     ]
 
 
-def test_muon_moves_all_directions_of_a_matrix_alike_and_class_rows_as_adam_does() -> None:
+@pytest.mark.parametrize("supported", [True, False])
+def test_muon_moves_all_directions_of_a_matrix_alike_and_class_rows_as_adam_does(
+    monkeypatch: pytest.MonkeyPatch, supported: bool
+) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: supported)
+    seen, norm = list[torch.dtype](), torch.Tensor.norm
+
+    def record_type(tensor: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
+        seen.append(tensor.dtype)
+        return norm(tensor, *given, **named)
+
+    monkeypatch.setattr(torch.Tensor, "norm", record_type)
     torch.manual_seed(0)
     rate, rows_rate = 0.01, 0.02
     linear, head = nn.Linear(32, 16, bias=False), ArcFaceSettings().build(DIMENSIONS, 8, 0)
@@ -54,6 +67,7 @@ def test_muon_moves_all_directions_of_a_matrix_alike_and_class_rows_as_adam_does
     linear.weight.grad, head.matrix.grad = torch.randn(16, 32), torch.randn(8, DIMENSIONS)
     for optimizer in optimizers:
         optimizer.step()
+    assert (torch.bfloat16 in seen) is supported  # in Newton-Schulz steps
     values = torch.linalg.svdvals(linear.weight.detach() - matrix)
     assert values.max() / values.min() < 1.6  # those of the gradient: 1 to 6
     torch.testing.assert_close(values.mean().item(), 0.2 * 32**0.5 * rate, rtol=0.2, atol=0)
