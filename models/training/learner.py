@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +16,6 @@ from image_copies.models.distributed import gather_together
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective, ObjectiveOutput
 from image_copies.models.objectives.domains import sum_over_domains
-from image_copies.models.training.averaging import WeightAverage
 from image_copies.models.training.clipping import clip_gradients, join_rows
 from image_copies.models.training.mixing import draw_share, mix_batch
 from image_copies.models.training.model_settings import ModelSettings
@@ -40,11 +38,6 @@ class Learner:
     clip_norm: float | None
     turn: bool
     mix: MixSettings | None = None
-    average: WeightAverage | None = None
-
-    def averaged(self) -> AbstractContextManager[None]:
-        """Give the descriptor the moving average of its weights, if there is one, within the block."""
-        return nullcontext() if self.average is None else self.average.applied()
 
     def state(self) -> dict[str, Any]:
         """Return everything that training changes: weights, optimisers, schedule, gradient scaler and random states."""
@@ -56,7 +49,7 @@ class Learner:
             "precision": self.fabric.strategy.precision.state_dict(),
             "memory_format": str(self.descriptor.memory_format),
             "random": [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if torch.cuda.is_available() else []),
-        } | ({} if self.average is None else {"average": self.average.state()})
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a saved state, except the descriptor's weights, which are loaded already."""
@@ -65,8 +58,6 @@ class Learner:
             optimizer.load_state_dict(saved)
             _arrange_like_parameters(getattr(optimizer, "optimizer", optimizer))
         self.schedule.load_state_dict(state["schedule"])
-        if self.average is not None:
-            self.average.restore(state["average"])
         self.fabric.strategy.precision.load_state_dict(state["precision"])
         torch.set_rng_state(state["random"][0])
         if torch.cuda.is_available() and len(state["random"]) > 1:
@@ -142,8 +133,6 @@ class Learner:
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        if self.average is not None:
-            self.average.update()
         return images, figures
 
     def _arrange_gradients(self, batches: int) -> None:
@@ -187,9 +176,17 @@ def build_learner(
     optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor, fused)
     wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
     schedule = EpochSchedule(optimizers, settings.scheduler, last and last / factor)
-    average = None if settings.weight_average is None else WeightAverage(descriptor, settings.weight_average)
-    clip_norm, turn = settings.optimizer.clip_norm, settings.turn
-    return Learner(fabric, descriptor, network, objective, wrapped, schedule, clip_norm, turn, settings.mix, average)
+    return Learner(
+        fabric=fabric,
+        descriptor=descriptor,
+        network=network,
+        objective=objective,
+        optimizers=wrapped,
+        schedule=schedule,
+        clip_norm=settings.optimizer.clip_norm,
+        turn=settings.turn,
+        mix=settings.mix,
+    )
 
 
 def read_figures(batches: list[Figures]) -> list[dict[str, float]]:

@@ -35,8 +35,6 @@ class ModelSettings(Settings):
         objective: The training objective.
         svmax: Regulariser added to the objective; None for none.
         mix: Images that show two of the batch at once; None for none.
-        weight_average: Decay, 0…1, of an exponential moving average of the weights over each stage's steps, which is validated,
-            embeds, and begins the next stage; None for the last weights.
         turn: Whether every training image is rotated by a random multiple of 90°: rotation as augmentation, not as domains.
         sampling: Which images make up a batch.
         edits: Table of edits.
@@ -62,7 +60,6 @@ class ModelSettings(Settings):
     objective: ObjectiveChoice = ArcFaceSettings()
     svmax: SvmaxSettings | None = None
     mix: MixSettings | None = None
-    weight_average: float | None = Field(None, gt=0, lt=1)
     turn: bool = False
     sampling: SamplingSettings = SamplingSettings()
     edits: Table = "query"

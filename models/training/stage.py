@@ -162,7 +162,7 @@ def _watch(run: StageRun) -> dict[str, float]:
     if run.watch is None:
         return {}
     device = run.learner.fabric.device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []), run.learner.averaged():
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
         return run.watch(run.learner.objective.linear_classifier()) or {}
 
 

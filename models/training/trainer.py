@@ -174,8 +174,6 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
         place = training.folder, training.identity
         run = StageRun(settings, stage, learner, edited, batches, class_of, count, *place, watch)
         ended = run_stage(run, progress)
-        if learner.average is not None:
-            learner.average.apply()
         if fabric.global_rank == 0:
             batch = max(1, stage.batch_size // fabric.world_size)
             vectors = embed_classes(descriptor, squares, rows, class_of, stage.image_size, batch)

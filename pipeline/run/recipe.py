@@ -27,7 +27,7 @@ from image_copies.submissions.settings import EnsembleSettings, NormalizationSet
 
 GONE = (  # keys of earlier recipes
     "aspect", "class_rows", "clean", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap", "procedural",
-    "validate_minutes",
+    "validate_minutes", "weight_average",
 )  # fmt: skip
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

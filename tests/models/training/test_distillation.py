@@ -116,7 +116,7 @@ def test_the_student_comes_nearer_to_its_teacher(
     "changed",
     [
         {"distillation": KINDS[0]},
-        {"distillation": KINDS[1], "mix": {"kind": "cutmix"}, "weight_average": 0.9},
+        {"distillation": KINDS[1], "mix": {"kind": "cutmix"}},
         {"distillation": KINDS[1], "sampling": {"kind": "repeated", "copies": 2}, "objective": {"kind": "infonce"}},
     ],
     ids=["vectors", "relations and mix", "relations and pairs"],

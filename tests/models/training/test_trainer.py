@@ -23,7 +23,6 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import ObjectiveOutput
-from image_copies.models.training.averaging import WeightAverage
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
@@ -75,7 +74,7 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
         {},
         {"scheduler": {"kind": "warmup_cosine", "warmup_epochs": 1, "decay_epochs": 2}},
         {"scheduler": {"kind": "steps", "milestones": [1]}},
-        {"scheduler": {"kind": "plateau", "warmup_steps": 5}, "weight_average": 0.9},
+        {"scheduler": {"kind": "plateau", "warmup_steps": 5}},
         {"mix": {"kind": "cutmix"}},  # draws as well
         {"objective": {"kind": "infonce"}, "sampling": {"kind": "repeated", "copies": 2}},
         {"optimizer": {"kind": "muon", "class_kind": "adam"}},
@@ -467,33 +466,6 @@ def test_a_start_from_weights_stands_first_in_the_curve(
     assert "below the 0.600 of the start" in rows[-1]["warning"]
 
 
-def test_the_average_of_the_weights_is_validated_saved_and_learnt_on(
-    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = SETTINGS.model_copy(update={"weight_average": 0.9, "stages": SETTINGS.stages[:2]})
-    averages, seen, last = list[WeightAverage](), list[torch.Tensor](), list[torch.Tensor]()
-    update = WeightAverage.update
-
-    def watched(average: WeightAverage) -> None:
-        if not averages or averages[-1] is not average:
-            averages.append(average)
-        update(average)
-        last[:] = [average.network.get_parameter("projection.weight").detach().clone()]
-
-    def validated(descriptor: Descriptor, size: int) -> float:
-        own = descriptor.projection.weight.detach()
-        seen.append(own.clone())
-        assert torch.equal(own, averages[-1].weights["projection.weight"]) and not torch.equal(own, last[0])
-        return 0.5
-
-    monkeypatch.setattr(WeightAverage, "update", watched)
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    path = train_model(settings, classes, overlays, tmp_path / "m", tmp_path / "cache", seed=0, validate=validated)
-    assert len(averages) == len(seen) == 2  # at the end of each stage
-    saved = load_descriptor(path).descriptor
-    assert isinstance(saved, Descriptor) and torch.equal(saved.projection.weight, seen[-1])
-
-
 def test_what_does_not_go_together_is_refused() -> None:
     plain = SETTINGS.model_dump(exclude_unset=True)
     mixed, pairs = {"mix": {"kind": "mixup"}}, {"sampling": {"kind": "repeated", "copies": 2}}
@@ -502,8 +474,7 @@ def test_what_does_not_go_together_is_refused() -> None:
 
 
 def test_what_is_watched_is_in_the_curve_and_changes_nothing(images: ImageSet, tmp_path: Path) -> None:
-    """It may draw at random, and leave the network in evaluation mode; the moving average is what is shown."""
-    averaged = SETTINGS.model_copy(update={"weight_average": 0.5})
+    """It may draw at random, and leave the network in evaluation mode."""
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
 
     def watch(descriptor: Descriptor, size: int, classifier: torch.nn.Linear | None) -> dict[str, float]:
@@ -513,7 +484,7 @@ def test_what_is_watched_is_in_the_curve_and_changes_nothing(images: ImageSet, t
         return {"watched": size + float(descriptor.projection.weight.detach().sum())}
 
     paths = [
-        train_model(averaged, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, watch=look)
+        train_model(SETTINGS, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, watch=look)
         for name, look in (("watched", watch), ("alone", None))
     ]
     found, other = (load_descriptor(path).descriptor for path in paths)

@@ -19,7 +19,6 @@ WITHOUT_A_RECIPE = {
     "teacher": "docs/training.md, A teacher",
     "temperature": "of InfoNCE and of distillation",
     "watch": "docs/training.md, The same seed",
-    "weight_average": "docs/training.md, In addition to the objective",
     "without": "queries that a family of edits is missing in",
 }
 
