@@ -94,6 +94,16 @@ class Measurements:
                     self.measurements.append(entry)
             write_text(self.path, json.dumps({"measurements": self.measurements}, indent=1, ensure_ascii=False))
 
+    def replace(self, name: str, about: dict[str, Any], figures: dict[str, Any]) -> None:
+        """Write figures that are measured anew every time, in the place of those of this name and budget; they have no seed."""
+        with self._hold():
+            self.read()
+            old = self.find(name, about)
+            kept = [entry for entry in self.measurements if entry not in old.values()]
+            about_run = {"commit": code_version(), "machine": describe_machine()}
+            self.measurements = [*kept, {"name": name, "about": about, "seed": 0, "figures": figures, **about_run}]
+            write_text(self.path, json.dumps({"measurements": self.measurements}, indent=1, ensure_ascii=False))
+
     @contextmanager
     def _hold(self) -> Iterator[None]:
         self.path.parent.mkdir(parents=True, exist_ok=True)

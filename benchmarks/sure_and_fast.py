@@ -1,16 +1,17 @@
 """Processor seconds of match.py with everything on, next to an older checkout and to other tools, one after the other in one run.
 
-    python benchmarks/sure_and_fast.py [DATA] [--before CHECKOUT] [--pictures N …] [--large N] [--json FILE]
+    python benchmarks/sure_and_fast.py [DATA] [--before CHECKOUT] [--pictures N …] [--large N]   replaces rows of sure_and_fast.json
+    python benchmarks/sure_and_fast.py --docs                                                   writes the table of README.md
 
 DATA: else the folder that COPYSETS names. `photographs`: the references of DATA/photos; `again`: the same, unchanged. `album` and
 `look-alikes` as in `lookalikes.py`. `N pictures`: photographs of DATA, those of at most 320 pixels enlarged to it, filled up from
 DATA/tiny.zip, enlarged, too; every tenth is an edited copy of another (`made_up_pairs.py`). `12 megapixels`: photographs enlarged
 as in `large_pictures.py`, a tenth of them copies. Seconds are those of the processor, user and system, of the whole command: they
-depend little on what else the machine does, but are a third more where both threads of a core are busy.
+depend little on what else the machine does, but are a third more where both threads of a core are busy. The table of README.md
+also has what `installed.py` and `lookalikes.py` measured.
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -18,16 +19,20 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import cv2
+import installed as installing
+import lookalikes
 import numpy as np
 from large_pictures import enlarge
-from lookalikes import OTHERS, Tool, make_album
+from lookalikes import DEDUP_DISTANCE, OTHERS, PDQ_DISTANCE, Tool, make_album
 from made_up_pairs import EDITS, edit_picture
+from measurements import Measurements
 from numpy.typing import NDArray
+from page_tables import make_table, write_tables
 from rich.console import Console
 from rich.table import Table
 
@@ -41,6 +46,12 @@ from image_copies.matching.matches import read_matches_csv
 from image_copies.models.shipped import SHIPPED
 
 TOP = Path(__file__).parents[1]
+RESULTS = Path(__file__).with_name("sure_and_fast.json")
+COMMAND = "benchmarks/sure_and_fast.py --docs"
+THIS, PHOTOGRAPHS = "`match`", "300 photographs"
+PHASH, PDQ = f"imagededup PHash, at most {DEDUP_DISTANCE}", f"PDQ, at most {PDQ_DISTANCE} bits"
+# of README.md's table: a tool, its package, and its name in the results
+TOOLS = ("`image-copies`", "image-copies", THIS), ("imagededup, perceptual hash", "imagededup", PHASH), ("PDQ", "pdqhash", PDQ)
 LONG_SIDE, COPIES = 320, 10  # pixels; one picture of so many is a copy
 
 
@@ -63,8 +74,16 @@ class Cost:
     processor: float
     wall: float
     memory: int
-    found: str = ""
-    removed: str = ""
+    found: tuple[int, int] | None = None
+    removed: tuple[int, int] | None = None
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The figures for the results file."""
+        shown: dict[str, float] = {"processor s": round(self.processor, 1), "s": round(self.wall, 1), "MB": self.memory}
+        for names, counts in ((("found", "copies"), self.found), (("removed", "wrongly removed"), self.removed)):
+            shown |= dict(zip(names, counts or (), strict=False))
+        return shown
 
 
 def measure_command(command: Sequence[str], top: Path) -> tuple[float, float, int]:
@@ -84,7 +103,7 @@ def search(what: str, folder: Path, output: Path, top: Path, original: Callable[
     """Search a folder with everything on; `original` names what a picture shows."""
     command = [sys.executable, str(top / "pipeline" / "match.py"), str(folder), "--checkpoint", str(SHIPPED)]
     cost = measure_command([*command, "--output", str(output), "--quiet", "--verify", "--views"], top)
-    name = "this" if top == TOP else "before"
+    name = THIS if top == TOP else "before"
     if original is None:
         return Cost(what, name, *cost)
     pairs = {frozenset((match.query, match.reference)) for match in read_matches_csv(output / "matches.csv")}
@@ -93,8 +112,8 @@ def search(what: str, folder: Path, output: Path, top: Path, original: Callable[
     copies = [frozenset((path, firsts[original(path)])) for path in paths if firsts[original(path)] != path]
     removed = [row for row in read_plan(output / "plan.csv") if row.action == "remove"]
     wrong = sum(original(row.file) != original(row.kept) for row in removed)
-    found = f"{sum(pair in pairs for pair in copies)} of {len(copies)}" if copies else ""
-    return Cost(what, name, *cost, found, f"{len(removed)}, {wrong}")
+    found = (sum(pair in pairs for pair in copies), len(copies)) if copies else None
+    return Cost(what, name, *cost, found, (len(removed), wrong))
 
 
 def measure_other(what: str, folder: Path, name: str, tool: Tool) -> Cost:
@@ -140,6 +159,24 @@ def enlarge_with_grain(pixels: NDArray[np.uint8], number: int) -> NDArray[np.uin
     return as_uint8(enlarge(pixels, number))
 
 
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the table of README.md: what a tool needs on disk and in time, and what it finds and removes."""
+    installed, judged = Measurements.open(installing.RESULTS), Measurements.open(lookalikes.RESULTS)
+    rows = []
+    for name, package, tool in TOOLS:
+        alike, album = (judged.find(tool, {"of": of})[0]["figures"] for of in (lookalikes.LOOKALIKES, lookalikes.ALBUM))
+        size = installed.find(package, {})[0]["figures"]["MB"]
+        spent = store.find(PHOTOGRAPHS, {"by": tool})[0]["figures"]["processor s"]
+        again = store.find(f"{PHOTOGRAPHS}, again", {"by": tool})
+        seconds = f"{spent:.1f} s" + (f", again {again[0]['figures']['processor s']:.1f} s" if again else "")
+        counts = [f"{figure:.0f}" for figure in (album["found"], album["removed for the wrong one"], alike["removed"])]
+        rows.append([name, f"{size:,.0f} MB", seconds, *counts])
+    copies = judged.find(TOOLS[0][2], {"of": lookalikes.ALBUM})[0]["figures"]["copies"]
+    found = f"found, of {copies:.0f}"
+    heads = ["", "installed", PHOTOGRAPHS, found, "removed for the wrong one", "look-alikes removed"]
+    return {"../README.md": make_table(heads, rows)}
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -147,8 +184,13 @@ def main() -> None:
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="an older checkout to measure, too")
     parser.add_argument("--pictures", type=int, nargs="*", default=[], metavar="N", help="sizes of collections, such as 10000")
     parser.add_argument("--large", type=int, default=0, metavar="N", help="number of pictures of 12 megapixels")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the costs there, too")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
+    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of README.md")
     options = parser.parse_args()
+    store = Measurements.open(options.results)
+    if options.docs:
+        write_tables(make_tables(store), COMMAND)
+        return
     if options.data is None:
         parser.error("name DATA, or set COPYSETS")
     data, costs = Path(options.data), list[Cost]()
@@ -156,7 +198,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         photographs = data / "photos" / "reference_images"
-        what = f"{len(find_images(photographs))} photographs"
+        what = PHOTOGRAPHS
         for top in tops:
             costs.append(search(what, photographs, place / f"photographs {len(costs)}", top))
         costs.append(search(f"{what}, again", photographs, place / f"photographs {len(costs) - 1}", TOP))
@@ -187,14 +229,12 @@ def main() -> None:
                 search(f"{options.large} of 12 megapixels", place / "large", place / f"large {top.name}", top, name_by_first_word)
                 for top in tops
             ]
-    table = Table("", "by", "processor s", "s", "MB", "found", "removed, wrongly")
+    table = Table("", "by", "processor s", "s", "MB", "found, of", "removed, wrongly")
     for cost in costs:
-        table.add_row(
-            cost.what, cost.by, f"{cost.processor:.1f}", f"{cost.wall:.1f}", str(cost.memory or ""), cost.found, cost.removed
-        )
+        store.replace(cost.what, {"by": cost.by}, cost.figures)
+        counts = [", ".join(map(str, pair or ())) for pair in (cost.found, cost.removed)]
+        table.add_row(cost.what, cost.by, f"{cost.processor:.1f}", f"{cost.wall:.1f}", str(cost.memory or ""), *counts)
     Console(width=120).print(table)
-    if options.json:
-        options.json.write_text(json.dumps([asdict(cost) for cost in costs], indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
