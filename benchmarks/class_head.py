@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from measurements import Figures, Measurements
+from measurements import DIGITS, Figures, Measurements
 from page_tables import make_table, write_tables
 from torch import Tensor, nn
 from torch.nn import functional
@@ -121,7 +121,9 @@ def make_tables(store: Measurements) -> dict[str, str]:
     rows = []
     for name in [key.removesuffix(": s") for key in figures if key.endswith(": s")]:
         ratios = [f"{figures[f'{name}: {unit}'] / figures[f'{PLAIN}: {unit}']:.2f} ×" for unit in ("s", "MiB")]
-        rows.append([name, f"{figures[f'{name}: error']:.0e}", *ratios, f"{figures[f'{name}: MiB']:.0f}"])
+        error = figures[f"{name}: error"]
+        shown = f"{error:.0e}" if error else f"below 1e-{DIGITS}"
+        rows.append([name, "" if name == PLAIN else shown, *ratios, f"{figures[f'{name}: MiB']:.0f}"])
     of = f"ArcFace, {about['classes']:,} × {about['dimensions']}, batch {about['batch']}"
     return {"quality.md": make_table([of, "relative error", "time", "extra memory", "MiB"], rows)}
 

@@ -4,7 +4,7 @@
                                                                           joins dedup.json
     python benchmarks/dedup.py pictures --output DIR --source PICTURES [--ray auto]    runs with killed processes, and without
     python benchmarks/dedup.py pairs [--count 10000000]                   made-up pairs, of which 2 % connect two families
-    python benchmarks/dedup.py docs                                       writes the table of scale.md
+    python benchmarks/dedup.py --docs                                     writes the table of scale.md
 
 Recall is that of exact search: of the pairs under the threshold that `SAMPLE` pictures drawn at random are in. The clusters are
 compared as NeMo Curator does: each vector with those of its own list only. Memory is the driver's, without mapped files.
@@ -49,7 +49,7 @@ from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster.options import use_ray
 
 RESULTS = Path(__file__).with_name("dedup.json")
-COMMAND = "benchmarks/dedup.py docs"
+COMMAND = "benchmarks/dedup.py --docs"
 SAMPLE, FILES_PER_FOLDER = 10_000, 1000
 LISTS = ("keep.txt", "remove.txt", "review.txt", "unreadable.txt")
 PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
@@ -237,14 +237,15 @@ def make_tables(store: Measurements) -> dict[str, str]:
 def main() -> None:
     """Measure one of the three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("vectors", "pictures", "pairs", "docs"))
+    parser.add_argument("part", nargs="?", choices=("vectors", "pictures", "pairs"))
     parser.add_argument("--count", type=int, help="of vectors (default 1,000,000) or pairs (10,000,000)")
     parser.add_argument("--source", type=Path, help="folder of pictures or tars")
     parser.add_argument("--output", type=Path, help="folder of the results")
     parser.add_argument("--ray", default="local", help="where pictures are deduplicated, as for dedup (default local)")
+    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of scale.md")
     options = parser.parse_args()
     store = Measurements.open(RESULTS)
-    if options.part == "docs":
+    if options.docs:
         write_tables(make_tables(store), COMMAND)
     elif options.part == "pairs":
         group(options.count or 10_000_000)

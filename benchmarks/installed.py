@@ -1,8 +1,8 @@
 """What a tool takes on disk with all that it needs, installed alone into a fresh folder.
 
-    python benchmarks/installed.py [PACKAGE …]      of image-copies (this checkout), pdqhash, imagededup; replaces rows of installed.json
+    python benchmarks/installed.py [PACKAGE …]      of image-copies (this checkout), pdqhash, imagededup
 
-Counted are the files for this Python and system, without compiled byte code.
+Replaces rows of installed.json. Counted are the files for this Python and system, without compiled byte code.
 """
 
 import argparse

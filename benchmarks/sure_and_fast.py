@@ -1,6 +1,6 @@
 """Processor seconds of match.py with everything on, next to an older checkout and to other tools, one after the other in one run.
 
-    python benchmarks/sure_and_fast.py [DATA] [--before CHECKOUT] [--pictures N …] [--large N]   replaces rows of sure_and_fast.json
+    python benchmarks/sure_and_fast.py [DATA] [--before CHECKOUT] [--pictures N …] [--large N]   replaces rows of its JSON
     python benchmarks/sure_and_fast.py --docs                                                   writes the table of README.md
 
 DATA: else the folder that COPYSETS names. `photographs`: the references of DATA/photos; `again`: the same, unchanged. `album` and

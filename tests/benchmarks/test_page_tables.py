@@ -10,13 +10,11 @@ import pytest
 TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
 RESULTS = sorted(path for path in (TOP / "benchmarks").glob("*.json") if path.name != "ablation.json")
-COMMANDS = ("quality", "imagededup_suite", "perception_yardstick", "which_original")
-BY_HAND = {  # first heads of tables of figures that no file of results has yet; none may join them
-    "matching.md": ["ranking", "stated rate", "contents", ""],
-    "quality.md": ["command"],
-    "scale.md": ["`python benchmarks/dedup.py`, two busy cores"],
-    "training.md": ["`run_all.sh --photos`, one seed each, collections that what ships has not seen"],
-}
+COMMANDS = (
+    *("class_head", "dedup", "edits", "imagededup_suite", "perception_yardstick"),
+    *("quality", "verification", "which_original"),
+)
+BY_HAND = {"matching.md": ["stated rate"]}  # first heads of tables of figures that no file of results has; none may join them
 NO_RESULTS = {"recipe.md", "papers.md", "gpu.md", "reliability.md"}  # settings, the papers' figures, goals, numbers of cases
 ESTIMATES = {"what", "node-hours of 16 cores", "GB"}  # first heads of tables that measure nothing
 COMPARED_ELSEWHERE = {"experiments.md": 2}  # the ablation: test_ablation.py
