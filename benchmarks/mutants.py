@@ -31,6 +31,7 @@ CONTENTS = "tests/matching/verification/test_contents.py"
 PLAN = "tests/matching/files/test_plan.py"
 FACTS = "tests/matching/files/test_facts.py"
 ORIGINALS = "tests/matching/files/test_originals.py"
+DERIVATION = "tests/matching/verification/test_derivation.py"
 SURPLUS = "tests/matching/files/test_surplus.py"
 ACTING = "tests/matching/files/test_acting.py"
 GROUPS = "tests/matching/groups"
@@ -102,15 +103,26 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
     ("matching/files/keeping.py", f"{FACTS} {PLAN}"): [
         ("-facts.width * facts.height, -facts.frames", "facts.width * facts.height, -facts.frames"),
         ("-facts.frames, -len(facts.companions)", "0, -len(facts.companions)"),
-        ("return *size, is_named_as_copy(facts.path),", "return *size, False,"),
+        ("return *size, *guarded, is_named_as_copy(facts.path),", "return *size, *guarded, False,"),
+        ("guarded = not (targets and", "guarded = (targets and"),
         ("if not facts.linked and not facts.archived] or list(members)", "] or list(members)"),
     ],
     ("matching/files/originals.py", ORIGINALS): [
         ("MIN_DIFFERING = 1.9", "MIN_DIFFERING = 190.0"),
-        ('    if own:\n        return f"the kept file', '    if False:\n        return f"the kept file'),
-        ('    if unclear:\n        return f"one of the two', '    if False:\n        return f"one of the two'),
-        ("if found.query.cropped:", "if False:"),
-        ("if distrusted and theirs and", "if False and theirs and"),
+        ('join(own)}": own,', 'join(own)}": [],'),
+        ('join(unclear)}": unclear,', 'join(unclear)}": [],'),
+        ('kept file lacks": found.reference.covered,', 'kept file lacks": False,'),
+        ('than the kept file": found.query.cropped,', 'than the kept file": False,'),
+        ('than the kept file": found.query.blurred and', 'than the kept file": False and'),
+        ('have been added": found.query.extended,', 'have been added": False,'),
+        ('was not enlarged": found.query.density > MAX_DENSITY and', 'was not enlarged": False and'),
+        ('or once more": more == "kept",', 'or once more": False,'),
+        ('made of the other": not found.compressed,', 'made of the other": False,'),
+        ("distrusted and theirs and order", "False and theirs and order"),
+        ("MIN_PART = 0.25", "MIN_PART = 0.0"),
+        ("return int(not own), ", "return int(bool(own)), "),
+        ("return int(mine < others), ", "return int(mine > others), "),
+        ("if origin is None or origin.path != other.path:", "if False:"),
     ],
     ("matching/verification/colours.py", ORIGINALS): [
         ("MAX_TONE_APART = 4.0", "MAX_TONE_APART = 400.0"),
@@ -123,6 +135,27 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("if file.samefile(kept):", "if False:"),
         ("if row.protected or is_protected(row.file):", "if False:"),
         ("if digest_if_regular(place) != step.sha256:", "if False:"),
+    ],
+    ("matching/verification/derivation.py", DERIVATION): [
+        ("return int(ratio > 0) if", "return int(ratio < 0) if"),
+        ("SAME_SCALE = 0.012", "SAME_SCALE = 0.5"),
+        ("OUTLIER = 6.0", "OUTLIER = 600.0"),
+        ("USUAL_MISFIT, UNEXPLAINED = 1.0, 1.0", "USUAL_MISFIT, UNEXPLAINED = 1.0, 0.0"),
+        ("return (lower * (shape[0] % SIDE), right * (shape[1] % SIDE)),", "return (0, 0),"),
+        ("steps.T if columns else steps", "steps"),
+    ],
+    ("matching/groups/series.py", GROUPS): [
+        ("NEAR_IN_TIME = timedelta(minutes=10)", "NEAR_IN_TIME = timedelta(minutes=10_000)"),
+        ("NEAR_IN_NUMBER = 10 ", "NEAR_IN_NUMBER = 10_000 "),
+        ("if one.frames > 1 or other.frames > 1:", "if False:"),
+        ("and (scene or bool(apart))", "and scene"),
+        ("return sizes[0] == sizes[1] and", "return"),
+        ("(sure or pair not in shots)", "sure"),
+        ("sharpest = [max(", "sharpest = [min("),
+    ],
+    ("matching/verification/pairs.py", CONTENTS): [
+        ("MAX_PAGES = 4", "MAX_PAGES = 1"),
+        ("if found is None or found.agreement.median < OTHER_MEDIAN:", "if True:"),
     ],
     ("matching/groups/groups.py", GROUPS): [
         ("MIN_MATCHING_SHARE = 0.5", "MIN_MATCHING_SHARE = 0.3"),
@@ -157,8 +190,8 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("if not difference <= most:", "if difference > most:"),
     ],
     ("matching/imagededup.py", "tests/matching/test_imagededup.py"): [
-        ("cosines >= least", "cosines > least"),
-        ("] = -2  # a file", "] = 2  # a file"),
+        ("away <= -least", "away < -least"),
+        ("] = 2  # a file", "] = -2  # a file"),
         ("if name not in removed:", "if True:"),
     ],
     ("matching/matches.py", "tests/matching/test_matches.py"): [
