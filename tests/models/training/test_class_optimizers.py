@@ -53,7 +53,7 @@ def test_muon_moves_all_directions_of_a_matrix_alike_and_class_rows_as_adam_does
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: supported)
     seen, norm = list[torch.dtype](), torch.Tensor.norm
 
-    def record_type(tensor: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
+    def record_type(tensor: torch.Tensor, *given: Any, **named: Any) -> Any:
         seen.append(tensor.dtype)
         return norm(tensor, *given, **named)
 
