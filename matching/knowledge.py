@@ -152,7 +152,14 @@ class Knowledge:
 def known_pair(match: Match, same_bytes: bool, threshold: float | None) -> KnownPair:
     """Return what is known of a match before its pixels are compared; `threshold`: the lowest score of a copy, None for none."""
     described = threshold is not None and match.score >= threshold
-    return KnownPair(match.query, match.reference, same_bytes, described, match.evidence, match.expected_false_alarms)
+    return KnownPair(
+        query=match.query,
+        reference=match.reference,
+        same_bytes=same_bytes,
+        described=described,
+        evidence=match.evidence,
+        false_alarms=match.expected_false_alarms,
+    )
 
 
 def list_pairs(matches: Iterable[Match]) -> dict[frozenset[Path], Match]:

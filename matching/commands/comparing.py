@@ -75,7 +75,14 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([-score]), 1)[0])
     match = Match(first, second, score, alarms, verify_two(first, second))
     judgement = PairJudge().judge(known_pair(match, False, threshold))
-    return Verdict(score, threshold, judgement.is_copy, describe_judgement(judgement), judgement, files)
+    return Verdict(
+        score=score,
+        threshold=threshold,
+        copy=judgement.is_copy,
+        reason=describe_judgement(judgement),
+        judgement=judgement,
+        files=files,
+    )
 
 
 def report(verdict: Verdict, first: Path, second: Path, output: Output, shown: Path | None = None) -> int:

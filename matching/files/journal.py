@@ -104,7 +104,16 @@ class Journal:
             UserError: The disk is full.
         """
         number = secrets.randbits(NUMBER_BITS)  # another machine, whose locks do not reach here, may write the journal, too
-        step = FileStep(number, way, os.fspath(file), os.fspath(place), os.fspath(kept), sha256, os.fspath(note or ""), before)
+        step = FileStep(
+            number=number,
+            way=way,
+            file=os.fspath(file),
+            place=os.fspath(place),
+            kept=os.fspath(kept),
+            sha256=sha256,
+            note=os.fspath(note or ""),
+            before=before,
+        )
         self.steps[number] = step
         self._write({"state": "begin"} | asdict(step))
         self.states[number] = "begin"

@@ -95,7 +95,9 @@ def make_groups(
     def decide(one: Path, other: Path) -> bool | None:
         return exclusions.decision(found.digests[one], found.digests[other])
 
-    knowledge = Knowledge(found.digests, facts, list_pairs(found.matches.pairs), score, decide, judge)
+    knowledge = Knowledge(
+        digests=found.digests, facts=facts, listed=list_pairs(found.matches.pairs), score=score, decide=decide, judge=judge
+    )
     rows = [
         row
         for number, group in enumerate(tqdm(grouped.groups, desc="choosing what to keep", unit="group", leave=False), 1)

@@ -66,7 +66,14 @@ def shared_pictures(pairs: Iterable[Match], digests: Mapping[Path, bytes], set_o
             for name in names:
                 copied[own, name] += 1
     shares = [
-        Share(one, other, count, copied[other, one], sizes[one], sizes[other])
+        Share(
+            first=one,
+            second=other,
+            copies_of_first=count,
+            copies_of_second=copied[other, one],
+            size_of_first=sizes[one],
+            size_of_second=sizes[other],
+        )
         for (one, other), count in list(copied.items())
         if one <= other
     ]

@@ -165,13 +165,15 @@ def open_segment_file(path: Path, gone: NDArray[np.int64]) -> Segment:
 
 def _make_segment(path: Path, numbers: NDArray[np.int64], vectors: NDArray[np.float32], gone: NDArray[np.int64]) -> Segment:
     _, first, last, digest = path.stem.rsplit("-", 3)
-    return Segment(digest, int(first) - 1, int(last), vectors, numbers, gone, path)
+    return Segment(digest=digest, after=int(first) - 1, last=int(last), vectors=vectors, numbers=numbers, gone=gone, path=path)
 
 
 def load_segment(vectors: NDArray[np.float32], numbers: NDArray[np.int64]) -> Segment:
     """Return a segment of vectors [n, d] and content numbers int64 [n], ascending, that is in memory only."""
     first, last = (int(numbers[0]) - 1, int(numbers[-1])) if len(numbers) else (-1, -1)
-    return Segment("", first, last, np.ascontiguousarray(vectors), numbers, np.zeros(0, np.int64))
+    return Segment(
+        digest="", after=first, last=last, vectors=np.ascontiguousarray(vectors), numbers=numbers, gone=np.zeros(0, np.int64)
+    )
 
 
 def _list_segment_files(store: Store) -> list[tuple[int, int, Path]]:
@@ -230,7 +232,14 @@ def _load_segment(store: Store, after: int, most: int, until: int | None = None)
     parts = list(stored_vectors(store, after, until, most))
     numbers = np.concatenate([np.zeros(0, np.int64), *(own for own, _ in parts)])
     vectors = np.concatenate([np.zeros((0, store.dimensions), np.float32), *(own for _, own in parts)])
-    return Segment("", after, int(numbers[-1]) if len(numbers) else after, vectors, numbers, np.zeros(0, np.int64))
+    return Segment(
+        digest="",
+        after=after,
+        last=int(numbers[-1]) if len(numbers) else after,
+        vectors=vectors,
+        numbers=numbers,
+        gone=np.zeros(0, np.int64),
+    )
 
 
 def _write_file(segment: Segment, folder: Path, name: str) -> str:

@@ -116,7 +116,7 @@ class ReviewedPlan:
             return None if word is None else word == "copy"
 
         facts = {row.file: row.facts for row in self.groups[group] if row.facts is not None}
-        return Knowledge(digests, facts, self.listed, score, decide, self._judge)
+        return Knowledge(digests=digests, facts=facts, listed=self.listed, score=score, decide=decide, judge=self._judge)
 
     def _write(self, group: int, rows: list[PlanRow]) -> None:
         if rows == self.groups[group]:

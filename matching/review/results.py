@@ -363,7 +363,16 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     numbers = {path: number for number, path in enumerate(files)}
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
     plan = ReviewedPlan(folder, groups, list_pairs(matches), state)
-    return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))
+    return Results(
+        folder=folder,
+        notes=notes,
+        token=state,
+        files=files,
+        matches=pairs,
+        digests=known | planned,
+        plan=plan,
+        decisions=Decisions(place),
+    )
 
 
 def _facts_of(path: Path) -> Facts:

@@ -60,15 +60,15 @@ def measure_agreement(aligned: Aligned) -> Agreement:
     covered_moving = find_covered(aligned.fixed.shape, invert(aligned.homography), aligned.moving.shape)
     places, moved = _find_residuals(aligned, both)
     return Agreement(
-        len(values),
-        float(np.median(values)) if len(values) else -1.0,
-        float(np.percentile(values, 10)) if len(values) else -1.0,
-        float(changed.sum() / max(1, len(values))),
-        _measure_motion(aligned, changed),
-        _measure_parallax(moved),
-        _measure_perspective(aligned, places[~np.isnan(moved[..., 0])], moved[~np.isnan(moved[..., 0])]),
-        min(_measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, covered_moving)),
-        float(max(aligned.covered.mean(), covered_moving.mean())),
+        blocks=len(values),
+        median=float(np.median(values)) if len(values) else -1.0,
+        tenth=float(np.percentile(values, 10)) if len(values) else -1.0,
+        changed=float(changed.sum() / max(1, len(values))),
+        moved=_measure_motion(aligned, changed),
+        parallax=_measure_parallax(moved),
+        perspective=_measure_perspective(aligned, places[~np.isnan(moved[..., 0])], moved[~np.isnan(moved[..., 0])]),
+        outside=min(_measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, covered_moving)),
+        overlap=float(max(aligned.covered.mean(), covered_moving.mean())),
     )
 
 

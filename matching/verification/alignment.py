@@ -165,7 +165,17 @@ def _lay(fixed: Grey, moving: Grey, homography: Homography, blurs: tuple[float, 
     covered = find_covered(moving.shape, homography, fixed.shape)
     details = keep_details(_blur(fixed, blurs[0])), keep_details(_blur(warped, blurs[1]))
     blocks = compare_blocks(*details, covered)
-    return Aligned(fixed, warped, covered, moving, homography / homography[2, 2], blurs, blocks, *details)
+    return Aligned(
+        fixed=fixed,
+        warped=warped,
+        covered=covered,
+        moving=moving,
+        homography=homography / homography[2, 2],
+        blurs=blurs,
+        blocks=blocks,
+        fixed_details=details[0],
+        warped_details=details[1],
+    )
 
 
 def _blur(picture: Grey, deviation: float) -> Grey:

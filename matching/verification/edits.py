@@ -123,7 +123,14 @@ class Comparison:
 
     def turned(self) -> "Comparison":
         """Return the same with query and reference exchanged."""
-        return Comparison(self.reference, self.query, invert(self.homography), self.reversed, self.compressed, self.differing)
+        return Comparison(
+            query=self.reference,
+            reference=self.query,
+            homography=invert(self.homography),
+            compressed=self.reversed,
+            reversed=self.compressed,
+            differing=self.differing,
+        )
 
 
 def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int, ...]) -> Comparison:

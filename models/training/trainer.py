@@ -171,8 +171,18 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
         batches = build_batches(settings, stage, rows, class_of, progress, seed, fabric)
         count = len({class_of[row] for row in rows})
         watch = training.watch and partial(training.watch, stage.image_size)
-        place = training.folder, training.identity
-        run = StageRun(settings, stage, learner, edited, batches, class_of, count, *place, watch)
+        run = StageRun(
+            settings=settings,
+            stage=stage,
+            learner=learner,
+            edited=edited,
+            batches=batches,
+            class_of=class_of,
+            classes=count,
+            folder=training.folder,
+            identity=training.identity,
+            watch=watch,
+        )
         ended = run_stage(run, progress)
         if fabric.global_rank == 0:
             batch = max(1, stage.batch_size // fabric.world_size)

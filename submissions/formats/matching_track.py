@@ -74,13 +74,13 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
     at_1, at_10 = (_recall_at_rank(ranked, truth, rank) for rank in (1, 10))
     references = len(set(table["reference_id"]))
     scores = Scores(
-        average_precision(ranked),
-        recall_at_precision(ranked, 0.9),
-        at_1,
-        at_10,
-        len(truth.query_ids),
-        references,
-        len(truth.pairs),
+        micro_average_precision=average_precision(ranked),
+        recall_at_precision_90=recall_at_precision(ranked, 0.9),
+        recall_at_rank_1=at_1,
+        recall_at_rank_10=at_10,
+        queries=len(truth.query_ids),
+        references=references,
+        true_pairs=len(truth.pairs),
     )
     return scores, ranked
 
