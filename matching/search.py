@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -31,6 +31,7 @@ from image_copies.matching.views import CROPS, VIEWS, embed_views
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
 BLOCKS_PER_ROUND = 64  # blocks of queries that an engine searches at once
 MAX_NEAR_ALARMS = 0.002  # expected false alarms per query up to which few lists of a large index hold what is nearer
+MAX_KNOWN_FILES = 100_000  # contents whose files are read once in a search
 MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
 T = TypeVar("T")
 
@@ -77,6 +78,16 @@ class Search:
     def threshold(self) -> float | None:
         """The lowest score of a copy among the references; None without one."""
         return self.fitted.threshold(self.index.ntotal)
+
+    @cached_property
+    def _files_of(self) -> Callable[[int], Sequence[Path]]:
+        """Returns the files of a content, in the state of the store in which it is first asked for."""
+
+        @lru_cache(MAX_KNOWN_FILES)
+        def find(content: int) -> Sequence[Path]:
+            return files_of_content(self.store, content)
+
+        return find
 
     @property
     def wanted(self) -> int:
@@ -164,20 +175,20 @@ class Search:
     def _representatives(self, content: int) -> list[Path]:
         """Return the first file of a content; with --no-self the first one below each folder."""
         chosen: dict[int | None, Path] = {}
-        for path in files_of_content(self.store, content):
+        for path in self._files_of(content):
             chosen.setdefault(self.exclusions.folder_of(path), path)
         return list(chosen.values())
 
     def _make_filter(self, query: Path, digest: bytes) -> Callable[[int], bool]:
         """Return a function that tells whether a content has a file that may be reported for the query."""
-        rejected, folders = self.exclusions.rejected, self.exclusions.folders
+        rejected, folders, files_of = self.exclusions.rejected, self.exclusions.folders, self._files_of
 
         def allowed(content: int) -> bool:
             if rejected:
                 other = digest_of_content(self.store, content)
                 if other is not None and frozenset((digest, other)) in rejected:
                     return False
-            files = files_of_content(self.store, content)
+            files = files_of(content)
             return any(path != query and not (folders and self.exclusions.same_folder(query, path)) for path in files)
 
         return allowed
@@ -288,7 +299,7 @@ class Search:
         return contents_of(self.store, [digest]).get(digest)
 
     def _files(self, query: Path, content: int | None) -> list[Path]:
-        files = [] if content is None else files_of_content(self.store, content)
+        files = [] if content is None else self._files_of(content)
         return [path for path in files if path != query and not self.exclusions.same_folder(query, path)]
 
 

@@ -87,7 +87,7 @@ def embed_views_of(extractor: Extractor, pixels: Pixels) -> NDArray[np.float32]:
         size: np.stack([resize_square(view, size).transpose(2, 0, 1) for view in views])
         for size in list_square_sizes(extractor.networks)
     }
-    return extractor.project(np.concatenate([network.embed(squares) for network in extractor.networks], axis=1))
+    return extractor.project(np.concatenate([network.embed_alone(squares) for network in extractor.networks], axis=1))
 
 
 def smallest_side(extractor: Extractor) -> int:

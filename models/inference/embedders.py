@@ -43,6 +43,11 @@ class Embedder:
     embed: Callable[[Squares], NDArray[np.float32]]  # maps images at each of `sizes` to unit vectors [n, d], of any batch alike
     side_by_side: Callable[[], AbstractContextManager[object]] | None  # held while threads embed a batch each; None on a GPU
     launch: Callable[[Squares], Waiting] | None = None  # the same on a GPU, which need not be waited for at once
+    alone: Callable[[Squares], NDArray[np.float32]] | None = None  # `embed` without mirror images, where that is less work
+
+    def embed_alone(self, squares: Squares) -> NDArray[np.float32]:
+        """Return the vectors [n, d] of images without their mirror images, where that is half the work, nearly as good."""
+        return (self.alone or self.embed)(squares)
 
     def begin(self, squares: Squares) -> Waiting:
         """Begin to embed, where that is possible, and return what waits for the vectors [n, d]."""

@@ -2,8 +2,10 @@
 
 import json
 import os
+import threading
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
 from image_copies.models.inference.embedders import Embedder, Squares
+from image_copies.models.inference.mirrorless_graph import drop_mirror_images
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the import leaves a device id at home, for its maker
 
@@ -60,17 +63,21 @@ def open_session(path: Path, content: bytes, weights: Mapping[str, NDArray[np.fl
     import onnxruntime  # imported here: only these files need the runtime
 
     on_gpu = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors only
-    options.intra_op_num_threads = 0 if on_gpu else 1  # threads embed batches side by side
-    try:
+
+    def start(model: bytes) -> "onnxruntime.InferenceSession":
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # errors only
+        options.intra_op_num_threads = 0 if on_gpu else 1  # threads embed batches side by side
         if weights is not None:
             values = [onnxruntime.OrtValue.ortvalue_from_numpy(each) for each in weights.values()]
             options.add_external_initializers(list(weights), values)
-        elif _keeps_weights_elsewhere(content):
+        elif _keeps_weights_elsewhere(model):
             raise ValueError("it keeps weights in external files, which is not supported")
         providers = ["CUDAExecutionProvider", "CPUExecutionProvider"] if on_gpu else ["CPUExecutionProvider"]
-        session = onnxruntime.InferenceSession(content, options, providers=providers)
+        return onnxruntime.InferenceSession(model, options, providers=providers)
+
+    try:
+        session = start(content)
     except Exception as error:  # the runtime raises its own kinds of errors
         raise UserError(
             f"{path} is not an ONNX file that can be run: {(str(error) or type(error).__name__).splitlines()[0]}"
@@ -83,11 +90,26 @@ def open_session(path: Path, content: bytes, weights: Mapping[str, NDArray[np.fl
     if outputs[VECTORS] != ["batch", description.dimensions]:
         raise UserError(f"{path} gives {outputs[VECTORS]} vectors; its description promises [batch, {description.dimensions}].")
 
-    def embed(squares: Squares) -> NDArray[np.float32]:
+    def run(started: "onnxruntime.InferenceSession", squares: Squares) -> NDArray[np.float32]:
         pixels = {name: np.ascontiguousarray(squares[size]) for size, name in names.items()}
-        return np.asarray(session.run([VECTORS], pixels)[0], np.float32)
+        return np.asarray(started.run([VECTORS], pixels)[0], np.float32)
 
-    return Embedder(description.sizes, description.dimensions, embed, None if on_gpu else nullcontext)
+    starting = threading.Lock()
+
+    @cache
+    def start_alone() -> "onnxruntime.InferenceSession":
+        model = None if weights is None else drop_mirror_images(content)
+        return session if model is None else start(model)
+
+    def embed_alone(squares: Squares) -> NDArray[np.float32]:
+        with starting:
+            started = start_alone()
+        return run(started, squares)
+
+    def embed(squares: Squares) -> NDArray[np.float32]:
+        return run(session, squares)
+
+    return Embedder(description.sizes, description.dimensions, embed, None if on_gpu else nullcontext, alone=embed_alone)
 
 
 def is_exported(path: Path) -> bool:

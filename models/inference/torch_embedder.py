@@ -1,5 +1,9 @@
 """A checkpoint's network, run by torch."""
 
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,8 @@ from image_copies.models.inference.embed import image_sizes, measure_memory_form
 from image_copies.models.inference.embedders import Embedder, Squares, Waiting
 from image_copies.models.inference.parallel import use_one_thread
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
+from image_copies.models.network.joined import JoinedDescriptor
 
 
 def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
@@ -24,18 +29,36 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     if device.type == "cuda":
         torch.backends.cudnn.allow_tf32 = False  # its errors of 1e-3 would belong into another index than the CPU's vectors
     measure_memory_format(loaded, settings)
-    begin, size = prepare_network(loaded, settings, device), max(image_sizes(settings, loaded.image_size))
+    size = max(image_sizes(settings, loaded.image_size))
 
-    def launch(squares: Squares) -> Waiting:
-        pixels = torch.from_numpy(squares[size])
-        if device.type == "cuda":
-            pixels = pixels.pin_memory()  # copied to the GPU while it works on the batch before
-        launched = begin({size: (pixels, torch.ones(len(pixels), dtype=torch.bool))})
-        return lambda: read_launched(launched)[0]
+    def prepare(checkpoint: Checkpoint) -> Callable[[Squares], Waiting]:
+        begin = prepare_network(checkpoint, settings, device)
+
+        def launch(squares: Squares) -> Waiting:
+            pixels = torch.from_numpy(squares[size])
+            if device.type == "cuda":
+                pixels = pixels.pin_memory()  # copied to the GPU while it works on the batch before
+            launched = begin({size: (pixels, torch.ones(len(pixels), dtype=torch.bool))})
+            return lambda: read_launched(launched)[0]
+
+        return launch
+
+    launch, preparing = prepare(loaded), threading.Lock()
+
+    @cache
+    def prepare_alone() -> Callable[[Squares], Waiting]:
+        if not isinstance(loaded.descriptor, JoinedDescriptor):
+            return launch
+        return prepare(replace(loaded, descriptor=loaded.descriptor.without_mirror_images()))
 
     def embed(squares: Squares) -> NDArray[np.float32]:
         return launch(squares)()
 
+    def embed_alone(squares: Squares) -> NDArray[np.float32]:
+        with preparing:
+            prepared = prepare_alone()
+        return prepared(squares)()
+
     if device.type == "cpu":
-        return Embedder((size,), loaded.descriptor.dimensions, embed, use_one_thread)
-    return Embedder((size,), loaded.descriptor.dimensions, embed, None, launch)
+        return Embedder((size,), loaded.descriptor.dimensions, embed, use_one_thread, alone=embed_alone)
+    return Embedder((size,), loaded.descriptor.dimensions, embed, None, launch, embed_alone)

@@ -1,5 +1,7 @@
 """Several descriptors and a projection of their vectors as one descriptor: an ensemble outside of a run."""
 
+from copy import copy
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -39,6 +41,13 @@ class JoinedDescriptor(ImageDescriptor):
             return vectors
         with torch.autocast(images.device.type, enabled=False):
             return functional.normalize((vectors - self.projection_mean) @ self.projection_axes.T)
+
+    def without_mirror_images(self) -> "JoinedDescriptor":
+        """Return the same, of the same weights, whose members do not embed mirror images."""
+        members = [about.model_copy(update={"flips": False}) for about in self.settings.members]
+        other = copy(self)
+        other.settings = self.settings.model_copy(update={"members": members})
+        return other
 
     def drop_background(self) -> None:
         """Remove the background permanently."""

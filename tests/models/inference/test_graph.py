@@ -1,9 +1,11 @@
 """The graph in a checkpoint gives torch's vectors without torch, and changes nothing else."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference import graph
 from image_copies.models.inference.embedders import SAME_VECTORS, Squares
 from image_copies.models.inference.graph import open_network
+from image_copies.models.inference.mirrorless_graph import drop_mirror_images
 from image_copies.models.inference.onnx_embedder import open_onnx, open_session
 from image_copies.models.inference.onnx_export import Exported, add_graph, export_onnx, largest_difference
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -25,7 +28,7 @@ from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.settings import HandmadeSettings
-from image_copies.models.network.stored_graph import GRAPH, digest_checkpoint
+from image_copies.models.network.stored_graph import GRAPH, digest_checkpoint, read_graph
 from image_copies.models.network.weights_file import read_weights_file
 from image_copies.models.shipped import SHIPPED
 
@@ -190,3 +193,26 @@ def test_torch_is_used_where_it_has_a_gpu(checkpoint: Path, monkeypatch: pytest.
     assert opened == [checkpoint]
     monkeypatch.setattr(graph, "find_spec", lambda name: None)
     assert open_network(checkpoint, SETTINGS).dimensions == 16
+
+
+def test_images_alone_take_half_of_the_graph_and_give_torchs_vectors(squares: Squares) -> None:
+    shipped, by_torch = open_network(SHIPPED, SETTINGS), load_embedder(SHIPPED, SETTINGS)
+    alone = shipped.embed_alone(squares)
+    assert np.abs(alone - by_torch.embed_alone(squares)).max() < SAME_VECTORS
+    assert np.abs(alone - shipped.embed(squares)).max() > 100 * SAME_VECTORS
+    stored = read_graph(SHIPPED)
+    assert stored is not None
+    cut = drop_mirror_images(stored.content)
+    assert cut is not None and drop_mirror_images(cut) is None
+    before, after = (
+        Counter(node.op_type for node in onnx.load_model_from_string(each).graph.node) for each in (stored.content, cut)
+    )
+    assert after["Slice"] < before["Slice"] and after["Conv"] < 0.6 * before["Conv"]
+
+
+def test_a_graph_that_mirrors_within_is_left_as_it_is(checkpoint: Path) -> None:
+    stored = read_graph(checkpoint)
+    assert stored is not None and drop_mirror_images(stored.content) is None
+    pixels = {64: np.random.default_rng(0).integers(0, 256, (2, 3, 64, 64)).astype(np.uint8)}
+    network = open_network(checkpoint, SETTINGS)
+    assert np.array_equal(network.embed_alone(pixels), network.embed(pixels))
