@@ -33,14 +33,15 @@ from measurements import Figures, Measurements
 from page_tables import make_table, write_tables
 
 from image_copies.matching.calibration import make_rule
-from image_copies.matching.dedup.collection import Collection, load_array, read_records
+from image_copies.matching.dedup.blocks import Packed
+from image_copies.matching.dedup.collection import Collection, load_array, read_vectors
 from image_copies.matching.dedup.deciding import NOT_JUDGED, find_candidates
-from image_copies.matching.dedup.deduplication import embed_inputs, lists_folder
+from image_copies.matching.dedup.deduplication import embed_inputs
 from image_copies.matching.dedup.embedding import Embedding, write_vectors
 from image_copies.matching.dedup.inputs import index_container, index_path, list_containers
-from image_copies.matching.dedup.lists import ListSearch, find_pairs
+from image_copies.matching.dedup.lists import BLOCKS, Lists, choose_folder, find_pairs
 from image_copies.matching.dedup.planning import PairVerdict
-from image_copies.matching.dedup.results import Decided, write_lists
+from image_copies.matching.dedup.results import PAIRS, Decided, write_lists
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
 from image_copies.matching.output import Output
@@ -106,34 +107,33 @@ def measure(embedding: Embedding, source: Path, limit: float | None, where: str 
     """Print and return what each step takes of a run whose pictures are embedded, and what it finds."""
     figures: Figures = {}
     with use_ray(where, 0):
-        parts = take("list and open", lambda: embed_inputs(embedding, (), [source], False, "image", [], Output()), figures)
+        parts = take("list and open", lambda: embed_inputs(embedding, (), [source], "image", [], Output()), figures)
         starts = np.append(0, np.cumsum([part.count for part in parts]))
         files = [embedding.vectors_path(part.key, part.number) for part in parts]
-        collection = Collection(files, starts, int(starts[-1]))
+        collection = Collection(files, starts, int(starts[-1]), [part.state for part in parts])
         if limit is None:
             threshold = make_rule(checkpoint_extractor(SHIPPED), None, 0.001, 10).threshold(len(collection))
             limit = -threshold if threshold is not None else 0.0
-        comparison = ListSearch(collection, embedding.open, limit, lists_folder(embedding, parts, len(parts), -limit))
-        paths = take("find pairs", lambda: find_pairs(comparison), figures)
-        candidates = take("join and group", lambda: find_candidates(collection, paths), figures)
+        lists = Lists(embedding.open, limit, *choose_folder(embedding.folder / PAIRS, embedding.identity, len(collection)), False)
+        pairs = take("find pairs", lambda: find_pairs(collection, lists), figures)
+        candidates = take("join and group", lambda: find_candidates(collection, pairs), figures)
         decided = Decided(candidates, [PairVerdict(NOT_JUDGED, "", 0)] * len(candidates), ())
         take("write lists", lambda: write_lists(embedding.folder, collection, decided, []), figures)
-    pairs = np.concatenate([load_array(path) for path in paths])
-    lists, space = comparison.lists, sum(path.stat().st_size for path in paths) / max(1, len(pairs))
-    print(f"{len(collection):,} pictures, {lists:,} lists, {len(pairs):,} pairs, {space:.0f} bytes a pair")
-    return figures | compare_exactly(comparison, set(map(tuple, pairs[["first", "second"]].tolist())))
+    print(f"{len(collection):,} pictures, {lists.count:,} lists, {len(pairs):,} pairs")
+    return figures | compare_exactly(collection, lists, set(map(tuple, pairs[["first", "second"]].tolist())))
 
 
-def compare_exactly(comparison: ListSearch, found: set[tuple[int, int]]) -> Figures:
+def compare_exactly(collection: Collection, lists: Lists, found: set[tuple[int, int]]) -> Figures:
     """Print and return recall and share of pairs compared of the lists, and of clusters with the same centroids."""
-    collection, limit, extractor = comparison.collection, comparison.limit, comparison.open()
+    limit, extractor = lists.limit, lists.open()
     chosen = np.sort(np.random.default_rng(0).choice(len(collection), min(SAMPLE, len(collection)), replace=False))
-    blocks = [collection.read_vectors(file) for file in range(len(collection.files))]
+    read = [read_vectors(path) for path in collection.files]
+    blocks = [(vectors, rows + first, table) for (vectors, rows, table), first in zip(read, collection.starts, strict=False)]
     numbers = np.concatenate([own for _, own, _ in blocks])
     flat = np.concatenate([table["flat"].to_numpy() for *_, table in blocks])
     chosen = chosen[np.isin(chosen, numbers[~flat])]
     sample = np.concatenate([vectors[np.isin(own, chosen)] for vectors, own, _ in blocks])
-    queries, centroids, labels = extractor.normalize(sample), load_array(comparison.folder / "centroids.npy"), dict[int, int]()
+    queries, centroids, labels = extractor.normalize(sample), load_array(lists.centroids), dict[int, int]()
     pairs = set[tuple[int, int]]()
     for vectors, own, table in blocks:
         far = np.minimum(pairwise_distances(queries, vectors), pairwise_distances(sample, extractor.normalize(vectors)))
@@ -141,9 +141,7 @@ def compare_exactly(comparison: ListSearch, found: set[tuple[int, int]]) -> Figu
         pairs |= {(min(pair), max(pair)) for pair in zip(chosen[near[0]].tolist(), own[near[1]].tolist(), strict=True)}
         wanted = np.unique(np.append(near[1], np.flatnonzero(np.isin(own, chosen))))
         labels |= zip(own[wanted].tolist(), pairwise_distances(vectors[wanted], centroids).argmin(axis=1).tolist(), strict=True)
-    sizes = np.zeros(comparison.lists, np.int64)
-    for number in range(len(comparison.groups)):
-        sizes += np.diff(read_records(comparison.folder / f"starts-{number}", np.dtype(np.int64), 0, comparison.lists + 1))
+    sizes = np.sum([np.diff(Packed.read(path).starts) for path in (lists.folder / BLOCKS).iterdir()], axis=0)
     compared = (sizes * (sizes - 1)).sum() / len(collection) / (len(collection) - 1)
     drawn = np.unique([labels[number] for number in chosen.tolist()], return_counts=True)[1]
     clustered = (drawn * (drawn - 1)).sum() / len(chosen) / (len(chosen) - 1)

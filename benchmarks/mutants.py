@@ -203,9 +203,9 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         (" & (names[first] != names[second])", ""),
         ("distances[chosen], ~same[chosen]", "-distances[chosen], ~same[chosen]"),
     ],
-    ("matching/dedup/lists.py", DEDUP): [
-        ("(exact <= limit) & ", ""),
-        ('one, other = one[~one["flat"]], other[~other["flat"]]', "pass"),
+    ("matching/dedup/comparing.py", DEDUP): [
+        ("near = distances <= limit", "near = distances <= limit + ROUNDING"),
+        ("kept = first != second", "kept = first >= 0"),
     ],
     ("matching/dedup/applying.py", DEDUP): [("bool(pictures[sample]) and pictures[sample] <= places", "bool(pictures[sample])")],
 }

@@ -20,15 +20,19 @@ class SendingEngine:
 
     Attributes:
         works: Names of the works that it was given, in order.
+        shards: How many shards each had.
     """
 
     def __init__(self) -> None:
         self.works: list[str] = []
+        self.shards: list[int] = []
 
     def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int) -> Iterator[Any]:
         """Yield the result of every shard, in order."""
         self.works.append(work.name)
+        self.shards.append(0)
         sent, place = send(work), Place(lambda count: None, lambda paths: None)
         state = sent.open()
         for shard in shards:
+            self.shards[-1] += 1
             yield send(sent.work(state, send(shard), place))

@@ -48,7 +48,6 @@ class Container:
         source: Its path; of a batch of files the path that was named.
         state: Digest of the sizes and times of modification.
         column: Of a table, in which the pictures are.
-        against: Whether it is of a test set.
         names: Of a batch, the paths of its files.
         sizes: Of a batch, the sizes of its files, or of the archives that they are in.
     """
@@ -57,14 +56,13 @@ class Container:
     source: str
     state: str = ""
     column: str = ""
-    against: bool = False
     names: tuple[str, ...] = ()
     sizes: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:
         """Its name in a folder of results: what it is, whatever state it is in."""
-        said = json.dumps([self.kind, self.source, self.names, self.against]).encode()
+        said = json.dumps([self.kind, self.source, self.names]).encode()
         return hashlib.sha256(said).hexdigest()[:20]
 
     def parts(self, size: int) -> Iterator[Part | str]:

@@ -70,7 +70,7 @@ def _list_inputs(folder: Path) -> set[str]:
     keys = (folder / INPUTS).read_text().split() if is_file(folder / INPUTS) else []
     indexes = (read_index(index_path(folder, key)) for key in keys)
     containers = (index.container for index in indexes if index is not None)
-    return {container.source for container in containers if not container.against}
+    return {container.source for container in containers}
 
 
 def _write_manifest(

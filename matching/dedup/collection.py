@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.files import is_folder
-from image_copies.data.remote import RemotePath
 from image_copies.data.sources.tables import open_table
 from image_copies.matching.threshold import choose_sample
 
@@ -28,14 +27,15 @@ def load_array(path: Path) -> NDArray[Any]:
         return np.asarray(np.load(file))
 
 
-def read_records(path: Path, kind: np.dtype[Any], first: int, end: int) -> NDArray[Any]:
-    """Return the records [end − first] of a file that holds nothing else, from `first` on."""
-    start, stop = first * kind.itemsize, end * kind.itemsize
-    if isinstance(path, RemotePath):
-        return np.frombuffer(path.read_range(start, stop), kind)
-    with path.open("rb") as file:
-        file.seek(start)
-        return np.frombuffer(file.read(stop - start), kind)
+def read_vectors(path: Path) -> tuple[NDArray[np.float32], Numbers, Any]:
+    """Return the vectors [m, d] of the readable pictures of a part's file, their rows [m], and the table of their facts."""
+    with open_table(path) as file:
+        table = file.read(["sha256", "flat", "vector"])
+    readable = np.flatnonzero(table["vector"].is_valid().to_numpy())
+    table = table.take(readable)
+    column = table["vector"].combine_chunks()
+    vectors = column.flatten().to_numpy().astype(np.float32).reshape(len(readable), column.type.list_size)
+    return vectors, readable, table
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,13 @@ class Collection:
         files: A file for each part, those of test sets last.
         starts: Number of the first picture of each file, and of all pictures, int64 [files + 1].
         inputs: How many pictures belong to the inputs; the others to test sets.
+        states: Of the container of each file.
     """
 
     files: Sequence[Path]
     starts: Numbers
     inputs: int
+    states: Sequence[str]
 
     def __len__(self) -> int:
         return int(self.starts[-1])
@@ -65,20 +67,15 @@ class Collection:
         with open_table(self.files[file]) as table:
             return table.read(list(columns))
 
-    def read_vectors(self, file: int) -> tuple[NDArray[np.float32], Numbers, Any]:
-        """Return the vectors [m, d] of a file's readable pictures, their numbers [m], and the table of their facts."""
-        table = self.read(file, ["sha256", "flat", "vector"])
-        readable = np.flatnonzero(table["vector"].is_valid().to_numpy())
-        table = table.take(readable)
-        column = table["vector"].combine_chunks()
-        vectors = column.flatten().to_numpy().astype(np.float32).reshape(len(readable), column.type.list_size)
-        return vectors, self.starts[file] + readable, table
+    def name_part(self, file: int) -> str:
+        """Return the name of a file's part in its present state."""
+        return f"{self.files[file].name} {self.states[file]}"
 
     def sample(self) -> NDArray[np.float32]:
         """Return vectors [m, d] of pictures that others are compared with, of few files, to which a threshold is fitted."""
         first = int(np.searchsorted(self.starts, self.inputs)) if self.test_sets_begin is not None else 0
         chosen = first + choose_sample(len(self.files) - first, SAMPLED_FILES)
-        vectors = np.concatenate([self.read_vectors(file)[0] for file in chosen.tolist()])
+        vectors = np.concatenate([read_vectors(self.files[file])[0] for file in chosen.tolist()])
         return vectors[choose_sample(len(vectors))]
 
     def look_up(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -18,8 +18,7 @@ from image_copies.data.files import read_json, write_text
 from image_copies.data.remote import map_files
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.data.sources.containers import is_loose, name_picture, read_again
-from image_copies.matching.dedup.collection import Collection, Numbers, list_names, load_array
-from image_copies.matching.dedup.lists import keep_best
+from image_copies.matching.dedup.collection import Collection, Numbers, list_names
 from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
 from image_copies.matching.files.companions import find_companions, is_in_library
 from image_copies.matching.files.keeping import is_named_as_copy
@@ -76,15 +75,14 @@ class Judging:
         return self.folder / f"planned-{digest[:20]}.json"
 
 
-def find_candidates(collection: Collection, files: list[Path]) -> Candidates:
-    """Group the pictures that occur in pairs and return those that might go [n], by the group and their numbers.
+def find_candidates(collection: Collection, pairs: NDArray[np.void]) -> Candidates:
+    """Group the pictures that occur in pairs PAIR [n] and return those that might go [n], by the group and their numbers.
 
     Of a group the picture with the most pixels stays, then that of the most bytes, then the first; of equal bytes the one to
     which most files belong, then one whose name does not say that it was made of another, then the first. Links stay only where
     there is no file, and members of archives only where there is nothing else, and do not go for a file or link. With
     test sets there are no groups: each input is compared with the picture of a test set that is nearest.
     """
-    pairs = keep_best(np.concatenate([load_array(path) for path in files]))
     numbers, places = np.unique(np.concatenate([pairs["first"], pairs["second"]]), return_inverse=True)
     first, second = places[: len(pairs)], places[len(pairs) :]
     digests, area, size = np.empty(len(numbers), "S32"), np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)

@@ -1,6 +1,5 @@
 """A deduplication from its inputs to its lists."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,15 +9,15 @@ import numpy as np
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_file, write_text
-from image_copies.data.remote import READERS, is_remote, remove_folder
+from image_copies.data.remote import READERS, is_remote
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.data.sources.containers import FILES, Container
 from image_copies.data.threads import map_in_threads
-from image_copies.matching.dedup.collection import Collection, list_names
+from image_copies.matching.dedup.collection import Collection
 from image_copies.matching.dedup.deciding import Judging, find_candidates, judge_candidates
 from image_copies.matching.dedup.embedding import Embedding, PartName, embed_parts, is_embedded
 from image_copies.matching.dedup.inputs import index_container, index_path, is_indexed, list_containers, read_index
-from image_copies.matching.dedup.lists import EXACT, GROWTH, LISTS_PER_ROOT, NEAREST, ListSearch, find_pairs
+from image_copies.matching.dedup.lists import Lists, choose_folder, find_pairs
 from image_copies.matching.dedup.results import (
     INPUTS,
     KEEP,
@@ -71,16 +70,17 @@ def deduplicate(extractor: Extractor, onnx: Path | None, rule: Rule, settings: D
         raise UserError("this network cannot be opened by other processes. Name a run, --checkpoint or --onnx.")
     embedding = Embedding(opened, extractor.identity, tuple(list_square_sizes(extractor.networks)), settings.folder.absolute())
     problems: list[tuple[str, str]] = []
-    inputs = embed_inputs(embedding, extractor.files, settings.inputs, False, settings.column, problems, output)
+    inputs = embed_inputs(embedding, extractor.files, settings.inputs, settings.column, problems, output)
     tests = list[PartName]()
     if settings.test_sets:
-        tests = embed_inputs(embedding, extractor.files, settings.test_sets, True, settings.column, problems, output)
-    report_vanished(embedding, [*inputs, *tests], output)
+        tests = embed_inputs(embedding, extractor.files, settings.test_sets, settings.column, problems, output)
+    report_vanished(embedding, inputs, output)
     for source, problem in problems[:NAMED]:
         output.say(f"{source}: {problem}")
     starts = np.append(0, np.cumsum([part.count for part in [*inputs, *tests]], dtype=np.int64))
     files = [embedding.vectors_path(part.key, part.number) for part in [*inputs, *tests]]
-    collection = Collection(files, starts, int(starts[len(inputs)]))
+    states = [part.state for part in [*inputs, *tests]]
+    collection = Collection(files, starts, int(starts[len(inputs)]), states)
     if not len(inputs):
         raise UserError(f"no picture was found in {', '.join(map(str, settings.inputs))}.")
 
@@ -91,9 +91,9 @@ def deduplicate(extractor: Extractor, onnx: Path | None, rule: Rule, settings: D
     output.say(
         f"{collection.inputs:,} pictures{f', {compared:,} of test sets' if settings.test_sets else ''}; score ≥ {threshold:.3f}"
     )
-    folder = lists_folder(embedding, [*inputs, *tests], len(inputs), threshold)
-    pairs = find_pairs(ListSearch(collection, opened, -threshold, folder))
-    candidates = find_candidates(collection, pairs)
+    folder, planned = choose_folder(embedding.folder / PAIRS, embedding.identity, len(collection))
+    lists = Lists(opened, -threshold, folder, planned, bool(settings.test_sets))
+    candidates = find_candidates(collection, find_pairs(collection, lists))
     verdicts = judge_candidates(Judging(collection, folder, settings.column), candidates, settings.judged)
     decided = Decided(candidates, verdicts, settings.removes)
     counts = write_lists(settings.folder, collection, decided, problems)
@@ -110,7 +110,6 @@ def embed_inputs(
     embedding: Embedding,
     files: Sequence[Path],
     sources: Sequence[Path],
-    against: bool,
     column: str,
     problems: list[tuple[str, str]],
     output: Output,
@@ -122,7 +121,7 @@ def embed_inputs(
     """
     keys, size = list[str](), embedding.part_size()
     at_once = partial(map_in_threads, threads=READERS) if is_remote(embedding.folder) else map
-    containers = list_containers(sources, size, embedding.folder, against, column)
+    containers = list_containers(sources, size, embedding.folder, column)
 
     def remember(container: Container) -> Container:
         keys.append(container.key)
@@ -178,7 +177,7 @@ def index_alone(embedding: Embedding, container: Container, place: Place) -> Non
 
 
 def report_vanished(embedding: Embedding, parts: Sequence[PartName], output: Output) -> None:
-    """Say which containers of the last run are not there any more, and remember those of this one."""
+    """Say which inputs of the last run are not there any more, and remember those of this one."""
     listed, now = embedding.folder / INPUTS, sorted({part.key for part in parts})
     before = set(listed.read_text().split()) if is_file(listed) else set()
     gone = [
@@ -189,19 +188,6 @@ def report_vanished(embedding: Embedding, parts: Sequence[PartName], output: Out
     if gone:
         output.say(f"not there any more, or other files in it, since the last run: {_name_some(sorted(set(gone)))}")
     write_text(listed, "\n".join(now))
-
-
-def lists_folder(embedding: Embedding, parts: Sequence[PartName], inputs: int, threshold: float) -> Path:
-    """Return the folder of the lists and pairs of these parts in their present states; those of others are removed."""
-    lists = f"{EXACT} {LISTS_PER_ROOT} {NEAREST} {GROWTH}"
-    digest = hashlib.sha256(f"{embedding.identity} {inputs} {threshold!r} {lists}".encode())
-    for key, state in dict.fromkeys((part.key, part.state) for part in parts):
-        digest.update(f"{key} {state}".encode())
-    folder = embedding.folder / PAIRS / digest.hexdigest()[:20]
-    for other in list_names(folder.parent) - {folder.name}:
-        remove_folder(folder.parent / other)
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def _name_some(sources: Sequence[str]) -> str:

@@ -33,9 +33,7 @@ class Index:
     problems: list[str]
 
 
-def list_containers(
-    sources: Sequence[Path], size: int, excluded: Path, against: bool = False, column: str = "image"
-) -> Iterator[Container]:
+def list_containers(sources: Sequence[Path], size: int, excluded: Path, column: str = "image") -> Iterator[Container]:
     """Yield the containers of folders, tars, Parquet files and lists of them; batches hold about `size` files.
 
     A batch ends where a file's name within its source says so, so that a new file changes one batch and not all that follow.
@@ -49,17 +47,17 @@ def list_containers(
         for _, path, state in files:
             said = f"{state.st_size} {state.st_mtime_ns};".encode()
             if (kind := kind_of(str(path))) != FILES:
-                yield Container(kind, str(path), hashlib.sha256(said).hexdigest(), column, against)
+                yield Container(kind, str(path), hashlib.sha256(said).hexdigest(), column)
                 continue
             for name in _list_pictures(path):
                 batch.append((name, state.st_size))
                 states.update(said)
                 ends = zlib.crc32(os.fsencode(name.removeprefix(source))) % size == 0
                 if (ends and len(batch) * 2 >= size) or len(batch) == MOST_FILES * size:
-                    yield Container(FILES, source, states.hexdigest(), column, against, *zip(*batch, strict=True))
+                    yield Container(FILES, source, states.hexdigest(), column, *zip(*batch, strict=True))
                     batch, states = [], hashlib.sha256()
         if batch:
-            yield Container(FILES, source, states.hexdigest(), column, against, *zip(*batch, strict=True))
+            yield Container(FILES, source, states.hexdigest(), column, *zip(*batch, strict=True))
 
 
 def _find_files(sources: Sequence[Path], excluded: Path) -> Iterator[tuple[str, Path, os.stat_result]]:

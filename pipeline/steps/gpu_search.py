@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from image_copies.models.device import is_lack_of_memory
-from image_copies.submissions.search.backend import Metric, Rows
+from image_copies.submissions.search.backend import Metric, Near, Rows
 from image_copies.submissions.search.exact import RELATIVE_ROUNDING
 
 QUERIES_PER_BLOCK = 4096
@@ -42,6 +42,23 @@ class TorchSearch:
         try:
             with _use_full_precision():
                 return self._nearest(queries, references, count, metric)
+        except RuntimeError as error:
+            self._release_or_raise(error)
+            return None
+
+    def hold(self, vectors: NDArray[np.float16]) -> Tensor | None:
+        """See `SearchBackend.hold`; None where there is no memory left."""
+        try:
+            return torch.from_numpy(vectors).to(self.device)
+        except RuntimeError as error:
+            self._release_or_raise(error)
+            return None
+
+    def near(self, queries: Tensor, references: Tensor, asked: Rows, compared: Rows, limit: float) -> Near | None:
+        """See `SearchBackend.near`."""
+        try:
+            with _use_full_precision():
+                return self._near(queries, references, asked, compared, limit)
         except RuntimeError as error:
             self._release_or_raise(error)
             return None
@@ -94,6 +111,20 @@ class TorchSearch:
         if not values:
             return np.zeros((0, count), np.float32), np.zeros((0, count), np.int64)
         return torch.cat(values).numpy(), torch.cat(rows).numpy()
+
+    def _near(self, queries: Tensor, references: Tensor, asked: Rows, compared: Rows, limit: float) -> Near:
+        vectors = self._take(references, compared)
+        of_vectors, found = vectors.square().sum(1), []
+        for first in range(0, len(asked), self.query_block):
+            own = self._take(queries, asked[first : first + self.query_block])
+            away = torch.addmm(of_vectors, own, vectors.T, alpha=-2).add_(own.square().sum(1, keepdim=True))
+            rows, columns = torch.nonzero(away <= limit, as_tuple=True)
+            found.append((rows + first, columns, away[rows, columns]))
+        places, others, far = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
+        return places, others, far
+
+    def _take(self, vectors: Tensor, rows: Rows) -> Tensor:
+        return vectors.index_select(0, torch.from_numpy(rows).to(self.device)).float()
 
 
 class _Kept:

@@ -5,14 +5,16 @@ Few pairs are compared by NumPy, which is as fast and need not be imported; so a
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
 Rows = NDArray[np.int64]
+Near = tuple[Rows, Rows, NDArray[np.float32]]
 MIN_PAIRS_FOR_FAISS = 2**22  # pairs of vectors, below which importing Faiss takes longer than the products
 PRODUCTS_PER_BLOCK = 2**24  # that NumPy holds at once, float32
 
@@ -30,6 +32,12 @@ class SearchBackend(Protocol):
         self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
     ) -> tuple[NDArray[np.float32], Rows] | None:
         """Find the `count` ≤ m references [m, d] nearest to each query [n, d]; metric and result are those of `search_block`."""
+
+    def hold(self, vectors: NDArray[np.float16]) -> Any:
+        """Move vectors [n, d] to where they are searched."""
+
+    def near(self, queries: Any, references: Any, asked: Rows, compared: Rows, limit: float) -> Near | None:
+        """Do what `find_near` does with what `hold` returned."""
 
 
 _handed_in: list[SearchBackend] = []
@@ -61,6 +69,55 @@ def search_block(
     queries, references = np.ascontiguousarray(queries), np.ascontiguousarray(references)
     found = _handed_in[-1].nearest(queries, references, count, metric) if _handed_in else None
     return search_on_cpu(queries, references, count, metric) if found is None else found
+
+
+@dataclass(frozen=True)
+class Held:
+    """Vectors float16 [n, d] that are searched often.
+
+    Attributes:
+        vectors: In memory.
+        there: What a backend has of them; None without one.
+    """
+
+    vectors: NDArray[np.float16]
+    there: Any
+
+
+def hold_vectors(vectors: NDArray[np.float16]) -> Held:
+    """Hold vectors [n, d] where the backend in use searches them."""
+    return Held(vectors, _handed_in[-1].hold(vectors) if _handed_in else None)
+
+
+def find_near(queries: Held, references: Held, asked: Rows, compared: Rows, limit: float) -> Near:
+    """Find which of some queries and references are within a squared distance of each other, as float32 has it.
+
+    `asked` [n] are rows of the queries, `compared` [m] of the references. Returned are places in these, int64 [k] each, those of
+    `asked` ascending, and squared distances float32 [k].
+    """
+    if queries.there is not None and references.there is not None:
+        found = _handed_in[-1].near(queries.there, references.there, asked, compared, limit)
+        if found is not None:
+            return found
+    return _find_near_by_numpy(queries.vectors, references.vectors, asked, compared, limit)
+
+
+def _find_near_by_numpy(
+    queries: NDArray[np.float16], references: NDArray[np.float16], asked: Rows, compared: Rows, limit: float
+) -> Near:
+    """Find them by products of [q, −‖q‖² / 2, 1] and [r, 1, −‖r‖² / 2], which take no further pass over all pairs."""
+    vectors = references[compared].astype(np.float32)
+    right = np.column_stack([vectors, np.ones(len(vectors), np.float32), -np.einsum("md,md->m", vectors, vectors) / 2])
+    step, found = max(1, PRODUCTS_PER_BLOCK // max(1, len(vectors))), list[Near]()
+    for first in range(0, len(asked), step):
+        own = queries[asked[first : first + step]].astype(np.float32)
+        left = np.column_stack([own, -np.einsum("nd,nd->n", own, own) / 2, np.ones(len(own), np.float32)])
+        away = left @ right.T
+        flat = np.flatnonzero(away >= -limit / 2)
+        rows, columns = np.divmod(flat, max(1, len(vectors)))
+        found.append((rows + first, columns, -2 * away.ravel()[flat]))
+    rows, columns, far = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return rows, columns, far
 
 
 def search_on_cpu(

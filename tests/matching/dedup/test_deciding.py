@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from image_copies.matching.dedup.collection import Collection
 from image_copies.matching.dedup.deciding import CANDIDATE, NOT_JUDGED, Candidates, find_candidates
@@ -15,7 +16,7 @@ from image_copies.matching.dedup.results import Decided, write_lists
 PAIRS = [(0, 1, 0.1, False), (1, 2, 0.2, False), (0, 2, 0.2, False), (2, 5, 0.0, True), (3, 6, 0.0, True), (4, 5, 0.0, True)]
 
 
-def make(folder: Path, inputs: int = 8) -> tuple[Collection, list[Path]]:
+def make(folder: Path, inputs: int = 8) -> tuple[Collection, NDArray[np.void]]:
     """Two files of four pictures; picture 1 is the largest, 2 and 5 are equal, 3 and 6, too; 4 and 5 are only said to be."""
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     digests = [bytes([n]) * 32 for n in (0, 1, 2, 3, 4, 2, 3, 7)]
@@ -32,8 +33,7 @@ def make(folder: Path, inputs: int = 8) -> tuple[Collection, list[Path]]:
             "error": [None, None, None, "damaged" if file else None],
         }
         parquet.write_table(pa.table(columns), folder / f"{file}.parquet")
-    np.save(folder / "pairs.npy", np.array(PAIRS, PAIR))
-    return Collection([folder / "0.parquet", folder / "1.parquet"], np.array([0, 4, 8]), inputs), [folder / "pairs.npy"]
+    return Collection([folder / "0.parquet", folder / "1.parquet"], np.array([0, 4, 8]), inputs, ["", ""]), np.array(PAIRS, PAIR)
 
 
 def list_going(found: Candidates) -> list[tuple[int, int, bool]]:
@@ -71,7 +71,7 @@ def test_no_file_goes_for_a_link_and_none_for_a_member_of_an_archive(tmp_path: P
     parquet.write_table(
         table.set_column(0, "id", [names]).set_column(4, "sha256", [digests.combine_chunks()]), tmp_path / "0.parquet"
     )
-    np.save(pairs[0], np.array([(0, 1, 0.1, not far), (0, 2, 0.1, not far), (1, 2, 0.1, not far)], PAIR))
+    pairs = np.array([(0, 1, 0.1, not far), (0, 2, 0.1, not far), (1, 2, 0.1, not far)], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(1, 2, not far)]
 
 
@@ -82,7 +82,7 @@ def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_b
     names = [str(tmp_path / name) for name in ("a (1).jpg", "a.jpg", "b.jpg", "c.jpg")]
     digests = table["sha256"].take([1, 1, 1, 3]).combine_chunks()
     parquet.write_table(table.set_column(0, "id", [names]).set_column(4, "sha256", [digests]), tmp_path / "0.parquet")
-    np.save(pairs[0], np.array([(0, 1, 0, True), (1, 2, 0, True)], PAIR))
+    pairs = np.array([(0, 1, 0, True), (1, 2, 0, True)], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, True)]
     (tmp_path / "b.xmp").touch()
     assert list_going(find_candidates(collection, pairs)) == [(0, 2, True), (1, 2, True)]
@@ -92,13 +92,13 @@ def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_b
 
 def test_without_pairs_nothing_goes(tmp_path: Path) -> None:
     collection, pairs = make(tmp_path)
-    np.save(pairs[0], np.empty(0, PAIR))
+    pairs = np.empty(0, PAIR)
     assert not len(find_candidates(collection, pairs))
 
 
 def test_each_input_is_compared_with_the_nearest_picture_of_a_test_set(tmp_path: Path) -> None:
     collection, pairs = make(tmp_path, inputs=4)
-    np.save(pairs[0], np.array([(0, 4, 0.3, False), (0, 7, 0.2, False), (2, 4, 0.1, False), (2, 5, 0.0, True)], PAIR))
+    pairs = np.array([(0, 4, 0.3, False), (0, 7, 0.2, False), (2, 4, 0.1, False), (2, 5, 0.0, True)], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(0, 7, False), (2, 5, True)]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from image_copies.data.shards import Place, ShardWork, use_engine
-from image_copies.matching.dedup import embedding, lists, results
+from image_copies.matching.dedup import blocks, embedding, lists, results
 from image_copies.matching.dedup.deduplication import DedupSettings, deduplicate
 from image_copies.matching.dedup.embedding import Embedding, write_vectors
 from image_copies.matching.dedup.inputs import index_container, index_path, list_containers
@@ -73,7 +73,7 @@ def test_the_driver_holds_no_object_for_each_picture(
         (embedding, "PART_PICTURES", 250),
         (results, "ROWS_AT_ONCE", 100),
         (lists, "EXACT", 100),
-        (lists, "SPREAD", 500),
+        (blocks, "PICTURES_PER_ROOT", 20),
     ):
         monkeypatch.setattr(module, name, value)
     extractor: Any = SimpleNamespace(source=open_nothing, identity="made up", networks=[SimpleNamespace(sizes=(32,))], files=())
