@@ -74,14 +74,13 @@ class RemotePath(PosixPath):
     What a listing told of its `state` is not asked for again.
     """
 
-    __slots__ = ("state",)
-    state: ObjectState | None
+    __slots__ = ("_state",)
+    _state: ObjectState | None
 
-    def __new__(cls, *parts: str | os.PathLike[str]) -> "RemotePath":
-        """Join parts, the first of which is a URL or a `RemotePath`."""
-        made = super().__new__(cls, *parts)
-        made.state = None
-        return made
+    @property
+    def state(self) -> ObjectState | None:
+        """What a listing told of it; None if none did. Python 3.11 makes children without calling a constructor."""
+        return getattr(self, "_state", None)
 
     def __str__(self) -> str:
         """Return the URL."""
@@ -93,11 +92,11 @@ class RemotePath(PosixPath):
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (str(self), getattr(self, "state", None))
+        return _restore, (str(self), self.state)
 
     def with_state(self, state: ObjectState) -> "RemotePath":
         """Remember size and time, and return this path."""
-        self.state = state
+        self._state = state
         return self
 
     def relative_to(self, *other: Any, **options: Any) -> Path:  # type: ignore[override]  # a part of a URL is none
@@ -127,7 +126,7 @@ class RemotePath(PosixPath):
             FileNotFoundError: there is nothing there.
             StorageError: the store cannot be asked.
         """
-        known: ObjectState | None = getattr(self, "state", None)  # parents and children are made without
+        known = self.state
         if known is not None:
             return _make_stat(stat.S_IFREG, known)
         files, name = open_store_of(self)
@@ -321,5 +320,5 @@ def _make_stat(kind: int, state: ObjectState) -> os.stat_result:
 
 def _restore(url: str, state: ObjectState | None) -> RemotePath:
     path = RemotePath(url)
-    path.state = state
+    path._state = state
     return path
