@@ -145,7 +145,7 @@ def test_a_card_that_is_full_leaves_neighbours_to_the_cpu() -> None:
         def nearest(self, *_: object) -> None:
             tried.append("backend")
 
-        candidates = nearest
+        candidates = hold = near = nearest
 
     vectors = scale_to_unit_length(np.random.default_rng(0).standard_normal((20, 8), dtype=np.float32))
     with use_backend(Full()):
