@@ -24,10 +24,14 @@ HASH = re.compile("[0-9a-fA-F]{64}")
 
 @dataclass(frozen=True)
 class HashLists:
-    """The hashes of lists, by their names: the list and its entry's `id`, or the number of its line; words are uint64 [n, 4]."""
+    """The hashes of lists, by their names: the list and its entry's `id`, or the number of its line; words are uint64 [n, 4].
+
+    `skipped` counts the other entries: without a whole hash, of low quality, or of another kind of hash.
+    """
 
     names: Sequence[Path]
     words: NDArray[np.uint64]
+    skipped: int = 0
 
     def find(self, picture: Path | bytes) -> list[Match]:
         """Return the hashes that a picture matches, the nearest first; likely copies at best, as nobody has their pictures."""
@@ -48,33 +52,38 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
         UserError: A file cannot be read or holds no such hash, or pdqhash is not installed.
     """
     _load_pdq()
-    names, digits = list[Path](), list[str]()
+    names, digits, skipped = list[Path](), list[str](), 0
     for path in lists:
         try:
-            found = list(_read_entries(path))
+            entries = list(_read_entries(path))
         except (OSError, ValueError, csv.Error) as error:
             raise UserError(f"{path} cannot be read as a list of hashes ({error}).") from error
+        found = [(name, hexadecimal) for name, hexadecimal in entries if hexadecimal]
+        skipped += len(entries) - len(found)
         if not found:
             raise UserError(
                 f"{path} holds no PDQ hash of quality {MIN_QUALITY} or more. Give a CSV with 64 hexadecimal digits each."
             )
         names += [Path(f"{path.absolute()}/{name}") for name, _ in found]
         digits += [hexadecimal for _, hexadecimal in found]
-    return HashLists(names, np.frombuffer(bytes.fromhex("".join(digits)), np.uint64).reshape(-1, 4))
+    return HashLists(names, np.frombuffer(bytes.fromhex("".join(digits)), np.uint64).reshape(-1, 4), skipped)
 
 
-def _read_entries(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the name and the hash of every entry; without a header an entry has no more than its hash."""
+def _read_entries(path: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield the name and the hash of every entry, None if PDQ cannot match it; without a header it has no more than its hash."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         lines, header = csv.reader(file), list[str]()
         for cells in lines:
             digits = next((cell.strip() for cell in cells if HASH.fullmatch(cell.strip())), None)
             if lines.line_num == 1 and digits is None:
                 header = [cell.strip().lower() for cell in cells]
+                continue
+            if not cells:
+                continue
             entry = dict(zip(header, cells, strict=False))
             kind = entry.get("signal_type") or entry.get("type") or "pdq"  # lists of ThreatExchange hold other hashes, too
-            if digits and "pdq" in kind.lower() and float(entry.get("quality") or 100) >= MIN_QUALITY:
-                yield entry.get("id") or str(lines.line_num), digits
+            matched = "pdq" in kind.lower() and float(entry.get("quality") or 100) >= MIN_QUALITY
+            yield entry.get("id") or str(lines.line_num), digits if matched else None
 
 
 def _make_match(query: Path, reference: Path, apart: int) -> Match:

@@ -234,7 +234,8 @@ def _find_and_group(
 def _add_listed(found: Found, lists: HashLists, most: int, queries: Sequence[Path], output: Output) -> Found:
     """Return what was found, and after it what lists of hashes name; no group or plan knows of that."""
     listed = [match for matches in map_in_threads(lists.find, queries, choose_workers(None)) for match in matches[:most]]
-    output.say(f"{len(lists.names)} PDQ hashes: {len(listed)} matches, within {MAX_DISTANCE} of {BITS} bits")
+    skipped = f" ({lists.skipped} other lines hold none that can be matched)" if lists.skipped else ""
+    output.say(f"PDQ hashes: {len(lists.names)}{skipped}; matches within {MAX_DISTANCE} of {BITS} bits: {len(listed)}")
     return replace(found, matches=replace(found.matches, pairs=[*found.matches.pairs, *listed]))
 
 
@@ -259,7 +260,8 @@ def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictur
     """Let the index in the results' folder hold the pictures to be searched, and no others."""
     searched = pictures.references or pictures.queries
     held = list(dict.fromkeys([*searched.paths, *pictures.protected.paths]))
-    say_added(", ".join(map(str, sources.references or sources.queries)), add_pictures(store, extractor, held), output)
+    if held or not sources.hash_lists:
+        say_added(", ".join(map(str, sources.references or sources.queries)), add_pictures(store, extractor, held), output)
     forget_missing(store, held)
 
 

@@ -53,6 +53,17 @@ def test_a_hash_matches_up_to_31_bits(picture: Path, apart: int, found: bool) ->
         assert f" {apart} of 256 bits" in match.judgement.reason
 
 
+def test_entries_that_cannot_be_matched_are_counted(picture: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    digits = digits_of(picture)
+    rows = [("whole", digits, 100), ("cut", digits[:60], 100), ("none", "", 100), ("low", digits, 49), ()]
+    listed = write_list(picture.parents[1] / "l.csv", rows)
+    command = ["--queries", str(picture.parent), "--references", str(listed), "--output", str(picture.parents[1] / "matches")]
+    assert main(command) == 0
+    said = "".join(capsys.readouterr())
+    assert "PDQ hashes: 1 (3 other lines hold none that can be matched); matches within 31 of 256 bits: 1" in said
+    assert "0 images" not in said, "no pictures were given as references"
+
+
 def test_entries_and_pictures_of_low_quality_match_nothing(picture: Path) -> None:
     rows = [("low", digits_of(picture), 49), ("high", digits_of(picture, 3), 50), ("unsaid", digits_of(picture, 5), "")]
     lists = read_hash_lists([write_list(picture.with_name("l.csv"), rows)])
