@@ -62,7 +62,6 @@ def move(module: nn.Module) -> nn.Module:
         {"teacher": "teacher.safetensors", "distillation": {"kind": "vectors"}},
         {"teacher": "teacher.safetensors", "distillation": {"kind": "relations"}},
         {"turn": True},
-        {"weight_average": 0.9},
         {"precision": "32"},
     ],
     ids=str,
