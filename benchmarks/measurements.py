@@ -95,7 +95,7 @@ class Measurements:
             write_text(self.path, json.dumps({"measurements": self.measurements}, indent=1, ensure_ascii=False))
 
     def replace(self, name: str, about: dict[str, Any], figures: dict[str, Any]) -> None:
-        """Write figures that are measured anew every time, in the place of those of this name and budget; they have no seed."""
+        """Write figures that every run measures again, in place of those of this name and budget; they have no seed."""
         with self._hold():
             self.read()
             old = self.find(name, about)

@@ -146,7 +146,7 @@ def _carry_out_merge(journal: Journal, merge: Merge, kept: Path) -> FileStep:
 
 
 def _restore_sidecar(step: FileStep) -> None:
-    """Restore the text that a sidecar had; remove a sidecar that was written anew.
+    """Restore the text that a sidecar had; remove a sidecar that did not exist before.
 
     Raises:
         LeftAloneError: It has changed since.

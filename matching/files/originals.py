@@ -190,7 +190,7 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing, distrusted: boo
     own, theirs, unclear = _sort_changes(found)
     sure, more = _has_new_detail(found.query), _compare_compression(found)
     by = "compression" if _is_same_scale(found) else "scaling and compression"
-    advantages = {  # the first that holds is told
+    advantages = {  # the first that holds is the reason
         "it is the larger file": distrusted and theirs and order_by_size([kept, file])[0] is file,
         f"the kept file {' and '.join(own)}": own,
         f"one of the two {' and '.join(unclear)}": unclear,

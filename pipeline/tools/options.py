@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from image_copies.pipeline.run.cli import named_path, named_place
 
 T = TypeVar("T")
-Table = dict[str, dict[str, Any]]  # what argparse is told of each option
+Table = dict[str, dict[str, Any]]  # the arguments of add_argument, by option
 
 
 def checked(make: Callable[[str], T], holds: Callable[[T], bool], remedy: str) -> Callable[[str], T]:

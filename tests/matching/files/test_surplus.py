@@ -11,9 +11,10 @@ from PIL import ExifTags, Image, PngImagePlugin, TiffImagePlugin
 
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.files.facts import picture_facts
+from image_copies.matching.files.group_plan import plan_group
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.notes import parse_xmp
-from image_copies.matching.files.plan import PlanRow, plan_group
+from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.files.surplus import find_surplus, read_holdings
 from tests.search_results import know_all_alike
 

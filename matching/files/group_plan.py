@@ -1,0 +1,203 @@
+"""What becomes of each file of a group, and why: which is kept, which may go, and which are to be looked at."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+from image_copies.data.names import text_of
+from image_copies.matching.files.companions import find_pictures, is_in_library, is_raw
+from image_copies.matching.files.facts import Facts
+from image_copies.matching.files.integrity import is_intact
+from image_copies.matching.files.keeping import (
+    REFERENCE,
+    KeepSettings,
+    choose_kept,
+    find_link_targets,
+    find_pattern,
+    order_by_size,
+    sort_files,
+)
+from image_copies.matching.files.originals import LEAST_EDITED, choose_least_edited
+from image_copies.matching.files.plan import BY_HAND, Action, PlanRow, list_companions
+from image_copies.matching.knowledge import Knowledge, PairKnowledge
+from image_copies.matching.verification.judgement import Judgement
+
+
+def plan_group(group: int, files: Sequence[Path], knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
+    """Plan one group: the kept file first, then those that may be removed, those to be looked at, and those that are left.
+
+    A file may be removed only if it certainly is a copy of the kept file itself, is no link, lies in no archive and is neither
+    protected nor a reference. What stays beside the kept file, such as another shot of the same scene, is kept instead of its own
+    certain copies, by the pairs that are known to be such. Where there are references, one of them is kept. The rule "largest"
+    keeps the least edited of the largest file and its certain copies. A person is to look at what has something that the kept
+    file lacks, whatever it is kept for.
+    """
+    members, digests = [knowledge.facts[path] for path in files], knowledge.digests
+    kept, why = _choose(members, knowledge, settings)
+    rows = [
+        PlanRow(
+            group=group,
+            action="leave",
+            file=facts.path,
+            kept=kept.path,
+            facts=facts,
+            protected=settings.is_protected(facts.path),
+            sha256=digests[facts.path].hex(),
+            reference=settings.is_reference(facts.path),
+        )
+        for facts in members
+    ]
+    return _plan_remaining(plan_around(rows, kept.path, why, knowledge), kept.path, knowledge, settings)
+
+
+def _choose(members: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) -> tuple[Facts, str]:
+    """Return which of some files is kept and why: by the rule, and by "largest" the least edited one."""
+    differ = len({knowledge.digests[facts.path] for facts in members}) > 1
+    kept, why = choose_kept(members, settings, is_intact if differ else lambda path: True)
+    chosen = settings.is_reference(kept.path) or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
+    if settings.keep != "largest" or chosen:
+        return kept, why
+    copies = (facts for facts in order_by_size(members) if _can_replace(facts, kept, knowledge))
+    return choose_least_edited(kept, copies, knowledge.comparer) or (kept, why)
+
+
+def suggest(two: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) -> tuple[Facts | None, str]:
+    """Return which of two files to keep, and why; None where they are copies of which nothing says which is the original."""
+    known = knowledge.of(two[0].path, two[1].path)
+    kept, why = _choose(two, knowledge, settings)
+    asked = settings.keep != "largest" or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
+    sure = asked or known.same_bytes or not known.judgement.is_certain or known.judgement.kind == "same file"
+    return (kept, why) if sure or known.origin is not None else (None, "")
+
+
+def _plan_remaining(planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
+    """Let files that stay beside the kept one be kept instead of their own certain copies; none of those goes through a chain."""
+    rows = {row.file: row for row in planned}
+    for facts in sort_files([row.facts for row in planned if row.facts is not None], settings):
+        file, center = facts.path, rows[facts.path]
+        if file == kept or center.action == "remove" or center.merged or not facts.width or is_raw(file):
+            continue
+        others = (row for row in rows.values() if row.action in ("review", "leave") and not row.merged and row.file != file)
+        copies = [row for row in others if knowledge.of(file, row.file).was_certain]
+        if not copies or not is_intact(file):
+            continue
+        members = [facts, *(row.facts for row in copies if row.facts is not None)]
+        best, why = (facts, center.reason) if center.action == "keep" else _choose(members, knowledge, settings)
+        part = plan_around([center, *copies], best.path, why, knowledge)
+        gone = [row for row in part if row.action == "remove" or row.merged]
+        if gone:
+            rows |= {row.file: row for row in gone} | {best.path: part[0]}
+    return _sort_rows(list(rows.values()), kept)
+
+
+def _can_replace(facts: Facts, kept: Facts, knowledge: Knowledge) -> bool:
+    """Whether a file, certainly a copy of another one, could be kept instead of it, if that was edited."""
+    if facts.linked or facts.archived or is_raw(facts.path) or not facts.width:
+        return False
+    known = knowledge.of(kept.path, facts.path)
+    if (
+        known.same_bytes
+        or known.decision is not None
+        or not known.matches
+        or not known.judgement.is_certain
+        or not is_intact(facts.path)
+    ):
+        return False
+    return not knowledge.of(facts.path, kept.path).surplus.lasting
+
+
+def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowledge) -> list[PlanRow]:
+    """Plan a group again around the file to keep, for the reason `why`."""
+    center = next(row for row in rows if row.file == kept)
+    going: dict[Path, Path] = {}  # companions of the files that are removed
+    targets = find_link_targets(row.facts for row in rows if row.facts is not None)
+    planned = [replace(center, action="keep", kept=kept, reason=why, score=None, judgement=None)]
+    for row in rows:
+        if row.file != kept:
+            known = knowledge.of(kept, row.file)
+            different, guard = _find_difference(row, center, known), _find_guard(row, center, targets)
+            judgement, merged = None if different else known.judgement, ""
+            if guard or judgement is None:
+                action, reason = guard or ("leave", different)
+            else:
+                find_loss = partial(known.find_loss, distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND)
+                loss = find_loss()
+                merged = known.surplus.noted if loss and not find_loss(merging=True) else ""
+                judgement = replace(judgement, reason=f"{judgement.reason}, but {loss}") if loss else judgement
+                action, reason = _decide_action(judgement, loss)
+            original = _name_original(known) if action == "review" else ""
+            made = replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement)
+            planned.append(replace(made, merged=merged, original=original))
+            going |= dict.fromkeys(list_companions(planned[-1]), row.file)
+    planned = [
+        replace(row, reason=f"goes with {text_of(going[row.file])}") if row.action == "leave" and row.file in going else row
+        for row in planned
+    ]
+    return _sort_rows(planned, kept)
+
+
+def _sort_rows(rows: Iterable[PlanRow], kept: Path) -> list[PlanRow]:
+    """Sort the rows of a group by their actions, the kept file first."""
+    return sorted(rows, key=lambda row: (row.file != kept, get_args(Action).index(row.action), row.file))
+
+
+def _find_guard(row: PlanRow, kept: PlanRow, targets: Collection[Path]) -> tuple[Action, str] | None:
+    """Return the action for a file that stays, whatever it looks like, and the reason; None for another one.
+
+    Args:
+        row: The file.
+        kept: The file that is kept instead.
+        targets: The files of the group that links of the group lead to.
+    """
+    if row.protected:
+        return "keep", "protected"
+    if row.reference:
+        return "keep", REFERENCE
+    if row.facts is None or kept.facts is None:
+        return "leave", "nothing is known of it or of the kept file"
+    if row.facts.archived:
+        return "leave", "inside an archive"
+    if row.facts.linked:
+        return "leave", "a link"
+    if targets and row.file.resolve() in targets:
+        return "leave", "a link leads to it"
+    if is_in_library(row.file):
+        return "leave", "inside the library of a program"
+    if kept.facts.linked or kept.facts.archived:
+        return "leave", "the group holds no file that could be kept instead"
+    return None
+
+
+def _name_original(known: PairKnowledge) -> str:
+    """Return which of a file and the kept one the other was made of, if they certainly are copies, in words."""
+    if not known.judgement.is_certain:
+        return ""
+    if known.origin is None:
+        return "not known"
+    of, made = ("the kept file", "this one") if known.origin.path == known.kept else ("this file", "the kept one")
+    return f"{of}: {made} {known.origin.reason}"
+
+
+def _find_difference(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> str:
+    """Return why a file is no copy of the kept one, or nothing says that it is, before anybody looks; empty for no reason."""
+    if known.decision is False:
+        return "called no copy of the kept file"
+    if not known.matches:
+        return "does not match the kept file by itself"
+    if row.facts is None or kept.facts is None:
+        return "nothing is known of it or of the kept file"
+    if not row.facts.width:
+        return "cannot be read any more"
+    if not known.same_bytes and (is_raw(row.file) or is_raw(kept.file)):
+        return "a RAW file, of which only the same bytes are a copy"
+    if is_raw(row.file) and (pictures := find_pictures(row.file)):
+        return f"a RAW file, which goes where {pictures[0]} goes"
+    return ""
+
+
+def _decide_action(judgement: Judgement, loss: str) -> tuple[Action, str]:
+    if judgement.is_certain and not loss:
+        return "remove", judgement.reason
+    return "review", f"{judgement.kind}: {judgement.reason}"
