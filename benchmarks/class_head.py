@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 from measurements import DIGITS, Figures, Measurements
-from page_tables import make_table, write_tables
+from page_tables import make_table, parse_options
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -134,13 +134,7 @@ def main() -> None:
     numbers = {"classes": 200_000, "dimensions": 256, "batch": 64, "chunk": CHUNK, "repeats": 5}
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
-    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of quality.md")
-    options = parser.parse_args()
-    store = Measurements.open(options.results)
-    if options.docs:
-        write_tables(make_tables(store), COMMAND)
-        return
+    options, store = parse_options(parser, RESULTS, make_tables, COMMAND, with_data=False)
     about = {name: getattr(options, name) for name in numbers}
     store.measure("class head", about, [0], partial(measure, about))
     print(*make_tables(store).values())

@@ -22,7 +22,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import torch
 from measurements import Figures, Measurements
-from page_tables import make_table, write_tables
+from page_tables import make_table, parse_options
 from PIL import Image
 from plain_augly import augly_calls, replay_with_augly
 from rich.console import Console
@@ -195,13 +195,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=10, help="epochs that share one decoding (default: 10)")
     parser.add_argument("--count", type=int, default=600, help="images per side (default: 600)")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
-    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of quality.md")
-    options = parser.parse_args()
-    store = Measurements.open(options.results)
-    if options.docs:
-        write_tables(make_tables(store), COMMAND)
-        return
+    options, store = parse_options(parser, RESULTS, make_tables, COMMAND, with_data=False)
     about = {"images": options.count, "epochs": options.epochs}
     store.measure("edits", about, [0], partial(measure, options.count, options.epochs))
     print(*make_tables(store).values())

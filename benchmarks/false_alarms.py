@@ -9,7 +9,6 @@ query counts once, whichever of its references is too near; intervals are Poisso
 """
 
 import argparse
-import os
 import tempfile
 import zipfile
 from functools import partial
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from measurements import Figures, Measurements
-from page_tables import make_table, write_tables
+from page_tables import make_table, parse_options
 from scipy.stats import chi2
 
 from image_copies.data.ground_truth import read_ground_truth
@@ -93,18 +92,9 @@ def make_tables(store: Measurements) -> dict[str, str]:
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
     parser.add_argument("--most", type=int, default=1200, metavar="N", help="queries of each set (default: 1200)")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS, metavar="SET", help=f"of {', '.join(SETS)}")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
-    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of matching.md")
-    options = parser.parse_args()
-    store = Measurements.open(options.results)
-    if options.docs:
-        write_tables(make_tables(store), COMMAND)
-        return
-    if options.data is None:
-        parser.error("name DATA, or set COPYSETS")
+    options, store = parse_options(parser, RESULTS, make_tables, COMMAND)
     for name in options.sets:
         store.measure(name, {"most": options.most}, [0], partial(measure, Path(options.data), name, options.most))
     print(*make_tables(store).values())

@@ -15,7 +15,6 @@ documentation uses; what they would remove is all but the first file of each con
 """
 
 import argparse
-import os
 import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ import numpy as np
 from made_up_pairs import EDITS, HARD_EDITS, edit_picture
 from measurements import Figures, Measurements
 from numpy.typing import NDArray
-from page_tables import make_table, write_tables
+from page_tables import make_table, parse_options
 from PIL import Image
 
 from image_copies.data.decode import decode_rgb
@@ -247,16 +246,7 @@ def make_tables(store: Measurements) -> dict[str, str]:
 def main() -> None:
     """Measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
-    parser.add_argument("--docs", action="store_true", help="measure nothing, write the tables of matching.md")
-    options = parser.parse_args()
-    store = Measurements.open(options.results)
-    if options.docs:
-        write_tables(make_tables(store), COMMAND)
-        return
-    if options.data is None:
-        parser.error("name DATA, or set COPYSETS")
+    options, store = parse_options(parser, RESULTS, make_tables, COMMAND)
     cv2.setNumThreads(1)
     photos = Path(options.data) / "photos"
     tools = OURS | {name: tool for name, (package, tool) in OTHERS.items() if find_spec(package)}

@@ -1,6 +1,11 @@
 """Tables of documents that a command writes from a file of results, between two marks."""
 
+import argparse
+import os
+from collections.abc import Callable
 from pathlib import Path
+
+from measurements import Measurements
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
@@ -32,6 +37,31 @@ def write_tables(tables: dict[str, str], command: str) -> None:
     """Replace the table of a command in each document, by its path in the documents' folder."""
     for document, table in tables.items():
         write_table(DOCUMENTS / document, command, table)
+
+
+def parse_options(
+    parser: argparse.ArgumentParser,
+    results: Path,
+    make_tables: Callable[[Measurements], dict[str, str]],
+    command: str,
+    with_data: bool = True,
+) -> tuple[argparse.Namespace, Measurements]:
+    """Return a benchmark's options and its file of results; with --docs write its tables instead, and end the command.
+
+    `with_data`: the first argument is the folder of the development sets, which COPYSETS names otherwise.
+    """
+    if with_data:
+        parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
+    parser.add_argument("--results", type=Path, default=results, metavar="FILE.json")
+    parser.add_argument("--docs", action="store_true", help="measure nothing, write the tables of the documents")
+    options = parser.parse_args()
+    store = Measurements.open(options.results)
+    if options.docs:
+        write_tables(make_tables(store), command)
+        parser.exit()
+    if with_data and options.data is None:
+        parser.error("name DATA, or set COPYSETS")
+    return options, store
 
 
 def make_table(heads: list[str], rows: list[list[str]]) -> str:

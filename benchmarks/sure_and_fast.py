@@ -32,7 +32,7 @@ from lookalikes import DEDUP_DISTANCE, OTHERS, PDQ_DISTANCE, Tool, make_album
 from made_up_pairs import EDITS, edit_picture
 from measurements import Measurements
 from numpy.typing import NDArray
-from page_tables import make_table, write_tables
+from page_tables import make_table, parse_options
 from rich.console import Console
 from rich.table import Table
 
@@ -180,19 +180,10 @@ def make_tables(store: Measurements) -> dict[str, str]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="an older checkout to measure, too")
     parser.add_argument("--pictures", type=int, nargs="*", default=[], metavar="N", help="sizes of collections, such as 10000")
     parser.add_argument("--large", type=int, default=0, metavar="N", help="number of pictures of 12 megapixels")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
-    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of README.md")
-    options = parser.parse_args()
-    store = Measurements.open(options.results)
-    if options.docs:
-        write_tables(make_tables(store), COMMAND)
-        return
-    if options.data is None:
-        parser.error("name DATA, or set COPYSETS")
+    options, store = parse_options(parser, RESULTS, make_tables, COMMAND)
     data, costs = Path(options.data), list[Cost]()
     tops = [top.absolute() for top in (options.before, TOP) if top]
     with tempfile.TemporaryDirectory() as folder:

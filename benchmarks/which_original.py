@@ -25,7 +25,7 @@ from typing import Any
 import cv2
 import numpy as np
 from measurements import Figures, Measurements
-from page_tables import make_table, write_tables
+from page_tables import make_table, parse_options
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 
 from image_copies.data.images import find_images
@@ -229,20 +229,11 @@ def make_tables(store: Measurements, half: str = "other") -> dict[str, str]:
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
     parser.add_argument("--half", choices=("tuned", "other"), default="other", help="which photographs (default: other)")
     parser.add_argument("--count", type=int, default=40, metavar="N", help="pairs of a kind (default: 40)")
     parser.add_argument("--kinds", nargs="+", choices=EDITS, default=list(EDITS), metavar="KIND", help="kinds of edits")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
     parser.add_argument("--verbose", action="store_true", help="print each answer")
-    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table")
-    options = parser.parse_args()
-    store = Measurements.open(options.results)
-    if options.docs:
-        write_tables(make_tables(store), COMMAND)
-        return
-    if options.data is None:
-        parser.error("name DATA, or set COPYSETS")
+    options, store = parse_options(parser, RESULTS, make_tables, COMMAND)
     cv2.setNumThreads(1)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
