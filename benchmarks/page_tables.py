@@ -51,7 +51,7 @@ def parse_options(
     `with_data`: the first argument is the folder of the development sets, which COPYSETS names otherwise.
     """
     if with_data:
-        parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
+        parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS") or None)
     parser.add_argument("--results", type=Path, default=results, metavar="FILE.json")
     parser.add_argument("--docs", action="store_true", help="measure nothing, write the tables of the documents")
     options = parser.parse_args()
