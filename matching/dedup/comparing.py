@@ -97,8 +97,7 @@ def _measure(one: Packed, other: Packed, first: Rows, second: Rows) -> NDArray[n
         sides = [(one.queries[first[part]], other.vectors[second[part]])]
         if one.is_normalized or other.is_normalized:
             sides.append((other.queries[second[part]], one.vectors[first[part]]))
-        wide = [(asked.astype(np.float32), vectors.astype(np.float32)) for asked, vectors in sides]
-        row = np.arange(len(wide[0][0]))
+        row = np.arange(len(first[part]))
         far = [
             compute_exact_distances(asked.astype(np.float32), vectors.astype(np.float32), row, row) for asked, vectors in sides
         ]

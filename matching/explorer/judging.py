@@ -17,9 +17,8 @@ from image_copies.matching.knowledge import known_pair
 from image_copies.matching.matches import Match, Rule, rank_by_evidence
 from image_copies.matching.verification.pairs import PairJudge, Seen, see
 
-MAX_CACHED_PICTURES = (
-    50  # references that are not read again for the next picture, 0.6 MB each; of ten times as many the features
-)
+# References that are not read again for the next picture, 0.6 MB each; of ten times as many the features are kept
+MAX_CACHED_PICTURES = 50
 
 
 def judge_found(

@@ -19,24 +19,8 @@ KNOWN_APPS = {  # that are read elsewhere, or say how to decode
     0xEE: (b"Adobe",),
 }
 PATHS = range(2000, 2999)  # Photoshop's numbers of clipping paths
-KNOWN_TAGS = {
-    *range(254, 348),
-    512,
-    513,
-    514,
-    515,
-    519,
-    520,
-    521,
-    *range(529, 533),
-    700,
-    33432,
-    33723,
-    34377,
-    34665,
-    34675,
-    34853,
-}
+KNOWN_TAGS = {*range(254, 348), *range(512, 516), *range(519, 522), *range(529, 533)}
+KNOWN_TAGS |= {700, 33432, 33723, 34377, 34665, 34675, 34853}
 KNOWN_CHUNKS = {*b"IHDR PLTE IDAT IEND tRNS cHRM gAMA iCCP sBIT sRGB bKGD hIST pHYs sPLT tIME tEXt zTXt iTXt eXIf".split()}
 KNOWN_CHUNKS |= {*b"acTL fcTL fdAT iDOT vpAg orNT".split()}
 USUAL_GAMMA = range(45400, 45500)  # of the chunk gAMA: that of sRGB
