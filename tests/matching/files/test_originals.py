@@ -330,6 +330,14 @@ def test_where_nothing_says_which_of_two_compressions_came_first_a_person_looks(
     assert why == "of JPEG and JPEG with as many pixels, nothing says which was made of the other"
 
 
+@pytest.mark.parametrize(("differing", "compressed", "said"), [(2.5, False, True), (1.5, False, False), (2.5, True, False)])
+def test_a_part_that_differs_is_a_reason_to_look(tmp_path: Path, differing: float, compressed: bool, said: bool) -> None:
+    draw().save(tmp_path / "one.jpg", quality=92)
+    facts = picture_facts(tmp_path / "one.jpg")
+    found = Comparison(Edits(), Edits(), np.eye(3), compressed=compressed, differing=differing)
+    assert (find_advantage(facts, facts, lambda one, other: found) == "a part of the two differs") is said
+
+
 FORMS = [("JPEG", 50), ("JPEG", 90), ("WEBP", 60), ("WEBP", 80), ("AVIF", 60), ("PNG", 100)]
 
 
