@@ -7,8 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from tqdm import tqdm
-
 State = TypeVar("State")
 Shard = TypeVar("Shard")
 Result = TypeVar("Result")
@@ -87,6 +85,8 @@ def run_shards(
     if _handed_in and not here:
         yield from _handed_in[-1].run(work, shards, total, done)
         return
+    from tqdm import tqdm  # imported here: it reads whether to show bars when it is imported (pipeline/run/streams.py)
+
     state: State | None = None
     with tqdm(total=total, initial=done, desc=work.name, unit=work.unit, leave=False, delay=1) as bar:
         place = Place(partial(_advance, bar), lambda paths: None)
@@ -106,5 +106,5 @@ def _pair_with_next(shards: Iterable[Shard]) -> Iterator[tuple[Shard, Shard | No
         yield shard, None
 
 
-def _advance(bar: "tqdm[Any]", count: int) -> None:
+def _advance(bar: Any, count: int) -> None:
     bar.update(count)

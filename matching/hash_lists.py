@@ -51,7 +51,6 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
     Raises:
         UserError: A file cannot be read or holds no such hash, or pdqhash is not installed.
     """
-    _load_pdq()
     names, digits, skipped = list[Path](), list[str](), 0
     for path in lists:
         try:
@@ -66,13 +65,17 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
             )
         names += [Path(f"{path.absolute()}/{name}") for name, _ in found]
         digits += [hexadecimal for _, hexadecimal in found]
+    _load_pdq()
     return HashLists(names, np.frombuffer(bytes.fromhex("".join(digits)), np.uint64).reshape(-1, 4), skipped)
 
 
 def _read_entries(path: Path) -> Iterator[tuple[str, str | None]]:
     """Yield the name and the hash of every entry, None if PDQ cannot match it; without a header it has no more than its hash."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        lines, header = csv.reader(file), list[str]()
+        first = file.readline()
+        file.seek(0)
+        separator = max(",;\t", key=first.count)
+        lines, header = csv.reader(file, delimiter=separator), list[str]()
         for cells in lines:
             digits = next((cell.strip() for cell in cells if HASH.fullmatch(cell.strip())), None)
             if lines.line_num == 1 and digits is None:
@@ -82,7 +85,11 @@ def _read_entries(path: Path) -> Iterator[tuple[str, str | None]]:
                 continue
             entry = dict(zip(header, cells, strict=False))
             kind = entry.get("signal_type") or entry.get("type") or "pdq"  # lists of ThreatExchange hold other hashes, too
-            matched = "pdq" in kind.lower() and float(entry.get("quality") or 100) >= MIN_QUALITY
+            try:
+                quality = float(entry.get("quality") or 100)
+            except ValueError as error:
+                raise ValueError(f"line {lines.line_num}: {error}; a quality is a number from 0 to 100") from error
+            matched = "pdq" in kind.lower() and quality >= MIN_QUALITY
             yield entry.get("id") or str(lines.line_num), digits if matched else None
 
 

@@ -121,6 +121,7 @@ class Matches:
         unreadable: Files that cannot be decoded and match nothing.
         verified: Whether pairs were verified by local features; without a threshold only confirmed ones are listed then.
         exact: Whether every query was compared with every reference; scores are exact in either case.
+        hashes: Number of entries of lists of hashes that were searched, too.
     """
 
     pairs: list[Match]
@@ -130,6 +131,7 @@ class Matches:
     unreadable: list[Path]
     verified: bool = False
     exact: bool = True
+    hashes: int = 0
 
     @property
     def decided(self) -> bool:

@@ -236,7 +236,7 @@ def _add_listed(found: Found, lists: HashLists, most: int, queries: Sequence[Pat
     listed = [match for matches in map_in_threads(lists.find, queries, choose_workers(None)) for match in matches[:most]]
     skipped = f" ({lists.skipped} other lines hold none that can be matched)" if lists.skipped else ""
     output.say(f"PDQ hashes: {len(lists.names)}{skipped}; matches within {MAX_DISTANCE} of {BITS} bits: {len(listed)}")
-    return replace(found, matches=replace(found.matches, pairs=[*found.matches.pairs, *listed]))
+    return replace(found, matches=replace(found.matches, pairs=[*found.matches.pairs, *listed], hashes=len(lists.names)))
 
 
 def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> None:

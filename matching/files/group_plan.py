@@ -132,7 +132,7 @@ def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowle
             planned.append(replace(made, merged=merged, original=original))
             going |= dict.fromkeys(list_companions(planned[-1]), row.file)
     planned = [
-        replace(row, reason=f"goes with {text_of(going[row.file])}") if row.action == "leave" and row.file in going else row
+        replace(row, reason=f"goes with {text_of(going[row.file].name)}") if row.action == "leave" and row.file in going else row
         for row in planned
     ]
     return _sort_rows(planned, kept)

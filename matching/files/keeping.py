@@ -93,7 +93,7 @@ def choose_kept(
     """
     ordered = sort_files(members, settings)
     if len(ordered) > 1 and (sound := next((facts for facts in ordered if is_sound(facts.path)), ordered[0])) != ordered[0]:
-        return sound, f"{text_of(ordered[0].path)}, which comes before it, is damaged"
+        return sound, f"{text_of(ordered[0].path.name)}, which comes before it, is damaged"
     if settings.is_reference(ordered[0].path):
         return ordered[0], REFERENCE
     if (place := find_pattern(ordered[0].path, settings.preferred)) < len(settings.preferred):
@@ -153,7 +153,7 @@ def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path
     if is_in_library(best.path) != is_in_library(second.path):
         return "all the same, but inside the library of a program"
     if is_named_as_copy(second.path) != is_named_as_copy(best.path):
-        return f"all the same, but by its name {text_of(second.path)} was made of another file"
+        return f"all the same, but by its name {text_of(second.path.name)} was made of another file"
     if _get_date(best) != _get_date(second):
         return f"as large, older: {_format_date(best)}, the next {_format_date(second)}"
     return "all the same, first by its path"

@@ -31,6 +31,7 @@ Comparing = Callable[[Facts, Facts], Comparison | None]
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
 MAX_DECODED = 2  # pictures that are kept as a whole: the largest file of a group is compared with several
 MAX_REDUCED = 400  # pictures of which the colours are kept, 0.05 MB each
+DECODED_SIDE = 4 * SIDE  # pixels of those: a JPEG's decoder rounds up what it reduces, which displaces a smaller picture visibly
 CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which files are looked at again
 MAX_COMPARED = 8  # files that are compared with the largest one
 MIN_DENSITY = 0.5  # resolution that a file kept instead of the largest one must have, as a share of the largest one's
@@ -61,7 +62,7 @@ class EditComparer:
     def __init__(self, judge: PairJudge) -> None:
         self._judge = judge
         self._pixels = LastUsed(decode_rgb, MAX_DECODED)
-        self._colours = LastUsed(lambda path: reduce_colours(decode_rgb(path, short_side=SIDE)), MAX_REDUCED)
+        self._colours = LastUsed(lambda path: reduce_colours(decode_rgb(path, DECODED_SIDE)), MAX_REDUCED)
         self._quantisations = LastUsed(measure_quantisation, MAX_REDUCED)
         self._known: dict[tuple[Path, Path], Comparison | None] = {}
         self._origins: dict[tuple[Path, Path], Origin | None] = {}
@@ -171,7 +172,7 @@ def choose_least_edited(largest: Facts, others: Iterable[Facts], comparer: EditC
         ):
             continue
         size = f"{kept.width} × {kept.height}"
-        kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path)}, {size}, {origin.reason}"
+        kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path.name)}, {size}, {origin.reason}"
     return (kept, why) if why else None
 
 

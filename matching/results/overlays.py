@@ -5,6 +5,7 @@ import io
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
 from image_copies.matching.verification.overlay import Overlay, lay_on_each_other
 
-TITLE_HEIGHT, GAP = 34, 8  # pixels above and between the pictures of a file
+GAP, LINE_HEIGHT, LETTER_WIDTH, MIN_COLUMN = 8, 24, 10, 240  # pixels of a file: between its pictures, and of the lines above them
 NOT_LAID = "Nothing says how these two could be laid on each other."
 PAGE = """<figure style="margin:0;max-width:640px"><div style="position:relative;line-height:0"><img src="{under}" alt="{first}"
 style="width:100%"><img src="{laid}" alt="{second}" style="position:absolute;inset:0;width:100%;clip-path:inset(0 50% 0 0)"></div>
@@ -60,14 +61,15 @@ class LaidPair:
         titles = [self.names[0], f"{self.names[1]}, laid on it", self.differ]
         pictures = [self.overlay.under, self.overlay.laid, self.overlay.differences]
         height, width = self.overlay.under.shape[:2]
-        sheet = Image.new("RGB", (3 * width + 2 * GAP, height + TITLE_HEIGHT), "white")
+        column = max(width, MIN_COLUMN)
+        lines = [wrap(title, column // LETTER_WIDTH) for title in titles]
+        top = LINE_HEIGHT * max(map(len, lines)) + GAP
+        sheet = Image.new("RGB", (3 * column + 2 * GAP, height + top), "white")
         draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(18)
-        for place, (title, picture) in enumerate(zip(titles, pictures, strict=True)):
-            left = place * (width + GAP)
-            while draw.textlength(title, font) > width - GAP and len(title) > 2:
-                title = title[:-2] + "…"
-            draw.text((left + 4, 6), title, "black", font)
-            sheet.paste(Image.fromarray(picture), (left, TITLE_HEIGHT))
+        for place, (title, picture) in enumerate(zip(lines, pictures, strict=True)):
+            left = place * (column + GAP)
+            draw.multiline_text((left, 0), "\n".join(title), "black", font)
+            sheet.paste(Image.fromarray(picture), (left, top))
         with whole_file(path) as temporary:
             sheet.save(temporary)
 

@@ -40,15 +40,16 @@ def write_results(
         grouped = replace(grouped, rows=[_leave(row) for row in grouped.rows])
     write_matches_csv(folder / MATCHES, matches)
     page = write_matches_page(folder / GALLERY, matches, rule, grouped, sources)
-    output.say(
-        f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} "
-        + _describe_decision(matches, rule)
-    )
-    output.say(
-        "exact search: every query was compared with every reference"
-        if matches.exact
-        else "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs"
-    )
+    if matches.references or not matches.hashes:
+        output.say(
+            f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} "
+            + _describe_decision(matches, rule)
+        )
+        output.say(
+            "exact search: every query was compared with every reference"
+            if matches.exact
+            else "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs"
+        )
     output.record("search", {"exact": matches.exact, "queries": matches.queries, "references": matches.references})
     report_unreadable(matches.unreadable, folder / UNREADABLE, output)
     for match in matches.pairs:

@@ -14,9 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from image_copies.data.commands import PROGRAM
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_disk_full, is_read_only
-from image_copies.data.installation import name_install
+from image_copies.data.installation import find_version, name_install
 from image_copies.data.remote import as_path, is_remote
 from image_copies.pipeline.run.streams import end_with_reader, prepare_streams
 
@@ -31,13 +32,17 @@ class CommandParser(argparse.ArgumentParser):
     """A parser that answers what it does not understand in one line, and a misspelt option with the nearest right one."""
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
-        """Look for misspelt options first: otherwise what they leave out is reported as missing."""
+        """Answer --version, and look for misspelt options first: otherwise what they leave out is reported as missing."""
         given = list(sys.argv[1:] if args is None else args)
-        for word in given[: given.index("--")] if "--" in given else given:
+        words = given[: given.index("--")] if "--" in given else given
+        if "--version" in words:
+            print(f"{PROGRAM} {find_version()}")
+            self.exit()
+        for word in words:
             name, known = word.partition("=")[0], self._option_string_actions
             if name.startswith("--") and not any(option.startswith(name) for option in known):
                 shown = [option for option, action in known.items() if action.help != argparse.SUPPRESS]
-                meant = get_close_matches(name, shown, 1)
+                meant = get_close_matches(name, [*shown, "--version"], 1)
                 self.error(f"there is no option {name}." + (f" Did you mean {meant[0]}?" if meant else ""))
         return super().parse_known_args(given, namespace)
 

@@ -61,7 +61,7 @@ def test_entries_that_cannot_be_matched_are_counted(picture: Path, capsys: pytes
     assert main(command) == 0
     said = "".join(capsys.readouterr())
     assert "PDQ hashes: 1 (3 other lines hold none that can be matched); matches within 31 of 256 bits: 1" in said
-    assert "0 images" not in said, "no pictures were given as references"
+    assert "0 images" not in said and "0 different" not in said, "no pictures were given as references"
 
 
 def test_entries_and_pictures_of_low_quality_match_nothing(picture: Path) -> None:
@@ -79,23 +79,37 @@ def test_lists_are_read_as_tools_write_them(picture: Path) -> None:
     rows = [("raw_sha256", digits_of(picture), "c"), ("pdq", digits_of(picture).upper(), "c"), ("video_md5", "0" * 32, "c")]
     exported = write_list(picture.with_name("e.csv"), rows, ("signal_type", "signal_str", "collab"))
     alone = write_list(picture.with_name("h.csv"), [(digits_of(picture, 2),), (digits_of(picture, 1),)], ())
-    lists = read_hash_lists([exported, alone])
-    assert [str(name.relative_to(picture.parent)) for name in lists.names] == ["e.csv/3", "h.csv/1", "h.csv/2"]
-    assert len(lists.find(picture)) == 3
+    by_semicolons = picture.with_name("s.csv")
+    by_semicolons.write_text(f"id;hash;quality\nK;{digits_of(picture)};100\n")
+    lists = read_hash_lists([exported, alone, by_semicolons])
+    assert [str(name.relative_to(picture.parent)) for name in lists.names] == ["e.csv/3", "h.csv/1", "h.csv/2", "s.csv/K"]
+    assert len(lists.find(picture)) == 4
 
 
-@pytest.mark.parametrize("content", [b"", b"id,hash\n1,12ab\n", b"\xff\xfe\x00", b"id,hash,quality\n1,%s,high\n" % (b"0" * 64)])
-def test_what_is_no_list_is_refused(own_desk: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "holds no PDQ hash"),
+        (b"id,hash\n1,12ab\n", "holds no PDQ hash"),
+        (b"\xff\xfe\x00", "cannot be read"),
+        (b"id,hash,quality\n1,%s,90\n2,%s,high\n" % (b"0" * 64, b"1" * 64), r"line 3: .*'high'.* 0 to 100"),
+    ],
+)
+def test_what_is_no_list_is_refused(own_desk: Path, content: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the package is missing, which would not help."""
+    monkeypatch.setitem(sys.modules, "pdqhash", None)
     (own_desk / "l.csv").write_bytes(content)
-    with pytest.raises(UserError, match=r"l\.csv"):
+    with pytest.raises(UserError, match=rf"l\.csv.*{said}"):
         read_hash_lists([own_desk / "l.csv"])
+    with pytest.raises(UserError, match=r"missing\.csv cannot be read"):
+        read_hash_lists([own_desk / "missing.csv"])
 
 
 def test_without_the_package_the_error_says_how_to_install_it(own_desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pdqhash", None)
     hash_lists._load_pdq.cache_clear()
     with pytest.raises(UserError, match=r"pip install .*\[pdq\]"):
-        read_hash_lists([own_desk / "l.csv"])
+        read_hash_lists([write_list(own_desk / "l.csv", [("K", "0" * 64, 100)])])
     hash_lists._load_pdq.cache_clear()
 
 

@@ -67,7 +67,7 @@ def test_facts_are_those_of_the_picture_as_it_is_shown(tmp_path: Path) -> None:
             "largest",
             [facts("/a (1).jpg", modified=1), facts("/a.jpg")],
             "/a.jpg",
-            "by its name /a (1).jpg was made of another file",
+            "by its name a (1).jpg was made of another file",
         ),
         ("oldest", [facts("/a", taken="2020-01-01 00:00:00"), facts("/b", taken="1999-01-01 00:00:00")], "/b", "oldest: 1999"),
         ("oldest", [facts("/a", modified=2 * 10**18), facts("/b", modified=10**18, width=1)], "/b", "file date"),

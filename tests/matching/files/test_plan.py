@@ -153,7 +153,7 @@ def test_a_raw_file_is_no_copy_of_its_picture(tmp_path: Path) -> None:
     for name in ("y.dng", "z.dng"):
         (tmp_path / name).write_bytes((tmp_path / "x.dng").read_bytes())
     rows = plan(tmp_path)
-    assert (rows["x.dng"].action, rows["x.dng"].reason) == ("leave", f"goes with {tmp_path / 'x.jpg'}")
+    assert (rows["x.dng"].action, rows["x.dng"].reason) == ("leave", "goes with x.jpg")
     assert rows["z.dng"].reason == "a RAW file, of which only the same bytes are a copy"
     for name in ("x.jpg", "y.jpg", "y.dng"):
         (tmp_path / name).unlink()
@@ -251,7 +251,7 @@ def test_a_damaged_file_does_not_win_over_an_intact_one(
     rows = plan(tmp_path)
     assert (rows["whole.jpg"].action, rows["whole.jpg"].reason) == (
         "keep",
-        f"{tmp_path / 'cut.jpg'}, which comes before it, is damaged",
+        "cut.jpg, which comes before it, is damaged",
     )
     assert rows["broken.jpg"].action == rows["cut.jpg"].action == "remove"
     assert capfd.readouterr() == ("", "")

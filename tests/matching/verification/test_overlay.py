@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageDraw
 
 from image_copies.data.procedural.pictures import draw_picture
-from image_copies.matching.results.overlays import lay_pair
+from image_copies.matching.results.overlays import LaidPair, lay_pair
 from image_copies.matching.verification.overlay import RED, Overlay, Pixels, lay_on_each_other
 
 
@@ -60,6 +60,16 @@ def test_it_is_shown_in_a_notebook_and_in_a_file(tmp_path: Path, picture: Image.
     pair.save(tmp_path / "out.png")
     with Image.open(tmp_path / "out.png") as out:
         assert out.width > 3 * 640 and out.height > 480
+
+
+def test_words_above_narrow_pictures_are_wrapped(tmp_path: Path) -> None:
+    pixels = np.full((300, 40, 3), 90, np.uint8)
+    names = tmp_path / f"{'a long name ' * 4}.jpg", tmp_path / f"{'without_breaks' * 5}.jpg"
+    LaidPair(Overlay(0, pixels, pixels, pixels, 0), names).save(tmp_path / "out.png")
+    with Image.open(tmp_path / "out.png") as out:
+        words = np.asarray(out.convert("L"))[:-300]
+        ends = [words[:, column - 8 : column] for column in (240, 488, 736)]  # of each of the three, and the gaps
+        assert out.width < 800 and len(words) > 60 and min(end.min() for end in ends) == 255, "nothing is cut or overlaps"
 
 
 def test_pictures_that_share_nothing_are_not_laid(tmp_path: Path, picture: Image.Image) -> None:

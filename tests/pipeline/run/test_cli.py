@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import image_copies
 from image_copies.data.errors import UserError
 from image_copies.pipeline.match import main
 from image_copies.pipeline.run.cli import CommandParser, report_errors
@@ -47,6 +48,7 @@ def test_an_empty_path_is_refused(
     [
         ("--quries a", "there is no option --quries. Did you mean --queries? See "),
         ("a --applly=move", "there is no option --applly. Did you mean --apply? See "),
+        ("--versoin", "there is no option --versoin. Did you mean --version? See "),
         ("a --xyzzy", "there is no option --xyzzy. See "),
         ("decide a.jpg b.jpg perhaps", "argument word: invalid choice: 'perhaps' (choose from "),
         ("--apply", "argument --apply: expected one argument. See "),
@@ -156,6 +158,22 @@ def test_an_index_of_step_06_is_refused(
     done = run_command(tmp_path, "06_score", "--run", "run", *options)
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
     assert "exactly. Omit them." in done.stderr and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("line", ["--version", "add --version", "a --quries --version"])
+def test_the_version_is_said(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(line.split())
+    assert (caught.value.code, capsys.readouterr()) == (0, (f"image-copies {image_copies.__version__}\n", ""))
+
+
+@pytest.mark.parametrize("script", ["match", "02_embed", "06_score"])
+def test_bars_are_for_terminals(script: str) -> None:
+    """tqdm reads whether to show any when it is imported."""
+    code = f"import importlib, os, sys; importlib.import_module('image_copies.pipeline.{script}'); print('tqdm' in sys.modules)"
+    environment = os.environ | {"PYTHONPATH": str(PIPELINE.parent)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
 
 
 @pytest.mark.parametrize("script", ["match", "06_score", "evaluate", "explore"])
