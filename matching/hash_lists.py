@@ -20,6 +20,7 @@ from image_copies.matching.verification.judgement import MAX_LIKELY, Judgement
 BITS = 256
 MAX_DISTANCE, MIN_QUALITY = 31, 50  # bits of 256, and quality 0…100 of both, that PDQ's authors state for a match
 HASH = re.compile("[0-9a-fA-F]{64}")
+REMEDY = "Give a CSV file with 64 hexadecimal digits in each line."
 
 
 @dataclass(frozen=True)
@@ -56,13 +57,12 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
         try:
             entries = list(_read_entries(path))
         except (OSError, ValueError, csv.Error) as error:
-            raise UserError(f"{path} cannot be read as a list of hashes ({error}).") from error
+            problem = getattr(error, "strerror", None) or error
+            raise UserError(f"{path} cannot be read as a list of hashes ({problem}). {REMEDY}") from error
         found = [(name, hexadecimal) for name, hexadecimal in entries if hexadecimal]
         skipped += len(entries) - len(found)
         if not found:
-            raise UserError(
-                f"{path} holds no PDQ hash of quality {MIN_QUALITY} or more. Give a CSV with 64 hexadecimal digits each."
-            )
+            raise UserError(f"{path} holds no PDQ hash of quality {MIN_QUALITY} or more. {REMEDY}")
         names += [Path(f"{path.absolute()}/{name}") for name, _ in found]
         digits += [hexadecimal for _, hexadecimal in found]
     _load_pdq()

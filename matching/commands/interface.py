@@ -74,7 +74,9 @@ class Copies(list[CopyGroup]):
         """
         if near:
             series = list_series(self.near, [row for group in self for row in group.rows])[:groups]
-            return PictureGrid([(f"series of {len(files)}", [(file, file.name) for file in files]) for files in series], laid)
+            return PictureGrid(
+                [(f"series of {len(files)}, the sharpest first", [(file, file.name) for file in files]) for files in series], laid
+            )
         labelled = [[(row.file, f"{row.action}: {row.file.name}") for row in group.rows] for group in self[:groups]]
         return PictureGrid([(f"{len(files)} copies", files) for files in labelled], laid)
 

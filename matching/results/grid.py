@@ -16,6 +16,7 @@ from image_copies.data.names import text_of
 from image_copies.matching.results.overlays import NOT_LAID, lay_pair
 
 SHOWN_SIDE = 160  # pixels of a thumbnail's long side
+ROW = "display:flex;flex-wrap:wrap;gap:8px;margin:8px 0"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class PictureGrid:
     def _repr_html_(self) -> str:
         """Return an HTML fragment; notebooks call this."""
         return "".join(
-            f'<h4>{escape(title)}</h4><div style="display:flex;flex-wrap:wrap;gap:8px">{"".join(starmap(_show, pictures))}</div>'
+            f'<h4>{escape(title)}</h4><div style="{ROW}">{"".join(starmap(_show, pictures))}</div>'
             + "".join(_lay(pictures[0][0], path) for path, _ in pictures[1:] if self.laid)
             for title, pictures in self.rows
         )

@@ -20,6 +20,7 @@ from image_copies.matching.verification.quantisation import Quantisation
 LEVELS = 32  # steps of grey in which the tones of two pictures are compared
 MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
 MIN_DIFFERENCE = 24.0  # grey levels by which a pixel differs
+CLEAR_DIFFERENCE = 80.0  # and clearly: what a change of contrast cuts off differs by less
 USUAL_DIFFERENCES = 6.0  # and multiples of the usual difference
 MIN_COVERED, MAX_COVERED = 0.004, 0.4  # share of the pixels that something laid over a copy covers
 CLOSED, MIN_PART = 7, 12  # pixels of gaps in what differs that are closed, and of its smallest parts, squared
@@ -181,6 +182,17 @@ def find_differing(aligned: Aligned) -> NDArray[np.bool_]:
     return _open(differing & _find_differing(match_tones(fixed, warped, inside), warped, inside))
 
 
+def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
+    """Return the solid parts that differ by so much that no change of contrast does it, whichever has the other's tones."""
+    fixed, warped = aligned.blurred()
+    inside = _find_inside(aligned)
+    if not inside.any():
+        return inside
+    pairs = (fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped)
+    differing = np.logical_or.reduce([_find_differing(*pair, inside, CLEAR_DIFFERENCE) for pair in pairs])
+    return cv2.morphologyEx(differing.astype(np.uint8), cv2.MORPH_OPEN, np.ones((CLOSED, CLOSED), np.uint8)).astype(bool)
+
+
 def _find_inside(aligned: Aligned) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = cv2.erode(aligned.covered, np.ones((7, 7), np.uint8)) > 0.5
     return found
@@ -215,14 +227,14 @@ def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
     return np.interp(picture, centres, tones).astype(np.float32)
 
 
-def _find_differing(one: Grey, other: Grey, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return where two pictures differ by more than pictures displaced by a pixel do."""
+def _find_differing(one: Grey, other: Grey, inside: NDArray[np.bool_], by: float = MIN_DIFFERENCE) -> NDArray[np.bool_]:
+    """Return where two pictures differ by so many grey levels, and by more than pictures displaced by a pixel do."""
     around = np.ones((3, 3), np.uint8)
     least = np.maximum(one - cv2.dilate(other, around), cv2.erode(other, around) - one)
     most = np.maximum(other - cv2.dilate(one, around), cv2.erode(one, around) - other)
     difference = np.maximum(least, most)
     usual = float(np.median(np.abs(one - other)[inside]))
-    found: NDArray[np.bool_] = (difference > max(MIN_DIFFERENCE, USUAL_DIFFERENCES * usual)) & inside
+    found: NDArray[np.bool_] = (difference > max(by, USUAL_DIFFERENCES * usual)) & inside
     return found
 
 

@@ -11,7 +11,7 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.squares import shrink
 from image_copies.matching.verification.alignment import Aligned, Homography, find_covered, invert, scale_points
 from image_copies.matching.verification.differences import measure_differences
-from image_copies.matching.verification.edits import find_differing
+from image_copies.matching.verification.edits import find_clearly_differing, find_differing
 from image_copies.matching.verification.geometry import MIN_INLIERS
 from image_copies.matching.verification.judgement import OTHER_MEDIAN
 from image_copies.matching.verification.pairs import see
@@ -67,7 +67,8 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     warped = cv2.warpPerspective(other, onto, size, flags=cv2.INTER_AREA if _reduces(onto) else cv2.INTER_LINEAR)
     covered = find_covered(other.shape, onto, under.shape)[..., None] > 0.5
     back = invert(to_fixed) if frame != fixed else _resize(pictures[fixed].shape, aligned.fixed.shape)
-    measured = np.maximum(measure_differences(aligned), STRONG * find_differing(aligned))
+    apart = find_differing(aligned) | find_clearly_differing(aligned)
+    measured = np.maximum(measure_differences(aligned), STRONG * apart)
     excess = cv2.warpPerspective(measured, back, size, flags=cv2.INTER_LINEAR)
     differences, frames = _draw_differences(under, np.asarray(excess, np.float32))
     return Overlay(frame, under, np.where(covered, warped, _pale(under)), differences, frames)

@@ -361,9 +361,12 @@ async function showGroup() {
 
 function drawGroup(group) {
   state.members = group;
-  const count = (action) => group.files.filter((file) => file.action === action).length;
+  const planned = Object.entries({ keep: "kept", remove: "to go", review: "to look at", leave: "left alone" }).flatMap(([action, said]) => {
+    const count = group.files.filter((file) => file.action === action).length;
+    return count ? `${count} ${said}` : [];
+  });
   at("group").replaceChildren(
-    element("p", { textContent: `${group.files.length} files: ${count("keep")} kept, ${count("remove")} to go, ${count("review")} to look at, ${count("leave")} left alone. The first one is kept instead of the others.` }),
+    element("p", { textContent: `${group.files.length} files: ${planned.join(", ")}. The first one is kept instead of the others.` }),
     element("div", { className: "files" }, ...group.files.map((file) => card(group, file))),
   );
   at("plan").replaceChildren("plan.csv holds these choices. On the command line it is carried out with ", element("code", { textContent: state.all.apply }));

@@ -50,6 +50,15 @@ def test_what_was_laid_over_is_framed_and_other_tones_are_not(tmp_path: Path, pi
     assert 250 < columns.min() < 300 < 380 < columns.max() < 430
 
 
+def test_a_plain_caption_on_a_dark_picture_differs_as_a_whole(tmp_path: Path, picture: Image.Image) -> None:
+    """Nothing else has its tone, which could therefore be taken for that of what it covers."""
+    dark = Image.eval(picture, lambda value: value // 4)
+    captioned = dark.copy()
+    ImageDraw.Draw(captioned).rectangle((60, 360, 420, 440), "white")
+    overlay = lay(tmp_path, dark, captioned)
+    assert overlay.frames == 1 and (overlay.differences[370:430, 70:410] == RED).all(axis=2).mean() > 0.9
+
+
 def test_it_is_shown_in_a_notebook_and_in_a_file(tmp_path: Path, picture: Image.Image) -> None:
     picture.save(tmp_path / "<b>.png")
     picture.resize((320, 240)).save(tmp_path / "small.png")
