@@ -82,14 +82,8 @@ fi
 
 if [ -z "$recipe" ] && [ ! -f "$run/run.json" ]; then recipe=$here/recipes/$default.yaml; fi
 
-steps=(00_augment 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score)
-for number in "${!steps[@]}"; do
-  name=${steps[number]}
-  echo "step $((number + 1)) of ${#steps[@]}: $name, begun $((SECONDS / 60)) min $((SECONDS % 60)) s after the start of this command"
-  if [ "$number" -eq 0 ]; then
-    run_step "$name" ${data:+--data "$data"} --run "$run" ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"}
-    run_step "${steps[1]}" --run "$run" --left  # what it will take, measured here; of a run that continues, what is left
-  else
-    run_step "$name" --run "$run"
-  fi
+opened=(--run "$run" ${data:+--data "$data"} ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"})
+run_step 01_train "${opened[@]}" --left  # what it will take, measured here; of a run that continues, what is left
+for name in 00_augment 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do
+  run_step "$name" --run "$run"
 done

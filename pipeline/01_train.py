@@ -14,16 +14,16 @@ def main() -> None:
     parser = make_step_parser(__doc__)
     parser.add_argument("--plan", action="store_true", help="only print the memory, time and disk space that every stage needs")
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="with --plan: number of processes to plan for")
-    parser.add_argument("--left", action="store_true", help="only print in a line what the stages still to be trained need")
+    parser.add_argument("--left", action="store_true", help="only print in a line what all steps that are left take")
     parser.add_argument("--at-once", type=int, metavar="N", help="train N models at the same time, each on one GPU")
     options = parser.parse_args()
     with report_errors():
         run = open_chosen_run(options)
         if options.left:
             # imported here: an up-to-date step must return at once
-            from image_copies.pipeline.steps.plan import print_left
+            from image_copies.pipeline.steps.time_left import report_time_left
 
-            print_left(run)
+            report_time_left(run)
         elif options.plan:
             # imported here: an up-to-date step must return at once
             from image_copies.pipeline.steps.plan import print_plan

@@ -29,6 +29,7 @@ class RunPaths:
         self.folder = folder
         self.description = folder / "run.json"  # which data set the run works on, and at which scale
         self.recipe = folder / "recipe.yaml"  # the run's own copy
+        self.time_left = folder / "time_left.json"  # seconds that each step was expected to take when run_all.sh began
         self.manifests = folder / "manifests"  # one for each product of a step
         self.cache = folder / "cache"  # resized training images
         self.queries = folder / "queries"  # the synthetic ones

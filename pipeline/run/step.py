@@ -53,11 +53,11 @@ def is_due(run: Run, step: Step, product: Product) -> bool:
     return bool(find_changes(read_manifest(run, step.label(product)), state, product.outputs))
 
 
-def make_product(run: Run, step: Step, product: Product, force: bool = False, left: Callable[[], str] = str) -> None:
+def make_product(run: Run, step: Step, product: Product, force: bool = False) -> None:
     """Make a product unless its manifest shows the same inputs and parameters, and all its outputs exist.
 
     A different version of the code is reported, but does not make the product stale. With `force` it is made even if nothing has
-    changed, after removing unfinished work. What `left` returns is said when it is begun.
+    changed, after removing unfinished work.
 
     Raises:
         UserError: when another process works in the run folder.
@@ -70,7 +70,7 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False, le
         other = "" if before.get("code") == code_version() else "  (made by another version of the code; --force makes it again)"
         print_once(f"{label}: up to date{other}")
         return
-    print_once(f"{label}: {'; '.join(changed) if changed and before else 'starting' if not before else 'forced'}{left()}")
+    print_once(f"{label}: {'; '.join(changed) if changed and before else 'starting' if not before else 'forced'}")
     with hold_folder(run.folder, label) if is_first_process() else nullcontext():
         if force and is_first_process():
             for folder in product.unfinished:

@@ -1,5 +1,7 @@
 """Step 00's work: the synthetic query set, and contact sheets of the edits."""
 
+from pathlib import Path
+
 from image_copies.augmentations.composition import list_edits
 from image_copies.augmentations.contact_sheet import draw_contact_sheets
 from image_copies.augmentations.query_set import make_query_set
@@ -9,8 +11,8 @@ from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import assign_training_roles
 
 
-def make_queries(run: Run) -> None:
-    """Edit validation images into queries, and write their ground truth and a record of every edit.
+def make_queries(run: Run, folder: Path, count: int) -> None:
+    """Edit validation images into `count` queries, and write their ground truth and a record of every edit into a folder.
 
     Raises:
         UserError: when a training image is a query or a reference, there are too few images, two have the same id, or a left-out
@@ -28,9 +30,9 @@ def make_queries(run: Run) -> None:
         settings=settings.learnt_edits,
         left_out=settings.left_out_edits,
         seed=run.recipe.seed,
-        count=settings.count,
-        copies=settings.copies,
-        folder=run.paths.queries,
+        count=count,
+        copies=min(settings.copies, count),
+        folder=folder,
     )
 
 

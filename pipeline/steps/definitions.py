@@ -7,8 +7,10 @@ from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 
+from image_copies.data.files import read_json
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS
+from image_copies.data.process import print_once
 from image_copies.models.inference.settings import (
     EmbeddingSettings,
     FileModelSettings,
@@ -16,7 +18,6 @@ from image_copies.models.inference.settings import (
     VectorsModelSettings,
 )
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.pipeline.run.manifest import read_manifest
 from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.staleness import report_stale
@@ -34,26 +35,24 @@ def run_step(run: Run, step: Step, force: bool = False) -> None:
     for path in step.needs(run):
         run.require(path)
     report_stale(run, STEPS[: STEPS.index(step)])
-    products = step.products(run)
-    for number, product in enumerate(products):
-        make_product(
-            run, step, product, force, partial(_describe_left, run, products, number) if step is EMBED and number else str
-        )
+    number, left = STEPS.index(step), read_json(run.paths.time_left)
+    own, later = left.get(step.name, 0), sum(left.get(each.name, 0) for each in STEPS[number + 1 :])
+    said = f", about {describe_seconds(own)}, and {describe_seconds(later)} for the steps after it" if own else ""
+    print_once(f"step {number + 1} of {len(STEPS)}: {step.name}{said}")
+    for product in step.products(run):
+        make_product(run, step, product, force)
 
 
-def _describe_left(run: Run, products: list[Product], number: int) -> str:
-    """Return how long the sets from this number on take at most, by those before; models embed together what they can."""
-    sizes = [sum(map(len, product.images().values())) for product in products]
-    seconds = sum(read_manifest(run, EMBED.label(product)).get("seconds", 0) for product in products[:number])
-    left = seconds * sum(sizes[number:]) / max(1, sum(sizes[:number]))
-    return f"; {len(products) - number} of {len(products)} sets left, at most {left / 60:.1f} min"
+def describe_seconds(seconds: float) -> str:
+    """Return a time in words, such as "12.3 min"."""
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def _augment(run: Run) -> list[Product]:
     def work() -> None:
         from image_copies.pipeline.steps.augment import draw_sheets, make_queries
 
-        make_queries(run)
+        make_queries(run, run.paths.queries, run.recipe.queries.count)
         draw_sheets(run, images=8)
 
     recipe = run.recipe

@@ -7,6 +7,7 @@ from image_copies.data.errors import UserError
 from image_copies.models.training.plan import StagePlan, describe_machine, plan_model
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.steps.definitions import describe_seconds
 from image_copies.pipeline.steps.train import check_models
 
 GIB = 2**30  # bytes
@@ -68,34 +69,8 @@ def print_plan(run: Run, processes: int) -> None:
         apart = bound_at_once(list(alone.values()), processes)
         together = sum(plan.most_seconds for plan in plans)
         better = "--at-once" if apart < together else "torchrun"
-        times = f"{_format_duration(together)} by torchrun, {_format_duration(apart)} with --at-once {processes}"
+        times = f"{describe_seconds(together)} by torchrun, {describe_seconds(apart)} with --at-once {processes}"
         console.print(f"with {processes} GPUs: {times}; {better} is faster")
-
-
-def print_left(run: Run) -> None:
-    """Print in a line what the stages without a checkpoint need: time, measured in a few seconds here, and disk space.
-
-    Raises:
-        UserError: As for `print_plan`.
-    """
-    waiting = {name: model for name, model in run.recipe.trained_models.items() if not run.checkpoint(name).exists()}
-    if not waiting:
-        return
-    check_models(run)
-    roles = assign_training_roles(run)
-    left = [
-        plan
-        for name, model in waiting.items()
-        for plan in plan_model(model, len(roles.classes), 1, roles.labels)
-        if not run.paths.checkpoint(name, plan.stage).exists()
-    ]
-    seconds, free = sum(plan.most_seconds for plan in left), describe_machine(run.folder, 1).disk
-    needed = sum({plan.image_size: plan.disk for plan in left}.values()) + max((plan.state for plan in left), default=0)
-    stages = f"{len(left)} stage{'' if len(left) == 1 else 's'}"
-    print(
-        f"training: {stages} left, at most {_format_duration(seconds)} for networks and edits, besides starting and checking "
-        f"each epoch; {_format_gib(needed)} GiB of disk, of {_format_gib(free)} GiB free"
-    )
 
 
 def bound_at_once(models: list[list[StagePlan]], processes: int) -> float:
@@ -118,15 +93,11 @@ def _format_cells(name: str, plan: StagePlan) -> list[str]:
         name,
         *numbers,
         *sizes,
-        _format_duration(plan.edit_seconds),
-        _format_duration(plan.epoch_seconds),
-        _format_duration(plan.most_seconds),
+        describe_seconds(plan.edit_seconds),
+        describe_seconds(plan.epoch_seconds),
+        describe_seconds(plan.most_seconds),
     ]
 
 
 def _format_gib(size: int) -> str:
     return f"{size / GIB:.2f}"
-
-
-def _format_duration(seconds: float) -> str:
-    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.1f} s"

@@ -94,7 +94,7 @@ def test_trainings_refuse_tests_among_their_classes(run: Run, model: str, folder
 def test_trainings_refuse_ids_of_tests(run: Run) -> None:
     (run.data / TRAINING / "Q000004.jpg").write_text("another file")
     with pytest.raises(UserError, match="1 training ids are also query ids, the first is 'Q000004'"):
-        make_queries(run)
+        make_queries(run, run.paths.queries, run.recipe.queries.count)
 
 
 def test_a_folder_for_whitening_refuses_tests(run: Run) -> None:
@@ -106,7 +106,7 @@ def test_a_folder_for_whitening_refuses_tests(run: Run) -> None:
 def test_synthetic_queries_are_made_of_no_tests(run: Run) -> None:
     link_reference(f"data/{TRAINING}", "T000099.jpg")
     with pytest.raises(UserError, match=r"the synthetic queries: .*is the same file as"):
-        make_queries(run)
+        make_queries(run, run.paths.queries, run.recipe.queries.count)
 
 
 def test_the_baselines_whitening_refuses_tests(run: Run) -> None:

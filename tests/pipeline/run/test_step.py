@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.images import ImageSet
 from image_copies.data.locks import SESSION_VARIABLE
-from image_copies.pipeline.run.manifest import read_manifest, write_manifest
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.step import Product, Step, make_product
 from image_copies.pipeline.steps import definitions
@@ -139,23 +137,15 @@ def test_no_budget_follows_the_clock() -> None:
     assert not [path for room in rooms for path in room.rglob("*.py") if "time.time(" in path.read_text(encoding="utf-8")]
 
 
-def test_an_embedding_says_how_long_the_sets_that_are_left_take(
-    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def embed(name: str, count: int) -> Product:
-        output, ids = run.folder / name, [f"{name}{number}" for number in range(count)]
-        images = ImageSet(ids, [Path(each) for each in ids])
-        return Product(lambda: {}, [output], {}, output.touch, name, images=lambda: {"images": images})
-
-    products = [embed("training", 300), embed("reference", 100), embed("query", 50)]
-    step = Step("02_embed", lambda run: products)
-    monkeypatch.setattr(definitions, "EMBED", step)
-    monkeypatch.setattr(definitions, "STEPS", (step,))
-    make_product(run, step, products[0])
-    write_manifest(run, "02_embed training", read_manifest(run, "02_embed training") | {"seconds": 60})
-    capsys.readouterr()
-    definitions.run_step(run, step)
-    said = capsys.readouterr().out
-    assert "training: up to date" in said
-    assert "reference: starting; 2 of 3 sets left, at most 0.5 min" in said
-    assert "query: starting; 1 of 3 sets left, at most 0.1 min" in said
+def test_a_step_begins_with_what_it_and_all_later_ones_take(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = Step("03_ensemble", lambda run: []), Step("04_normalize", lambda run: [])
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(definitions, "STEPS", (first, second))
+        run.paths.time_left.write_text('{"03_ensemble": 90, "04_normalize": 45}')
+        definitions.run_step(run, first)
+        run.paths.time_left.write_text('{"03_ensemble": 0, "04_normalize": 45}')
+        definitions.run_step(run, first)
+        run.paths.time_left.unlink()
+        definitions.run_step(run, second)
+    said = ["step 1 of 2: 03_ensemble, about 1.5 min, and 45 s for the steps after it", "step 1 of 2: 03_ensemble"]
+    assert capsys.readouterr().out.splitlines() == [*said, "step 2 of 2: 04_normalize"]

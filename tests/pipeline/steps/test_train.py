@@ -15,7 +15,7 @@ from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.pipeline.run.training_roles import assign_training_roles
 from image_copies.pipeline.steps import train as step
 from image_copies.pipeline.steps.definitions import TRAIN, run_step
-from image_copies.pipeline.steps.plan import bound_at_once, print_left, print_plan
+from image_copies.pipeline.steps.plan import bound_at_once, print_plan
 from image_copies.pipeline.steps.train_apart import train_at_once
 
 WARNING = "  step 02 will need an NVIDIA GPU (embedding.decode_on: device), and here is the CPU (COPY_DETECTION_DEVICE=cpu)"
@@ -41,18 +41,6 @@ def test_that_it_needs_a_gpu_is_said_once_for_all_models(
     for name in ("gabor", "pixels"):
         step.train(run, name, assign_training_roles(run))
     assert capsys.readouterr().out.count(WARNING) == warnings
-
-
-def test_what_is_left_is_said_until_all_is_trained(small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    run = open_existing_run(folder)
-    print_left(run)
-    assert capsys.readouterr().out == ""
-    run.paths.checkpoint("one", 1).unlink()
-    print_left(run)
-    said = capsys.readouterr().out
-    assert said.startswith("training: 1 stage left, at most ") and said.endswith(" GiB free\n") and said.count("\n") == 1
 
 
 def test_a_missing_teacher_is_missed_before_any_model_is_trained_or_planned(small_run: Path, tmp_path: Path) -> None:
