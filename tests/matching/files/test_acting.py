@@ -328,6 +328,10 @@ def test_undo_leaves_alone_what_has_changed_meanwhile(album: Path) -> None:
     moved.write_bytes(b"edited in the trash")
     outcome = undone(album)
     assert len(outcome.done) == 2 and len(outcome.left) == 2
+    assert [file for file in album.rglob("*") if file.is_symlink()] == [
+        file for file, reason in outcome.left if reason == f"{moved} has changed since"
+    ]
+    assert sum(file.is_symlink() for file, _ in outcome.left) == 1
     assert (album / "1" / "copy.jpg").read_bytes() == b"a new picture" and moved.read_bytes() == b"edited in the trash"
 
 

@@ -338,6 +338,27 @@ def test_a_part_that_differs_is_a_reason_to_look(tmp_path: Path, differing: floa
     assert (find_advantage(facts, facts, lambda one, other: found) == "a part of the two differs") is said
 
 
+@pytest.mark.parametrize(
+    ("query", "reference", "side", "said"),
+    [
+        (Edits(blurred=True), Edits(), 1.0, "it is sharper than the kept file"),
+        (Edits(blurred=True, new_detail=99.0), Edits(), 1.0, ""),
+        (Edits(density=1.5), Edits(), 1.0, "nothing says that the kept file was not enlarged"),
+        (Edits(density=1.5, new_detail=99.0), Edits(), 1.0, ""),
+        (Edits(), Edits(cropped=True), 0.4, "it is a small part of the kept file, which somebody chose"),
+        (Edits(), Edits(cropped=True), 0.6, ""),
+    ],
+)
+def test_what_a_file_has_before_the_kept_one_is_said(
+    tmp_path: Path, query: Edits, reference: Edits, side: float, said: str
+) -> None:
+    """`side`: of the part of the kept file that the other one shows."""
+    draw().save(tmp_path / "one.jpg", quality=92)
+    facts = picture_facts(tmp_path / "one.jpg")
+    found = Comparison(query, reference, np.diag([1 / side, 1 / side, 1.0]), compressed=True)
+    assert find_advantage(facts, facts, lambda one, other: found) == said
+
+
 FORMS = [("JPEG", 50), ("JPEG", 90), ("WEBP", 60), ("WEBP", 80), ("AVIF", 60), ("PNG", 100)]
 
 
