@@ -6,16 +6,19 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import Homography, find_covered, invert, warp
 from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.edits import Fields
+from image_copies.matching.verification.edits import Fields, match_tones
 from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
 SIDE = 128  # pixels of the square in which colours are compared
-MIN_COLOURS = 3.0  # levels by which the colours of a coloured picture vary
-MIN_KEPT = 0.4  # share of the other picture's colours below which a picture has lost them: of sepia, up to 0.3
+MIN_COLOURS, FEW_COLOURS = 6.0, 3.0  # levels by which the colours of a coloured picture vary, and of one that has lost them
+MAX_LEFT, SURELY_LEFT = 0.4, 0.22  # share of the other picture's that it has at most; and if these are not few
+TINT_STEP = 8  # levels of brightness within which a tint has one colour
+MAX_OTHER_THING = 16.0  # levels of brightness by which two differ where something is laid over one of them, at least
 BLUR = 2.0  # pixels of the square, so that only tones are compared
 MAX_APART = 1.0  # levels by which most of the pixels of copies with the same tones differ
 TONE_STEP = 32  # levels of brightness and of each colour channel that count as one tone
+TONES = 256 // TONE_STEP  # of each
 MIN_TONE_SHARE = 0.02  # of the pixels that have a tone, from which it is compared
 MAX_TONE_APART = 4.0  # levels by which most of the pixels of one tone differ: of a thing before a plain background, too
 
@@ -33,11 +36,22 @@ def compare_colours(homography: Homography, query: Pixels, reference: Pixels) ->
     if not shared.any():
         return {}
     shown = [warp(channel, to_reference, reference.shape) for channel in _split(query)], _split(reference)
-    # a tint changes the means of the colours alone, not how they vary
-    own, other = (sum(float(channel[shared].std()) for channel in channels[1:]) for channels in shown)
-    lost = other > MIN_COLOURS and own < MIN_KEPT * other, own > MIN_COLOURS and other < MIN_KEPT * own
+    known = shared & (np.abs(match_tones(shown[0][0], shown[1][0], shared) - shown[1][0]) < MAX_OTHER_THING)
+    own, other = (_measure_colours(channels, known if known.any() else shared) for channels in shown)
+    lost = [
+        many > MIN_COLOURS and few < MAX_LEFT * many and few < max(FEW_COLOURS, SURELY_LEFT * many)
+        for few, many in ((own, other), (other, own))
+    ]
     apart = not any(lost) and _have_other_tones(*shown, shared)
     return {"discoloured": lost, "recoloured": (apart, apart)}
+
+
+def _measure_colours(channels: list[Grey], shared: NDArray[np.bool_]) -> float:
+    """Return how much the colours of a picture vary, but for what follows from its brightness, as a tint does."""
+    brightness, *colours = (channel[shared].astype(np.float64) for channel in channels)
+    tones = np.clip(brightness / TINT_STEP, 0, 255 // TINT_STEP).astype(np.int64)
+    counts = np.maximum(np.bincount(tones), 1)
+    return sum(float((colour - (np.bincount(tones, colour) / counts)[tones]).std()) for colour in colours)
 
 
 def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.bool_]) -> bool:
@@ -47,9 +61,11 @@ def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.boo
     if np.median(difference, axis=1).max() > MAX_APART:
         return True
     for channels in smooth:
-        _, members, counts = np.unique(channels // TONE_STEP, axis=1, return_inverse=True, return_counts=True)
-        for tone in np.flatnonzero(counts > MIN_TONE_SHARE * channels.shape[1]):
-            if np.median(difference[:, members.ravel() == tone], axis=1).max() > MAX_TONE_APART:
+        brightness, red, blue = np.clip(channels // TONE_STEP, 0, TONES - 1).astype(np.int64)
+        tones = (brightness * TONES + red) * TONES + blue
+        counts = np.bincount(tones)
+        for tone in np.flatnonzero(counts > MIN_TONE_SHARE * len(tones)):
+            if np.median(difference[:, tones == tone], axis=1).max() > MAX_TONE_APART:
                 return True
     return False
 

@@ -28,12 +28,16 @@ Pixels = NDArray[np.uint8]
 Saved = tuple[Pixels, bytes]  # the pixels [h, w, 3] of a file, and its bytes
 LOSSLESS = ("PNG", "BMP", "TIFF")
 SAME_SCALE = 0.012  # by which a map may differ from one that only turns, mirrors and shifts
-SHIFTS = tuple(itertools.product(range(-2, 3), repeat=2))  # pixels by which a picture may lie elsewhere than it was found
+SHIFTED = 2  # pixels by which a picture may lie elsewhere than it was found
+PLACED_SIDE = 512  # pixels of the part in the middle by which its place is found
 MEASURED_SIDE, MIN_SIDE, MIN_BLOCKS = 1024, 48, 30  # pixels of the part in the middle that is compared, and blocks
 DARKEST, BRIGHTEST = 1, 254  # grey levels beyond which values were cut off, and follow from nothing
 KNOTS = np.linspace(0, 255, 32)  # of the curves
-REACH, SAMPLES, RIDGE = 2, 10_000, 1e-8  # pixels to each side of the filter, and those to which it is fitted
+REACH, SAMPLES, RIDGE = 2, 6_000, 1e-8  # pixels to each side of the filter, and those to which it is fitted
+ROUNDS, BELIEVED = 5, 0.65  # of a first fit, each to the share that the one before met best: the rest may be laid over
+THINNED = 3  # every so many of them is in that first fit
 OUTLIER = 6.0  # usual differences from which a pixel does not belong to what was predicted: a caption, a sticker
+MIN_BELONGING = 0.65  # share of the blocks that do, from which the others are no part of the picture that was copied
 FREQUENCIES = [(down, across) for down in range(6) for across in range(6) if 0 < down + across <= 5]
 COSINES = np.array(
     [[np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)] for k in range(8)], np.float32
@@ -107,9 +111,9 @@ def _explain(file: Saved, source: Pixels, homography: Homography) -> _Fit | None
     grey = shown @ GREY
     made = _predict(given, grey, ~cut)
     apart = np.abs(grey - made)
-    cut |= apart > OUTLIER * (1.5 * float(np.median(apart[~cut])) + 1)
-    whole = ~cut.reshape(cut.shape[0] // SIDE, SIDE, -1, SIDE).any(axis=(1, 3))
-    if whole.sum() < MIN_BLOCKS:
+    laid_over = apart > OUTLIER * (1.5 * float(np.median(apart[~cut])) + 1)
+    possible, whole = (~each.reshape(each.shape[0] // SIDE, SIDE, -1, SIDE).any(axis=(1, 3)) for each in (cut, cut | laid_over))
+    if whole.sum() < max(MIN_BLOCKS, MIN_BELONGING * possible.sum()):
         return None
     own, predicted, before = (_transform(each)[whole] for each in (grey, made, given @ GREY))
     values = list(_measure_frequencies(own, predicted, before, steps))
@@ -175,27 +179,24 @@ def _turn(source: Pixels, homography: Homography) -> tuple[Pixels, NDArray[np.in
 
 
 def _find_corner(target: Pixels, turned: Pixels, corner: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return where a picture's corner lies in another one, to the pixel."""
-    details = [cv2.Laplacian(each @ GREY, cv2.CV_32F) for each in (target, turned)]
-
-    def measure(place: NDArray[np.int64]) -> float:
-        low, high = np.maximum(place, 0), np.minimum(np.array(turned.shape[:2]) + place, target.shape[:2])
-        if (high - low).min() < MIN_SIDE:
-            return 0.0
-        one, other = (
-            each[low[0] - at[0] : high[0] - at[0], low[1] - at[1] : high[1] - at[1]]
-            for each, at in zip(details, (np.zeros(2, np.int64), place), strict=True)
-        )
-        return abs(float((one * other).sum())) / max(float(np.linalg.norm(one) * np.linalg.norm(other)), 1e-9)
-
-    return max((corner + np.array(shift) for shift in SHIFTS), key=measure)
+    """Return where a picture's corner lies in another one, to the pixel, by the details in the middle of what both show."""
+    low = np.maximum(corner, 0) + SHIFTED
+    high = np.minimum(np.array(turned.shape[:2]) + corner, target.shape[:2]) - SHIFTED
+    if (high - low).min() < MIN_SIDE:
+        return corner
+    low += np.maximum(0, high - low - PLACED_SIDE) // 2
+    high = np.minimum(high, low + PLACED_SIDE)
+    before, after = low - corner - SHIFTED, high - corner + SHIFTED
+    parts = target[low[0] : high[0], low[1] : high[1]], turned[before[0] : after[0], before[1] : after[1]]
+    fixed, moved = (cv2.Laplacian(part @ GREY, cv2.CV_32F) for part in parts)
+    likeness = np.abs(cv2.matchTemplate(moved, fixed, cv2.TM_CCORR_NORMED))
+    return corner + SHIFTED - np.array(np.unravel_index(int(likeness.argmax()), likeness.shape))
 
 
 def _predict(source: Pixels, wanted: Grey, used: NDArray[np.bool_]) -> Grey:
     """Return the brightness [h, w] that the curves and the filter which fit best make of a picture [h, w, 3]."""
     grey = cv2.copyMakeBorder(source @ GREY, REACH, REACH, REACH, REACH, cv2.BORDER_REPLICATE)
     around = [place for place in itertools.product(range(2 * REACH + 1), repeat=2) if place != (REACH, REACH)]
-    height, width = wanted.shape
     rows, columns = np.nonzero(used)
     step = max(1, len(rows) // SAMPLES)
     rows, columns = rows[::step], columns[::step]
@@ -208,16 +209,18 @@ def _predict(source: Pixels, wanted: Grey, used: NDArray[np.bool_]) -> Grey:
         axis=1,
     )
     values = wanted[rows, columns].astype(np.float64)
-    weights = _fit(seen, values)
-    rest = np.abs(values - seen @ weights)
+    some, of_some, rest = seen[::THINNED], values[::THINNED], np.zeros(len(values[::THINNED]))
+    for _ in range(ROUNDS):
+        near = rest <= np.quantile(rest, BELIEVED)
+        rest = np.abs(of_some - some @ _fit(some[near], of_some[near]))
+    rest = np.abs(values - seen @ _fit(some[near], of_some[near]))
     near = rest < OUTLIER * (1.5 * np.median(rest) + 0.5)
     weights = _fit(seen[near], values[near])
     curves, kernel = weights[: 3 * len(KNOTS)].reshape(3, -1), weights[3 * len(KNOTS) :]
-    made = np.zeros(wanted.shape, np.float32)
+    square = np.insert(kernel, len(kernel) // 2, 0).reshape(2 * REACH + 1, -1) / 255
+    made = np.asarray(cv2.filter2D(source @ GREY, cv2.CV_32F, square, borderType=cv2.BORDER_REPLICATE), np.float32)
     for channel in range(3):
-        made += (hats @ curves[channel]).astype(np.float32)[source[..., channel]]
-    for weight, (down, across) in zip(kernel, around, strict=True):
-        made += np.float32(weight / 255) * grey[down : down + height, across : across + width]
+        made = made + np.asarray(cv2.LUT(source[..., channel], (hats @ curves[channel]).astype(np.float32)), np.float32)
     return made
 
 

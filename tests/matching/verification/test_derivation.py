@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image, ImageEnhance, ImageOps
 
+from image_copies.matching.verification import derivation
 from image_copies.matching.verification.alignment import Homography, invert
 from image_copies.matching.verification.derivation import Saved, find_made
 from tests.album_kinds.pictures import scene
@@ -58,6 +59,33 @@ def test_the_blocks_of_a_file_that_is_shown_turned_are_found() -> None:
     original = save(scene(np.random.default_rng(2)).crop((0, 0, 470, 355)), quality=75, exif=exif)
     edited = save(ImageEnhance.Brightness(Image.fromarray(original[0])).enhance(1.2), quality=95)
     assert find_made(original, edited, SAME) == 1
+
+
+@pytest.mark.parametrize(("orientation", "first", "transposed"), [(1, (0, 0), False), (3, (3, 6), False), (6, (0, 6), True)])
+def test_blocks_and_steps_are_those_of_the_picture_as_it_is_shown(
+    orientation: int, first: tuple[int, int], transposed: bool
+) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    size = (355, 470) if transposed else (470, 355)
+    shown, content = save(scene(np.random.default_rng(2)).resize(size), quality=75, exif=exif)
+    begin, steps = derivation._read_grid(content, shown.shape)
+    usual = derivation._read_grid(save(scene(np.random.default_rng(2)), quality=75)[1], shown.shape)[1]
+    assert usual is not None and steps is not None and (usual != usual.T).any()
+    assert begin == first and (steps == (usual.T if transposed else usual)).all()
+
+
+def test_nothing_is_turned_by_a_map_that_scales() -> None:
+    assert derivation._turn(np.zeros((60, 80, 3), np.uint8), np.diag([0.98, 0.98, 1.0])) is None
+    assert derivation._turn(np.zeros((60, 80, 3), np.uint8), np.diag([0.99, 0.99, 1.0])) is not None
+
+
+@pytest.mark.parametrize(("side", "made"), [(100, 1), (240, None)])
+def test_what_is_laid_over_a_copy_is_no_part_of_what_it_was_made_of(side: int, made: int | None) -> None:
+    original = save(scene(np.random.default_rng(5)), quality=80)
+    picture = Image.fromarray(original[0])
+    picture.paste((250, 240, 20), (60, 60, 60 + side, 60 + side))
+    assert find_made(original, save(picture, quality=92), SAME) == made
 
 
 def test_of_two_saved_alike_or_of_a_third_picture_nothing_is_said() -> None:
