@@ -65,14 +65,20 @@ class EditComparer:
         self._colours = LastUsed(lambda path: reduce_colours(decode_rgb(path, DECODED_SIDE)), MAX_REDUCED)
         self._quantisations = LastUsed(measure_quantisation, MAX_REDUCED)
         self._known: dict[tuple[Path, Path], Comparison | None] = {}
+        self._left: dict[tuple[Path, Path], float | None] = {}  # of each reference, by its query
         self._origins: dict[tuple[Path, Path], Origin | None] = {}
 
     def compare(self, one: Facts, other: Facts) -> Comparison | None:
         """Return which of two files was edited; None where that cannot be seen."""
         pair = one.path, other.path
         if pair not in self._known:
-            found = self._judge.compare_edits(*pair)
-            self._known[pair] = None if found is None else self._add_detail(found, one, other)
+            if pair[::-1] in self._known:
+                back = self._known[pair[::-1]]
+                found = None if back is None else back.turned()
+            else:
+                found = self._judge.compare_edits(*pair)
+                found = None if found is None else self._add_detail(found, one, other)
+            self._known[pair] = None if found is None else self._add_compression(found, one, other)
         return self._known[pair]
 
     def find_origin(self, one: Facts, other: Facts) -> Origin | None:
@@ -89,14 +95,19 @@ class EditComparer:
             if lossy[0] == lossy[1] or not all(facts.form in LOSSY + LOSSLESS for facts in (one, other)):
                 return None
             return Origin((other, one)[lossy[0]].path, "holds the pixels of a compressed file")
-        follows = None
-        if one.width and other.width and _is_same_scale(found):
-            with suppress(ImageError):
-                query, reference = ((self._decode(facts.path), read_bytes(facts.path)) for facts in (one, other))
-                to_reference = from_shares(reference[0].shape) @ found.homography @ invert(from_shares(query[0].shape))
-                follows = find_made(query, reference, to_reference)
-        made = _find_made(one, other, found, follows)
+        made = _find_made(one, other, found, lambda: self._find_derived(one, other, found))
         return made and Origin((other, one)[made[0]].path, made[1])
+
+    def _find_derived(self, one: Facts, other: Facts, found: Comparison) -> int | None:
+        """Return which of two files, 0 or 1, follows from the other one by its pixels; None where that cannot be seen."""
+        if not (one.width and other.width and _is_same_scale(found)):
+            return None
+        try:
+            query, reference = ((self._decode(facts.path), read_bytes(facts.path)) for facts in (one, other))
+        except ImageError:
+            return None
+        to_reference = from_shares(reference[0].shape) @ found.homography @ invert(from_shares(query[0].shape))
+        return find_made(query, reference, to_reference)
 
     def _add_detail(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
         """Add what only the files' own pixels show, if they can be read."""
@@ -110,17 +121,20 @@ class EditComparer:
         sizes = (one.width, one.height), (other.width, other.height)
         dated = bool(one.taken), bool(other.taken)
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]
-        try:
+        with suppress(ImageError):
             found = found.add(compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted))
-            if _may_follow(found):
-                left, back = self._follow(found, one.path, other.path), None
-                if _is_same_scale(found) and not found.reference.cropped:
-                    back = self._follow(found.turned(), other.path, one.path)
-                found = replace(found, compressed=_is_nearer(left, back), reversed=_is_nearer(back, left))
-        except ImageError:
-            return found
         steps = [self._quantisations.of(facts.path) if facts.form in MEASURED else None for facts in (one, other)]
         return found.add({"quantisation": steps})
+
+    def _add_compression(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
+        """Add whether the reference follows from the query by compression, and whether that follows from it."""
+        left = back = None
+        with suppress(ImageError):
+            if one.width and other.width and _may_follow(found):
+                left = self._follow(found, one.path, other.path)
+                if _is_same_scale(found) and not found.reference.cropped:
+                    back = self._follow(found.turned(), other.path, one.path)
+        return replace(found, compressed=_is_nearer(left, back), reversed=_is_nearer(back, left))
 
     def _look_closer(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
         """Look with more pixels at two files of which a part differs: fine structure that was reduced twice does so, too."""
@@ -141,10 +155,13 @@ class EditComparer:
         )
 
     def _follow(self, found: Comparison, query: Path, reference: Path) -> float | None:
-        source, pixels = self._decode(query), self._decode(reference)
-        homography = from_shares(pixels.shape) @ found.homography @ invert(from_shares(source.shape))
-        doubted = found.differing >= MIN_DIFFERING
-        return follow_by_compression(read_bytes(reference), pixels, source, homography, read_bytes(query), doubted)
+        if (query, reference) not in self._left:
+            source, pixels = self._decode(query), self._decode(reference)
+            homography = from_shares(pixels.shape) @ found.homography @ invert(from_shares(source.shape))
+            doubted = found.differing >= MIN_DIFFERING
+            files = read_bytes(reference), read_bytes(query)
+            self._left[query, reference] = follow_by_compression(files[0], pixels, source, homography, files[1], doubted)
+        return self._left[query, reference]
 
     def _decode(self, path: Path) -> NDArray[np.uint8]:
         pixels = self._pixels.of(path)
@@ -230,21 +247,21 @@ def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
     return [change for change in one if change not in unclear], [change for change in other if change not in unclear], unclear
 
 
-def _find_made(one: Facts, other: Facts, found: Comparison, follows: int | None) -> tuple[int, str] | None:
+def _find_made(one: Facts, other: Facts, found: Comparison, find_derived: Callable[[], int | None]) -> tuple[int, str] | None:
     """Return which of two files, 0 or 1, was made of the other, and what says so in words; None where nothing does.
 
     Args:
         one: The query.
         other: The reference.
         found: What is seen of them.
-        follows: Which of their pixels follow from the other's, if that is known.
+        find_derived: Finds which of their pixels follow from the other's; called where their edits do not tell.
 
     The number of bytes says nothing: what was edited is often saved at a higher quality.
     """
     own, theirs, unclear = _sort_changes(found)
     if bool(own) != bool(theirs):
         return int(not own), " and ".join(own or theirs)
-    if follows is not None:
+    if (follows := find_derived()) is not None:
         return follows, " and ".join([*unclear, "follows from the other one by its pixels"])
     if own:
         return None

@@ -1,6 +1,7 @@
 """Two pictures laid on each other: a rough homography is refined until their details meet, at the coarser one's resolution."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import cv2
 import numpy as np
@@ -63,8 +64,9 @@ class Aligned:
     warped_details: Grey
     swapped: bool = False
 
-    def blurred(self) -> tuple[Grey, Grey]:
-        """Return both pictures in the frame [h, w], blurred to look alike."""
+    @cached_property
+    def alike(self) -> tuple[Grey, Grey]:
+        """Both pictures in the frame [h, w], blurred to look alike."""
         return _blur(self.fixed, self.blurs[0]), _blur(self.warped, self.blurs[1])
 
 
@@ -205,10 +207,13 @@ def _refine(aligned: Aligned, reach: int) -> Aligned:
 
 
 def _thin_out(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return every other block of every other row, where enough are chosen: their neighbours overlap them by half."""
-    thinned = np.zeros_like(chosen)
-    thinned[::2, ::2] = chosen[::2, ::2]
-    return thinned if thinned.sum() >= ENOUGH_BLOCKS else chosen
+    """Return every second or third block of as many rows, where these are enough: their neighbours overlap them."""
+    for apart in (3, 2):
+        thinned = np.zeros_like(chosen)
+        thinned[::apart, ::apart] = chosen[::apart, ::apart]
+        if thinned.sum() >= ENOUGH_BLOCKS:
+            return thinned
+    return chosen
 
 
 def _pick(one: Aligned, other: Aligned, gain: float) -> Aligned:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import Aligned
 from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.edits import find_covered_side, find_differing, match_tones
+from image_copies.matching.verification.edits import find_covered_side, find_differing, match_tones, take_quantile, take_some
 
 WINDOW = 9  # pixels of the windows in which differences and detail are measured
 COARSE = 16.0  # pixels: differences wider than this are those of tones
@@ -35,12 +35,13 @@ def measure_differences(aligned: Aligned) -> Grey:
     Returns:
         [h, w]; 0 along the edges of the frame and where only one picture is seen.
     """
-    fixed, warped = aligned.blurred()
+    fixed, warped = aligned.alike
     inside = cv2.erode(aligned.covered, np.ones((EDGE, EDGE), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
     if inside.sum() < MIN_PIXELS:
         return np.zeros_like(fixed)
     matched = ((fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped), (fixed, warped))
-    excess = np.min([_measure_excess(one, other, inside) for one, other in matched], axis=0)
+    share = np.maximum(cv2.GaussianBlur(inside.astype(np.float32), (0, 0), COARSE), 1e-3)
+    excess = np.min([_measure_excess(one, other, inside, share) for one, other in matched], axis=0)
     return np.where(inside, excess, 0).astype(np.float32)
 
 
@@ -53,7 +54,7 @@ def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     """
     if differences.max() <= CLEAR_EXCESS:
         return False
-    fixed, warped = aligned.blurred()
+    fixed, warped = aligned.alike
     inside, differing = aligned.covered > 0.5, find_differing(aligned)
     sides = (fixed, match_tones(warped, fixed, inside)), (warped, match_tones(fixed, warped, inside))
     covered = find_covered_side(aligned)
@@ -74,23 +75,18 @@ def _measure_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> 
     return float((stroke | (np.abs(tones - float(usual)) <= SAME_TONE)).mean())
 
 
-def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_]) -> Grey:
-    """Return for each pixel's window the logarithm of its difference over the usual one."""
-    difference = _remove_coarse(one - other, inside)
+def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Grey) -> Grey:
+    """Return for each pixel's window the logarithm of its difference over the usual one; `share`: `inside`, blurred."""
+    shown = np.where(inside, one - other, 0).astype(np.float32)
+    difference = np.where(inside, shown - cv2.GaussianBlur(shown, (0, 0), COARSE) / share, 0).astype(np.float32)
     found = np.log(_mean(difference * difference) + NOISE)
-    detail = cv2.dilate(np.log(np.maximum(_vary(one), _vary(other)) + 1), np.ones((5, 5), np.uint8))
-    limits = np.quantile(detail[inside], np.linspace(0, 1, STEPS + 1))
-    parts = [inside & (detail >= low) & (detail <= high) for low, high in itertools.pairwise(limits)]
-    known = [(float(np.median(detail[part])), float(np.quantile(found[part], USUAL))) for part in parts]
+    detail = np.asarray(cv2.dilate(np.log(np.maximum(_vary(one), _vary(other)) + 1), np.ones((5, 5), np.uint8)), np.float32)
+    details, differences = take_some(detail[inside]), take_some(found[inside])
+    limits = np.quantile(details, np.linspace(0, 1, STEPS + 1))
+    parts = [(details >= low) & (details <= high) for low, high in itertools.pairwise(limits)]
+    known = [(take_quantile(details[part], 0.5), take_quantile(differences[part], USUAL)) for part in parts]
     usual = np.maximum.accumulate([value for _, value in known])
     return np.asarray(found - np.interp(detail, [place for place, _ in known], usual), np.float32)
-
-
-def _remove_coarse(difference: Grey, inside: NDArray[np.bool_]) -> Grey:
-    shown = np.where(inside, difference, 0).astype(np.float32)
-    share = cv2.GaussianBlur(inside.astype(np.float32), (0, 0), COARSE)
-    coarse = cv2.GaussianBlur(shown, (0, 0), COARSE) / np.maximum(share, 1e-3)
-    return np.where(inside, shown - coarse, 0).astype(np.float32)
 
 
 def _vary(picture: Grey) -> Grey:

@@ -18,6 +18,7 @@ from image_copies.matching.verification.geometry import from_shares
 from image_copies.matching.verification.quantisation import Quantisation
 
 LEVELS = 32  # steps of grey in which the tones of two pictures are compared
+MEASURED = 40_000  # pixels, about, by which tones and usual differences are measured
 MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
 MIN_DIFFERENCE = 24.0  # grey levels by which a pixel differs
 CLEAR_DIFFERENCE = 80.0  # and clearly: what a change of contrast cuts off differs by less
@@ -157,7 +158,7 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
 
 def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     """Return whether something may be laid over the picture that gives the frame, and over the other one."""
-    fixed, warped = aligned.blurred()
+    fixed, warped = aligned.alike
     inside, differing = _find_inside(aligned), find_differing(aligned)
     if not inside.any():
         return False, False
@@ -173,7 +174,7 @@ def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
 
 def find_differing(aligned: Aligned) -> NDArray[np.bool_]:
     """Return where two pictures [h, w] differ by more than pictures displaced by a pixel do, whichever has the other's tones."""
-    fixed, warped = aligned.blurred()
+    fixed, warped = aligned.alike
     inside = _find_inside(aligned)
     if not inside.any():
         return inside
@@ -184,7 +185,7 @@ def find_differing(aligned: Aligned) -> NDArray[np.bool_]:
 
 def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
     """Return the solid parts that differ by so much that no change of contrast does it, whichever has the other's tones."""
-    fixed, warped = aligned.blurred()
+    fixed, warped = aligned.alike
     inside = _find_inside(aligned)
     if not inside.any():
         return inside
@@ -214,17 +215,28 @@ def _find_outline(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
     """Return a picture [h, w] with the tones that the model [h, w] has at the same places, as after a change of contrast."""
-    shown = picture[inside]
+    shown, given = take_some(picture[inside]), take_some(model[inside])
     low, high = float(shown.min()), float(shown.max())
     steps = np.clip((shown - low) / max(high - low, 1.0) * LEVELS, 0, LEVELS - 1).astype(np.uint8)
     counts = np.bincount(steps, minlength=LEVELS)
-    of_steps = np.split(model[inside][np.argsort(steps, kind="stable")], np.cumsum(counts)[:-1])
+    of_steps = np.split(given[np.argsort(steps, kind="stable")], np.cumsum(counts)[:-1])
     known = [step for step in range(LEVELS) if counts[step] > MIN_LEVEL_SHARE * len(steps)]
     centres = [low + (step + 0.5) / LEVELS * (high - low) for step in known]
-    tones = [float(np.median(of_steps[step])) for step in known]
+    tones = [take_quantile(of_steps[step], 0.5) for step in known]
     if len(known) < 2:
         return picture
     return np.interp(picture, centres, tones).astype(np.float32)
+
+
+def take_some(values: Grey) -> Grey:
+    """Return enough of some pixels, evenly spread, to measure what is usual in them."""
+    return values[:: max(1, len(values) // MEASURED)]
+
+
+def take_quantile(values: Grey, share: float) -> float:
+    """Return the value below which this share of some values lies: without interpolating, in a tenth of NumPy's time."""
+    place = int(share * (len(values) - 1))
+    return float(np.partition(values, place)[place])
 
 
 def _find_differing(one: Grey, other: Grey, inside: NDArray[np.bool_], by: float = MIN_DIFFERENCE) -> NDArray[np.bool_]:
