@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import Extractor
@@ -65,6 +66,7 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     found = extractor.extract_all(ImageSet([str(first), str(second)], [first, second]))
     for path, bad in zip((first, second), found.unreadable, strict=True):
         if bad:
+            decode_rgb(path)  # says why
             raise UserError(f"{path} cannot be decoded as a picture. Give another file.")
     queries = extractor.normalize(found.vectors).astype(np.float64)
     references = found.vectors.astype(np.float64)[::-1]

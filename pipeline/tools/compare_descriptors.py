@@ -33,6 +33,9 @@ def compare_descriptors(data: Path, compared: list[str]) -> None:
     Raises:
         UserError: The folder has no ground truth, or what is compared cannot be used with it.
     """
+    for name in compared:
+        if not name.startswith(TIMM) and not Path(name).is_file():
+            raise UserError(f"{name}: there is no such file; give a checkpoint, timm:NAME, a TorchScript file, a .h5 or a .npy.")
     folder = open_isc_folder(data)
     if folder.ground_truth is None:
         raise UserError(f"{data} has no {GROUND_TRUTH}, so nothing can be scored. Add it: query_id,reference_id.")
@@ -71,8 +74,6 @@ def _open(name: str, folder: IscFolder) -> tuple[Vectors, VectorSet, float | Non
             network, _, weights = name.partition("=")
             path = Path(place) / "timm.safetensors"
             write_timm(network, Path(weights) if weights else None, path)
-        elif not path.is_file():
-            raise UserError(f"{name}: there is no such file; give a checkpoint, timm:NAME, a TorchScript file, a .h5 or a .npy.")
         start = _processor_seconds()
         if path.suffix in (".pt", ".torchscript"):
             queries, references = (_run_script(path, images) for images in (folder.query, folder.reference))
@@ -91,7 +92,7 @@ def _read_array(path: Path, folder: IscFolder) -> tuple[Vectors, Vectors]:
     try:
         rows = np.asarray(np.load(path, allow_pickle=False), np.float32)
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} is no array that can be read ({error}).") from error
+        raise UserError(f"{path} is no array of numbers. Give what numpy.save writes of one.") from error
     counts = len(folder.query), len(folder.reference)
     if rows.ndim != 2 or len(rows) != sum(counts):
         raise UserError(
@@ -110,7 +111,7 @@ def _run_script(path: Path, images: ImageSet) -> Vectors:
     try:
         network = torch.jit.load(str(path), map_location="cpu").eval()
     except RuntimeError as error:
-        raise UserError(f"{path} is no TorchScript file ({str(error).splitlines()[0]}).") from error
+        raise UserError(f"{path} is no TorchScript file. Give what torch.jit.save writes.") from error
     rows: list[NDArray[np.float32]] = []
     unreadable = np.zeros(len(images), bool)
     for start in tqdm(range(0, len(images), SCRIPT_BATCH), desc=f"embedding with {path.name}", leave=False):

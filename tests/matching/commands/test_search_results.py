@@ -322,7 +322,7 @@ def test_two_files_give_one_answer(album: Path, checkpoint: Path, capsys: pytest
     assert answer["type"] == "verdict" and answer["copy"] is True and answer["score"] <= 0
     assert run_match(checkpoint, first, copy, "--quiet") == 0 and capsys.readouterr().out == ""
     assert run_match(checkpoint, "--queries", "album", "--quiet") == 0 and capsys.readouterr() == ("", "")
-    for wrong, message in ((album / "none.jpg", "cannot be read"), (Path(__file__), "cannot be decoded as a picture")):
+    for wrong, message in ((album / "none.jpg", "cannot be read"), (Path(__file__), "is not an image that can be read")):
         with pytest.raises(UserError, match=message):
             run_match(checkpoint, first, wrong)
     with pytest.raises(UserError, match="no calibrated threshold"):
