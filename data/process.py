@@ -60,3 +60,8 @@ def print_once(message: str) -> None:
     """Print a line on rank 0 only."""
     if is_first_process():
         print(message, flush=True)
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a time in words, such as "12.3 min"."""
+    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"

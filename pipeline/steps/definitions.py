@@ -10,7 +10,7 @@ from pathlib import Path
 from image_copies.data.files import read_json
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS
-from image_copies.data.process import print_once
+from image_copies.data.process import describe_seconds, print_once
 from image_copies.models.inference.settings import (
     EmbeddingSettings,
     FileModelSettings,
@@ -37,15 +37,10 @@ def run_step(run: Run, step: Step, force: bool = False) -> None:
     report_stale(run, STEPS[: STEPS.index(step)])
     number, left = STEPS.index(step), read_json(run.paths.time_left)
     own, later = left.get(step.name, 0), sum(left.get(each.name, 0) for each in STEPS[number + 1 :])
-    said = f", about {describe_seconds(own)}, and {describe_seconds(later)} for the steps after it" if own else ""
-    print_once(f"step {number + 1} of {len(STEPS)}: {step.name}{said}")
+    said = [f"step {number + 1} of {len(STEPS)}: {step.name}"] + [f"about {describe_seconds(own)}"] * bool(own)
+    print_once(", ".join(said + [f"and {describe_seconds(later)} for the steps after it"] * bool(own and later)))
     for product in step.products(run):
         make_product(run, step, product, force)
-
-
-def describe_seconds(seconds: float) -> str:
-    """Return a time in words, such as "12.3 min"."""
-    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
 
 
 def _augment(run: Run) -> list[Product]:

@@ -4,10 +4,10 @@ from rich.console import Console
 from rich.table import Table
 
 from image_copies.data.errors import UserError
+from image_copies.data.process import describe_seconds
 from image_copies.models.training.plan import StagePlan, describe_machine, plan_model
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import assign_training_roles
-from image_copies.pipeline.steps.definitions import describe_seconds
 from image_copies.pipeline.steps.train import check_models
 
 GIB = 2**30  # bytes

@@ -15,7 +15,7 @@ from image_copies.data.errors import ImageError
 from image_copies.data.files import write_text
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.layout import open_isc_folder
-from image_copies.data.process import usable_cores
+from image_copies.data.process import describe_seconds, usable_cores
 from image_copies.models.device import best_device
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import FileModelSettings
@@ -28,7 +28,7 @@ from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.training_roles import assign_training_roles
 from image_copies.pipeline.steps.augment import make_queries
-from image_copies.pipeline.steps.definitions import STEPS, describe_seconds, has_ground_truth
+from image_copies.pipeline.steps.definitions import STEPS, has_ground_truth
 from image_copies.pipeline.steps.train import check_models
 from image_copies.submissions.ensemble.normalization import list_betas
 from image_copies.submissions.scoring.metrics import evaluate

@@ -1,6 +1,7 @@
 """Making data sets in the ISC2021 layout: the built-in sample, from any folder of photos, from archives with classes."""
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, REFERENCE, TRAINING, TRAINING_LABELS
+from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.process import describe_seconds, usable_cores
 from image_copies.data.readers.cars import read_cars
 from image_copies.data.readers.cub import read_cub
 from image_copies.data.readers.expected import TrainTest
@@ -38,7 +41,11 @@ def make_sample(folder: Path, seed: int) -> None:
         REFERENCE: ("R", SAMPLE_REFERENCES),
         "distractors": ("D", SAMPLE_QUERIES - SAMPLE_COPIES),
     }
-    with tqdm(total=sum(count for _, count in pictures.values()), desc="drawing the sample", unit="picture") as bar:
+    total, start = sum(count for _, count in pictures.values()), time.perf_counter()
+    draw_picture(np.random.default_rng(seed))
+    seconds = total * (time.perf_counter() - start) / usable_cores()
+    print(f"drawing {total:,} pictures: about {describe_seconds(seconds)}", flush=True)
+    with tqdm(total=total, desc="drawing the sample", unit="picture") as bar:
         for name, (prefix, count) in pictures.items():
             for _ in write_pictures(folder / name, prefix, count, seed):
                 bar.update()
