@@ -117,7 +117,10 @@ class EditComparer:
             found = self._look_closer(found, one, other)
         own, others = self._colours.of(one.path), self._colours.of(other.path)
         if own is not None and others is not None:
-            found = found.add(compare_colours(found.homography, own, others))
+            seen = compare_colours(found.homography, own, others)
+            if found.query.covered or found.reference.covered:  # what was laid over may have any tones
+                seen.pop("recoloured", None)
+            found = found.add(seen)
         sizes = (one.width, one.height), (other.width, other.height)
         dated = bool(one.taken), bool(other.taken)
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]

@@ -95,6 +95,7 @@ def test_an_edited_copy_is_not_kept_for_its_size(tmp_path: Path, edit: Callable[
         f"least edited: edited.jpg, {size}, {reason}",
     )
     assert rows["edited"].action == "review" and rows["edited"].reason.endswith(", but it is the larger file")
+    assert "tones" not in rows["edited"].original
     assert rows["small"].action == "remove" and rows["small"].kept == tmp_path / "original.jpg"
     assert "least edited" not in str([row.reason for row in plan(tmp_path, "oldest").values()])  # as asked for, whatever it is
 
@@ -392,6 +393,15 @@ def test_a_product_of_another_colour_does_not_go(tmp_path: Path, side: float, qu
     judge = PairJudge()
     found = EditComparer(judge).compare(*(picture_facts(tmp_path / name) for name in ("one.jpg", "other.jpg")))
     assert found is None or found.query.recoloured
+
+
+def test_a_caption_gives_no_other_tones(tmp_path: Path) -> None:
+    draw().save(tmp_path / "original.jpg", quality=95)
+    captioned = draw()
+    ImageDraw.Draw(captioned).rectangle((40, 280, 360, 330), "white")
+    captioned.save(tmp_path / "captioned.jpg", quality=85)
+    row = plan(tmp_path)["captioned"]
+    assert row.action == "review" and row.reason.endswith(", but it has something that the kept file lacks")
 
 
 def test_a_decoder_that_rounds_up_makes_no_other_tones(tmp_path: Path) -> None:
