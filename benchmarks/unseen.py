@@ -46,7 +46,7 @@ def main() -> None:
         families = tuple(options.families or list_unseen(run.recipe))
         queries = run.recipe.queries.model_copy(update={"left_out": families})
         asking = replace(run, folder=Path(folder), recipe=run.recipe.model_copy(update={"queries": queries}))
-        make_queries(asking)
+        make_queries(asking, asking.paths.queries, asking.recipe.queries.count)
         truth = synthetic_truths(asking.paths, families)[1]
         assert truth is not None
         images = find_images(asking.paths.query_images).select(truth.query_ids)
