@@ -1,39 +1,41 @@
 """How often two photographs of one scene are called the same file or certain copies, and how many true copies still are.
 
-    python benchmarks/same_scene.py [DATA] [--photographs 400] [--pairs 10] [--half report] [--jobs 2]
+    python benchmarks/same_scene.py [DATA] [--photographs 400] [--pairs 10] [--half report] [--parts 0 1]   joins same_scene.json
+    python benchmarks/same_scene.py --docs                                            writes the table of reliability.md
 
 DATA: else the folder that COPYSETS names. From each of so many photographs of DATA/photos, at 480 pixels, second photographs of
 its scene are made up (`made_up_pairs.py`): layers or a ground with things on it are displaced by 2 to 32 pixels of 480, a thing
 of 2 to 30 % of the side is moved, removed or replaced; half of them held by hand, half of another exposure, all with noise and
 as JPEG. `exposure` differs in nothing else, and is not counted in the sum: its pixels are those of a copy with other tones and
-noise. Copies of what the camera recorded are the control. The rule was tuned on half of the photographs, `--half tune`.
+noise. Copies of what the camera recorded are the control. The rule was tuned on half of the photographs, `--half tune`. Each of
+eight parts of the photographs joins the results by itself.
 
 Limits are Wilson's, 95 %, of the number of pairs over the design effect of pairs from one photograph.
 """
 
 import argparse
 import itertools
-import os
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import cv2
 import numpy as np
 from made_up_pairs import EDITS, Pixels, edit_picture, save_jpeg, shoot_once, shoot_twice
+from measurements import Figures, Measurements
+from page_tables import make_table, parse_options
 from PIL import Image
-from rich.console import Console
-from rich.table import Table
 from threadpoolctl import threadpool_limits
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.images import find_images
 from image_copies.matching.verification.pairs import KnownPair, PairJudge
 
+RESULTS = Path(__file__).with_name("same_scene.json")
+COMMAND = "benchmarks/same_scene.py --docs"
+NAME = "pairs called certain"
 TURNS = (
     "layers",
     "thing moved",
@@ -48,6 +50,8 @@ TURNS = (
 )
 BINS = {"layers": (2, 4, 8, 16, 32), "depth": (2, 4, 8, 16, 32), "thing": (0.02, 0.05, 0.1, 0.2, 0.3)}
 NEXT = 7  # a photograph's things come from the one so many places on
+PARTS = 8  # of the photographs, each of which is measured by itself
+SCENES, COPIES = "all of the same scene", "copies of what the camera recorded"
 
 
 @dataclass(frozen=True)
@@ -95,49 +99,94 @@ def is_certain(first: Pixels, second: Pixels) -> bool:
         return PairJudge().judge(KnownPair(*files)).is_certain
 
 
-def describe(judged: Sequence[Judged]) -> tuple[str, str, str, str]:
-    """Return how many pairs are certain, of how many, their share and the limits of its interval."""
-    certain, pairs = sum(one.certain for one in judged), len(judged)
-    share = certain / max(1, pairs)
-    by_photograph = defaultdict(list)
+def list_rows(judged: Judged) -> list[str]:
+    """Return the rows of the table that a pair is counted in."""
+    if judged.kind.startswith("copy"):
+        return [COPIES, judged.kind]
+    if judged.kind == "exposure":
+        return [judged.kind]
+    name = next(name for name in BINS if judged.kind.startswith(name))
+    limits = next(pair for pair in itertools.pairwise(BINS[name]) if judged.amount < pair[1] or pair[1] == BINS[name][-1])
+    return [SCENES, f"{name}, {limits[0]:g} to {limits[1]:g}", judged.kind]
+
+
+def count(judged: Sequence[Judged]) -> Figures:
+    """Return for each row how many pairs there are and how many are certain, and sums of both's products over the photographs."""
+    pairs, certain = Counter[tuple[str, int]](), Counter[tuple[str, int]]()
     for one in judged:
-        by_photograph[one.photograph].append(one.certain - share)
-    spread = sum(sum(values) ** 2 for values in by_photograph.values())
-    effective = pairs / max(1.0, spread / (pairs * share * (1 - share))) if 0 < share < 1 else max(1, pairs)
+        for row in list_rows(one):
+            pairs[row, one.photograph] += 1
+            certain[row, one.photograph] += one.certain
+    found: dict[str, float] = defaultdict(float)
+    for (row, photograph), of in pairs.items():
+        yes = certain[row, photograph]
+        for name, value in (
+            ("pairs", of),
+            ("certain", yes),
+            ("pairs²", of**2),
+            ("certain × pairs", yes * of),
+            ("certain²", yes**2),
+        ):
+            found[f"{row}: {name}"] += value
+    return found
+
+
+def describe(pairs: float, certain: float, spread: float) -> list[str]:
+    """Return how many of the pairs are certain, their share and the limits of its interval.
+
+    Args:
+        pairs: How many there are.
+        certain: How many of them are certain.
+        spread: Sum over the photographs of the squared difference of those that are and those expected to be.
+    """
+    share = certain / pairs
+    effective = pairs / max(1.0, spread / (pairs * share * (1 - share))) if 0 < share < 1 else pairs
     z2 = 1.96**2
     centre, half = (share + z2 / (2 * effective)), np.sqrt(z2 * (share * (1 - share) / effective + z2 / (4 * effective**2)))
     low, high = (max(0.0, (centre + sign * half) / (1 + z2 / effective)) for sign in (-1, 1))
-    return str(certain), str(pairs), f"{share:.4f}", f"{low:.4f} to {high:.4f}"
+    return [f"{certain:.0f} of {pairs:.0f}", f"{share:.4f}", f"{low:.4f} to {high:.4f}"]
+
+
+def make_tables(store: Measurements, half: str = "report") -> dict[str, str]:
+    """Return the table of reliability.md: of the pairs of each kind, how many are certain."""
+    summed: dict[str, float] = defaultdict(float)
+    for entry in store.measurements:
+        if entry["about"]["half"] == half:
+            for name, value in entry["figures"].items():
+                summed[name] += value
+    names = {name.rpartition(": ")[0] for name in summed}
+    bins = [f"{name}, {low:g} to {high:g}" for name, limits in BINS.items() for low, high in itertools.pairwise(limits)]
+    ordered = [SCENES, *bins, "thing moved", "thing removed", "thing replaced", "exposure", COPIES]
+    rows = []
+    for row in (row for row in ordered if row in names):
+        pairs, certain = summed[f"{row}: pairs"], summed[f"{row}: certain"]
+        share = certain / pairs
+        spread = summed[f"{row}: certain²"] - 2 * share * summed[f"{row}: certain × pairs"] + share**2 * summed[f"{row}: pairs²"]
+        rows.append([row, *describe(pairs, certain, spread)])
+    return {"reliability.md": make_table(["pairs", "called certain", "share", "95 %"], rows)}
 
 
 def main() -> None:
-    """Print the table."""
+    """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", default=os.environ.get("COPYSETS"))
     parser.add_argument("--photographs", type=int, default=400, metavar="N", help="at most 400 of each half (default: 400)")
     parser.add_argument("--pairs", type=int, default=10, metavar="N", help="pairs of each photograph (default: 10)")
     parser.add_argument("--half", choices=("tune", "report"), default="report", help="of the photographs (default: report)")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (default: 2)")
-    options = parser.parse_args()
-    if options.data is None:
-        parser.error("name DATA, or set COPYSETS")
+    parser.add_argument(
+        "--parts", type=int, nargs="+", choices=range(PARTS), default=range(PARTS), metavar="PART", help="0 to 7 (default: all)"
+    )
+    options, store = parse_options(parser, RESULTS, make_tables, COMMAND)
     photos = Path(options.data) / "photos"
     paths = [path for name in ("reference_images", "training_images") for path in find_images(photos / name).paths]
     rows = np.arange(options.half == "report", len(paths), 2)
     rows = rows[np.linspace(0, len(rows) - 1, min(options.photographs, len(rows))).astype(int)]
-    with ProcessPoolExecutor(options.jobs) as pool:
-        judged = [one for found in pool.map(partial(judge_photograph, paths, options.pairs), rows.tolist()) for one in found]
-    table = Table("pairs", "certain", "of", "share", "95 %")
-    scenes = [one for one in judged if not one.kind.startswith(("copy", "exposure"))]
-    table.add_row(f"same scene, {len(rows)} photographs", *describe(scenes), end_section=True)
-    for name, limits in BINS.items():
-        for low, high in itertools.pairwise(limits):
-            part = [one for one in scenes if one.kind.startswith(name) and low <= one.amount < high]
-            table.add_row(f"{name}, {low:g} to {high:g}", *describe(part), end_section=high == limits[-1])
-    for kind in sorted({one.kind for one in judged} - {"layers", "depth"}):
-        table.add_row(kind, *describe([one for one in judged if one.kind == kind]))
-    table.add_row("copies", *describe([one for one in judged if one.kind.startswith("copy")]))
-    Console(width=120).print(table)
+
+    def measure(part: int) -> Figures:
+        return count([one for row in rows[part::PARTS].tolist() for one in judge_photograph(paths, options.pairs, row)])
+
+    about = {"half": options.half, "photographs": len(rows), "pairs of each": options.pairs}
+    store.measure(NAME, about, options.parts, measure)
+    print(*make_tables(store, options.half).values())
 
 
 if __name__ == "__main__":

@@ -16,20 +16,23 @@ EDGE = 9  # pixels along the frame that are left out
 STEPS = 12  # parts of a picture, by how much detail they show, in which usual differences are found
 USUAL = 0.75  # share of a part's windows that differ by less than the usual difference
 NOISE = 4.0  # squared grey levels that count for nothing
+SPOT = 2.0  # pixels over which differences are smoothed, too: a spot of another tone stands out of noise then
+SPOT_NOISE = 0.3  # NOISE, of smoothed differences
+SPOT_MARGIN = 0.45  # by which the logarithms of copies' smoothed differences reach further
 MIN_PIXELS = 1000  # that both pictures must show
 CLEAR_EXCESS = 2.25  # logarithm of the ratio from which a window shows something else: compressed and scaled copies reach 2.2
 MIN_CONTRAST = 24.0  # grey levels by which a pixel differs
 STROKE, MIN_STROKE = 7, 0.7  # pixels that a stroke is wide at most, and how far it stands out, of what differs
 SAME_TONE = 12  # grey levels around the most frequent tone that pass for it
-MIN_DRAWN = (
-    0.92  # share of strokes and of one tone in what is drawn over a picture: of most captions 1, of most things at most .8
-)
+MIN_DRAWN = 0.975  # share of strokes and of one tone in what is drawn over a picture: of captions 1, of striped things up to .97
+MIN_ONE_KIND = 0.92  # share of strokes, or of one tone, that suffices alone: of striped things up to .83
 
 
 def measure_differences(aligned: Aligned) -> Grey:
     """Return how far each pixel's window differs beyond what is usual where as much detail is seen, as the logarithm of a ratio.
 
-    Copies reach 1.8, whatever their compression, size or colours; another name in a form or a face that was blurred 2 to 8.
+    Copies reach 1.9, whatever their compression, size or colours; another name in a form or a face that was blurred 2 to 8.
+    Differences count as they are, and smoothed: those of a small thing of the same tone are noise's otherwise.
     A window differs if it does so with the tones as they are, and with those of either picture given to the other.
 
     Returns:
@@ -41,7 +44,7 @@ def measure_differences(aligned: Aligned) -> Grey:
         return np.zeros_like(fixed)
     matched = ((fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped), (fixed, warped))
     share = np.maximum(cv2.GaussianBlur(inside.astype(np.float32), (0, 0), COARSE), 1e-3)
-    excess = np.min([_measure_excess(one, other, inside, share) for one, other in matched], axis=0)
+    excess = np.min([_measure_excess(one, other, inside, share) for one, other in matched], axis=0).max(axis=0)
     return np.where(inside, excess, 0).astype(np.float32)
 
 
@@ -58,35 +61,49 @@ def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     inside, differing = aligned.covered > 0.5, find_differing(aligned)
     sides = (fixed, match_tones(warped, fixed, inside)), (warped, match_tones(fixed, warped, inside))
     covered = find_covered_side(aligned)
-    return not any(own and _measure_drawn(*side, differing) >= MIN_DRAWN for own, side in zip(covered, sides, strict=True))
+    return not any(own and _is_drawn(*side, differing) for own, side in zip(covered, sides, strict=True))
 
 
-def _measure_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> float:
-    """Return the share of strokes and of the most frequent tone in what a picture shows where it differs from another one."""
+def _is_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> bool:
+    """Whether what a picture shows where it differs from another one consists of strokes, or has one tone, almost everywhere."""
     contrast = np.abs(picture - other)
     differs = differing & (contrast > MIN_CONTRAST)
     if not differs.any():
-        return 0.0
+        return False
     kernel = np.ones((STROKE, STROKE), np.uint8)
     bright, dark = (cv2.morphologyEx(picture, way, kernel) for way in (cv2.MORPH_TOPHAT, cv2.MORPH_BLACKHAT))
     tones = np.clip(picture[differs], 0, 255).astype(np.uint8)
     usual = int(np.convolve(np.bincount(tones, minlength=256), np.ones(2 * SAME_TONE + 1), "same").argmax())
     stroke = np.maximum(bright, dark)[differs] > MIN_STROKE * contrast[differs]
-    return float((stroke | (np.abs(tones - float(usual)) <= SAME_TONE)).mean())
+    same = np.abs(tones - float(usual)) <= SAME_TONE
+    return bool((stroke | same).mean() >= MIN_DRAWN or max(stroke.mean(), same.mean()) >= MIN_ONE_KIND)
 
 
 def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Grey) -> Grey:
-    """Return for each pixel's window the logarithm of its difference over the usual one; `share`: `inside`, blurred."""
+    """Return for each pixel's window the logarithm of its difference over the usual one, as it is and smoothed, [2, h, w].
+
+    Args:
+        one: Grey values [h, w].
+        other: Grey values [h, w].
+        inside: Where both are seen [h, w].
+        share: `inside`, blurred [h, w].
+    """
     shown = np.where(inside, one - other, 0).astype(np.float32)
     difference = np.where(inside, shown - cv2.GaussianBlur(shown, (0, 0), COARSE) / share, 0).astype(np.float32)
-    found = np.log(_mean(difference * difference) + NOISE)
     detail = np.asarray(cv2.dilate(np.log(np.maximum(_vary(one), _vary(other)) + 1), np.ones((5, 5), np.uint8)), np.float32)
-    details, differences = take_some(detail[inside]), take_some(found[inside])
+    details = take_some(detail[inside])
     limits = np.quantile(details, np.linspace(0, 1, STEPS + 1))
     parts = [(details >= low) & (details <= high) for low, high in itertools.pairwise(limits)]
-    known = [(take_quantile(details[part], 0.5), take_quantile(differences[part], USUAL)) for part in parts]
-    usual = np.maximum.accumulate([value for _, value in known])
-    return np.asarray(found - np.interp(detail, [place for place, _ in known], usual), np.float32)
+    places = [take_quantile(details[part], 0.5) for part in parts]
+
+    def exceed_usual(values: Grey, noise: float) -> Grey:
+        found = np.log(_mean(values * values) + noise)
+        differences = take_some(found[inside])
+        usual = np.maximum.accumulate([take_quantile(differences[part], USUAL) for part in parts])
+        return np.asarray(found - np.interp(detail, places, usual), np.float32)
+
+    smoothed = np.asarray(cv2.GaussianBlur(difference, (0, 0), SPOT), np.float32)
+    return np.stack([exceed_usual(difference, NOISE), exceed_usual(smoothed, SPOT_NOISE) - SPOT_MARGIN])
 
 
 def _vary(picture: Grey) -> Grey:

@@ -12,7 +12,7 @@ PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
 RESULTS = sorted(path for path in (TOP / "benchmarks").glob("*.json") if path.name != "ablation.json")
 COMMANDS = (
     *("class_head", "dedup", "edits", "imagededup_suite", "perception_yardstick"),
-    *("quality", "verification", "which_original"),
+    *("quality", "same_scene", "verification", "which_original"),
 )
 BY_HAND = {"matching.md": ["stated rate"]}  # first heads of tables of figures that no file of results has; none may join them
 NO_RESULTS = {"recipe.md", "papers.md", "gpu.md", "reliability.md"}  # settings, the papers' figures, goals, numbers of cases

@@ -70,16 +70,23 @@ def write(scene: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return np.asarray(cv2.putText(scene.copy(), "ALL OF US", (40, 200), cv2.FONT_HERSHEY_SIMPLEX, 1, (255, 255, 0), 3), np.uint8)
 
 
+def stain(scene: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """A scene with a spot that is a little brighter."""
+    mask = cv2.circle(np.zeros(scene.shape, np.uint8), (150, 150), 9, (1, 1, 1), -1)
+    return np.asarray(cv2.add(scene, 8 * mask), np.uint8)
+
+
 @pytest.mark.parametrize(
     ("change", "kinds"),
     [
         (lambda scene, thing: (put(scene, thing, 150), scene), {"likely", "same scene"}),
         (lambda scene, thing: (put(scene, thing, 150), put(scene, thing, 170)), {"likely", "same scene"}),
         (lambda scene, thing: (put(scene, thing, 150), put(scene, 255 - thing, 150)), {"likely", "same scene"}),
+        (lambda scene, thing: (stain(scene), scene), {"likely"}),
         (lambda scene, thing: (write(scene), scene), {"certain"}),
         (lambda scene, thing: (scene, scene), {"certain"}),
     ],
-    ids=["removed", "moved", "replaced", "caption", "nothing"],
+    ids=["removed", "moved", "replaced", "spot", "caption", "nothing"],
 )
 def test_what_was_drawn_over_a_copy_leaves_it_certain_and_another_thing_does_not(
     change: Callable[..., Any], kinds: set[str], tmp_path: Path
