@@ -108,8 +108,10 @@ def search(what: str, folder: Path, output: Path, top: Path, original: Callable[
         return Cost(what, name, *cost)
     pairs = {frozenset((match.query, match.reference)) for match in read_matches_csv(output / "matches.csv")}
     paths = find_images(folder, naming="file").paths
-    firsts = {original(path): path for path in reversed(paths)}
-    copies = [frozenset((path, firsts[original(path)])) for path in paths if firsts[original(path)] != path]
+    originals = {
+        original(path): path for path in sorted(paths, key=lambda path: len(path.name), reverse=True)
+    }  # it has no edit's name
+    copies = [frozenset((path, originals[original(path)])) for path in paths if originals[original(path)] != path]
     removed = [row for row in read_plan(output / "plan.csv") if row.action == "remove"]
     wrong = sum(original(row.file) != original(row.kept) for row in removed)
     found = (sum(pair in pairs for pair in copies), len(copies)) if copies else None
