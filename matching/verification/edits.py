@@ -184,7 +184,7 @@ def find_differing(aligned: Aligned) -> NDArray[np.bool_]:
 
 
 def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
-    """Return the solid parts that differ by so much that no change of contrast does it, whichever has the other's tones."""
+    """Return where [h, w] solid parts differ by more than a change of contrast does, whichever has the other's tones."""
     fixed, warped = aligned.alike
     inside = _find_inside(aligned)
     if not inside.any():
