@@ -28,12 +28,16 @@ MIN_DRAWN = 0.975  # share of strokes and of one tone in what is drawn over a pi
 MIN_ONE_KIND = 0.92  # share of strokes, or of one tone, that suffices alone: of striped things up to .83
 
 
-def measure_differences(aligned: Aligned) -> Grey:
+def measure_differences(aligned: Aligned, spots: bool = True) -> Grey:
     """Return how far each pixel's window differs beyond what is usual where as much detail is seen, as the logarithm of a ratio.
 
     Copies reach 1.9, whatever their compression, size or colours; another name in a form or a face that was blurred 2 to 8.
-    Differences count as they are, and smoothed: those of a small thing of the same tone are noise's otherwise.
     A window differs if it does so with the tones as they are, and with those of either picture given to the other.
+
+    Args:
+        aligned: The two in one frame.
+        spots: Whether smoothed differences count, too: those of a small thing of nearly the same tone are noise's otherwise. They
+            also show where tones were cut off.
 
     Returns:
         [h, w]; 0 along the edges of the frame and where only one picture is seen.
@@ -44,8 +48,8 @@ def measure_differences(aligned: Aligned) -> Grey:
         return np.zeros_like(fixed)
     matched = ((fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped), (fixed, warped))
     share = np.maximum(cv2.GaussianBlur(inside.astype(np.float32), (0, 0), COARSE), 1e-3)
-    excess = np.min([_measure_excess(one, other, inside, share) for one, other in matched], axis=0).max(axis=0)
-    return np.where(inside, excess, 0).astype(np.float32)
+    excess = np.min([_measure_excess(one, other, inside, share) for one, other in matched], axis=0)
+    return np.where(inside, excess.max(axis=0) if spots else excess[0], 0).astype(np.float32)
 
 
 def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:

@@ -68,7 +68,7 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     covered = find_covered(other.shape, onto, under.shape)[..., None] > 0.5
     back = invert(to_fixed) if frame != fixed else _resize(pictures[fixed].shape, aligned.fixed.shape)
     apart = find_differing(aligned) | find_clearly_differing(aligned)
-    measured = np.maximum(measure_differences(aligned), STRONG * apart)
+    measured = np.maximum(measure_differences(aligned, spots=False), STRONG * apart)
     excess = cv2.warpPerspective(measured, back, size, flags=cv2.INTER_LINEAR)
     differences, frames = _draw_differences(under, np.asarray(excess, np.float32))
     return Overlay(frame, under, np.where(covered, warped, _pale(under)), differences, frames)
