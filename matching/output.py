@@ -36,6 +36,11 @@ class Output:
                 print(json.dumps({"type": kind} | plain(values)), flush=True)
 
 
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 file" or "2 files"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def _without_bars() -> AbstractContextManager[object]:
     """Take the progress bars off the terminal while something is printed; without tqdm there are none."""
     tqdm = sys.modules.get("tqdm")

@@ -18,7 +18,7 @@ from image_copies.matching.files.journal import MERGE, Journal, Way
 from image_copies.matching.files.plan import read_plan, remove_merged
 from image_copies.matching.files.room import Room, measure_room
 from image_copies.matching.files.trash import find_home_trash
-from image_copies.matching.output import Output
+from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import MOVED, PLAN, SEARCH, read_notes
 
 SILENT = Output(quiet=True)
@@ -179,4 +179,4 @@ def _report(outcome: Outcome, what: str, output: Output) -> None:
         output.say(f"left alone: {path}: {reason}")
     if len(outcome.left) > MAX_PRINTED_FILES:
         output.say(f"… and {len(outcome.left) - MAX_PRINTED_FILES} more")
-    output.say(f"{what}: {len(outcome.done)} files done, {len(outcome.left)} left alone")
+    output.say(f"{what}: {count(len(outcome.done), 'file')} done, {len(outcome.left)} left alone")

@@ -11,7 +11,7 @@ from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.filling import Added, add_pictures
 from image_copies.matching.index.store import check_vectors, open_known_store, open_store, remove_files, unreadable_files
-from image_copies.matching.output import Output
+from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import UNREADABLE
 from image_copies.matching.results.report import report_unreadable
 from image_copies.submissions.search.index_files import check_files
@@ -51,10 +51,10 @@ def remove(index: Path, paths: Sequence[Path], output: Output) -> int:
     """
     with open_known_store(index) as store:
         files = remove_files(store, map(known_path, paths))
-    output.say(f"removed {sum(files.values())} files from {index}")
-    for path, count in files.items():
-        output.record("removed", {"path": path, "files": count})
-        if not count:
+    output.say(f"removed {count(sum(files.values()), 'file')} from {index}")
+    for path, held in files.items():
+        output.record("removed", {"path": path, "files": held})
+        if not held:
             output.say(f"{path} is not in it, nor anything below")
     return 0
 

@@ -13,7 +13,7 @@ from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
 from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.groups.series import list_series
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
-from image_copies.matching.output import Output
+from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, STACK_LIST, STACKS, UNREADABLE
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv, write_hubs_csv, write_stacks
@@ -124,7 +124,8 @@ def _write_grouped(folder: Path, grouped: Grouped, series: Sequence[Sequence[Pat
     if not (grouped.groups.groups or grouped.groups.cuts or grouped.groups.hubs or grouped.groups.flat):
         return
     output.say(
-        f"{len(grouped.copies)} groups of {sum(map(len, grouped.copies))} files that certainly are copies: {folder / GROUPS}"
+        f"{count(len(grouped.copies), 'group')} of {sum(map(len, grouped.copies))} files that certainly are copies: "
+        f"{folder / GROUPS}"
         + (f"; {len(grouped.groups.cuts)} links that join no group: {folder / CUTS}" if grouped.groups.cuts else "")
     )
     if grouped.groups.flat:
@@ -156,7 +157,7 @@ def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
     belonging = sum(len(list_companions(row)) for row in removed)
     place = "" if folder == Path("matches") else f" --output {shlex.quote(text_of(folder))}"
     output.say(
-        f"plan: {folder / PLAN} would remove {len(removed)} files ({freed / 2**20:.1f} MiB)"
+        f"plan: {folder / PLAN} would remove {count(len(removed), 'file')} ({freed / 2**20:.1f} MiB)"
         + (f" and {belonging} that belong to them" if belonging else "")
         + (f", and leaves {reviewed} to be looked at" if reviewed else "")
         + (f", {merged} of them only for notes such as captions, which --merge-metadata keeps" if merged else "")

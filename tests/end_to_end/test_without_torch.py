@@ -78,12 +78,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("album --verify", "1 groups of 2 files"),
+        ("album --verify", "1 group of 2 files"),
         ("album/R000002.jpg album/small.jpg", "copy: "),
         ("match leakage album album/.. --output shared", "the worst pairs across sets"),
         ("match add album --index kept", "5 images, 5 of them embedded"),
         ("match --apply move", "take everything back with: image-copies match --undo --output matches"),
-        ("undo", "undo: 1 files done"),
+        ("undo", "undo: 1 file done"),
         ("embed --images album --output vectors.h5", "vectors: vectors.h5"),
         ("score --submission submission.h5 --ground-truth given.csv", '"micro_average_precision": 1.0'),
         ("score --queries vectors.h5 --references vectors.h5 --ground-truth truth.csv", '"micro_average_precision": 1.0'),

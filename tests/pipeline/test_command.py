@@ -119,7 +119,7 @@ def test_messages_name_the_command_as_it_was_called(
 
 def test_folders_are_searched_and_nothing_but_words_is_shown(album: Path, tmp_path: Path) -> None:
     done = call(album, folder=tmp_path)
-    assert done.returncode == 0 and "1 groups of 2 files" in done.stdout
+    assert done.returncode == 0 and "1 group of 2 files" in done.stdout
     assert not done.stderr, "bars are for terminals"
     done = call(album, "--quiet", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

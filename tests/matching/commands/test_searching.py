@@ -208,11 +208,11 @@ def test_a_kept_index_is_added_to_searched_and_removed_from(
     assert "3 queries, 8 different references" in capsys.readouterr().out
     run_match("remove", "references/R000000.jpg", "elsewhere", *index[2:])
     reported = capsys.readouterr().out
-    assert "removed 1 files" in reported and "elsewhere is not in it" in reported and "R000000" not in reported
+    assert "removed 1 file" in reported and "elsewhere is not in it" in reported and "R000000" not in reported
     (pictures / "references" / "link.jpg").symlink_to("R000001.jpg")
     run_match("add", "references", *index)
     run_match("remove", "references/link.jpg", *index[2:])
-    assert "removed 1 files" in capsys.readouterr().out
+    assert "removed 1 file" in capsys.readouterr().out
     shutil.move("references", "moved")
     run_match("remove", "references", *index[2:])
     assert "removed 9 files" in capsys.readouterr().out

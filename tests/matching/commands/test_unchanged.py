@@ -49,7 +49,7 @@ def test_what_has_not_changed_is_not_searched_again(
     assert STANDS in second.err and STANDS not in first.err and read_tree(RESULTS) == before
     said, again = ([line for line in each.out.splitlines() if '"added"' not in line] for each in (first, second))
     assert said == again and any('"match"' in line for line in said), "the index is said to have embedded nothing"
-    assert "1 groups of 2 files" in first.err and "1 groups of 2 files" in second.err
+    assert "1 group of 2 files" in first.err and "1 group of 2 files" in second.err
 
 
 def touch() -> None:

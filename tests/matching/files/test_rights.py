@@ -98,7 +98,7 @@ def test_without_the_right_to_delete_everything_stays(home: Path, way: Way, capf
     printed = capfd.readouterr().out
     assert f"left alone: {album / 'locked' / 'copy.jpg'}: no right to remove it from its folder" in printed
     assert f"left alone: {album / 'closed' / 'copy.jpg'}: " in printed and "Permission denied" in printed
-    assert f"{way}: 1 files done, 2 left alone" in printed
+    assert f"{way}: 1 file done, 2 left alone" in printed
     now = tree(album)
     assert {name: content for name, content in now.items() if "free" not in name}.items() <= before.items()
     assert set(tree(home).values()) >= set(before.values()) and len(list(home.rglob("*.trashinfo"))) <= 1
