@@ -26,6 +26,7 @@ STROKE, MIN_STROKE = 7, 0.7  # pixels that a stroke is wide at most, and how far
 SAME_TONE = 12  # grey levels around the most frequent tone that pass for it
 MIN_DRAWN = 0.975  # share of strokes and of one tone in what is drawn over a picture: of captions 1, of striped things up to .97
 MIN_ONE_KIND = 0.92  # share of strokes, or of one tone, that suffices alone: of striped things up to .83
+MIN_WRITTEN = 0.6  # share of strokes on both sides where another text is seen: of tables .76, beside captions up to .4
 
 
 def measure_differences(aligned: Aligned, spots: bool = True) -> Grey:
@@ -65,22 +66,29 @@ def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     inside, differing = aligned.covered > 0.5, find_differing(aligned)
     sides = (fixed, match_tones(warped, fixed, inside)), (warped, match_tones(fixed, warped, inside))
     covered = find_covered_side(aligned)
-    return not any(own and _is_drawn(*side, differing) for own, side in zip(covered, sides, strict=True))
+    (first, drawn), (second, also_drawn) = (_look_at_drawn(*side, differing) for side in sides)
+    other_writing = min(first, second) >= MIN_WRITTEN
+    return other_writing or not ((covered[0] and drawn) or (covered[1] and also_drawn))
 
 
-def _is_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> bool:
-    """Whether what a picture shows where it differs from another one consists of strokes, or has one tone, almost everywhere."""
+def _look_at_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> tuple[float, bool]:
+    """Look at what a picture shows where it differs from another one.
+
+    Returns:
+        The share of strokes, and whether it consists of strokes, or has one tone, almost everywhere.
+    """
     contrast = np.abs(picture - other)
     differs = differing & (contrast > MIN_CONTRAST)
     if not differs.any():
-        return False
+        return 0.0, False
     kernel = np.ones((STROKE, STROKE), np.uint8)
     bright, dark = (cv2.morphologyEx(picture, way, kernel) for way in (cv2.MORPH_TOPHAT, cv2.MORPH_BLACKHAT))
     tones = np.clip(picture[differs], 0, 255).astype(np.uint8)
     usual = int(np.convolve(np.bincount(tones, minlength=256), np.ones(2 * SAME_TONE + 1), "same").argmax())
     stroke = np.maximum(bright, dark)[differs] > MIN_STROKE * contrast[differs]
     same = np.abs(tones - float(usual)) <= SAME_TONE
-    return bool((stroke | same).mean() >= MIN_DRAWN or max(stroke.mean(), same.mean()) >= MIN_ONE_KIND)
+    strokes = float(stroke.mean())
+    return strokes, bool((stroke | same).mean() >= MIN_DRAWN or max(strokes, same.mean()) >= MIN_ONE_KIND)
 
 
 def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Grey) -> Grey:

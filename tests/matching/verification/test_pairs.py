@@ -1,5 +1,6 @@
 """Files are verified and judged at sizes that differ, as JPEGs are decoded reduced."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
 
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_two
@@ -101,3 +103,20 @@ def test_what_was_drawn_over_a_copy_leaves_it_certain_and_another_thing_does_not
             file.write_bytes(take(shot, rng))
         found = PairJudge().judge(KnownPair(*files))
         assert found.kind in kinds, (seed, found)
+
+
+def test_tables_with_other_numbers_are_not_captioned_copies(tmp_path: Path) -> None:
+    """Letters differ on both sides; below a caption one side shows something else."""
+    files = tmp_path / "one.png", tmp_path / "other.png"
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        for file in files:
+            page = Image.new("RGB", (520, 420), "white")
+            pen = ImageDraw.Draw(page)
+            for row, column in itertools.product(range(12), range(5)):
+                left, top = 10 + 100 * column, 10 + 33 * row
+                pen.rectangle((left, top, left + 100, top + 33), "white", "black")
+                pen.text((left + 20, top + 8), f"{rng.integers(100, 999)}", "black", ImageFont.load_default(18))
+            page.save(file)
+        found = PairJudge().judge(KnownPair(*files))
+        assert not found.is_certain, (seed, found)
