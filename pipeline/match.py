@@ -78,9 +78,13 @@ def _add(options: argparse.Namespace, output: Output) -> int:
 
 
 def _compare(options: argparse.Namespace, output: Output) -> int:
+    from image_copies.data.targets import check_target
     from image_copies.matching.commands import comparing
+    from image_copies.matching.results.overlays import SHOWN_AS, is_sheet
 
     first, second = options.pictures
+    if options.show is not None:
+        check_target(options.show, "--show", dict.fromkeys(SHOWN_AS, is_sheet), (first, second))
     verdict = comparing.compare_bytes(first, second)
     if verdict is None:
         verdict = comparing.compare(*_open_network(options), first, second, options.verify != 0)

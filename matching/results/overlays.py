@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import ExifTags, Image, ImageDraw, ImageFont
 
 from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
 from image_copies.matching.verification.overlay import Overlay, lay_on_each_other
 
 GAP, LINE_HEIGHT, LETTER_WIDTH, MIN_COLUMN = 8, 24, 10, 240  # pixels of a file: between its pictures, and of the lines above them
+SHOWN_AS = (".png", ".jpg", ".webp")  # formats of files
+SHEET = "image-copies: two pictures laid on each other"  # what a file of ours says of itself
 NOT_LAID = "Nothing says how these two could be laid on each other."
 PAGE = """<figure style="margin:0;max-width:640px"><div style="position:relative;line-height:0"><img src="{under}" alt="{first}"
 style="width:100%"><img src="{laid}" alt="{second}" style="position:absolute;inset:0;width:100%;clip-path:inset(0 50% 0 0)"></div>
@@ -70,8 +72,10 @@ class LaidPair:
             left = place * (column + GAP)
             draw.multiline_text((left, 0), "\n".join(title), "black", font)
             sheet.paste(Image.fromarray(picture), (left, top))
+        exif = Image.Exif()
+        exif[ExifTags.Base.ImageDescription] = SHEET
         with whole_file(path) as temporary:
-            sheet.save(temporary)
+            sheet.save(temporary, exif=exif)
 
     def _repr_html_(self) -> str:
         """Return an HTML fragment; notebooks call this."""
@@ -87,6 +91,15 @@ def lay_pair(first: Path, second: Path) -> LaidPair | None:
     """
     overlay = lay_on_each_other(first, second)
     return None if overlay is None else LaidPair(overlay, (first, second))
+
+
+def is_sheet(path: Path) -> bool:
+    """Whether a file is one that `LaidPair.save` wrote."""
+    try:
+        with Image.open(path) as image:
+            return bool(image.getexif().get(ExifTags.Base.ImageDescription) == SHEET)
+    except (OSError, SyntaxError, ValueError):
+        return False
 
 
 def _encode(pixels: NDArray[np.uint8]) -> str:

@@ -13,14 +13,12 @@ from image_copies.data.sources.archives import is_archive
 from image_copies.matching.files.keeping import KEEP_RULES
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.pipeline.cluster.options import add_ray_options
-from image_copies.pipeline.run.cli import CommandParser, named_path, named_place
-from image_copies.pipeline.tools.options import DIR, FILE, FLAG, NETWORK, RULE, Table, add_options, at_least, checked
+from image_copies.pipeline.run.cli import CommandParser, named_place
+from image_copies.pipeline.tools.options import DIR, FILE, FLAG, NETWORK, RULE, Table, add_options, at_least
 from image_copies.pipeline.tools.options import OPTIONS as SHARED
 
 A_SOURCE = "a SOURCE is a folder, a tar, zip, Parquet or Arrow file of pictures, a picture or @list.txt, here or at s3://…"
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
-SHOWN_AS = (".png", ".jpg", ".webp")
-IS_SHOWN = checked(named_path, lambda path: path.suffix.lower() in SHOWN_AS, f"give a name that ends in {', '.join(SHOWN_AS)}")
 PLACES: dict[str, Any] = {"type": named_place, "nargs": "+"}
 SOURCES = PLACES | {"metavar": "SOURCE", "default": []}
 OPTIONS: Table = {
@@ -36,7 +34,7 @@ OPTIONS: Table = {
     "--protect": SOURCES | {"help": "searched, but never touched"},
     "--read-only": DIR | {"nargs": "+", "default": [], "help": "folders in which nothing is ever changed"},
     "--no-self": FLAG | {"help": "report no pairs within one source"},
-    "--show": {"type": IS_SHOWN, "metavar": "FILE", "help": "with two pictures: one laid on the other, and what differs"},
+    "--show": FILE | {"help": "with two pictures: one laid on the other, and what differs"},
     "--index": DIR | {"help": "an index of references, which `add` makes, and which keeps decisions"},
     "--unrelated": SOURCES | {"help": "calibrate on these pictures, which must not be copies of each other"},
     "--verify": {"type": at_least(0), "nargs": "?", "const": 10, "metavar": "K"}

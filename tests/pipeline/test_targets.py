@@ -17,6 +17,7 @@ WRITES = {  # options that name what is written, and in which files they are
     "--matching-track": {"match_options.py"},
     "--details": {"06_score.py"},
     "--report": {"06_score.py"},
+    "--show": {"match_options.py"},
     "--to": {"match_options.py"},  # a plan's step leaves alone what exists there
     "--apply": {"deduplicate.py"},
 }
@@ -34,7 +35,7 @@ def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (album / name).write_text("mine, of the garden\n")
     (album / "lists").mkdir()
     (album / "lists" / "wishes.txt").write_text("a boat\n")
-    for ending in ("csv", "h5", "parquet", "onnx", "safetensors", "network.safetensors"):
+    for ending in ("csv", "png", "h5", "parquet", "onnx", "safetensors", "network.safetensors"):
         (album / f"v.{ending}").write_bytes(b"mine")
     (tmp_path / "truth.csv").write_text("query_id,reference_id\na,b\n")
     return album
@@ -48,6 +49,7 @@ def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             for name in ("a.jpg", "v.h5", "v.parquet", "v.onnx", "plan.csv", "new.jpg")
         ),
         *((f"match al --matching-track al/{name}", "--matching-track") for name in ("a.jpg", "v.csv", "plan.csv", "new")),
+        *((f"match al/a.jpg al/b.jpg --show al/{name}", "--show") for name in ("a.jpg", "b.jpg", "c.jpg", "keep.txt", "v.png")),
         ("match al --output al", "--output"),
         ("match al --output al/a.jpg", "--output"),
         ("match add al --index al", "--index"),
@@ -88,7 +90,7 @@ def test_so_do_those_that_make_folders(
 
 
 def test_no_option_that_names_a_target_is_forgotten() -> None:
-    named = r'"(--(?:out\w*|matching-track|details|report|to|apply|save\w*|write\w*))"(?:,\s*type=|: (?:DIR|FILE)\b)'
+    named = r'"(--(?:out\w*|matching-track|details|report|show|to|apply|save\w*|write\w*))"(?:,\s*type=|: (?:DIR|FILE)\b)'
     found: dict[str, set[str]] = {}
     for path in [*PIPELINE.glob("*.py"), *(PIPELINE / "tools").glob("*.py")]:
         for option in re.findall(named, path.read_text(encoding="utf-8")):

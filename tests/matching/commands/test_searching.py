@@ -341,7 +341,7 @@ def test_verification_is_not_asked_for_and_forbidden(capsys: pytest.CaptureFixtu
         (["--queries", "q", "--plan", "x"], "no option --plan"),
         (["--queries", "q", "--merge-metadata"], "no option --merge-metadata"),
         (["q", "--show", "x.png"], "give it with two pictures"),
-        (["q/picture.jpg", "r/picture.jpg", "--show", "x.gif"], "give a name that ends in .png"),
+        (["q/picture.jpg", "r/picture.jpg", "--show", "x.gif"], "must end in .png or .jpg or .webp"),
         (["--queries", "q", "--verify", "-1"], "give at least 0"),
         (["--queries", "q", "--most", "0"], "give at least 1"),
         (["--queries", "q", "--most", "many"], "invalid int value: 'many'"),
