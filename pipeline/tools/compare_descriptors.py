@@ -43,8 +43,9 @@ def compare_descriptors(data: Path, compared: list[str]) -> None:
     table, first = Table(title=f"{data}: {len(truth.query_ids):,} queries, {len(folder.reference):,} references"), None
     for name in ("descriptor", "µAP", "95 % interval", "R@P90", "µAP − first", "95 % interval", "CPU s/picture"):
         table.add_column(name, justify="left" if name == "descriptor" else "right", overflow="fold")
+    stored = {name: _open(name, folder) for name in compared if name.endswith((".h5", ".npy"))}  # wrong ones are seen at once
     for name in compared:
-        queries, references, seconds = _open(name, folder)
+        queries, references, seconds = stored.get(name) or _open(name, folder)
         scores, ranked = evaluate(queries, references, truth)
         apart = _format_interval(None if first is None else difference_interval(first, ranked, truth), "+.4f")
         own = _format_interval(micro_average_precision_interval(ranked, truth), ".4f")

@@ -119,9 +119,11 @@ def test_an_upload_that_copies_a_reference_is_refused(folder: Path, extractor: E
             Image.fromarray(draw_picture(np.random.default_rng(9), 300)).save(other, "PNG")
             refused = uploads.post("/upload", content=copy.getvalue(), headers=BYTES)
             taken = uploads.post("/upload", content=other.getvalue(), headers=BYTES)
+            broken = uploads.post("/upload", content=b"no picture", headers=BYTES)
         server.should_exit = True
         thread.join()
     assert refused.status_code == 409 and Path(refused.json()["detail"]["reference"]).name == "R000002.jpg"
+    assert broken.status_code == 400 and "not an image" in broken.json()["detail"], broken.text
     assert taken.status_code == 200 and taken.json() == {"stored": len(other.getvalue())}
 
 
