@@ -2,6 +2,7 @@
 
 import _thread
 import shutil
+import signal
 import sys
 import tempfile
 import tomllib
@@ -93,10 +94,13 @@ def test_an_interrupted_search_leaves_nothing(album: Path, tmp_path: Path, monke
             _thread.interrupt_main()
         return decode_squares(*given)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(embedders, "decode_squares", decode_and_interrupt)
-        with pytest.raises(KeyboardInterrupt):
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(embedders, "decode_squares", decode_and_interrupt)
             image_copies.find_copies(album)
+    finally:
+        signal.signal(signal.SIGINT, usual)
     assert decoded[0], "the folder was there at the interrupt; the thread's batch may end after it has gone"
     assert not any(tmp_path.iterdir()) and sorted(album.iterdir()) == before
     assert len(image_copies.find_copies(album)) == 1
