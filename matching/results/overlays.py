@@ -2,6 +2,7 @@
 
 import base64
 import io
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -95,11 +96,9 @@ def lay_pair(first: Path, second: Path) -> LaidPair | None:
 
 def is_sheet(path: Path) -> bool:
     """Whether a file is one that `LaidPair.save` wrote."""
-    try:
-        with Image.open(path) as image:
-            return bool(image.getexif().get(ExifTags.Base.ImageDescription) == SHEET)
-    except (OSError, SyntaxError, ValueError):
-        return False
+    with suppress(Exception), Image.open(path) as image:  # damaged and huge pictures raise anything
+        return bool(image.getexif().get(ExifTags.Base.ImageDescription) == SHEET)
+    return False
 
 
 def _encode(pixels: NDArray[np.uint8]) -> str:

@@ -234,7 +234,7 @@ def take_some(values: Grey) -> Grey:
 
 
 def take_quantile(values: Grey, share: float) -> float:
-    """Return the value below which this share of some values lies: without interpolating, in a tenth of NumPy's time."""
+    """Return the value below which this share of some values lies, without interpolating between two of them."""
     place = int(share * (len(values) - 1))
     return float(np.partition(values, place)[place])
 
