@@ -86,7 +86,9 @@ def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: b
     def groups_of(epoch: int) -> NDArray[np.int64]:
         return _repeat(generator_for(stream.seed, epoch, "order of the images").permutation(np.array(rows)), 1)
 
-    return GroupBatches(groups_of, len(rows), batch_size, stream, "images", 2, whole)
+    return GroupBatches(
+        groups_of=groups_of, groups=len(rows), per_batch=batch_size, stream=stream, unit="images", least=2, whole=whole
+    )
 
 
 def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, stream: Stream) -> GroupBatches:

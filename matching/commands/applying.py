@@ -89,7 +89,9 @@ def carry_out_plan(
         _check_room(measure_room(remove_merged(rows) if merging else rows, way, place), output)
         journal = Journal(folder / JOURNAL)
         try:
-            return apply_plan(rows, way, journal, place, is_protected, rejected, merging)
+            return apply_plan(
+                rows=rows, way=way, journal=journal, moved_to=place, is_protected=is_protected, rejected=rejected, merging=merging
+            )
         finally:
             journal.close()
 

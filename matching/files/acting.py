@@ -85,7 +85,7 @@ def apply_plan(
                 if row.file in pending:
                     _check_unchanged(row, kept_digests[row.kept], way)
                     merge = plan_merge(row.file, row.kept, bool(row.merged), is_protected) if merging else None
-                finished |= _remove_together(journal, row, pending, way, moved_to, merge)
+                finished |= _remove_together(journal=journal, row=row, files=pending, way=way, moved_to=moved_to, merge=merge)
             outcome.done += pending
         except BlockingIOError:
             outcome.left.append((row.file, f"another process works with it, or with {row.kept}"))

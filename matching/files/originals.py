@@ -163,7 +163,9 @@ class EditComparer:
             homography = from_shares(pixels.shape) @ found.homography @ invert(from_shares(source.shape))
             doubted = found.differing >= MIN_DIFFERING
             files = read_bytes(reference), read_bytes(query)
-            self._left[query, reference] = follow_by_compression(files[0], pixels, source, homography, files[1], doubted)
+            self._left[query, reference] = follow_by_compression(
+                content=files[0], pixels=pixels, source=source, homography=homography, kept=files[1], exact=doubted
+            )
         return self._left[query, reference]
 
     def _decode(self, path: Path) -> NDArray[np.uint8]:

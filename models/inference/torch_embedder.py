@@ -61,4 +61,6 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
 
     if device.type == "cpu":
         return Embedder((size,), loaded.descriptor.dimensions, embed, use_one_thread, alone=embed_alone)
-    return Embedder((size,), loaded.descriptor.dimensions, embed, None, launch, embed_alone)
+    return Embedder(
+        sizes=(size,), dimensions=loaded.descriptor.dimensions, embed=embed, side_by_side=None, launch=launch, alone=embed_alone
+    )

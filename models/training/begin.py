@@ -78,7 +78,9 @@ def begin_training(
     check_class_counts(settings.stages, len(set(class_of)), fabric.print)
     for stage in settings.stages:
         check_probabilities(settings.edits_of(stage))
-    identity = identify_training(settings, classes, overlays, None if labels is None else class_of, seed, name)
+    identity = identify_training(
+        settings=settings, classes=classes, overlays=overlays, labels=None if labels is None else class_of, seed=seed, name=name
+    )
     saved = load_state(folder, identity, fabric)
     progress, state = saved or (Progress(), {})
     if not saved and settings.teacher_file is not None:

@@ -52,15 +52,15 @@ def rebuild_class_rows(
     clean = EditedImages(squares, AugmentationSettings(family="none"), stage.image_size, edited.seed)
     labels = [class_of[row] for row in own]
     found, centroids = compute_centroids(
-        learner.descriptor,
-        clean,
-        edited,
-        own,
-        labels,
-        128,
-        choose_workers(settings.workers),
-        settings.precision,
-        stage.centroid_edits,
+        descriptor=learner.descriptor,
+        clean=clean,
+        edited=edited,
+        rows=own,
+        classes=labels,
+        batch_size=128,
+        workers=choose_workers(settings.workers),
+        precision=settings.precision,
+        edited_per_class=stage.centroid_edits,
     )
     matrix.set_prototypes(found, centroids)
 

@@ -47,7 +47,21 @@ def write_start(folder: Path, score: float | None, size: int, fabric: Fabric) ->
 
 def start_row(score: float, image_size: int, warning: str = "") -> EpochRow:
     """The curve's row of the weights that training starts from."""
-    return EpochRow(0, 0, 0, 0, 0.0, image_size, math.nan, 0.0, 0.0, 0.0, validation=score, ended_by="start", warning=warning)
+    return EpochRow(
+        stage=0,
+        epoch=0,
+        step=0,
+        classes=0,
+        intensity=0.0,
+        image_size=image_size,
+        loss=math.nan,
+        learning_rate=0.0,
+        images_per_second=0.0,
+        seconds=0.0,
+        validation=score,
+        ended_by="start",
+        warning=warning,
+    )
 
 
 def write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:

@@ -82,7 +82,7 @@ def score_variants(run: Run) -> None:
     before = None if variant.method == "none" else ensemble[0].ranked
     warnings, board = collect_warnings(run) + oddities, read_synthetic_board(run.paths.synthetic_board)
     measured = submitted.scores, submitted.ranked, submitted.interval
-    write_run_report(run, data, variants, measured, before, warnings)
+    write_run_report(run=run, data=data, variants=variants, submitted=measured, before=before, warnings=warnings)
     figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
     rest = {"variants": variants, "synthetic": board.to_dict("records"), "warnings": warnings}
     rest |= {"made_from": _describe_run(run, data)}

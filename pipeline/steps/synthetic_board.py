@@ -93,7 +93,9 @@ def _variants(run: Run, roles: TrainingRoles) -> Iterator[tuple[str, str, Vector
     variant, table = read_choice(run.paths.choice)
     training, synthetic = (open_joined(run.paths, run.recipe.models, part) for part in ("training", "synthetic"))
     most = max(run.recipe.ensemble.dimensions)  # as many as it was chosen with, so that not a bit differs
-    candidates = project_candidates(training, synthetic, roles, run.recipe, most, variant.weights)
+    candidates = project_candidates(
+        training=training, synthetic=synthetic, roles=roles, recipe=run.recipe, dimensions=most, weights=variant.weights
+    )
     queries, references, known = candidates.weight(variant.dimensions, variant.eigen_power)
     betas = {method: find_best_beta(table, variant, method) for method in METHODS}
     settings = with_betas(run.recipe.normalization, betas)

@@ -163,7 +163,9 @@ def normalize_by_variant(
     if not needed or not len(queries):
         return queries
     held, neighbours = hold_neighbours(training, find_neighbours(queries, training, needed))
-    return normalize_queries(queries, held, neighbours, variant.method, variant.beta, settings)
+    return normalize_queries(
+        queries=queries, training=held, neighbours=neighbours, method=variant.method, beta=variant.beta, settings=settings
+    )
 
 
 def subtract_negatives(
