@@ -127,7 +127,7 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
     ("matching/verification/colours.py", ORIGINALS): [
         ("MAX_TONE_APART = 4.0", "MAX_TONE_APART = 400.0"),
         ("MAX_APART = 1.0", "MAX_APART = 0.01"),
-        ("MIN_KEPT = 0.4", "MIN_KEPT = 0.0"),
+        ("MAX_LEFT, SURELY_LEFT = 0.4, 0.22", "MAX_LEFT, SURELY_LEFT = 0.9, 0.9"),
     ],
     ("matching/files/acting.py", ACTING): [
         ("if digest_if_regular(file) != row.sha256:", "if False:"),
