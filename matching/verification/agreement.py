@@ -7,7 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import LAST_REACH, Aligned, find_covered, invert, map_points
-from image_copies.matching.verification.blocks import BLOCK, MIN_TEXTURE, STRIDE, Grey, block_centres, find_displacements
+from image_copies.matching.verification.blocks import (
+    BLOCK,
+    MIN_TEXTURE,
+    STRIDE,
+    Grey,
+    block_centres,
+    block_means,
+    find_displacements,
+)
+from image_copies.matching.verification.edits import match_tones
 
 CHANGED_BELOW = 0.6  # correlation of a block below which something else is seen there
 CLEAR_TEXTURE = 2 * MIN_TEXTURE  # grey levels of a block that shows something, where the other picture shows nothing
@@ -19,6 +28,7 @@ PATCH_MARGIN = 4  # pixels left out on each side of a block that is searched els
 MOTION_REACH = 24  # pixels within which it is searched
 MIN_MOTION, MOTION_PEAK = 1.5, 0.75  # pixels, and correlation, from which it has moved
 MAX_MOTION_TESTS = 40  # blocks that are searched elsewhere
+END_LEVELS, MIN_CUT_OFF = 6.0, 0.2  # grey levels from a picture's darkest or brightest one, and share of a block that lies there
 BUSY_WINDOW, BUSY_VARIANCE = 9, 9.0  # pixels, squared grey levels: a pixel shows something where its window varies by more
 
 
@@ -56,7 +66,8 @@ def measure_agreement(aligned: Aligned) -> Agreement:
     gain = float(np.median((blocks.first / np.maximum(blocks.second, 0.1))[both])) if both.any() else 1.0
     shown = both | (blocks.covered & (np.maximum(blocks.first, gain * blocks.second) > CLEAR_TEXTURE))
     values = blocks.correlation[shown]
-    changed = shown & (blocks.correlation < CHANGED_BELOW)
+    apart, cut_off = shown & (blocks.correlation < CHANGED_BELOW), _find_cut_off(aligned)
+    changed = apart & ~cut_off
     covered_moving = find_covered(aligned.fixed.shape, invert(aligned.homography), aligned.moving.shape)
     places, moved = _find_residuals(aligned, both)
     return Agreement(
@@ -64,12 +75,23 @@ def measure_agreement(aligned: Aligned) -> Agreement:
         median=float(np.median(values)) if len(values) else -1.0,
         tenth=float(np.percentile(values, 10)) if len(values) else -1.0,
         changed=float(changed.sum() / max(1, len(values))),
-        moved=_measure_motion(aligned, changed),
+        moved=_measure_motion(aligned, apart, cut_off),
         parallax=_measure_parallax(moved),
         perspective=_measure_perspective(aligned, places[~np.isnan(moved[..., 0])], moved[~np.isnan(moved[..., 0])]),
         outside=min(_measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, covered_moving)),
         overlap=float(max(aligned.covered.mean(), covered_moving.mean())),
     )
+
+
+def _find_cut_off(aligned: Aligned) -> NDArray[np.bool_]:
+    """Return in which blocks [rows, columns] tones were cut off in one of the pictures, which otherwise show the same there."""
+    fixed, warped = aligned.alike
+    inside, found = aligned.covered > 0.5, np.zeros_like(aligned.blocks.covered)
+    for own, other, whole in ((fixed, warped, aligned.fixed), (warped, fixed, aligned.moving)) if inside.any() else ():
+        at_end = (own < whole.min() + END_LEVELS) | (own > whole.max() - END_LEVELS)
+        apart = own - match_tones(other, own, inside)
+        found |= (block_means(at_end.astype(np.float32)) > MIN_CUT_OFF) & (block_means(apart * apart) < MIN_TEXTURE**2)
+    return found
 
 
 def _find_residuals(aligned: Aligned, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -124,9 +146,9 @@ def _sum_neighbours(values: Grey) -> Grey:
     return np.asarray(cv2.boxFilter(values, cv2.CV_32F, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT), np.float32)
 
 
-def _measure_motion(aligned: Aligned, changed: NDArray[np.bool_]) -> float:
-    """Return the share of changed blocks that lie elsewhere in the other picture: what moved, unlike what was laid over."""
-    places = np.argwhere(changed)
+def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray[np.bool_]) -> float:
+    """Return the share of blocks that lie elsewhere in the other picture: what moved, unlike what was laid over or cut off."""
+    places = np.argwhere(apart)
     places = places[:: max(1, -(-len(places) // MAX_MOTION_TESTS))]
     pair = aligned.fixed_details, aligned.warped_details
     searched = moved = 0
@@ -140,7 +162,7 @@ def _measure_motion(aligned: Aligned, changed: NDArray[np.bool_]) -> float:
             area = other[upper : row + BLOCK + MOTION_REACH, before : column + BLOCK + MOTION_REACH]
             _, peak, _, (x, y) = cv2.minMaxLoc(cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED))
             away = np.hypot(x + before - column - PATCH_MARGIN, y + upper - row - PATCH_MARGIN)
-            moved += peak > MOTION_PEAK and away > MIN_MOTION
+            moved += peak > MOTION_PEAK and away > MIN_MOTION and not cut_off[row // STRIDE, column // STRIDE]
     return moved / searched if searched else 0.0
 
 
