@@ -199,7 +199,7 @@ def test_certain_groups_are_accepted_at_once_after_a_question(page: "sync_api.Pa
     plan = (results / "plan.csv").read_bytes()
     with answered(page, "/api/groups/"):
         page.click("#to-groups")
-    assert page.inner_text("#accept") == "Accept 1 certain group …"
+    assert page.inner_text("#accept") == "Accept 2 certain pairs …"
     page.click("#accept")
     assert "2 pairs in 1 group are certainly copies" in page.inner_text("#question-text")
     page.keyboard.press("n")  # no key of the page while the question is open
@@ -234,7 +234,10 @@ def test_the_plan_is_carried_out_and_undone_after_a_question(page: "sync_api.Pag
         page.click("#question-yes")
     assert set(read_tree(results.parent / "album")) == {"large.png", "other.png"}
     assert "Removed: 2 files." in page.inner_text("#status") and page.locator("#apply").is_hidden()
-    assert page.locator(".file.gone").count() == 2 and page.inner_text("#going").endswith("2 files removed.")
+    assert page.locator(".file.gone").count() == 2 and page.locator(".file.gone :is(button, img)").count() == 0
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.className") == "file kept"
+    assert page.inner_text("#going").endswith("2 files removed.")
     page.click("#put-back")
     assert page.inner_text("#question-title") == "Put back 2 files?"
     with answered(page, "/api/groups/"):
@@ -326,4 +329,4 @@ def test_nothing_is_wider_than_the_screen(browser: "sync_api.Browser", address: 
             page.reload()
             page.wait_for_selector(there)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-            assert page.evaluate(UNNAMED) == 0
+            assert page.evaluate(UNNAMED) == 0 and page.is_visible("#keys")

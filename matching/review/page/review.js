@@ -384,7 +384,7 @@ function drawActs() {
   const others = [remove.files ? `${plural(remove.files, "file")}, certainly copies` : "", review ? `${plural(review, "file")} to look at` : "", removed ? `${plural(removed, "file")} removed` : ""];
   at("going").replaceChildren(element("b", { textContent: sum }), `: ${others.filter(Boolean).join("; ") || "there is no copy"}.`);
   at("accept").hidden = !certain.pairs;
-  at("accept").textContent = `Accept ${plural(certain.groups, "certain group")} …`;
+  at("accept").textContent = `Accept ${plural(certain.pairs, "certain pair")} …`;
   at("apply").hidden = !remove.files;
   at("apply").textContent = `Remove ${plural(remove.files, "file")} …`;
   at("put-back").hidden = !removed;
@@ -452,7 +452,8 @@ function card(group, file) {
     return made;
   };
   const decided = !kept && !file.same_bytes;
-  const answers = element(
+  const gone = state.gone.has(file.number);
+  const answers = gone ? null : element(
     "div",
     { className: "answer" },
     decided ? button("A copy", file.decision === "copy", () => decideMember(file, "copy"), file.name) : null,
@@ -463,14 +464,14 @@ function card(group, file) {
   const details = [file.width ? `${file.width} × ${file.height}` : "cannot be read", bytes(file.bytes), file.format, file.taken ? `taken ${file.taken}` : ""];
   const made = element(
     "article",
-    { className: `file${kept ? " kept" : ""}${state.gone.has(file.number) ? " gone" : ""}`, tabIndex: 0 },
-    element("div", { className: "frame" }, image(file, "small", file.name)),
-    element("p", {}, element("span", { className: `badge ${file.action}`, textContent: state.gone.has(file.number) ? "removed" : file.action }), " ", role(file), " ", element("b", { textContent: file.name })),
+    { className: `file${kept ? " kept" : ""}${gone ? " gone" : ""}`, tabIndex: gone ? -1 : 0 },
+    element("div", { className: "frame" }, gone ? element("div", { className: "missing", textContent: "no picture" }) : image(file, "small", file.name)),
+    element("p", {}, element("span", { className: `badge ${file.action}`, textContent: gone ? "removed" : file.action }), " ", role(file), " ", element("b", { textContent: file.name })),
     element("p", { textContent: details.filter(Boolean).join(", "), title: file.folder }),
     element("p", {}, ...wording(file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`) + (file.original ? `. Original: ${file.original}` : ""))),
     answers,
   );
-  made.dataset.file = file.number;
+  if (!gone) made.dataset.file = file.number; // by which keys find it
   made.setAttribute("aria-label", `${file.name}, ${file.action}`);
   return made;
 }
@@ -552,7 +553,7 @@ async function showDecisions() {
 function decisionLine({ sha256, names, files, copy, decided }) {
   const word = copy ? "copy" : "not-a-copy";
   const [first, second] = files;
-  const known = first !== null && second !== null;
+  const known = files.every((file) => file !== null && !state.gone.has(file));
   return element(
     "li",
     {},
