@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from image_copies.data.files import whole_folder
@@ -22,7 +23,7 @@ TEMPLATE = Path(__file__).parent / "templates" / "matches.html.jinja"
 PAGE = 50  # groups or pairs on a page
 MAX_MATCHES, MAX_GROUPS, MAX_GROUP_FILES = 200, 200, 12  # pairs of each section, groups, and files of a group that are shown
 FIGURES = re.compile(
-    r" \([^()]*( of 100| blocks[^()]*| of the picture differ|pixels of \d+)\)|; \d+ features agree"
+    r" \([^()]*( of 100| blocks[^()]*| of the picture differ|pixels of \d+)\)|; \d+ features agree|, sharpness \d+"
 )  # in review.js, too
 MAX_LISTED = 300  # lines of the lists
 SECTIONS: dict[str, tuple[str, tuple[Kind, ...]]] = {
@@ -50,11 +51,6 @@ class PairCard:
     names: tuple[str, str]
     match: Match
     described: str
-
-    @property
-    def plain(self) -> str:
-        """What is known of it without the figures."""
-        return FIGURES.sub("", self.described)
 
 
 @dataclass(frozen=True)
@@ -130,6 +126,7 @@ def write_matches_page(
                 cuts=[(_describe_link(cut.link, name), cut) for cut in groups.cuts[:MAX_LISTED]],
                 hubs=[(name(hub.files[0]), hub) for hub in groups.hubs[:MAX_LISTED]],
                 flat=[name(path) for path in groups.flat[:MAX_LISTED]],
+                leave_figures_out=partial(FIGURES.sub, ""),
                 counted=describe_count(matches),
                 matches=matches,
                 rule=rule,
@@ -181,8 +178,7 @@ def _make_group_cards(
 
 
 def _describe_link(link: Link[Path], name: Callable[[Path], str]) -> str:
-    judged = link.judgement
-    kind = f": {judged.kind} ({judged.certainty} of 100)" if judged else ""
+    kind = f": {link.judgement.kind}" if link.judgement else ""
     return f"{name(link.first)} and {name(link.second)}{kind}"
 
 
@@ -192,7 +188,7 @@ def _facts(row: PlanRow) -> str:
         return row.reason
     size = f"{facts.width} × {facts.height}, {facts.size / 1000:,.0f} kB {facts.form}, sharpness {facts.sharpness:.0f}"
     exif = f", {facts.tags} EXIF entries" if facts.tags else ", no EXIF"
-    return f"{size}{exif}{', taken ' + facts.taken if facts.taken else ''}; {row.reason}"
+    return f"{row.reason}; {size}{exif}{', taken ' + facts.taken if facts.taken else ''}"
 
 
 def _make_thumbnails(folder: Path, paths: Collection[Path]) -> Thumbnails:

@@ -279,15 +279,18 @@ class Results:
         return self.files[number]
 
     def _find_certain(self) -> list[tuple[PlanRow, PlanRow]]:
-        """Certain copies that are undecided, each with the kept file, of the groups of which no other file is to be looked at."""
-        words, found = self.decisions.words(), []
+        """Certain copies that are undecided and not removed, each with the kept file, of groups where none is to be looked at."""
+        words, removed, found = self.decisions.words(), self._find_removed(), []
         for rows in self.plan.groups.values():
             center = find_center(rows)
             if all(row.action in ("keep", "remove") for row in rows):
                 found += [
                     (row, center)
                     for row in rows
-                    if row.action == "remove" and row.sha256 != center.sha256 and pair_of(row, center) not in words
+                    if row.action == "remove"
+                    and row.file not in removed
+                    and row.sha256 != center.sha256
+                    and pair_of(row, center) not in words
                 ]
         return found
 

@@ -238,6 +238,9 @@ def test_the_plan_is_carried_out_and_undone_after_a_question(page: "sync_api.Pag
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.className") == "file kept"
     assert page.inner_text("#going").endswith("2 files removed.")
+    assert (
+        page.locator("#group > p").inner_text().startswith("3 files: 1 kept, 2 removed.") and page.locator("#accept").is_hidden()
+    )
     page.click("#put-back")
     assert page.inner_text("#question-title") == "Put back 2 files?"
     with answered(page, "/api/groups/"):

@@ -361,8 +361,8 @@ async function showGroup() {
 
 function drawGroup(group) {
   state.members = group;
-  const planned = Object.entries({ keep: "kept", remove: "to go", review: "to look at", leave: "left alone" }).flatMap(([action, said]) => {
-    const count = group.files.filter((file) => file.action === action).length;
+  const planned = Object.entries({ keep: "kept", remove: "to go", review: "to look at", leave: "left alone", gone: "removed" }).flatMap(([action, said]) => {
+    const count = group.files.filter((file) => (state.gone.has(file.number) ? "gone" : file.action) === action).length;
     return count ? `${count} ${said}` : [];
   });
   at("group").replaceChildren(

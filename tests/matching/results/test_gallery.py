@@ -86,11 +86,23 @@ def test_people_read_classes_and_programs_scores(tmp_path: Path) -> None:
     rows = [
         PlanRow(7, "keep", first, first, "largest", None, None, False, "00" * 32),
         PlanRow(7, "review", third, first, "seen", -0.25, None, False, "00" * 32, judgement=Judgement("likely", "seen", 61)),
-        PlanRow(7, "review", second, first, "seen", -0.125, None, False, "00" * 32, judgement=Judgement("certain", "seen", 91)),
+        PlanRow(
+            7,
+            "review",
+            second,
+            first,
+            "seen (95 % agreement of 80 blocks)",
+            -0.125,
+            None,
+            False,
+            "00" * 32,
+            judgement=Judgement("certain", "seen", 91),
+        ),
     ]
     grouped = Grouped(FileGroups([[first, second, third]], [cut], []), rows)
     page = write_matches_page(tmp_path / "gallery", Matches([], -0.5, 2, 2, []), RULE, grouped, [tmp_path]).read_text()
-    assert "Group 1: 2 files" in page and "b.jpg and c.jpg: same scene (30 of 100);" in page
+    assert "Group 1: 2 files" in page and "b.jpg and c.jpg: same scene;" in page
+    assert "<summary>seen</summary>seen (95 % agreement of 80 blocks)</details>" in page
     assert not re.search(r"[−-]0\.\d", page)
     write_groups_csv(tmp_path / "groups.csv", grouped.copies)
     write_cuts_csv(tmp_path / "cuts.csv", grouped.groups.cuts)
