@@ -56,13 +56,14 @@ class LaidPair:
         return {name: _encode(pixels) for name, pixels in shown.items()} | {"frame": self.overlay.frame, "differ": self.differ}
 
     def save(self, path: Path) -> None:
-        """Write the one below, the other one laid on it, and what differs side by side as a picture, in the format of its name.
+        """Write the two in their order, one laid on the other, and what differs side by side, in the format of the name.
 
         Raises:
             UserError: The disk is full.
         """
-        titles = [self.names[0], f"{self.names[1]}, laid on it", self.differ]
-        pictures = [self.overlay.under, self.overlay.laid, self.overlay.differences]
+        (below, above), order = self.names, 1 if self.overlay.frame == 0 else -1  # the first file stands first, in either frame
+        titles = [*[below, f"{above}, laid on {below}"][::order], self.differ]
+        pictures = [*[self.overlay.under, self.overlay.laid][::order], self.overlay.differences]
         height, width = self.overlay.under.shape[:2]
         column = max(width, MIN_COLUMN)
         lines = [wrap(title, column // LETTER_WIDTH) for title in titles]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.squares import shrink
-from image_copies.matching.verification.alignment import Aligned, Homography, find_covered, invert, scale_points
+from image_copies.matching.verification.alignment import NO_SCALE, Aligned, Homography, find_covered, invert, scale_points
 from image_copies.matching.verification.differences import measure_differences
 from image_copies.matching.verification.edits import find_clearly_differing, find_differing
 from image_copies.matching.verification.geometry import MIN_INLIERS
@@ -30,7 +30,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class Overlay:
-    """Two pictures in the frame of the one that shows more or, if both show as much, of the finer one; each uint8 [h, w, 3], RGB.
+    """Two pictures in the frame of the one that shows more or else has more pixels, else of the first; each uint8 [h, w, 3], RGB.
 
     Attributes:
         frame: Which of the two gives the frame, 0 or 1.
@@ -58,13 +58,14 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     if found is None or (found.inliers < MIN_INLIERS and found.agreement.median < OTHER_MEDIAN):
         return None
     aligned, fixed = found.aligned, 0 if found.aligned.swapped else 1
-    frame = fixed if _shows_more(aligned) else 1 - fixed
-    under, other = pictures[frame], pictures[1 - frame]
     to_fixed = aligned.homography @ _resize(aligned.moving.shape, pictures[1 - fixed].shape)
     to_shown = _resize(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
+    more = _compare_shown(aligned) or _compare_pixels(to_shown)
+    frame = fixed if more > 0 else 1 - fixed if more < 0 else 0
+    under, other = pictures[frame], pictures[1 - frame]
     size = under.shape[1], under.shape[0]
     onto = to_shown if frame == fixed else invert(to_shown)
-    warped = cv2.warpPerspective(other, onto, size, flags=cv2.INTER_AREA if _reduces(onto) else cv2.INTER_LINEAR)
+    warped = cv2.warpPerspective(other, onto, size, flags=cv2.INTER_AREA if _scale(onto) < 1 else cv2.INTER_LINEAR)
     covered = find_covered(other.shape, onto, under.shape)[..., None] > 0.5
     back = invert(to_fixed) if frame != fixed else _resize(pictures[fixed].shape, aligned.fixed.shape)
     apart = find_differing(aligned) | find_clearly_differing(aligned)
@@ -79,14 +80,22 @@ def _resize(new: tuple[int, ...], old: tuple[int, ...]) -> Homography:
     return scale_points(new[1] / old[1], new[0] / old[0])
 
 
-def _reduces(onto: Homography) -> bool:
-    return bool(abs(np.linalg.det(onto[:2, :2] / onto[2, 2])) < 1)
+def _scale(onto: Homography) -> float:
+    """Return the length in the picture that a map leads to, over length in the other one."""
+    return float(np.sqrt(np.abs(np.linalg.det(onto[:2, :2] / onto[2, 2]))))
 
 
-def _shows_more(aligned: Aligned) -> bool:
-    """Whether the picture that gives the frame clearly shows more than the other one."""
+def _compare_shown(aligned: Aligned) -> int:
+    """Return 1 where the picture that gives the alignment's frame clearly shows more than the other one, −1 for less, else 0."""
     seen = find_covered(aligned.fixed.shape, invert(aligned.homography), aligned.moving.shape)
-    return bool(aligned.covered.mean() < seen.mean() - CLEARLY_LESS)
+    more = float(seen.mean() - aligned.covered.mean())
+    return int(np.sign(more)) if abs(more) > CLEARLY_LESS else 0
+
+
+def _compare_pixels(to_shown: Homography) -> int:
+    """Return 1 where a map leads to the picture that clearly has more pixels, −1 for fewer, else 0."""
+    scale = _scale(to_shown)
+    return int(np.sign(scale - 1)) if abs(np.log(scale)) > -np.log(NO_SCALE) else 0
 
 
 def _pale(picture: Pixels) -> Pixels:
@@ -97,8 +106,9 @@ def _draw_differences(picture: Pixels, excess: NDArray[np.float32]) -> tuple[Pix
     """Return a picture, paled, with what differs in red, each part framed; and the number of frames."""
     red = np.clip((excess - FAINT) / (STRONG - FAINT), 0, 1)[..., None]
     drawn = np.asarray((1 - red) * _pale(picture) + red * np.array(RED), np.uint8)
-    parts = cv2.dilate((excess > FRAMED_FROM).astype(np.uint8), np.ones((JOINED, JOINED), np.uint8))
-    count, _, boxes, _ = cv2.connectedComponentsWithStats(parts)
-    for left, top, width, height, _ in boxes[1:].tolist():
+    differing = (excess > FRAMED_FROM).astype(np.uint8)
+    count, joined = cv2.connectedComponents(cv2.dilate(differing, np.ones((JOINED, JOINED), np.uint8)))
+    for part in range(1, count):
+        left, top, width, height = cv2.boundingRect(differing * (joined == part))
         cv2.rectangle(drawn, (left, top), (left + width - 1, top + height - 1), RED, 3)
     return drawn, count - 1
