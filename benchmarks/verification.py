@@ -28,6 +28,7 @@ from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match, rank_by_evidence
 from image_copies.matching.search import Search
+from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.pairs import Candidate, verify_pairs
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.tools.run_extractor import open_extractor
@@ -39,13 +40,13 @@ SHOWN_RATE = 0.01  # of the table
 RANKINGS = "descriptor alone", "with `--views`", "with `--verify`", "with `--verify --views`"
 
 
-def find_nearest_pairs(extractor: Extractor, data: Path, nearest: int, views: bool) -> list[Match]:
-    """Return each query's nearest references, best first; with views, those of its views where it is unsure."""
+def find_nearest_pairs(extractor: Extractor, data: Path, nearest: int, views: bool) -> tuple[list[Match], Tail | None]:
+    """Return each query's nearest references, best first, with views those of its views where it is unsure; and the tail."""
     layout, rule = open_isc_folder(data), make_rule(extractor, None, RATES[0], nearest)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder), extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, layout.reference.paths)
         search = Search(store, extractor, rule, candidates=nearest, views=views)
-        return search.queries(layout.query.paths).matches.pairs
+        return search.queries(layout.query.paths).matches.pairs, search.fitted.tail
 
 
 def compute_scores(pairs: list[Match], truth: GroundTruth) -> tuple[float, float]:
@@ -59,8 +60,8 @@ def compute_scores(pairs: list[Match], truth: GroundTruth) -> tuple[float, float
 def measure(data: Path, extractor: Extractor, nearest: int, _seed: int) -> Figures:
     """Return µAP, recall, confirmed pairs and false alarms of each ranking, and how many queries copy nothing."""
     truth, layout = read_ground_truth(data / GROUND_TRUTH), open_isc_folder(data)
-    alone, viewed = (find_nearest_pairs(extractor, data, nearest, views) for views in (False, True))
-    candidates = partial(choose_candidates, tail=extractor.calibrate(), references=len(layout.reference))
+    (alone, tail), (viewed, _) = (find_nearest_pairs(extractor, data, nearest, views) for views in (False, True))
+    candidates = partial(choose_candidates, tail=tail, references=len(layout.reference))
     verified, both = (verify(pairs, candidates(pairs)) for pairs in (alone, viewed))
     unrelated = {path.stem for path in layout.query.paths} - {query for query, _ in truth.pairs}
     figures = {"queries that copy nothing": float(len(unrelated))}

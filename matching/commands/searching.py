@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from image_copies.data.commands import name_review
 from image_copies.data.names import text_of
 from image_copies.data.process import choose_workers
@@ -44,7 +46,6 @@ from image_copies.matching.results.report import write_results, write_track
 from image_copies.matching.results.unchanged import KeptOutput, fingerprint, keep_unchanged, repeat_unchanged
 from image_copies.matching.search import PairScores, Search, make_exclusions
 from image_copies.matching.verification.pairs import PairJudge, verify_pairs
-from image_copies.submissions.formats.matching_track import is_matching_track
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ def check_targets(sources: Sources, index: Path | None, track: Path | None) -> N
         UserError: There is no index, or the file is not one that this command writes.
     """
     if track is not None:
+        from image_copies.submissions.formats.matching_track import is_matching_track  # imported here: rarely asked for
+
         read = [*sources.queries, *sources.references, *sources.protected]
         check_target(track, "--matching-track", {".csv": is_matching_track}, read)
     if index is not None:
@@ -134,7 +137,8 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
         if state is not None and repeat_unchanged(settings.folder, state, output) is not None:
             return None
         output = KeptOutput(output.json, output.quiet)
-        found, grouped, left_out = _find_and_group(store, extractor, settings, pictures, output)
+        with threadpool_limits(1, user_api="blas"):  # products are small: further threads would only wait for each other
+            found, grouped, left_out = _find_and_group(store, extractor, settings, pictures, output)
         found = found if lists is None else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
         named = _name_sources(settings.sources)
         write_results(settings.folder, found.matches, grouped, settings.rule, output, settings.stacks, named)

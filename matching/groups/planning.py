@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from image_copies.matching.files.facts import Facts, picture_facts
@@ -100,10 +99,9 @@ def make_groups(
     knowledge = Knowledge(
         digests=found.digests, facts=facts, listed=list_pairs(found.matches.pairs), score=score, decide=decide, judge=judge
     )
-    with threadpool_limits(1, user_api="blas"):  # products are small: further threads would only wait for each other
-        rows = [
-            row
-            for number, group in enumerate(tqdm(grouped.groups, desc="choosing what to keep", unit="group", leave=False), 1)
-            for row in plan_group(number, group, knowledge, settings)
-        ]
+    rows = [
+        row
+        for number, group in enumerate(tqdm(grouped.groups, desc="choosing what to keep", unit="group", leave=False), 1)
+        for row in plan_group(number, group, knowledge, settings)
+    ]
     return Grouped(grouped, rows)

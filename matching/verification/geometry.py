@@ -104,7 +104,7 @@ def _fit_homography(
     homography, mask = cv2.findHomography(
         source, target, cv2.USAC_MAGSAC, MAX_REPROJECTION_ERROR, maxIters=2000, confidence=0.999
     )
-    if homography is None or not _is_plausible(homography, source):
+    if homography is None or np.count_nonzero(mask) < least or not _is_plausible(homography, source):
         return None
     inside = mask.ravel().astype(bool)
     count = min(len(np.unique(points[inside].round(), axis=0)) for points in (source, target))

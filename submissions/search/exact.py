@@ -14,7 +14,7 @@ from image_copies.submissions.vectors.rows import RowsShard, VectorRows
 
 REFERENCES_PER_BLOCK = 16_384
 QUERIES_PER_BLOCK = 1024
-PAIRS_PER_BLOCK = 65_536
+PAIRS_PER_BLOCK = 2048  # whose vectors, in float64, stay in a core's cache
 RELATIVE_ROUNDING = (
     7.5e-6  # bound of float32 rounding of a squared distance, relative to ‖q‖² + ‖r‖²; candidates within it are kept
 )

@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
-from image_copies.matching.candidates import MAX_ALARMS, MAX_CROP_ALARMS, MAX_NEGATIVE_ALARMS, POSITIVE, choose_candidates
+from image_copies.matching.candidates import (
+    MAX_ALARMS,
+    MAX_MIRRORED_ALARMS,
+    MAX_THOROUGH_ALARMS,
+    POSITIVE,
+    UNCHANGED,
+    choose_candidates,
+)
 from image_copies.matching.matches import Match
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.geometry import CHANGES
@@ -15,10 +22,14 @@ CROP = (0.0, 0.0, 0.5, 0.5)
 def test_far_pairs_are_not_verified_and_near_ones_thoroughly() -> None:
     """Of 100 references one is nearer than the tail's start by chance: the limits lie on both sides of it."""
     one, other = Path("one"), Path("other")
-    distances = [TAIL.distance(alarms, 100) - 1e-6 for alarms in (MAX_CROP_ALARMS, MAX_NEGATIVE_ALARMS, MAX_ALARMS)]
-    assert distances[0] < distances[1] < TAIL.start < distances[2]
+    distances = [TAIL.distance(alarms, 100) - 1e-6 for alarms in (MAX_THOROUGH_ALARMS, MAX_MIRRORED_ALARMS, MAX_ALARMS)]
+    assert distances[0] < TAIL.start < distances[1] < distances[2]
     pairs = [Match(one, other, -distance, 0.5, crop=CROP) for distance in [*distances, distances[2] + 1e-3]]
-    thorough, middle, far = Candidate(one, other, CROP), Candidate(one, other), Candidate(one, other, None, POSITIVE)
+    thorough, middle, far = (
+        Candidate(one, other, CROP),
+        Candidate(one, other, None, POSITIVE),
+        Candidate(one, other, None, UNCHANGED),
+    )
     assert choose_candidates(pairs, TAIL, 100) == [thorough, middle, far, None]
     assert choose_candidates(pairs[3:], None, 100) == [thorough] and thorough.changes == CHANGES
     accepted = Match(one, other, -1.9, 0.0, crop=CROP)
