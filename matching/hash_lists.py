@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.installation import name_install
+from image_copies.data.sources.walking import known_path
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.judgement import MAX_LIKELY, Judgement
 
 BITS = 256
 MAX_DISTANCE, MIN_QUALITY = 31, 50  # bits of 256, and quality 0…100 of both, that PDQ's authors state for a match
 HASH = re.compile("[0-9a-fA-F]{64}")
-REMEDY = "Give a CSV file with 64 hexadecimal digits in each line."
+REMEDY = "Such a list is a CSV file with 64 hexadecimal digits in each line; a first one may name columns: id,hash,quality."
 
 
 @dataclass(frozen=True)
@@ -59,18 +60,20 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
         except (OSError, ValueError, csv.Error) as error:
             problem = getattr(error, "strerror", None) or error
             raise UserError(f"{path} cannot be read as a list of hashes ({problem}). {REMEDY}") from error
-        found = [(name, hexadecimal) for name, hexadecimal in entries if hexadecimal]
+        found = [(name, hexadecimal) for name, hexadecimal, matched in entries if hexadecimal and matched]
         skipped += len(entries) - len(found)
         if not found:
-            raise UserError(f"{path} holds no PDQ hash of quality {MIN_QUALITY} or more. {REMEDY}")
-        names += [Path(f"{path.absolute()}/{name}") for name, _ in found]
+            hashed = any(hexadecimal for _, hexadecimal, _ in entries)
+            wrong = f"hash of quality {MIN_QUALITY} or more" if hashed else "hash: it is no list of them"
+            raise UserError(f"{path} holds no PDQ {wrong}. {REMEDY}")
+        names += [Path(f"{known_path(path)}/{name}") for name, _ in found]
         digits += [hexadecimal for _, hexadecimal in found]
     _load_pdq()
     return HashLists(names, np.frombuffer(bytes.fromhex("".join(digits)), np.uint64).reshape(-1, 4), skipped)
 
 
-def _read_entries(path: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the name and the hash of every entry, None if PDQ cannot match it; without a header it has no more than its hash."""
+def _read_entries(path: Path) -> Iterator[tuple[str, str | None, bool]]:
+    """Yield the name of every entry, its hash, if any, and whether PDQ can match it; without a header it has no more."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         first = file.readline()
         file.seek(0)
@@ -89,8 +92,7 @@ def _read_entries(path: Path) -> Iterator[tuple[str, str | None]]:
                 quality = float(entry.get("quality") or 100)
             except ValueError as error:
                 raise ValueError(f"line {lines.line_num}: {error}; a quality is a number from 0 to 100") from error
-            matched = "pdq" in kind.lower() and quality >= MIN_QUALITY
-            yield entry.get("id") or str(lines.line_num), digits if matched else None
+            yield entry.get("id") or str(lines.line_num), digits, "pdq" in kind.lower() and quality >= MIN_QUALITY
 
 
 def _make_match(query: Path, reference: Path, apart: int) -> Match:

@@ -81,7 +81,7 @@ def test_lists_are_read_as_tools_write_them(picture: Path) -> None:
     alone = write_list(picture.with_name("h.csv"), [(digits_of(picture, 2),), (digits_of(picture, 1),)], ())
     by_semicolons = picture.with_name("s.csv")
     by_semicolons.write_text(f"id;hash;quality\nK;{digits_of(picture)};100\n")
-    lists = read_hash_lists([exported, alone, by_semicolons])
+    lists = read_hash_lists([exported, picture.parent / ".." / picture.parent.name / alone.name, by_semicolons])
     assert [str(name.relative_to(picture.parent)) for name in lists.names] == ["e.csv/3", "h.csv/1", "h.csv/2", "s.csv/K"]
     assert len(lists.find(picture)) == 4
 
@@ -89,8 +89,9 @@ def test_lists_are_read_as_tools_write_them(picture: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "holds no PDQ hash"),
-        (b"id,hash\n1,12ab\n", "holds no PDQ hash"),
+        (b"", "no list of them"),
+        (b"id,hash\n1,12ab\n", "no list of them.* CSV file with 64"),
+        (b"id,hash,quality\n1,%s,40\n" % (b"0" * 64), "no PDQ hash of quality 50"),
         (b"\xff\xfe\x00", "cannot be read"),
         (b"id,hash,quality\n1,%s,90\n2,%s,high\n" % (b"0" * 64, b"1" * 64), r"line 3: .*'high'.* 0 to 100"),
     ],
