@@ -30,7 +30,10 @@ plot_duplicates(image_dir='album', duplicate_map=duplicates, filename='R000002.j
 """
 
 
-@pytest.mark.parametrize(("name", "instead"), [("PHash", "Use CNN, .*find_copies"), ("evaluate", r"Use image_copies\.score")])
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [("PHash", "Use CNN, .*find_copies"), ("Hashing", "Use CNN"), ("ViT", "Use CNN"), ("evaluate", r"Use image_copies\.score")],
+)
 def test_what_is_not_there_has_something_instead(name: str, instead: str) -> None:
     with pytest.raises(ImportError, match=f"imagededup's {name} is not in .*{instead}"):
         exec(f"from image_copies.matching.imagededup import {name}")
