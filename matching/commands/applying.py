@@ -100,8 +100,11 @@ def take_back(folder: Path, output: Output) -> int:
     """Undo what the journal in a folder of results records; return the exit code: 0, or 1 if files were left alone.
 
     Raises:
-        UserError: when the journal is damaged, the disk is full, or another process is carrying out a plan.
+        UserError: when there is no such folder, the journal is damaged, the disk is full, or another process is carrying out a
+            plan.
     """
+    if not is_there(folder):
+        raise UserError(f"nothing to undo: {folder} does not exist. Name the folder of the results with --output.")
     if not (folder / JOURNAL).exists():
         output.say(f"nothing to undo: {folder / JOURNAL} does not exist; another folder of results is named with --output")
         return 0

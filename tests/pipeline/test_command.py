@@ -68,6 +68,7 @@ def test_each_task_does_what_its_script_does(line: str, message: str, typed: Pat
 
 
 def test_undo_without_anything_to_undo(typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("matches").mkdir()
     main(["undo"])
     assert "nothing to undo" in capsys.readouterr().out
 

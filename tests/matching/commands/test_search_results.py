@@ -505,8 +505,9 @@ def test_wrong_options_are_refused(album: Path, arguments: list[str], message: s
 
 
 def test_where_there_is_nothing_to_undo_that_is_said(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--undo", "--output", "mistyped"]) == 0 and not Path("mistyped").exists()
-    assert "nothing to undo: mistyped/journal.jsonl does not exist" in capsys.readouterr().out
+    with pytest.raises(UserError, match="nothing to undo: mistyped does not exist"):
+        main(["--undo", "--output", "mistyped"])
+    assert not Path("mistyped").exists()
     run_match(checkpoint, "--queries", "album")
     for arguments in (["--apply", "move"], ["--undo"], ["--undo"]):
         main(arguments)
