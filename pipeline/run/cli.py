@@ -144,7 +144,7 @@ def report_errors() -> Iterator[None]:
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:
-        print("\nstopped; the same command continues from what is finished", file=sys.stderr)
+        print("\nstopped; finished files and vectors are kept, the same command does the rest again", file=sys.stderr)
         sys.exit(143 if isinstance(error, Terminated) or terminated.is_set() else 130)  # Ray raises its own
 
 

@@ -61,7 +61,9 @@ def test_no_process_is_left_behind(tmp_path: Path, number: signal.Signals, code:
         assert [seen[process] for process in find_left(set(seen), 30)] == []
         assert [path.name for path in temporary.iterdir() if path.name.startswith("ray-")] == []
         said_last = (tmp_path / "said").read_text().splitlines()[-1:]
-        assert number == signal.SIGKILL or said_last == ["stopped; the same command continues from what is finished"]
+        assert number == signal.SIGKILL or said_last == [
+            "stopped; finished files and vectors are kept, the same command does the rest again"
+        ]
     finally:
         run.kill()
         shutil.rmtree(temporary)
