@@ -3,12 +3,12 @@
     python benchmarks/sure_and_fast.py [DATA] [--before CHECKOUT] [--pictures N …] [--large N]   replaces rows of its JSON
     python benchmarks/sure_and_fast.py --docs                                                   writes the table of README.md
 
-DATA: else the folder that COPYSETS names. `photographs`: the references of DATA/photos; `again`: the same, unchanged. `album` and
-`look-alikes` as in `lookalikes.py`. `N pictures`: photographs of DATA, those of at most 320 pixels enlarged to it, filled up from
-DATA/tiny.zip, enlarged, too; every tenth is an edited copy of another (`made_up_pairs.py`). `12 megapixels`: photographs enlarged
-as in `large_pictures.py`, a tenth of them copies. Seconds are those of the processor, user and system, of the whole command: they
-depend little on what else the machine does, but are a third more where both threads of a core are busy. The table of README.md
-also has what `installed.py` and `lookalikes.py` measured.
+DATA: else the folder that COPYSETS names. `photographs`: the references of DATA/photos; `again`: the same, unchanged. `N
+pictures`: photographs of DATA, those of at most 320 pixels enlarged to it, filled up from DATA/tiny.zip, enlarged, too; every
+tenth is an edited copy of another (`made_up_pairs.py`). `12 megapixels`: photographs enlarged as in `large_pictures.py`, a tenth
+of them copies. An album and look-alikes: `lookalikes.py`. Seconds are those of the processor, user and system, of the whole
+command: they depend little on what else the machine does, but are a third more where both threads of a core are busy. The table
+of README.md also has what `installed.py` and `lookalikes.py` measured.
 """
 
 import argparse
@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -28,7 +27,7 @@ import installed as installing
 import lookalikes
 import numpy as np
 from large_pictures import enlarge
-from lookalikes import DEDUP_DISTANCE, OTHERS, PDQ_DISTANCE, Tool, make_album
+from lookalikes import DEDUP_DISTANCE, OTHERS, PDQ_DISTANCE, Tool
 from made_up_pairs import EDITS, edit_picture
 from measurements import Measurements
 from numpy.typing import NDArray
@@ -196,13 +195,6 @@ def main() -> None:
             costs.append(search(what, photographs, place / f"photographs {len(costs)}", top))
         costs.append(search(f"{what}, again", photographs, place / f"photographs {len(costs) - 1}", TOP))
         costs += [measure_other(what, photographs, name, tool) for name, (package, tool) in OTHERS.items() if find_spec(package)]
-        with zipfile.ZipFile(data / "lookalikes.zip") as archive:
-            archive.extractall(place / "look-alikes", [name for name in archive.namelist() if name.endswith(".jpg")])
-        (place / "album").mkdir()
-        made = make_album(find_images(place / "look-alikes").paths, find_images(photographs).paths, place / "album")
-        for top in tops:
-            costs.append(search("68 look-alikes", place / "look-alikes", place / f"look-alikes {top.name}", top, str))
-            costs.append(search(f"album of {len(made)}", place / "album", place / f"album {top.name}", top, name_by_first_word))
         named = [
             data / "photos" / "training_images",
             data / "training-photos.zip",

@@ -37,7 +37,7 @@ class FileContents(Dataset[Item], ABC):
 
     @abstractmethod
     def load(self, content: bytes) -> Item:
-        """Return the item of a file's content, which is empty where the file cannot be read."""
+        """Return the item made of a file's content; the content is empty if the file cannot be read."""
 
 
 class SquaresOfSizes(FileContents[dict[int, tuple[Tensor, bool]]]):

@@ -21,7 +21,7 @@ print("error: " + sys.argv[2], file=sys.stderr, flush=True)
 
 @contextmanager
 def speak_if_killed(message: str) -> Iterator[None]:
-    """Let a process next to this one print a message if a signal ends this one in the block; nothing on Windows.
+    """Start a second process that prints a message if a signal kills this one within the block; does nothing on Windows.
 
     Where no process can be started, as at the limit of open files or processes, the block runs without it.
     """

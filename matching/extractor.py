@@ -181,7 +181,7 @@ def onnx_extractor(path: Path) -> Extractor:
 
 
 def digest_files(files: list[Path], settings: dict[str, object]) -> str:
-    """Return the SHA-256 of settings and files, but for checkpoints' graphs: the identity of the extractor that they make."""
+    """Return the SHA-256 of settings and files, without the graphs in checkpoints: it identifies the extractor."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in files:
         digest.update(bytes.fromhex(digest_checkpoint(path)))

@@ -177,7 +177,7 @@ def _open_index(extractor: Extractor, settings: SearchSettings) -> AbstractConte
 
 
 def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, pictures: Pictures) -> str | None:
-    """Return the fingerprint of a search; None for one with a kept index or lists, which others change, or results elsewhere."""
+    """Return the fingerprint of a search; None if it uses a kept index or lists, which others may change, or writes elsewhere."""
     if settings.index is not None or settings.track is not None or settings.sources.hash_lists:
         return None
     found = [*pictures.queries.paths, *pictures.protected.paths, *(pictures.references.paths if pictures.references else ())]

@@ -292,7 +292,7 @@ def _cut_side(picture: Grey, axis: int, flipped: bool) -> Grey:
 
 
 def _continues(side: Grey) -> bool:
-    """Whether what a picture [rows, 3 · STRIP] shows in the first STRIP columns surely continues what it shows in the others."""
+    """Whether the first STRIP columns of a picture [rows, 3 · STRIP] clearly continue what its other columns show."""
     outside = side[:, SEAM_REACH : STRIP - SEAM_REACH]
     uniform = np.abs(outside - np.median(outside)) < MAX_UNIFORM
     steps = np.abs(side[:, 2 * SEAM_REACH + 1 :] - side[:, : -2 * SEAM_REACH - 1]).mean(axis=0)

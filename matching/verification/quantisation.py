@@ -108,7 +108,7 @@ def _measure_coefficients(grey: NDArray[np.float32]) -> list[NDArray[np.float32]
 
 
 def _find_step(coefficients: NDArray[np.float32], own: float) -> float:
-    """Return the largest step of which coefficients are multiples, but for those of the file's own step; 0 for none."""
+    """Return the largest step whose multiples the coefficients are, leaving out multiples of the file's own step; 0 for none."""
     ordered = np.sort(coefficients)
     for step in range(LARGEST_STEP, max(3, int(np.ceil(SMALLEST_RATIO * own))) - 1, -1):
         above = np.searchsorted(ordered, step / 4, "right")  # smooth distributions have most of them below 3/4 of the step

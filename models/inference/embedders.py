@@ -46,7 +46,7 @@ class Embedder:
     alone: Callable[[Squares], NDArray[np.float32]] | None = None  # `embed` without mirror images, where that is less work
 
     def embed_alone(self, squares: Squares) -> NDArray[np.float32]:
-        """Return the vectors [n, d] of images without their mirror images, where that is half the work, nearly as good."""
+        """Return the vectors [n, d] of images without averaging in their mirror images: half the work, nearly as good."""
         return (self.alone or self.embed)(squares)
 
     def begin(self, squares: Squares) -> Waiting:
