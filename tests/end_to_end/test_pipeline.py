@@ -268,7 +268,7 @@ def test_a_stopped_run_all_leaves_no_step_behind(tmp_path: Path, number: int, co
         time.sleep(0.05)
     process.send_signal(number)
     _, message = process.communicate(timeout=60)
-    assert process.returncode == code and "stopped; the same command continues" in message and "Traceback" not in message
+    assert process.returncode == code and "stopped; finished files and vectors are kept" in message and "Traceback" not in message
     written = sorted(tmp_path.rglob("*"))
     time.sleep(0.5)
     assert sorted(tmp_path.rglob("*")) == written and not list(tmp_path.glob("runs/data/.sample.*.part"))
