@@ -29,14 +29,14 @@ from image_copies.matching.results.grid import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.backend import iterate_distances
 
-OTHERS = ("PHash", "AHash", "DHash", "WHash", "Hashing", "CustomModel", "MobilenetV3", "ViT", "EfficientNet")
+ABSENT = ("PHash", "AHash", "DHash", "WHash", "Hashing", "CustomModel", "MobilenetV3", "ViT", "EfficientNet")
 Duplicates = Mapping[str, Sequence[str | tuple[str, np.float32]]]
 LISTED = {".json": begins_with(b"{", b"[")}
 
 
 def __getattr__(name: str) -> Any:
     """Say what stands for the other names that notebooks import from imagededup."""
-    if name not in (*OTHERS, "evaluate"):
+    if name not in (*ABSENT, "evaluate"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has CNN and plot_duplicates")
     instead = "image_copies.score(queries, references, ground_truth)" if name == "evaluate" else "CNN, which has the same calls,"
     more = "" if name == "evaluate" else " or image_copies.find_copies(folder), which compares the pictures themselves"

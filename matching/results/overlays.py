@@ -61,9 +61,11 @@ class LaidPair:
         Raises:
             UserError: The disk is full.
         """
-        (below, above), order = self.names, 1 if self.overlay.frame == 0 else -1  # the first file stands first, in either frame
-        titles = [*[below, f"{above}, laid on {below}"][::order], self.differ]
-        pictures = [*[self.overlay.under, self.overlay.laid][::order], self.overlay.differences]
+        below, above = self.names
+        shown = [(below, self.overlay.under), (f"{above}, laid on {below}", self.overlay.laid)]
+        if self.overlay.frame == 1:  # the second file lies below, but the first stands first
+            shown.reverse()
+        titles, pictures = zip(*shown, (self.differ, self.overlay.differences), strict=True)
         height, width = self.overlay.under.shape[:2]
         column = max(width, MIN_COLUMN)
         lines = [wrap(title, column // LETTER_WIDTH) for title in titles]

@@ -107,8 +107,11 @@ def _draw_differences(picture: Pixels, excess: NDArray[np.float32]) -> tuple[Pix
     red = np.clip((excess - FAINT) / (STRONG - FAINT), 0, 1)[..., None]
     drawn = np.asarray((1 - red) * _pale(picture) + red * np.array(RED), np.uint8)
     differing = (excess > FRAMED_FROM).astype(np.uint8)
-    count, joined = cv2.connectedComponents(cv2.dilate(differing, np.ones((JOINED, JOINED), np.uint8)))
-    for part in range(1, count):
-        left, top, width, height = cv2.boundingRect(differing * (joined == part))
+    near = cv2.dilate(differing, np.ones((JOINED, JOINED), np.uint8))
+    count, joined, boxes, _ = cv2.connectedComponentsWithStats(near)
+    for part, (left, top, width, height, _) in enumerate(boxes[1:].tolist(), 1):
+        inside = slice(top, top + height), slice(left, left + width)
+        x, y, width, height = cv2.boundingRect(differing[inside] * (joined[inside] == part))
+        left, top = left + x, top + y
         cv2.rectangle(drawn, (left, top), (left + width - 1, top + height - 1), RED, 3)
     return drawn, count - 1

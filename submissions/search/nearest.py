@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from image_copies.data.shards import Place
 from image_copies.submissions.search.backend import Metric, Rows, search_block
+from image_copies.submissions.search.exact import PAIRS_PER_BLOCK
 from image_copies.submissions.search.references import search_references
 from image_copies.submissions.vectors.rows import RowsShard, VectorRows
 
 SPARE = 8  # further neighbours that are searched in float32, so that exact values decide which are the nearest
-PAIRS_PER_BLOCK = 2048  # whose vectors, in float64, stay in a core's cache
 
 Nearest = tuple[NDArray[np.float64], Rows]
 
