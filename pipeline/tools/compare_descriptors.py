@@ -18,6 +18,7 @@ from image_copies.data.layout import GROUND_TRUTH, IscFolder, open_isc_folder
 from image_copies.data.squares import resize_square
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.network.backbones import TIMM
+from image_copies.models.network.settings import find_file
 from image_copies.submissions.formats.submission import open_submission
 from image_copies.submissions.scoring.bootstrap import Interval, difference_interval, micro_average_precision_interval
 from image_copies.submissions.scoring.metrics import evaluate
@@ -34,8 +35,10 @@ def compare_descriptors(data: Path, compared: list[str]) -> None:
         UserError: The folder has no ground truth, or what is compared cannot be used with it.
     """
     for name in compared:
-        if not name.startswith(TIMM) and not Path(name).is_file():
-            raise UserError(f"{name}: there is no such file; give a checkpoint, timm:NAME, a TorchScript file, a .h5 or a .npy.")
+        if not name.startswith(TIMM) and not find_file(Path(name)).is_file():
+            raise UserError(
+                f"{name}: there is no such file; give a checkpoint, shipped, timm:NAME, a TorchScript file, a .h5 or a .npy."
+            )
     folder = open_isc_folder(data)
     if folder.ground_truth is None:
         raise UserError(f"{data} has no {GROUND_TRUTH}, so nothing can be scored. Add it: query_id,reference_id.")
@@ -67,7 +70,7 @@ def _open(name: str, folder: IscFolder) -> tuple[Vectors, VectorSet, float | Non
     if name.endswith(".npy"):
         return *_read_array(Path(name), folder), None
     with tempfile.TemporaryDirectory() as place:
-        path = Path(name)
+        path = find_file(Path(name))
         if name.startswith(TIMM):
             # imported here: only timm's networks need it
             from image_copies.pipeline.tools.timm_checkpoint import write_timm

@@ -54,13 +54,13 @@ def test_any_descriptors_are_compared_in_one_table(evaluate: Evaluate, data: Pat
     ids = ["Q000000", "Q000001"], [f"R00000{number}" for number in range(4)]
     parts = (Vectors(names, rows, np.zeros(len(rows), bool)) for names, rows in zip(ids, (unit[[3, 0]], unit[2:]), strict=True))
     write_submission(tmp_path / "right.h5", *parts)
-    done = evaluate("--data", data, "wrong.npy", "right.h5", "means.pt", "c.safetensors")
+    done = evaluate("--data", data, "wrong.npy", "right.h5", "means.pt", "c.safetensors", "shipped")
     assert done.returncode == 0, done.stderr
     rows = {cells[0]: cells[1:] for line in done.stdout.splitlines() if len(cells := line[1:-1].split("│")) == 7}
     figures = {name.strip(): [cell.strip() for cell in cells] for name, cells in rows.items()}
-    assert set(figures) == {"wrong.npy", "right.h5", "means.pt", "c.safetensors"}
+    assert set(figures) == {"wrong.npy", "right.h5", "means.pt", "c.safetensors", "shipped"}
     assert float(figures["wrong.npy"][0]) < 0.5 and figures["wrong.npy"][3] == ""
-    for name in ("right.h5", "means.pt", "c.safetensors"):  # the same bytes are nearest, whatever the network
+    for name in ("right.h5", "means.pt", "c.safetensors", "shipped"):  # the same bytes are nearest, whatever the network
         assert figures[name][0] == figures[name][2] == "1.0000" and float(figures[name][3]) > 0.5
     assert figures["right.h5"][5] == "" and float(figures["means.pt"][5]) > 0 < float(figures["c.safetensors"][5])
 
