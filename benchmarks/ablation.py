@@ -1,12 +1,13 @@
 """What each part of the pipeline adds: short trainings from nothing that differ in one thing, a run's vectors joined otherwise.
 
-    python benchmarks/ablation.py --trainings DIR --results ablation.json [--seeds 1] [--only NAME …] [--teacher FILE]
-    python benchmarks/ablation.py --run RUN --results ablation.json
-    python benchmarks/ablation.py --results ablation.json
+    python benchmarks/ablation.py --trainings DIR [--seeds 1] [--only NAME …] [--teacher FILE]      joins ablation.json
+    python benchmarks/ablation.py --run RUN
+    python benchmarks/ablation.py --docs                                             writes the tables of experiments.md
 
 --trainings: every training sees the same number of images, of the same 8,000 of DIR's training images (ISC2021 layout), and is
 scored on DIR's queries as they are, which take part in neither training nor any choice. --run: the vectors of a finished run, in
-which one thing is changed. Results are kept in a file: a stopped benchmark goes on, and both parts are shown together.
+which one thing is changed, once for each seed of the recipe. Results are kept in a file: a stopped benchmark goes on, and
+both parts are shown together.
 """
 
 import argparse
@@ -17,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measurements import Measurements
-from rich.console import Console
-from rich.table import Table
+from measurements import Figures, Measurements
+from page_tables import make_table, parse_options, show_mean
 
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.images import ImageSet
@@ -38,6 +38,8 @@ from image_copies.submissions.ensemble.variant import Variant, read_choice, tabu
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors, read_vectors
 
+RESULTS = Path(__file__).with_name("ablation.json")
+COMMAND = "benchmarks/ablation.py --docs"
 OVERLAYS = 500  # training images that are pasted from, not trained on
 LEARNT = 8000  # training images, each a class
 STEPS = 1600  # of every training, whatever its stages
@@ -193,7 +195,8 @@ def list_variants(chosen: Variant, models: Sequence[str]) -> dict[str, Variant]:
     variants = {"as it was chosen": chosen}
     for number, model in enumerate(models):
         variants[f"{model} alone"] = replace(chosen, weights=tuple(float(other == number) for other in range(len(models))))
-        variants[f"without {model}"] = replace(chosen, weights=(*weights[:number], 0.0, *weights[number + 1 :]))
+        if len(models) > 2:
+            variants[f"without {model}"] = replace(chosen, weights=(*weights[:number], 0.0, *weights[number + 1 :]))
     variants |= {f"{d} dimensions": replace(chosen, dimensions=d) for d in (64, 128, 256) if d != chosen.dimensions}
     variants |= {f"eigenvalue power {p:g}": replace(chosen, eigen_power=p) for p in (0, -0.25, -0.5) if p != chosen.eigen_power}
     variants["queries not normalised"] = replace(chosen, method="none", beta=0.0)
@@ -227,20 +230,20 @@ def join_vectors(run: Run, variant: Variant, part: str) -> Vectors:
     return Vectors(used[0][0].ids, vectors, np.logical_or.reduce([found.unreadable for found, _ in used]))
 
 
-def make_table(store: Measurements, part: str) -> Table:
-    """The means of all seeds, with the difference from the first row."""
-    rows = group_by_name(store, part)
-    columns = list(next(iter(rows.values()))[0])
-    table = Table("change", *columns, "difference", "seeds", title=part)
-    base = np.mean([figures["µAP"] for figures in next(iter(rows.values()))])
-    for name, found in rows.items():
-        means = [float(np.mean([figures[column] for figures in found])) for column in columns]
-        table.add_row(name, *(f"{mean:.3f}" for mean in means), f"{means[0] - base:+.3f}", str(len(found)))
-    return table
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the tables of experiments.md: what is changed of a run's vectors, and of a training."""
+    tables = []
+    for part in ("ensemble", "training"):
+        rows = group_by_name(store, part)
+        figures = list(next(iter(rows.values()))[0])
+        cells = [[name, *(show_mean([run[figure] for run in runs]) for figure in figures)] for name, runs in rows.items()]
+        tables.append(make_table(["change", *figures], cells))
+    return {"experiments.md": "\n\n".join(tables)}
 
 
-def group_by_name(store: Measurements, part: str) -> dict[str, list[dict[str, float]]]:
-    rows: dict[str, list[dict[str, float]]] = {}
+def group_by_name(store: Measurements, part: str) -> dict[str, list[Figures]]:
+    """Return the figures of every seed by what is changed."""
+    rows: dict[str, list[Figures]] = {}
     for entry in store.measurements:
         if entry["about"].get("part") == part:
             rows.setdefault(entry["name"], []).append(entry["figures"])
@@ -251,20 +254,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trainings", type=Path, metavar="DIR", help="train on this folder in the ISC2021 layout")
     parser.add_argument("--run", type=Path, metavar="RUN", help="join this run's vectors")
-    parser.add_argument("--results", type=Path, default=Path("ablation.json"), help="default: ablation.json")
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each kind (default: 1)")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="only these trainings")
     parser.add_argument("--teacher", type=Path, metavar="FILE", help="a descriptor of 256 dimensions, for trainings with one")
-    options = parser.parse_args()
+    options, store = parse_options(parser, RESULTS, make_tables, COMMAND, with_data=False)
     with report_errors():
-        store = Measurements.open(options.results)
         if options.trainings:
             measure_trainings(store, options.trainings, options.seeds, options.only, options.teacher)
         if options.run:
             measure_run(store, options.run)
-    for part in ("training", "ensemble"):
-        if group_by_name(store, part):
-            Console(width=130).print(make_table(store, part))
+    print(*make_tables(store).values())
 
 
 if __name__ == "__main__":

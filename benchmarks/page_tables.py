@@ -2,9 +2,10 @@
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
 from measurements import Measurements
 
 from image_copies.data.errors import UserError
@@ -68,6 +69,11 @@ def make_table(heads: list[str], rows: list[list[str]]) -> str:
     """Return a table in Markdown."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def show_mean(values: Sequence[float]) -> str:
+    """Return the mean over the seeds, with the standard deviation of several."""
+    return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f} ({len(values)} seeds)" if len(values) > 1 else "")
 
 
 def _split(document: Path, command: str) -> tuple[str, str, str]:

@@ -10,14 +10,13 @@ A set's name is its folder's. Results are kept in a file, of which the documents
 
 import argparse
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from measurements import Figures, Measurements
-from page_tables import make_table, write_tables
+from page_tables import make_table, show_mean, write_tables
 
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, open_isc_folder
@@ -127,15 +126,14 @@ def make_board(store: Measurements) -> str:
     for set_name, name in dict.fromkeys((entry["about"]["set"], entry["name"]) for entry in store.measurements):
         runs = [entry["figures"] for entry in store.find(name, {"set": set_name}).values()]
         if name == "baselines":
-            rows += [[set_name, baseline, _mean(runs, baseline), "", ""] for baseline in runs[0]]
+            rows += [[set_name, baseline, show_mean([run[baseline] for run in runs]), "", ""] for baseline in runs[0]]
             continue
         for variant, words in VARIANTS.items():
             if f"{variant} µAP" in runs[0]:
-                shown = _mean(runs, f"{variant} µAP")
+                cells = [show_mean([run[f"{variant} {figure}"] for run in runs]) for figure in ("µAP", "R@P90", "R@1")]
                 if len(runs) == 1:
-                    shown += " ({} to {})".format(*(_mean(runs, f"{variant} {bound}") for bound in ("low", "high")))
-                recalls = [_mean(runs, f"{variant} {figure}") for figure in ("R@P90", "R@1")]
-                rows.append([set_name, f"{name}, {words}", shown, *recalls])
+                    cells[0] += " ({:.3f} to {:.3f})".format(*(runs[0][f"{variant} {bound}"] for bound in ("low", "high")))
+                rows.append([set_name, f"{name}, {words}", *cells])
     return make_table(["set", "", "µAP", "R@P90", "R@1"], sorted(rows, key=lambda row: row[0]))
 
 
@@ -153,12 +151,6 @@ def make_edit_table(store: Measurements) -> str:
             shares = [f"{figures[f'{edit}: {share}']:.2f}" for share in SHARES]
             rows.append([set_name, edit, f"{figures[f'{edit}: copies']:.0f}", *shares])
     return make_table(["set", "edit", "copies", *SHARES.values()], rows)
-
-
-def _mean(runs: Sequence[Figures], figure: str) -> str:
-    """Return the mean over the seeds, with the standard deviation of several."""
-    values = [run[figure] for run in runs]
-    return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f} ({len(values)} seeds)" if len(values) > 1 else "")
 
 
 if __name__ == "__main__":
