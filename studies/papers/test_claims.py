@@ -129,6 +129,16 @@ def test_networks_from_given_weights_have_to_be_better_than_these() -> None:
     assert {arm.name for arm in Claim("9", "", (given,), lambda measured: row(0.1)).all_arms} == {"given", "start"}
 
 
+def test_a_row_names_the_commits_and_machines_that_measured_it(tmp_path: Path) -> None:
+    start = Arm("start", {}, lambda seed: {"recall": 0.4}, 0, ("", 0))
+    store = Measurements.open(tmp_path / "claims.json")
+    store.add([{"name": "start", "about": {}, "seed": 0, "figures": {"recall": 0.4}, "commit": "1234567", "machine": "another"}])
+    found = Claim("9", "", (Arm("given", {}, start.measure, 1, ("", 0), start),), lambda measured: row(0.1)).measure(store, [0])
+    (entry,) = store.find("given", {}).values()
+    assert set(found.commit.split(", ")) == {"1234567", entry["commit"]}
+    assert set(found.machine.split("; ")) == {"another", entry["machine"]}
+
+
 def test_a_stopped_run_goes_on_and_further_seeds_join(tmp_path: Path) -> None:
     done: list[int] = []
 
@@ -248,6 +258,7 @@ def test_the_documents_tables_are_those_of_the_summary() -> None:
     rows = Summary.open(SUMMARY).rows
     assert read_table(DOCUMENT, COMMAND) == count_outcomes(rows)
     assert TABLE.read_text(encoding="utf-8") == as_markdown(rows) + "\n"
+    assert all(row.commit and row.machine for row in rows)
 
 
 def test_the_documents_prose_repeats_no_figure_of_the_table() -> None:

@@ -1,7 +1,7 @@
 """A claim before it is measured: its arms, each measured once for every seed, and how a row is made of their figures."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,9 +58,12 @@ class Claim:
     def measure(self, store: Measurements, seeds: Sequence[int]) -> Row:
         """Measure what the file lacks, one arm and seed at a time, and return the row."""
         measured = {arm.name: store.measure(arm.name, arm.about, seeds, arm.measure) for arm in self.all_arms}
-        return self.judge(
+        row = self.judge(
             {name: {figure: [run[figure] for run in runs] for figure in runs[0]} for name, runs in measured.items()}
         )
+        entries = [entry for arm in self.all_arms for entry in store.find(arm.name, arm.about).values()]
+        commits, machines = (sorted({entry.get(key, "not recorded") for entry in entries}) for key in ("commit", "machine"))
+        return replace(row, commit=", ".join(commits), machine="; ".join(machines))
 
 
 class Side(NamedTuple):

@@ -69,6 +69,8 @@ class Row:
         learnt: A figure of the networks, what it has to reach, and its name: where it does not, nothing is decided. None where
             nothing is learnt.
         cause: The likely cause, where the claim is contradicted.
+        commit: Of the code that measured it; of several, all.
+        machine: That it was measured on.
     """
 
     number: str
@@ -80,6 +82,8 @@ class Row:
     smallest: float
     learnt: tuple[float, float, str] | None = None
     cause: str = ""
+    commit: str = ""
+    machine: str = ""
 
     @property
     def key(self) -> str:
