@@ -1,12 +1,16 @@
-"""What 1 to 1,000 million images cost, from measured rates and stated assumptions: the table of docs/scale.md.
+"""What 1 to 1,000 million images cost, from measured rates and stated assumptions: the tables of docs/scale.md.
 
-    python benchmarks/scale.py
+    python benchmarks/scale.py [--docs]      --docs: writes them there
 
 Nothing is measured here. Each rate says which command measured it, on how much; beyond that it is extrapolated, linear in cores.
 """
 
+import argparse
 from collections.abc import Callable, Sequence
 
+from page_tables import make_table, write_tables
+
+COMMAND = "benchmarks/scale.py --docs"
 SIZES = (1e6, 1e7, 1e8, 1e9)  # images
 CORES = 16  # of a node
 EXACT_PAIRS = 25_000 * 1e6 / (2 * 72)  # per core-second: 25,000 × 1,000,000 in 72 s on two cores (benchmarks/full_size.py)
@@ -51,11 +55,18 @@ def show(number: float) -> str:
     return f"{number:,.5f}".rstrip("0").rstrip(".") if number < 10 else f"{number:,.0f}"
 
 
+def make_tables() -> dict[str, str]:
+    """Return the two tables of scale.md: node-hours, and what is held on disk and in memory."""
+    sizes = [f"{size / 1e6:,.0f} M" for size in SIZES]
+    hours = [[name, *(show(spent(size) / cores / 3600) for size in SIZES), basis] for name, spent, basis, cores in TIMES]
+    held = [[name, *(show(count(size) / 1e9) for size in SIZES), basis] for name, count, basis in SPACE]
+    tables = make_table([f"node-hours of {CORES} cores", *sizes, ""], hours), make_table(["GB", *sizes, ""], held)
+    return {"scale.md": "\n\n".join(tables)}
+
+
 if __name__ == "__main__":
-    heads = " | ".join(f"{size / 1e6:,.0f} M" for size in SIZES)
-    print(f"| node-hours of {CORES} cores | {heads} | |\n|---|---|---|---|---|---|")
-    for name, seconds, basis, cores in TIMES:
-        print(f"| {name} | {' | '.join(show(seconds(size) / cores / 3600) for size in SIZES)} | {basis} |")
-    print(f"\n| GB | {heads} | |\n|---|---|---|---|---|---|")
-    for name, count, basis in SPACE:
-        print(f"| {name} | {' | '.join(show(count(size) / 1e9) for size in SIZES)} | {basis} |")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--docs", action="store_true", help="also write the tables of scale.md")
+    if parser.parse_args().docs:
+        write_tables(make_tables(), COMMAND)
+    print(*make_tables().values())

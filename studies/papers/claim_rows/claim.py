@@ -58,9 +58,7 @@ class Claim:
     def measure(self, store: Measurements, seeds: Sequence[int]) -> Row:
         """Measure what the file lacks, one arm and seed at a time, and return the row."""
         measured = {arm.name: store.measure(arm.name, arm.about, seeds, arm.measure) for arm in self.all_arms}
-        row = self.judge(
-            {name: {figure: [run[figure] for run in runs] for figure in runs[0]} for name, runs in measured.items()}
-        )
+        row = self.judge({name: {figure: [run[figure] for run in runs] for figure in runs[0]} for name, runs in measured.items()})
         entries = [entry for arm in self.all_arms for entry in store.find(arm.name, arm.about).values()]
         commits, machines = (sorted({entry.get(key, "not recorded") for entry in entries}) for key in ("commit", "machine"))
         return replace(row, commit=", ".join(commits), machine="; ".join(machines))
