@@ -20,19 +20,18 @@ MIN_SIDE_PIXELS = 8
 MAX_FILE_BYTES = 800 * 2**20  # MAX_IMAGE_PIXELS with four uncompressed 16-bit channels
 PIXELS_PER_STRIP = 250_000  # converted at once, within the caches: 14 ms for 12 megapixels, 74 ms with 4,000,000
 MAX_SCANNED_PIXELS = 3_000_000_000  # of a progressive JPEG, over its scans: each costs as much as an image, in few bytes
+Decoded = dict[tuple[int, int], NDArray[np.uint8]]  # what was decoded of a picture, by the width and height that the decoder gave
 
 
-def decode_rgb(
-    source: Path | bytes, short_side: int | None = None, decoded: dict[tuple[int, int], NDArray[np.uint8]] | None = None
-) -> NDArray[np.uint8]:
+def decode_rgb(source: Path | bytes, short_side: int | None = None, decoded: Decoded | None = None) -> NDArray[np.uint8]:
     """Decode to RGB uint8 [h, w, 3]: EXIF orientation applied, transparency composited on white, deeper channels scaled to 8.
 
     Args:
         source: A file, a member of an archive (`archive.zip/name/inside.jpg`), or the encoded bytes of an image.
         short_side: In pixels; a JPEG is decoded at the smallest of the scales 1, 1/2, 1/4 and 1/8 that keeps its short side at or
             above this. The result is not resized further.
-        decoded: What was decoded of the same source before, by the width and height that the decoder gave; the result is one of
-            these where the scale is the same, and joins them. None to keep nothing.
+        decoded: What was decoded of the same source before; the result is one of these where the scale is the same, and joins
+            them. None to keep nothing.
 
     Raises:
         ImageError: the file is missing, empty, larger than `MAX_FILE_BYTES`, not an image or damaged, or the image has more than
@@ -84,9 +83,7 @@ def check_scans(image: Image.Image, name: Path, content: bytes) -> None:
             raise ImageError(name, f"goes over its {image.width} x {image.height} pixels in {scans:,} scans, too many to decode")
 
 
-def _to_rgb(
-    image: Image.Image, name: Path, short_side: int | None, decoded: dict[tuple[int, int], NDArray[np.uint8]]
-) -> NDArray[np.uint8]:
+def _to_rgb(image: Image.Image, name: Path, short_side: int | None, decoded: Decoded) -> NDArray[np.uint8]:
     width, height = image.size
     limit = MAX_PIXELS_BY_FORMAT.get(image.format or "", MAX_IMAGE_PIXELS)
     if width * height > limit:

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import Decoded, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.pixels import as_uint8
 from image_copies.data.sources.containers import read_or_say
@@ -15,19 +15,19 @@ from image_copies.data.sources.containers import read_or_say
 LONGEST_ASPECT = 2.25  # the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost
 
 
-def decode_squares(content: bytes, sizes: Iterable[int]) -> dict[int, tuple[NDArray[np.uint8], bool]]:
+def decode_squares(
+    content: bytes, sizes: Iterable[int], decoded: Decoded | None = None
+) -> dict[int, tuple[NDArray[np.uint8], bool]]:
     """Decode an encoded image to RGB uint8 [3, size, size] of each size; with False, zeros where it cannot be read.
 
     It is decoded once for all sizes for which the decoder gives the same scale: those of a JPEG that its reduced scales do not
-    tell apart, and all of any other format.
+    tell apart, and all of any other format. `decoded` is as for `decode_rgb`.
     """
-    decoded: dict[tuple[int, int], NDArray[np.uint8]] = {}
+    decoded = {} if decoded is None else decoded
     return {size: decode_square(content, size, decoded) for size in sizes}
 
 
-def decode_square(
-    source: Path | bytes, size: int, decoded: dict[tuple[int, int], NDArray[np.uint8]] | None = None
-) -> tuple[NDArray[np.uint8], bool]:
+def decode_square(source: Path | bytes, size: int, decoded: Decoded | None = None) -> tuple[NDArray[np.uint8], bool]:
     """Decode and resize to RGB uint8 [3, size, size]; with False, zeros where the image cannot be read.
 
     `decoded` holds what was decoded of the same source before, as for `decode_rgb`.

@@ -22,6 +22,7 @@ from image_copies.models.inference.embedders import (
     EmbeddedBlock,
     Embedder,
     Loaded,
+    Look,
     Source,
     embed_batches,
     embed_with_all,
@@ -105,9 +106,9 @@ class Extractor:
         for loaded, vectors in embed_batches(self.networks, batches, load, self.settings):
             yield loaded, (self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32))
 
-    def load(self, batch: Sequence[Source]) -> Loaded:
-        """Read and decode files, or their bytes, as `extract_batches` needs them."""
-        return load_batch(batch, list_square_sizes(self.networks))
+    def load(self, batch: Sequence[Source], look: Look | None = None) -> Loaded:
+        """Read and decode files, or their bytes, as `extract_batches` needs them; `look` is shown each."""
+        return load_batch(batch, list_square_sizes(self.networks), look)
 
     def extract_all(self, images: ImageSet, advance: Callable[[int], object] = lambda count: None) -> Vectors:
         """Return the vectors of all files at once; `advance` is called with the number of files done since the last call."""

@@ -25,6 +25,7 @@ from image_copies.matching.index.store import (
     unreadable_files,
     vectors_by_digest,
 )
+from image_copies.matching.looks import Looks
 from image_copies.matching.matches import Exclusions, Found, Match, Matches, Rule
 from image_copies.matching.views import CROPS, VIEWS, embed_views
 
@@ -63,6 +64,7 @@ class Search:
     candidates: int = 0  # nearest references of each query to report whatever their score; 0 to follow the rule
     exact: bool = False  # compare every query with every reference, even in a large index
     views: bool = False  # also search with the views of queries for which nothing is found for sure; needs the tail of the rule
+    looks: Looks | None = None  # keeps what was made of files
 
     @cached_property
     def index(self) -> SearchIndex:
@@ -100,7 +102,7 @@ class Search:
         Raises:
             UserError: when the index is damaged or cannot be written, or there are too few training vectors to normalise against.
         """
-        digests = embed_queries(self.store, self.extractor, paths)
+        digests = embed_queries(self.store, self.extractor, paths, None if self.looks is None else self.looks.look)
         unreadable = [path for path in paths if path not in digests]
         pairs: list[Match] = []
 
@@ -217,7 +219,8 @@ class Search:
         unsure = [row for row, hits in enumerate(found) if not self._is_sure(hits)]
         merged = list(found)
         for rows in _split_into_blocks(unsure):
-            views = embed_views(self.extractor, [paths[row] for row in rows])
+            known = () if self.looks is None else (self.looks.views,)
+            views = embed_views(self.extractor, [paths[row] for row in rows], *known)
             readable = [(row, vectors) for row, vectors in zip(rows, views, strict=True) if vectors is not None]
             looked_at = self._look_at_views([vectors for _, vectors in readable], [allowed[row] for row, _ in readable])
             for (row, _), hits in zip(readable, looked_at, strict=True):

@@ -9,7 +9,7 @@ These views were chosen from 14 crops, 3 turns and the negative on the copies of
 sure, 99 and 105: 83 and 67 are found for sure or confirmed, with all crops and turns 83 and 63.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -58,10 +58,14 @@ def name_view(number: int) -> str:
     return "" if number < 0 else "crop" if number < len(CROPS) else CHANGES[number - len(CROPS)]
 
 
-def embed_views(extractor: Extractor, paths: Sequence[Path]) -> list[NDArray[np.float32] | None]:
-    """Return the vectors [VIEWS, d] of the views of each file; None for one that cannot be read."""
+def embed_views(
+    extractor: Extractor, paths: Sequence[Path], known: Callable[[Path], NDArray[np.float32] | None] = lambda path: None
+) -> list[NDArray[np.float32] | None]:
+    """Return the vectors [VIEWS, d] of the views of each file; None for one that cannot be read. `known` has some already."""
 
     def embed(path: Path) -> NDArray[np.float32] | None:
+        if (made := known(path)) is not None:
+            return made
         try:
             return embed_views_of(extractor, decode_rgb(path, short_side=smallest_side(extractor)))
         except ImageError:

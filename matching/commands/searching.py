@@ -31,6 +31,7 @@ from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import add_pictures, digest_or_none, forget_missing
 from image_copies.matching.index.store import Store, digests_of_files, forget_queries, open_store, require_index
 from image_copies.matching.knowledge import known_pair
+from image_copies.matching.looks import Looks, keep_looks
 from image_copies.matching.matches import Found, Matches, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import (
@@ -130,15 +131,19 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
     """
     refuse_within(settings.folder, settings.sources.read_only, "--output")
     lists = read_hash_lists(settings.sources.hash_lists) if settings.sources.hash_lists else None
-    with hold_results_folder(settings.folder), _open_index(extractor, settings) as store:
+    with (
+        hold_results_folder(settings.folder),
+        _open_index(extractor, settings) as store,
+        threadpool_limits(1, user_api="blas"),  # products are small: further threads would only wait for each other
+        keep_looks(extractor, settings.folder) as looks,
+    ):
         if settings.index is None:
-            _fill_own_index(store, extractor, settings.sources, pictures, output)
+            _fill_own_index(store, looks, settings, pictures, output)
         state = _fingerprint(store, extractor, settings, pictures)
         if state is not None and repeat_unchanged(settings.folder, state, output) is not None:
             return None
         output = KeptOutput(output.json, output.quiet)
-        with threadpool_limits(1, user_api="blas"):  # products are small: further threads would only wait for each other
-            found, grouped, left_out = _find_and_group(store, extractor, settings, pictures, output)
+        found, grouped, left_out = _find_and_group(store, looks, settings, pictures, output)
         found = found if lists is None else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
         named = _name_sources(settings.sources)
         write_results(settings.folder, found.matches, grouped, settings.rule, output, settings.stacks, named)
@@ -196,15 +201,16 @@ def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, p
 
 
 def _find_and_group(
-    store: Store, extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output
+    store: Store, looks: Looks, settings: SearchSettings, pictures: Pictures, output: Output
 ) -> tuple[Found, Grouped | None, str]:
     """Search the index and group what is found; no groups where nothing decides what is a copy. Return what was left out, too."""
     exclusions = make_exclusions(store, _name_sources(settings.sources) if settings.sources.no_self else ())
-    lookup = Search(store, extractor, settings.rule, exclusions, exact=settings.exact)
+    lookup = Search(store, looks.extractor, settings.rule, exclusions, exact=settings.exact, looks=looks)
     references = lookup.index.ntotal
     queries = None if settings.within else len(pictures.queries.paths)
     effort = choose_effort(settings.rule, queries, references, settings.verified, settings.views)
     lookup.candidates, lookup.views = effort.verified, effort.views and references > 0
+    looks.ahead = lookup.views and effort.verified > 0
     found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
     if not settings.within and len(pictures.queries.paths) == 1:
         _say_nearest(lookup, pictures.queries.paths[0], found, output)
@@ -214,7 +220,7 @@ def _find_and_group(
         output.say(effort.left_out)
         output.record("left_out", {"reason": effort.left_out})
     if effort.verified:
-        found = _verify_pairs(found, lookup.fitted, settings.folder)
+        found = _verify_pairs(found, lookup.fitted, looks)
     if settings.track is not None:
         write_track(settings.track, found.candidates or found.matches.pairs, output)
     facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
@@ -230,7 +236,7 @@ def _find_and_group(
         is_protected=make_protection_check([*sources.protected, *sources.read_only]),
         is_reference=_make_reference_check(settings, pictures),
     )
-    grouped = make_groups(found, facts, PairScores(store, extractor).scores, judge, exclusions, grouping)
+    grouped = make_groups(found, facts, PairScores(store, looks.extractor).scores, judge, exclusions, grouping)
     pairs = number_series(found.matches.pairs, facts, grouped.rows)
     return replace(found, matches=replace(found.matches, pairs=pairs)), grouped, effort.left_out
 
@@ -260,20 +266,23 @@ def _make_reference_check(settings: SearchSettings, pictures: Pictures) -> Calla
     return lambda path: path in references or path not in queries
 
 
-def _fill_own_index(store: Store, extractor: Extractor, sources: Sources, pictures: Pictures, output: Output) -> None:
+def _fill_own_index(store: Store, looks: Looks, settings: SearchSettings, pictures: Pictures, output: Output) -> None:
     """Let the index in the results' folder hold the pictures to be searched, and no others."""
-    searched = pictures.references or pictures.queries
+    searched, sources = pictures.references or pictures.queries, settings.sources
     held = list(dict.fromkeys([*searched.paths, *pictures.protected.paths]))
+    effort = choose_effort(settings.rule, None, len(held), settings.verified, settings.views)
+    looks.ahead = settings.within and effort.views and effort.verified > 0
     if held or not sources.hash_lists:
-        say_added(", ".join(map(str, sources.references or sources.queries)), add_pictures(store, extractor, held), output)
+        added = add_pictures(store, looks.extractor, held, looks.look)
+        say_added(", ".join(map(str, sources.references or sources.queries)), added, output)
     forget_missing(store, held)
 
 
-def _verify_pairs(found: Found, rule: Rule, folder: Path) -> Found:
+def _verify_pairs(found: Found, rule: Rule, looks: Looks) -> Found:
     """Verify the pairs that promise something by local features; confirmed pairs are copies, whatever their score."""
     pairs = found.matches.pairs
     candidates = choose_candidates(pairs, rule.tail, found.matches.references)
-    looked_at = rank_by_evidence(pairs, verify_pairs(candidates, folder))
+    looked_at = rank_by_evidence(pairs, verify_pairs(candidates, looks.features))
     copies = rule.select_verified(looked_at, found.matches.threshold)
     return Found(replace(found.matches, pairs=copies, verified=True), found.digests, looked_at)
 

@@ -34,7 +34,7 @@ from image_copies.matching.index.store import (
     stored_files,
     vectors_by_digest,
 )
-from image_copies.models.inference.embedders import Source, choose_batch
+from image_copies.models.inference.embedders import Look, Source, choose_batch
 from image_copies.submissions.vectors.files import Vectors
 
 IMAGES_PER_COMMIT = 1024  # the most that a kill can lose
@@ -64,8 +64,8 @@ class Added:
     doubles: int = 0
 
 
-def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> Added:
-    """Add pictures as references; only contents that are new to the index are embedded.
+def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None) -> Added:
+    """Add pictures as references; only contents that are new to the index are embedded, and shown to `look`.
 
     Raises:
         UserError: when the index is damaged or cannot be written.
@@ -84,7 +84,7 @@ def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path]) -> A
         first = _first_of_each(new, lacking - before.keys())
         return _Part(len(digests), new, first, [Content(*item) for item in before.items()])
 
-    for part, contents in _embed_chosen(store, extractor, paths, choose, "adding references"):
+    for part, contents in _embed_chosen(store, extractor, paths, choose, "adding references", look):
         if part.files:
             add_files(store, part.files, [*contents, *part.known])
         bad = sum(content.vector is None for content in contents)
@@ -101,10 +101,10 @@ def forget_missing(store: Store, paths: Iterable[Path]) -> None:
         remove_files(store, gone)
 
 
-def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> dict[Path, bytes]:
+def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None) -> dict[Path, bytes]:
     """Embed the queries whose contents the index knows neither as references nor from an earlier search.
 
-    Returns the SHA-256 of every query that can be opened.
+    They are shown to `look`. Returns the SHA-256 of every query that can be opened.
 
     Raises:
         UserError: when the index is damaged or cannot be written.
@@ -119,7 +119,7 @@ def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path]) -> 
         chosen.update(lacking)
         return _Part(len(opened), part, _first_of_each(part, lacking), [])
 
-    for part, contents in _embed_chosen(store, extractor, paths, choose, "embedding queries"):
+    for part, contents in _embed_chosen(store, extractor, paths, choose, "embedding queries", look):
         if part.first:
             keep_queries(store, contents)
     return digests
@@ -176,7 +176,12 @@ def _show_progress(total: int, name: str) -> "tqdm[Any]":
 
 
 def _embed_chosen(
-    store: Store, extractor: Extractor, paths: Sequence[Path], choose: Callable[[Digests], _Part], name: str
+    store: Store,
+    extractor: Extractor,
+    paths: Sequence[Path],
+    choose: Callable[[Digests], _Part],
+    name: str,
+    look: Look | None,
 ) -> Iterator[tuple[_Part, list[Content]]]:
     """Yield IMAGES_PER_COMMIT pictures at a time, which enter the index together, with those contents that were embedded."""
     if _works_elsewhere(extractor):
@@ -184,7 +189,7 @@ def _embed_chosen(
         return
     whole, contents = _Part(0, {}, {}, []), list[Content]()
     with _show_progress(len(paths), name) as bar:
-        for part, own in _embed_batches(extractor, paths, choose):
+        for part, own in _embed_batches(extractor, paths, choose, look):
             contents += own
             whole = whole.join(part)
             bar.update(part.count)
@@ -196,7 +201,7 @@ def _embed_chosen(
 
 
 def _embed_batches(
-    extractor: Extractor, paths: Sequence[Path], choose: Callable[[Digests], _Part]
+    extractor: Extractor, paths: Sequence[Path], choose: Callable[[Digests], _Part], look: Look | None = None
 ) -> Iterator[tuple[_Part, list[Content]]]:
     """Yield what was chosen of each batch of files, which are read once, with its contents."""
     waiting = deque[_Part]()
@@ -207,7 +212,7 @@ def _embed_batches(
             bytes_of = {path: content for path, _, content in opened}
             yield [(path, bytes_of[path]) for path in waiting[-1].first.values()]
 
-    for loaded, vectors in extractor.extract_batches(batches(), extractor.load):
+    for loaded, vectors in extractor.extract_batches(batches(), partial(extractor.load, look=look)):
         part = waiting.popleft()
         rows = zip(part.first, vectors, loaded.unreadable, strict=True)
         yield part, [Content(digest, None if bad else vector) for digest, vector, bad in rows]

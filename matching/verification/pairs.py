@@ -46,7 +46,6 @@ from image_copies.matching.verification.judgement import (
     Judgement,
     judge,
 )
-from image_copies.matching.verification.kept_features import keep_features
 from image_copies.matching.verification.registration import Prepared, prepare_picture, register
 from image_copies.matching.verification.shots import Shot, read_shot
 from image_copies.matching.verification.words import describe_edits
@@ -54,6 +53,7 @@ from image_copies.matching.verification.words import describe_edits
 MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
+FEATURES_SIDE = MAX_SIDE // 2  # pixels of the short side from which a picture is decoded for its features
 MAX_PAGES = 4  # of two documents with one cover that are compared beyond it
 CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
 ALIKE = "the same pixels are shown"
@@ -109,11 +109,7 @@ def find_features(path: Path) -> Features:
     Raises:
         ImageError: it cannot be read.
     """
-    return _find_features(partial(decode_rgb, path))
-
-
-def _find_features(read: Read) -> Features:
-    return local_features(read(MAX_SIDE // 2))
+    return local_features(decode_rgb(path, FEATURES_SIDE))
 
 
 @dataclass(frozen=True)
@@ -324,19 +320,12 @@ def verify_two(first: Path, second: Path) -> Evidence | None:
     return verify(one, other) if one is not None and other is not None else None
 
 
-def verify_pairs(pairs: Sequence[Candidate | None], folder: Path | None = None) -> list[Evidence | None]:
+def verify_pairs(pairs: Sequence[Candidate | None], find: Callable[[Path], Features] = find_features) -> list[Evidence | None]:
     """Look at pairs, a query's best first; None for each where nothing confirms that one copies the other, or for None.
 
-    Features that do not fit into memory are kept in a temporary file in a folder; None for the system's own.
+    `find` finds the features of a file, or raises ImageError.
     """
-    pictures = {path for pair in pairs if pair is not None for path in (pair.query, pair.reference)}
-    if len(pictures) <= MAX_CACHED_FEATURES:
-        return _verify_pairs(pairs, LastUsed(find_features, MAX_CACHED_FEATURES))
-    with keep_features(find_features, folder) as kept:
-        return _verify_pairs(pairs, LastUsed(kept, MAX_CACHED_FEATURES))
-
-
-def _verify_pairs(pairs: Sequence[Candidate | None], features: LastUsed[Features]) -> list[Evidence | None]:
+    features = LastUsed(find, MAX_CACHED_FEATURES)
     by_query: dict[Path, list[int]] = defaultdict(list)
     for row, pair in enumerate(pairs):
         if pair is not None:
@@ -375,7 +364,7 @@ def verify_query(
     """
     if not any(pairs):
         return [None] * len(pairs)
-    own = own or _find_features(read)
+    own = own or local_features(read(FEATURES_SIDE))
     query = Views(own)  # its mirror image and negative are made once for all its references
     found: list[Evidence | None] = []
     pixels, crops = None, 0

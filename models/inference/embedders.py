@@ -10,6 +10,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.decode import Decoded
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.process import choose_workers
@@ -23,6 +24,7 @@ MOST_SIDE_BY_SIDE = 16  # images of a batch that a core works on alone; more tak
 Squares = Mapping[int, NDArray[np.uint8]]  # size → uint8 [n, 3, size, size], the same images at several sizes
 Waiting = Callable[[], NDArray[np.float32]]
 Source = tuple[Path, bytes | None]  # an image file, and its bytes where they have been read
+Look = Callable[[Path, bytes, Decoded], None]  # is shown a file, its bytes, and what has been decoded of them
 
 
 @dataclass(frozen=True)
@@ -127,12 +129,16 @@ def _need_gpu(networks: Sequence[Embedder]) -> bool:
     return any(network.side_by_side is None for network in networks)
 
 
-def load_batch(batch: Sequence[Source], sizes: Sequence[int]) -> Loaded:
-    """Decode images, after reading those that have not been read, at each size."""
-    read = iter(map_files(read_or_nothing, [path for path, content in batch if content is None]))
-    decoded = [decode_squares(next(read) if content is None else content, sizes) for _, content in batch]
-    squares = {size: np.stack([image[size][0] for image in decoded]) for size in sizes} if decoded else {}
-    unreadable = np.array([not all(readable for _, readable in image.values()) for image in decoded], bool)
+def load_batch(batch: Sequence[Source], sizes: Sequence[int], look: Look | None = None) -> Loaded:
+    """Decode images, after reading those that have not been read, at each size; `look` is shown each."""
+    read, images = iter(map_files(read_or_nothing, [path for path, content in batch if content is None])), []
+    for path, known in batch:
+        content, decoded = next(read) if known is None else known, Decoded()
+        images.append(decode_squares(content, sizes, decoded))
+        if look is not None:
+            look(path, content, decoded)
+    squares = {size: np.stack([image[size][0] for image in images]) for size in sizes} if images else {}
+    unreadable = np.array([not all(readable for _, readable in image.values()) for image in images], bool)
     return Loaded([path for path, _ in batch], squares, unreadable)
 
 

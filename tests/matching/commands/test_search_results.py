@@ -18,6 +18,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from image_copies.data.decode import Decoded
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
@@ -473,9 +474,9 @@ def test_a_name_that_breaks_a_line_is_not_listed_as_two(
 def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     embedded: list[int] = []
 
-    def counted(content: bytes, sizes: Iterable[int]) -> dict[int, tuple[NDArray[np.uint8], bool]]:
+    def counted(content: bytes, sizes: Iterable[int], decoded: Decoded) -> dict[int, tuple[NDArray[np.uint8], bool]]:
         embedded.append(1)
-        return decode_squares(content, sizes)
+        return decode_squares(content, sizes, decoded)
 
     monkeypatch.setattr("image_copies.models.inference.embedders.decode_squares", counted)
     for _ in range(2):
