@@ -4,12 +4,12 @@ Each is a stream of keys (epoch, row, repetition) over several epochs, which kee
 any number of them. pytorch-metric-learning's MPerClassSampler draws from NumPy's global generator, so it is not used.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.data import Sampler
 
 from image_copies.augmentations.dataset import Key
 from image_copies.augmentations.randomness import generator_for
@@ -28,8 +28,39 @@ class Stream:
     ranks: int = 1
 
 
-class GroupBatches(Sampler[list[Key]]):
-    """Batch sampler of whole groups of keys.
+@dataclass(frozen=True)
+class Batches:
+    """Batches of keys over several epochs, of which the first `done` are left out.
+
+    Attributes:
+        per_epoch: Batches of an epoch, the same for every process.
+        epochs: The epochs.
+        draw: Yields the batches of an epoch.
+        done: How many are left out.
+    """
+
+    per_epoch: int
+    epochs: range
+    draw: Callable[[int], Iterable[list[Key]]]
+    done: int = 0
+
+    def __len__(self) -> int:
+        return self.per_epoch * len(self.epochs) - self.done
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        return islice(chain.from_iterable(map(self.draw, self.epochs)), self.done, None)
+
+
+def _group_batches(
+    groups_of: Groups,
+    groups: int,
+    per_batch: int,
+    stream: Stream,
+    unit: str = "groups of images",
+    least: int = 1,
+    whole: bool = False,
+) -> Batches:
+    """Build batches of whole groups of keys.
 
     Each process takes whole groups of every batch, as evenly as possible, so that together they see the same batches as a single
     process. The last, smaller batch of an epoch is dropped if it has too few groups for the processes, each of which needs
@@ -38,43 +69,24 @@ class GroupBatches(Sampler[list[Key]]):
     Raises:
         UserError: a batch has too few groups for the processes.
     """
+    if min(per_batch, groups) < least * stream.ranks:
+        raise UserError(
+            f"a batch of {min(per_batch, groups)} {unit} (of {groups} in the stage) has fewer than {least} for each of "
+            f"{stream.ranks} processes: raise batch_size, add images, or start fewer processes."
+        )
+    full, rest = divmod(groups, per_batch)
+    count = full + (rest >= least * stream.ranks and not (whole and full))
 
-    def __init__(
-        self,
-        groups_of: Groups,
-        groups: int,
-        per_batch: int,
-        stream: Stream,
-        unit: str = "groups of images",
-        least: int = 1,
-        whole: bool = False,
-    ) -> None:
-        if min(per_batch, groups) < least * stream.ranks:
-            raise UserError(
-                f"a batch of {min(per_batch, groups)} {unit} (of {groups} in the stage) has fewer than {least} for each of "
-                f"{stream.ranks} processes: raise batch_size, add images, or start fewer processes."
-            )
-        self.groups_of, self.groups, self.per_batch, self.stream = groups_of, groups, per_batch, stream
-        self.least, self.whole = least, whole
+    def draw(epoch: int) -> Iterator[list[Key]]:
+        drawn = groups_of(epoch)
+        for batch in range(count):
+            own = np.array_split(drawn[batch * per_batch : (batch + 1) * per_batch], stream.ranks)[stream.rank]
+            yield [(epoch, row, repetition) for row, repetition in own.reshape(-1, 2).tolist()]
 
-    def batches_per_epoch(self) -> int:
-        """Return the number of batches per epoch, the same for every process."""
-        whole, rest = divmod(self.groups, self.per_batch)
-        return whole + (rest >= self.least * self.stream.ranks and not (self.whole and whole))
-
-    def __len__(self) -> int:
-        return self.batches_per_epoch() * len(self.stream.epochs)
-
-    def __iter__(self) -> Iterator[list[Key]]:
-        for epoch in self.stream.epochs:
-            groups = self.groups_of(epoch)
-            for batch in range(self.batches_per_epoch()):
-                shared = groups[batch * self.per_batch : (batch + 1) * self.per_batch]
-                own = np.array_split(shared, self.stream.ranks)[self.stream.rank]
-                yield [(epoch, row, repetition) for row, repetition in own.reshape(-1, 2).tolist()]
+    return Batches(count, stream.epochs, draw)
 
 
-def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: bool = False) -> GroupBatches:
+def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: bool = False) -> Batches:
     """Build batches of different images, every image once in an epoch.
 
     With `whole`, an epoch's smaller last batch is dropped, for which torch.compile would compile again.
@@ -86,12 +98,12 @@ def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: b
     def groups_of(epoch: int) -> NDArray[np.int64]:
         return _repeat(generator_for(stream.seed, epoch, "order of the images").permutation(np.array(rows)), 1)
 
-    return GroupBatches(
+    return _group_batches(
         groups_of=groups_of, groups=len(rows), per_batch=batch_size, stream=stream, unit="images", least=2, whole=whole
     )
 
 
-def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, stream: Stream) -> GroupBatches:
+def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, stream: Stream) -> Batches:
     """Build batches of ⌈batch_size / repetitions⌉ images, each in several edited copies (MultiGrain, section 4.1: 512 and 3).
 
     Raises:
@@ -104,12 +116,12 @@ def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, str
         order = generator_for(stream.seed, epoch, "order of the repeated images").permutation(np.array(rows))
         return _repeat(order, repetitions)
 
-    return GroupBatches(groups_of, len(rows), -(-batch_size // repetitions), stream)
+    return _group_batches(groups_of, len(rows), -(-batch_size // repetitions), stream)
 
 
 def pk_batches(
     rows: Sequence[int], labels: Sequence[int], classes_per_batch: int, images_per_class: int, stream: Stream
-) -> GroupBatches:
+) -> Batches:
     """Build PK batches: P classes with K images each (IDEAL, section 5.1: 8 and 4); `labels` are the classes of `rows`.
 
     Every class is drawn at least ⌈its images / K⌉ times per epoch, so that all its images are seen. The classes of a batch are
@@ -139,7 +151,7 @@ def pk_batches(
             taken[label] += 1
         return np.array(groups, np.int64)
 
-    return GroupBatches(groups_of, len(_arrange_rounds(list(by_class), times, different)), per_batch, stream)
+    return _group_batches(groups_of, len(_arrange_rounds(list(by_class), times, different)), per_batch, stream)
 
 
 def _arrange_rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:

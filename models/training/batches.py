@@ -1,64 +1,34 @@
 """The batches of a stage: which images, in which order."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
 
 from lightning_fabric import Fabric
 
 from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, Key
-from image_copies.augmentations.sampling import Stream, epoch_batches, pk_batches, repeated_batches
+from image_copies.augmentations.sampling import Batches, Stream, epoch_batches, pk_batches, repeated_batches
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import SamplingSettings, StageSettings
 from image_copies.models.training.state import Progress
 
 
-class Batches(Protocol):
-    """A stream over several epochs of this process's part of each batch, as lists of keys."""
+def _fix_length(passes: Batches, iterations: int) -> Batches:
+    """Return epochs of `iterations` batches each, from as many passes over the images as that takes.
 
-    def batches_per_epoch(self) -> int:
-        """Return the number of batches per epoch."""
-
-    def __iter__(self) -> Iterator[list[Key]]: ...
-
-
-class RemainingBatches:
-    """The same batches without the first `done` ones, for a resumed epoch."""
-
-    def __init__(self, batches: Batches, done: int) -> None:
-        self.batches, self.done = batches, done
-
-    def batches_per_epoch(self) -> int:
-        """Return the number of batches of a complete epoch, including those that are done."""
-        return self.batches.batches_per_epoch()
-
-    def __iter__(self) -> Iterator[list[Key]]:
-        return islice(iter(self.batches), self.done, None)
-
-
-class FixedLengthEpochs:
-    """Epochs of `iterations` batches each, from as many passes over the images as that takes; the last pass may be cut off.
-
-    Each pass has its own order. An image that is drawn again in a later pass of the same epoch gets its own repetition number,
-    and therefore other edits. `passes` builds the batches of passes first, …, last − 1.
+    Each pass has its own order, and the last of an epoch may be cut off. An image that is drawn again in a later pass of the same
+    epoch gets its own repetition number, and therefore other edits.
     """
+    needed = math.ceil(iterations / passes.per_epoch)
 
-    def __init__(self, passes: Callable[[int, int], Batches], iterations: int, epochs: range) -> None:
-        self.passes, self.iterations, self.epochs = passes, iterations, epochs
-        self.per_pass = passes(0, 1).batches_per_epoch()
+    def draw(epoch: int) -> Iterator[list[Key]]:
+        batches = chain.from_iterable(map(passes.draw, range(epoch * needed, (epoch + 1) * needed)))
+        for number, keys in enumerate(islice(batches, iterations)):
+            again = number // passes.per_epoch * MAX_REPETITIONS_PER_PASS
+            yield [(epoch, row, repetition + again) for _, row, repetition in keys]
 
-    def batches_per_epoch(self) -> int:
-        """Return the fixed number of batches per epoch."""
-        return self.iterations
-
-    def __iter__(self) -> Iterator[list[Key]]:
-        needed = math.ceil(self.iterations / self.per_pass)
-        for epoch in self.epochs:
-            batches = self.passes(epoch * needed, (epoch + 1) * needed)
-            for number, keys in enumerate(islice(batches, self.iterations)):
-                again = number // self.per_pass * MAX_REPETITIONS_PER_PASS
-                yield [(epoch, row, repetition + again) for _, row, repetition in keys]
+    return Batches(iterations, passes.epochs, draw)
 
 
 def build_batches(
@@ -76,19 +46,13 @@ def build_batches(
         UserError: A batch is too small for the number of processes.
     """
     sampling, size = settings.sampling, stage.batch_size
-
-    def passes(first: int, last: int) -> Batches:
-        stream = Stream(range(first, last), seed, fabric.global_rank, fabric.world_size)
-        match sampling:
-            case SamplingSettings(kind="repeated", copies=copies):
-                return repeated_batches(rows, size, copies, stream)
-            case SamplingSettings(kind="pk", per_class=per_class):
-                labels = [class_of[row] for row in rows]
-                return pk_batches(rows, labels, size // per_class, per_class, stream)
-            case _:
-                return epoch_batches(rows, size, stream, whole=settings.compile)
-
-    epochs = range(progress.epoch, stage.epochs)
+    stream = Stream(range(progress.epoch, stage.epochs), seed, fabric.global_rank, fabric.world_size)
+    match sampling:
+        case SamplingSettings(kind="repeated", copies=copies):
+            batches = repeated_batches(rows, size, copies, stream)
+        case SamplingSettings(kind="pk", per_class=per_class):
+            batches = pk_batches(rows, [class_of[row] for row in rows], size // per_class, per_class, stream)
+        case _:
+            batches = epoch_batches(rows, size, stream, whole=settings.compile)
     fixed = settings.iterations_of(stage)
-    batches = passes(epochs.start, epochs.stop) if fixed is None else FixedLengthEpochs(passes, fixed, epochs)
-    return RemainingBatches(batches, progress.batch)
+    return replace(batches if fixed is None else _fix_length(batches, fixed), done=progress.batch)

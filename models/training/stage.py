@@ -14,10 +14,10 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from image_copies.augmentations.dataset import EditedImages
+from image_copies.augmentations.sampling import Batches
 from image_copies.data.errors import UserError
 from image_copies.data.process import choose_workers
 from image_copies.models.distributed import sum_over_processes
-from image_copies.models.training.batches import Batches
 from image_copies.models.training.curve import EpochRow, append_rows
 from image_copies.models.training.learner import Figures, Learner, read_figures
 from image_copies.models.training.model_settings import ModelSettings
@@ -168,7 +168,7 @@ def _watch(run: StageRun) -> dict[str, float]:
 
 def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver: _Saver, pending: list[EpochRow]) -> None:
     """Train the remaining steps of an epoch; the sums of its figures are left in `progress`."""
-    batches, accumulate = run.batches.batches_per_epoch(), run.settings.optimizer.accumulate
+    batches, accumulate = run.batches.per_epoch, run.settings.optimizer.accumulate
     waiting: list[Figures] = []
     check = _LateCheck(run, progress)
     label = f"stage {progress.stage + 1}/{len(run.settings.stages)} epoch {progress.epoch + 1}"

@@ -56,7 +56,7 @@ def test_every_image_is_drawn_once_per_epoch(squares: CachedImages) -> None:
         rows = [row for batch in batches for key_epoch, row, _ in batch if key_epoch == epoch]
         assert sorted(rows) == list(range(20))
     assert len(batches) == len(epoch_batches(range(20), 8, Stream(range(3, 5), 0))) == 6
-    assert epoch_batches(range(17), 8, Stream(range(1), 0)).batches_per_epoch() == 2  # a batch of one image has no statistics
+    assert epoch_batches(range(17), 8, Stream(range(1), 0)).per_epoch == 2  # a batch of one image has no statistics
 
 
 def test_overlays_are_never_classes(squares: CachedImages, images: ImageSet) -> None:
@@ -135,7 +135,7 @@ def test_processes_share_the_batches_of_one(ranks: int) -> None:
     alone = list(epoch_batches(range(30), 8, Stream(range(2), 0)))
     parts = [list(epoch_batches(range(30), 8, Stream(range(2), 0, rank, ranks))) for rank in range(ranks)]
     together = [[key for batch in batches for key in batch] for batches in zip(*parts, strict=True)]
-    whole = epoch_batches(range(30), 8, Stream(range(2), 0, 0, ranks)).batches_per_epoch()
+    whole = epoch_batches(range(30), 8, Stream(range(2), 0, 0, ranks)).per_epoch
     assert together == [batch for number, batch in enumerate(alone) if number % 4 < whole]
     assert whole == (4 if ranks < 4 else 3)  # six images are left: fewer than two for each of four
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from image_copies.augmentations.dataset import Key
-from image_copies.models.training.batches import Batches, build_batches
+from image_copies.augmentations.sampling import Batches
+from image_copies.models.training.batches import build_batches
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import Progress
 
@@ -37,7 +38,7 @@ def test_an_epoch_has_the_same_iterations_with_every_sampling(sampling: dict[str
     """Of 30 images in batches of 6, one pass would take 5 batches uniformly, 15 repeated and 6 of classes."""
     batches = built(sampling | {"iterations": iterations})
     found = list(batches)
-    assert batches.batches_per_epoch() == iterations and len(found) == 3 * iterations
+    assert batches.per_epoch == iterations and len(found) == 3 * iterations
     for epoch in range(3):
         keys = [key for batch in found[epoch * iterations : (epoch + 1) * iterations] for key in batch]
         assert {key[0] for key in keys} == {epoch}
@@ -46,9 +47,9 @@ def test_an_epoch_has_the_same_iterations_with_every_sampling(sampling: dict[str
 
 @pytest.mark.parametrize("sampling", SAMPLING, ids=lambda sampling: str(sampling["kind"]))
 def test_a_stage_has_iterations_of_its_own_and_those_of_a_pass_are_a_pass(sampling: dict[str, Any]) -> None:
-    assert built(sampling | {"iterations": 7}, iterations=4).batches_per_epoch() == 4
+    assert built(sampling | {"iterations": 7}, iterations=4).per_epoch == 4
     passes = built(sampling)
-    assert list(built(sampling, iterations=passes.batches_per_epoch())) == list(passes)
+    assert list(built(sampling, iterations=passes.per_epoch)) == list(passes)
 
 
 def test_every_pass_of_an_epoch_has_an_order_of_its_own_and_all_images() -> None:
@@ -66,4 +67,4 @@ def test_a_fixed_epoch_goes_on_where_it_was_and_is_shared_by_processes() -> None
 
 
 def test_without_the_key_an_epoch_is_one_pass() -> None:
-    assert [built(sampling).batches_per_epoch() for sampling in SAMPLING] == [5, 15, 6]
+    assert [built(sampling).per_epoch for sampling in SAMPLING] == [5, 15, 6]
