@@ -11,30 +11,28 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster.options import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import make_step_parser, named_path, named_place, open_chosen_run, report_errors
+from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from image_copies.pipeline.steps.definitions import EMBED, run_step
+from image_copies.pipeline.tools.options import FILE, PLACE, Table, add_options, at_least
+
+OPTIONS: Table = {
+    "--checkpoint": FILE
+    | {
+        "help": "embed --images with this checkpoint instead of the descriptor that ships with the project; timm:NAME takes "
+        "timm's network and writes it as a checkpoint next to --output"
+    },
+    "--weights": FILE | {"help": "with timm:NAME: the network's weights in a file instead of timm's own"},
+    "--images": PLACE | {"help": "folder of images to embed outside a run; or s3://…"},
+    "--output": PLACE | {"metavar": "FILE", "help": "with --images: vectors to write, .h5 or .parquet; or s3://…"},
+    "--workers": {"type": at_least(0), "metavar": "N"}
+    | {"help": "with --images: processes that decode images; one per core if not given"},
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = make_step_parser(__doc__, name_command("02_embed"))
-    parser.add_argument(
-        "--checkpoint",
-        type=named_path,
-        metavar="FILE",
-        help="embed --images with this checkpoint instead of the descriptor that ships with the project; timm:NAME takes timm's "
-        "network and writes it as a checkpoint next to --output",
-    )
-    parser.add_argument(
-        "--weights", type=named_path, metavar="FILE", help="with timm:NAME: the network's weights in a file instead of timm's own"
-    )
-    parser.add_argument("--images", type=named_place, metavar="DIR", help="folder of images to embed outside a run; or s3://…")
-    parser.add_argument(
-        "--output", type=named_place, metavar="FILE", help="with --images: vectors to write, .h5 or .parquet; or s3://…"
-    )
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="with --images: processes that decode images; one per core if not given"
-    )
+    add_options(parser, OPTIONS, OPTIONS)
     add_ray_options(parser)
     return parser
 
@@ -47,11 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = make_parser().parse_args(arguments)
     with use_ray(options.ray, options.ray_gpu):
-        if options.workers is not None and (options.images is None or options.workers < 0):
-            raise UserError(
-                f"--workers {options.workers}: give 0 or more, together with --images; a run takes its workers from its recipe "
-                "(embedding.workers)."
-            )
+        if options.workers is not None and options.images is None:
+            raise UserError("--workers goes with --images; a run takes its workers from its recipe (embedding.workers).")
         named = "" if options.checkpoint is None else str(options.checkpoint)
         if options.weights is not None and not named.startswith("timm:"):
             raise UserError("--weights goes with --checkpoint timm:NAME, which names the network of these weights.")

@@ -13,54 +13,40 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import read_json
 from image_copies.data.targets import begins_with, check_target
 from image_copies.pipeline.cluster.options import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import make_step_parser, named_path, open_chosen_run, report_errors
+from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps.definitions import SCORE, has_ground_truth, run_step
+from image_copies.pipeline.tools.options import DIR, FILE, FLAG, Table, add_options, at_least
 
 DETAILS = {  # the files that --details writes, and how each begins
     "precision_recall.csv": b"rank,squared_distance,",
     "recall_by_edit.csv": b"edit,copies,",
     "recall_by_number_of_edits.csv": b"edits,copies,",
 }
+OPTIONS: Table = {
+    "--submission": FILE | {"help": "score this submission (.h5) or matching-track file (.csv)"},
+    "--queries": FILE | {"help": "score these vectors, of any dimension, without a run"},
+    "--references": FILE | {"help": "with --queries: the vectors of the references"},
+    "--training": FILE | {"help": "with --queries: normalise them against these vectors first"},
+    "--dimensions": {"type": at_least(1), "metavar": "D"}
+    | {"help": "with --training: reduce all to D dimensions by their PCA before"},
+    "--compare": FILE
+    | {"nargs": "+", "metavar": "OTHER"}
+    | {"help": "report what the run gains and loses against this run or file; given two, the second against the first"},
+    "--report": DIR | {"help": "with --compare: folder of the page, instead of one in the run"},
+    "--ground-truth": FILE | {"metavar": "CSV", "help": "query_id,reference_id; needed where only files are given"},
+    "--output": FILE | {"metavar": "JSON", "help": "with --submission or --queries: write the scores here, too"},
+    "--details": DIR | {"help": "with --submission: folder for precision-recall and recall by edit"},
+    "--edits": FILE | {"metavar": "CSV", "help": "with --details or --compare: query_id,edits"},
+    "--subsets": FLAG | {"help": "only score every subset of the run's models as an ensemble"},
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = make_step_parser(__doc__, name_command("06_score"))
-    parser.add_argument(
-        "--submission", type=named_path, metavar="FILE", help="score this submission (.h5) or matching-track file (.csv)"
-    )
-    parser.add_argument("--queries", type=named_path, metavar="FILE", help="score these vectors, of any dimension, without a run")
-    parser.add_argument("--references", type=named_path, metavar="FILE", help="with --queries: the vectors of the references")
-    parser.add_argument(
-        "--training", type=named_path, metavar="FILE", help="with --queries: normalise them against these vectors first"
-    )
-    parser.add_argument(
-        "--dimensions", type=int, metavar="D", help="with --training: reduce all to D dimensions by their PCA before"
-    )
-    parser.add_argument(
-        "--compare",
-        type=named_path,
-        nargs="+",
-        metavar="OTHER",
-        help="report what the run gains and loses against this run or file; given two, the second against the first",
-    )
-    parser.add_argument(
-        "--report", type=named_path, metavar="DIR", help="with --compare: folder of the page, instead of one in the run"
-    )
-    parser.add_argument(
-        "--ground-truth", type=named_path, metavar="CSV", help="query_id,reference_id; needed where only files are given"
-    )
-    parser.add_argument(
-        "--output", type=named_path, metavar="JSON", help="with --submission or --queries: write the scores here, too"
-    )
-    parser.add_argument(
-        "--details", type=named_path, metavar="DIR", help="with --submission: folder for precision-recall and recall by edit"
-    )
-    parser.add_argument("--edits", type=named_path, metavar="CSV", help="with --details or --compare: query_id,edits")
-    parser.add_argument("--index", "--nprobe", "--on-gpu", nargs="?", const="", dest="refused", help=argparse.SUPPRESS)
-    parser.add_argument("--subsets", action="store_true", help="only score every subset of the run's models as an ensemble")
+    add_options(parser, OPTIONS, OPTIONS)
     add_ray_options(parser)
     return parser
 
@@ -72,13 +58,8 @@ def check(options: argparse.Namespace) -> None:
         UserError: when options contradict each other or a value is out of range.
     """
     _check_targets(options)
-    if options.refused is not None:
-        raise UserError(
-            "step 06 takes no --index, --nprobe and --on-gpu: it searches references that need not fit into memory, exactly. "
-            "Omit them."
-        )
-    if options.dimensions is not None and (options.training is None or options.dimensions < 1):
-        raise UserError(f"--dimensions {options.dimensions}: give 1 or more, together with --training FILE, for the PCA.")
+    if options.dimensions is not None and options.training is None:
+        raise UserError("--dimensions is given together with --training FILE, on which the PCA is fitted.")
     if options.queries is not None or options.references is not None:
         if None in (options.queries, options.references, options.ground_truth):
             raise UserError("vectors are scored with all three of --queries FILE, --references FILE and --ground-truth CSV.")

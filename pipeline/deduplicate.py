@@ -10,62 +10,30 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
-from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
 from image_copies.matching.output import Output
 from image_copies.pipeline.cluster.options import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import CommandParser, named_place, report_errors
-from image_copies.pipeline.tools.options import NETWORK, RULE, add_options
+from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.tools.options import NETWORK, OPTIONS, PLACE, RULE, SOURCES, add_options, make_task_parser
 
 CLASSES = ("same file", "certain", "likely", "same scene")
+OWN = {
+    "--input": SOURCES | {"help": "folders, tars, Parquet files, @list.txt; also s3://…"},
+    "--against": SOURCES | {"help": "test sets: compare the inputs with them only"},
+    "--output": PLACE | {"required": True, "help": "vectors, lists and page; kept for repeats"},
+    "--column": {"default": "image", "metavar": "NAME", "help": "Parquet column of bytes, paths or both; default image"},
+    "--judge": {"default": "all", "metavar": "all|none|N"}
+    | {"help": "compare the pixels of all pairs, none, or N drawn at random; default all"},
+    "--remove": {"nargs": "+", "choices": CLASSES, "default": CLASSES[:2]}
+    | {"help": "classes of which a picture goes; default: the first two"},
+    "--apply": PLACE | {"help": "write filtered tars and tables of an earlier run to DIR"},
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = CommandParser(
-        prog=name_command("deduplicate"),
-        description=describe_command(__doc__),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    options.add_argument(
-        "--input",
-        type=named_place,
-        nargs="+",
-        metavar="SOURCE",
-        default=[],
-        help="folders, tars, Parquet files, @list.txt; also s3://…",
-    )
-    options.add_argument(
-        "--against",
-        type=named_place,
-        nargs="+",
-        metavar="SOURCE",
-        default=[],
-        help="test sets: compare the inputs with them only",
-    )
-    options.add_argument(
-        "--output", type=named_place, metavar="DIR", required=True, help="vectors, lists and page; kept for repeats"
-    )
-    options.add_argument(
-        "--column", default="image", metavar="NAME", help="Parquet column of bytes, paths or both; default image"
-    )
-    options.add_argument(
-        "--judge",
-        default="all",
-        metavar="all|none|N",
-        help="compare the pixels of all pairs, none, or N drawn at random; default all",
-    )
-    options.add_argument(
-        "--remove",
-        nargs="+",
-        choices=CLASSES,
-        default=CLASSES[:2],
-        help="classes of which a picture goes; default: the first two",
-    )
-    options.add_argument(
-        "--apply", type=named_place, metavar="DIR", help="write filtered tars and tables of an earlier run to DIR"
-    )
-    add_options(options, [*NETWORK, *RULE, "--json"])
+    options = make_task_parser("deduplicate", __doc__)
+    add_options(options, [*OWN, *NETWORK, *RULE, "--json"], OPTIONS | OWN)
     add_ray_options(options)
     return options
 

@@ -11,40 +11,38 @@ evaluate.py --checkpoint FILE --set cub --root DIR             Recall@K, NMI and
 evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top-1 and top-5 if the model has a classifier
 """
 
-import argparse
-import math
 import sys
 
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
+from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.tools.options import DIR, FILE, PIXELS, Table, above_zero, add_options, make_task_parser
 
 SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
-    options = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("compared", nargs="*", metavar="DESCRIPTOR", help="with --data: what to compare")
-    options.add_argument("--data", type=named_path, metavar="DIR", help="a folder in the ISC2021 layout, with its ground truth")
-    options.add_argument("--checkpoint", type=named_path, metavar="FILE", help="models/<model>/stage-<n>.safetensors of a run")
-    options.add_argument("--set", choices=SETS, help="which data set")
-    options.add_argument("--root", type=named_path, metavar="DIR", help="the unpacked archive")
-    options.add_argument("--distractors", type=named_path, metavar="DIR", help="with copydays: further images to search in")
-    options.add_argument("--image-size", type=int, metavar="PIXELS", help="default: the training size")
-    options.add_argument(
-        "--protocol",
-        choices=("square", "center_crop", "square_crop", "long_side"),
-        help="square: resize to a square, ignoring the aspect ratio; center_crop: resize the short side to 256/224 of the size "
-        "and crop the centre; square_crop: resize to a square of 256/224 of the size and crop the centre (IDEAL); long_side: "
-        "resize the long side to the size, keeping the aspect ratio. Default, as in MultiGrain: center_crop up to the training "
-        "size, long_side above",
-    )
-    options.add_argument("--pooling-exponent", type=float, metavar="P", help="GeM's p* (default: as trained)")
-    return options
+OPTIONS: Table = {
+    "compared": {"nargs": "*", "metavar": "DESCRIPTOR", "help": "with --data: what to compare"},
+    "--data": DIR | {"help": "a folder in the ISC2021 layout, with its ground truth"},
+    "--checkpoint": FILE | {"help": "models/<model>/stage-<n>.safetensors of a run"},
+    "--set": {"choices": SETS, "help": "which data set"},
+    "--root": DIR | {"help": "the unpacked archive"},
+    "--distractors": DIR | {"help": "with copydays: further images to search in"},
+    "--image-size": {"type": PIXELS, "metavar": "PIXELS", "help": "default: the training size"},
+    "--protocol": {"choices": ("square", "center_crop", "square_crop", "long_side")}
+    | {
+        "help": "square: resize to a square, ignoring the aspect ratio; center_crop: resize the short side to 256/224 of the "
+        "size and crop the centre; square_crop: resize to a square of 256/224 of the size and crop the centre (IDEAL); "
+        "long_side: resize the long side to the size, keeping the aspect ratio. Default, as in MultiGrain: center_crop up to the "
+        "training size, long_side above"
+    },
+    "--pooling-exponent": {"type": above_zero("3"), "metavar": "P", "help": "GeM's p* (default: as trained)"},
+}
 
 
 if __name__ == "__main__":
-    arguments = make_parser().parse_args()
+    options = make_task_parser("evaluate", __doc__)
+    add_options(options, OPTIONS, OPTIONS)
+    arguments = options.parse_args()
     with report_errors():
         if (arguments.data is None) != (not arguments.compared):
             raise UserError("descriptors are compared on a folder: give both, as --data DIR A B.")
@@ -60,10 +58,6 @@ if __name__ == "__main__":
             raise UserError("a checkpoint is scored with all three of --checkpoint FILE, --set NAME and --root DIR.")
         if arguments.distractors is not None and arguments.set != "copydays":
             raise UserError(f"--distractors can only be used with --set copydays, not with --set {arguments.set}.")
-        if arguments.image_size is not None and arguments.image_size < 16:
-            raise UserError(f"--image-size {arguments.image_size}: give at least 16 pixels.")
-        if arguments.pooling_exponent is not None and not 0 < arguments.pooling_exponent < math.inf:
-            raise UserError(f"--pooling-exponent {arguments.pooling_exponent}: give a number above 0, such as 3.")
         # imported here: --help must answer at once
         from image_copies.pipeline.tools.evaluate_checkpoint import evaluate_checkpoint
 

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from image_copies.data.commands import describe_command, name_command
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
-from image_copies.pipeline.run.cli import CommandParser, report_errors
+from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.tools.match_options import is_hash_list
-from image_copies.pipeline.tools.options import DIR, FILE, FLAG, OPTIONS, RULE, add_options
+from image_copies.pipeline.tools.options import DIR, FILE, FLAG, OPTIONS, RULE, add_options, make_task_parser
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -40,9 +40,7 @@ OWN = {
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = CommandParser(
-        prog=name_command("explore"), description=describe_command(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = make_task_parser("explore", __doc__)
     add_options(options, [("--references", "--run", "--matches"), "--port", "--data", "--serve", "--index"], OPTIONS | OWN)
     add_options(options, [("--checkpoint", "--onnx"), *RULE], OPTIONS | OWN)
     return options

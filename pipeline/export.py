@@ -15,34 +15,23 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from image_copies.data.commands import describe_command, name_command
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
+from image_copies.pipeline.run.cli import named_path, report_errors
 from image_copies.pipeline.run.run import open_existing_run
-from image_copies.pipeline.tools.options import add_options
+from image_copies.pipeline.tools.options import FILE, FLAG, OPTIONS, add_options, make_task_parser
+
+OWN = {
+    "--graph": FLAG | {"help": "with --checkpoint: add to it what match.py needs to use it without torch"},
+    "--unrelated": {"type": named_path, "nargs": 2, "metavar": ("SOURCE", "OTHERS")}
+    | {"help": "with --checkpoint: fit its false alarms again, on edited pictures that it has not learnt from, and on others"},
+    "--output": FILE | {"default": Path("descriptor.onnx"), "help": "default: descriptor.onnx"},
+}
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = CommandParser(
-        prog=name_command("export"), description=describe_command(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_options(options, [("--run", "--checkpoint"), "--data"])
-    options.add_argument(
-        "--graph",
-        action="store_true",
-        help="with --checkpoint: add to it what match.py needs to use it without torch",
-    )
-    options.add_argument(
-        "--unrelated",
-        type=named_path,
-        nargs=2,
-        metavar=("SOURCE", "OTHERS"),
-        help="with --checkpoint: fit its false alarms again, on edited pictures that it has not learnt from, and on others",
-    )
-    options.add_argument(
-        "--output", type=named_path, metavar="FILE", default=Path("descriptor.onnx"), help="default: descriptor.onnx"
-    )
+    options = make_task_parser("export", __doc__)
+    add_options(options, [("--run", "--checkpoint"), "--data", *OWN], OPTIONS | OWN)
     return options
 
 

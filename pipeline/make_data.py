@@ -5,7 +5,6 @@ make_data.py --photos DIR --output DIR                   any pictures, split int
 make_data.py --set cub --root DIR --output DIR           the training classes of CUB-200-2011; also cars, online_products
 """
 
-import argparse
 import json
 from pathlib import Path
 
@@ -13,23 +12,25 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import read_json, whole_folder, write_text
 from image_copies.data.images import find_images
 from image_copies.data.locks import LOCK_NAME, hold_folder
-from image_copies.pipeline.run.cli import CommandParser, named_path, report_errors
+from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.manifest import fingerprint
+from image_copies.pipeline.tools.options import DIR, Table, add_options, make_task_parser
 
 SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}  # in dataset.json: only what bears it is replaced
 SETS = ("cub", "cars", "online_products")
+OPTIONS: Table = {
+    "--photos": DIR | {"help": "pictures to use; without it the sample is drawn"},
+    "--set": {"choices": SETS, "help": "data set with classes, whose training classes are used"},
+    "--root": DIR | {"help": "with --set: the unpacked archive"},
+    "--output": DIR | {"help": "folder to make (default: runs/data/sample, or runs/data/<set>)"},
+    "--seed": {"type": int, "default": 0, "help": "seed of the pictures, the split and the edits (default: 0)"},
+}
 
 
 def main() -> None:
     """Parse the command line and make the data set."""
-    parser = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--photos", type=named_path, metavar="DIR", help="pictures to use; without it the sample is drawn")
-    parser.add_argument("--set", choices=SETS, help="data set with classes, whose training classes are used")
-    parser.add_argument("--root", type=named_path, metavar="DIR", help="with --set: the unpacked archive")
-    parser.add_argument(
-        "--output", type=named_path, metavar="DIR", help="folder to make (default: runs/data/sample, or runs/data/<set>)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the pictures, the split and the edits (default: 0)")
+    parser = make_task_parser("make_data", __doc__)
+    add_options(parser, OPTIONS, OPTIONS)
     options = parser.parse_args()
     with report_errors():
         if (options.set is None) != (options.root is None) or (options.set is not None and options.photos is not None):

@@ -6,21 +6,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.commands import describe_command, name_command
+from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_folder
 from image_copies.data.sources.archives import is_archive
 from image_copies.matching.files.keeping import KEEP_RULES
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.pipeline.cluster.options import add_ray_options
-from image_copies.pipeline.run.cli import CommandParser, named_place
-from image_copies.pipeline.tools.options import DIR, FILE, FLAG, NETWORK, RULE, Table, add_options, at_least
+from image_copies.pipeline.run.cli import named_place
+from image_copies.pipeline.tools.options import (
+    DIR,
+    FILE,
+    FLAG,
+    NETWORK,
+    RULE,
+    SOURCES,
+    Table,
+    add_options,
+    at_least,
+    make_task_parser,
+)
 from image_copies.pipeline.tools.options import OPTIONS as SHARED
 
 A_SOURCE = "a SOURCE is a folder, a tar, zip, Parquet or Arrow file of pictures, a picture or @list.txt, here or at s3://…"
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
 PLACES: dict[str, Any] = {"type": named_place, "nargs": "+"}
-SOURCES = PLACES | {"metavar": "SOURCE", "default": []}
 OPTIONS: Table = {
     **SHARED,
     "pictures": {"type": named_place, "nargs": "*", "metavar": "PICTURE", "help": "two files: are they copies? Or folders"},
@@ -90,11 +100,8 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
         UserError: options do not go together: which, and the remedy.
     """
     task = _choose_task(words)
-    parser = CommandParser(
-        prog=f"{name_command('match')} {task}".removesuffix(" "),
-        description=describe_command(description),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = make_task_parser("match", description)
+    parser.prog = f"{parser.prog} {task}".removesuffix(" ")
     parser.set_defaults(sets=[], pictures=[], queries=[], references=[], index=None, to=None)
     add_options(parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet"], OPTIONS)
     if task in WITH_RAY:

@@ -1,10 +1,12 @@
 """Tables of options, and those that several commands have: which network, and from which score a pair counts as a copy."""
 
 import argparse
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from image_copies.pipeline.run.cli import named_path, named_place
+from image_copies.data.commands import describe_command, name_command
+from image_copies.pipeline.run.cli import CommandParser, named_path, named_place
 
 T = TypeVar("T")
 Table = dict[str, dict[str, Any]]  # the arguments of add_argument, by option
@@ -28,14 +30,22 @@ def at_least(least: int) -> Callable[[str], int]:
     return checked(int, lambda number: number >= least, f"give at least {least}")
 
 
+def above_zero(such_as: str) -> Callable[[str], float]:
+    """Return the `type` of an option that takes a finite number above 0."""
+    return checked(float, lambda number: 0 < number < math.inf, f"give a number above 0, such as {such_as}")
+
+
 RATE = checked(float, lambda rate: 0 < rate < 1, "give a rate per query between 0 and 1, such as 0.001")
+PIXELS = checked(int, lambda side: side >= 16, "give at least 16 pixels")
 SCORE = checked(float, lambda score: score <= 0, "scores are −‖q − r‖², at most 0; give a number such as -0.5")
 DIR: dict[str, Any] = {"type": named_path, "metavar": "DIR"}
 FILE: dict[str, Any] = {"type": named_path, "metavar": "FILE"}
+PLACE: dict[str, Any] = {"type": named_place, "metavar": "DIR"}
+SOURCES = PLACE | {"nargs": "+", "metavar": "SOURCE", "default": []}
 FLAG: dict[str, Any] = {"action": "store_true"}
 OPTIONS: Table = {
     "--run": DIR | {"help": "run folder; without it the latest run under runs/"},
-    "--data": {"type": named_place, "metavar": "DIR", "help": "the run's data set, if it has been moved"},
+    "--data": PLACE | {"help": "the run's data set, if it has been moved"},
     "--checkpoint": FILE | {"help": "use this checkpoint instead of a run"},
     "--onnx": FILE | {"help": "use this .onnx (export.py) instead of a run"},
     "--false-alarms": {"type": RATE, "default": 0.001, "metavar": "RATE"}
@@ -47,7 +57,13 @@ NETWORK = ("--run", "--data", ("--checkpoint", "--onnx"))
 RULE = ("--false-alarms", "--threshold")
 
 
-def add_options(options: argparse._ActionsContainer, names: Sequence[str | tuple[str, ...]], table: Table = OPTIONS) -> None:
+def make_task_parser(script: str, description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a script of pipeline/, which is named as the user called it."""
+    about = describe_command(description)
+    return CommandParser(name_command(script), description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def add_options(options: argparse._ActionsContainer, names: Iterable[str | tuple[str, ...]], table: Table = OPTIONS) -> None:
     """Add options of a table by their names; of those in a tuple one may be given, and a name with a colon heads what follows."""
     group = options
     for name in names:

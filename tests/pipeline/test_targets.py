@@ -90,7 +90,7 @@ def test_so_do_those_that_make_folders(
 
 
 def test_no_option_that_names_a_target_is_forgotten() -> None:
-    named = r'"(--(?:out\w*|matching-track|details|report|show|to|apply|save\w*|write\w*))"(?:,\s*type=|: (?:DIR|FILE)\b)'
+    named = r'"(--(?:out\w*|matching-track|details|report|show|to|apply|save\w*|write\w*))"(?:,\s*type=|: (?:DIR|FILE|PLACE)\b)'
     found: dict[str, set[str]] = {}
     for path in [*PIPELINE.glob("*.py"), *(PIPELINE / "tools").glob("*.py")]:
         for option in re.findall(named, path.read_text(encoding="utf-8")):

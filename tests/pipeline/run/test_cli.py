@@ -151,15 +151,6 @@ with report_errors():
     assert b".jpg" in done.stdout and b"recall" in done.stdout and not done.stderr
 
 
-@pytest.mark.parametrize("options", [["--index", "IVF4,Flat", "--nprobe", "2"], ["--nprobe=3"], ["--on-gpu"]])
-def test_an_index_of_step_06_is_refused(
-    options: list[str], tmp_path: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    done = run_command(tmp_path, "06_score", "--run", "run", *options)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
-    assert "exactly. Omit them." in done.stderr and not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("line", ["--version", "add --version", "a --quries --version"])
 def test_the_version_is_said(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:

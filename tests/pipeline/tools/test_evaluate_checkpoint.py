@@ -101,4 +101,4 @@ def test_wrong_input_is_told(evaluate: Evaluate, tmp_path: Path) -> None:
     done = evaluate("--set", "ukb", "--root", tmp_path, "--distractors", tmp_path)
     assert done.returncode == 2 and "only be used with --set copydays" in done.stderr
     done = evaluate("--set", "ukb", "--root", tmp_path, "--pooling-exponent", "nan")
-    assert done.returncode == 2 and "--pooling-exponent nan" in done.stderr
+    assert done.returncode == 2 and "--pooling-exponent: nan: give a number above 0" in done.stderr
