@@ -11,7 +11,8 @@ from image_copies.data.layout import IscFolder, open_isc_folder
 from image_copies.data.remote import as_path
 from image_copies.pipeline.run.paths import RunPaths
 from image_copies.pipeline.steps.score_files import rank_file
-from image_copies.submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
+from image_copies.submissions.report.comparison_page import write_comparison
+from image_copies.submissions.report.inputs import ComparisonInputs, Side
 from image_copies.submissions.report.output_folder import check_output_folder
 from image_copies.submissions.scoring.bootstrap import difference_interval, micro_average_precision_interval
 

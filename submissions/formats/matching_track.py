@@ -10,7 +10,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular, whole_file
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.targets import begins_with
-from image_copies.submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision, search_readable
+from image_copies.submissions.scoring.metrics import RankedPairs, Scores, make_ranking, make_scores, search_readable
 from image_copies.submissions.vectors.files import Vectors, VectorSet
 
 CSV_COLUMNS = ["query_id", "reference_id", "score"]
@@ -62,27 +62,9 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
     names = list(zip(table["query_id"], table["reference_id"], strict=True))
     true = np.array([name in truth.pairs for name in names], dtype=bool)
     order = np.lexsort((true, -table["score"].to_numpy()))
-    found = np.cumsum(true[order])
-    ranked = RankedPairs(
-        query_ids=[names[row][0] for row in order],
-        reference_ids=[names[row][1] for row in order],
-        distances=-table["score"].to_numpy(np.float64)[order],
-        true=true[order],
-        precision=found / np.arange(1, len(order) + 1),
-        recall=found / max(len(truth.pairs), 1),
-    )
-    at_1, at_10 = (_recall_at_rank(ranked, truth, rank) for rank in (1, 10))
-    references = len(set(table["reference_id"]))
-    scores = Scores(
-        micro_average_precision=average_precision(ranked),
-        recall_at_precision_90=recall_at_precision(ranked, 0.9),
-        recall_at_rank_1=at_1,
-        recall_at_rank_10=at_10,
-        queries=len(truth.query_ids),
-        references=references,
-        true_pairs=len(truth.pairs),
-    )
-    return scores, ranked
+    ranked = make_ranking([names[row] for row in order], -table["score"].to_numpy(np.float64)[order], true[order], truth)
+    at_ranks = [_recall_at_rank(ranked, truth, rank) for rank in (1, 10)]
+    return make_scores(ranked, at_ranks, len(set(table["reference_id"])), truth), ranked
 
 
 def _check_ids(path: Path, table: pd.DataFrame, truth: GroundTruth) -> None:

@@ -1,62 +1,33 @@
 """A page that compares two submissions: the difference in scores, and the copies that one of them won or lost, with pictures."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from image_copies.data.files import whole_folder
-from image_copies.data.ground_truth import GroundTruth
-from image_copies.data.images import ImageSet
 from image_copies.submissions.report.charts import draw_precision_recall
 from image_copies.submissions.report.gallery import (
     Card,
     Gallery,
-    Tile,
+    draw_pair,
     find_best_wrong,
-    format_score_note,
     list_missed_pictures,
 )
-from image_copies.submissions.report.pictures import add_thumbnails
-from image_copies.submissions.report.rendering import format_number, render
-from image_copies.submissions.scoring.bootstrap import Interval
+from image_copies.submissions.report.inputs import ComparisonInputs
+from image_copies.submissions.report.pictures import write_page
+from image_copies.submissions.report.rendering import format_number
 from image_copies.submissions.scoring.breakdown import read_edits
 from image_copies.submissions.scoring.comparison import (
     Change,
     RankedCopy,
     compare_pairs,
     compare_recall_by_edit,
+    format_changes,
     list_lost_copies,
     list_new_false_alarms,
     list_won_copies,
-    write_changes,
 )
-from image_copies.submissions.scoring.metrics import RankedPairs, Scores
 from image_copies.submissions.scoring.query_scores import QueryScores
 
 MAX_CARDS = 48  # in each gallery
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two submissions."""
-
-    name: str
-    scores: Scores
-    ranked: RankedPairs
-    interval: Interval  # of its µAP
-
-
-@dataclass(frozen=True)
-class ComparisonInputs:
-    """What the page shows."""
-
-    first: Side
-    second: Side
-    difference: Interval  # µAP of the second minus µAP of the first
-    ground_truth: GroundTruth
-    queries: ImageSet  # empty to show no pictures
-    references: ImageSet  # likewise
-    edits_file: Path | None  # None where the edits are not known
 
 
 def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
@@ -75,20 +46,14 @@ def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
         "neither": sum(not change.first.found and not change.second.found for change in changes),
     }
     by_edit = compare_recall_by_edit(first.ranked, second.ranked, truth, listed).itertuples(index=False) if listed else []
-    with whole_folder(folder) as temporary:
-        galleries = _make_galleries(inputs, changes, {query_id: " ".join(names) for query_id, names in listed.items()})
-        html = render(
-            "comparison.html.jinja",
-            inputs=inputs,
-            sides=[first, second],
-            counts=counts,
-            curve=draw_precision_recall([(first.name, first.ranked), (second.name, second.ranked)]),
-            by_edit=list(by_edit),
-            galleries=add_thumbnails(galleries, inputs.queries, inputs.references, temporary),
-        )
-        write_changes(temporary / "pairs.csv", changes)
-        (temporary / "index.html").write_text(html, encoding="utf-8")
-    return folder / "index.html"
+    values = {
+        "sides": [first, second],
+        "counts": counts,
+        "curve": draw_precision_recall([(first.name, first.ranked), (second.name, second.ranked)]),
+        "by_edit": list(by_edit),
+    }
+    galleries = _make_galleries(inputs, changes, {query_id: " ".join(names) for query_id, names in listed.items()})
+    return write_page(folder, "comparison.html.jinja", inputs, galleries, values, {"pairs.csv": format_changes(changes)})
 
 
 def _make_galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[str, str]) -> list[Gallery]:
@@ -121,7 +86,7 @@ def _make_galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapp
             Gallery(
                 f"False alarms of {side.name} alone",
                 "Wrong pairs above the threshold of 90 % precision in this submission only, highest score first.",
-                [_draw_alarm(side.ranked, index, edits) for index in indices[:MAX_CARDS]],
+                [draw_pair(side.ranked, edits, index, "wrong") for index in indices[:MAX_CARDS]],
             )
             for side, indices in alarms
         ),
@@ -137,9 +102,3 @@ def _draw_change(change: Change, missed: RankedCopy, wrong: tuple[str, float] | 
     )
     text = f"{ranks}; score {scores}; µAP {format_number(change.gain, '+.5f')}"
     return Card(pictures, text, edits.get(change.query_id, ""))
-
-
-def _draw_alarm(ranked: RankedPairs, index: int, edits: Mapping[str, str]) -> Card:
-    query_id, note = ranked.query_ids[index], format_score_note(-float(ranked.distances[index]))
-    pictures = (Tile("query", query_id, "query"), Tile("reference", ranked.reference_ids[index], "wrong", note))
-    return Card(pictures, f"rank {index + 1}", edits.get(query_id, ""))

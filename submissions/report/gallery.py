@@ -71,14 +71,7 @@ def suggest_copies(pairs: Sequence[tuple[str, str, float]], edits: Mapping[str, 
     A pair is query id, reference id and score, best first; names of the edits that made a query are separated by spaces.
     """
     cards = [
-        Card(
-            (
-                Tile("query", query_id, "query"),
-                Tile("reference", reference_id, "reference", format_score_note(score)),
-            ),
-            f"rank {rank}",
-            edits.get(query_id, ""),
-        )
+        _draw_two(query_id, reference_id, "reference", score, rank, edits)
         for rank, (query_id, reference_id, score) in enumerate(pairs[:MAX_SUGGESTED], 1)
     ]
     text = "The pairs of a query and a reference with the highest scores, highest first. Not checked: compare the pictures."
@@ -89,7 +82,7 @@ def draw_found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Car
     """Return cards of true pairs found at 90 % precision, evenly spread over them to show both easy and hard ones."""
     indices = np.flatnonzero(ranked.true[: last_rank_at_90(ranked)]).tolist()
     step = max(1, len(indices) // MAX_FOUND)
-    return [_draw_pair(ranked, edits, index, "true reference") for index in indices[::step][:MAX_FOUND]]
+    return [draw_pair(ranked, edits, index, "true reference") for index in indices[::step][:MAX_FOUND]]
 
 
 def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
@@ -97,12 +90,12 @@ def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScor
     own = dict(sorted(truth.pairs, reverse=True))
     cards = []
     for index in [index for index, true in enumerate(ranked.true) if not true][:MAX_FALSE_ALARMS]:
-        card = _draw_pair(ranked, edits, index, "wrong reference")
+        card = draw_pair(ranked, edits, index, "wrong reference")
         query_id = ranked.query_ids[index]
         if query_id not in own:
             cards.append(Card(card.pictures, f"{card.text}; the query copies nothing", card.edits))
             continue
-        right = Tile("reference", own[query_id], "true reference", format_score_note(scores.true.get((query_id, own[query_id]))))
+        right = Tile("reference", own[query_id], "true reference", _format_score_note(scores.true.get((query_id, own[query_id]))))
         cards.append(Card((*card.pictures, right), f"{card.text}; another reference is right", card.edits))
     return cards
 
@@ -131,12 +124,12 @@ def list_missed_pictures(
     """Return the pictures of a missed copy: the query, its true reference, and its best wrong one, where it is known."""
     pictures = [
         Tile("query", query_id, "query"),
-        Tile("reference", reference_id, "true", format_score_note(score)),
+        Tile("reference", reference_id, "true", _format_score_note(score)),
     ]
     if wrong is not None:
         above = score is None or wrong[1] >= score
         label = "ranked above it" if above else "nearest wrong"
-        pictures.append(Tile("reference", wrong[0], label, format_score_note(wrong[1])))
+        pictures.append(Tile("reference", wrong[0], label, _format_score_note(wrong[1])))
     return tuple(pictures)
 
 
@@ -151,12 +144,17 @@ def find_best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple
     return best
 
 
-def _draw_pair(ranked: RankedPairs, edits: Mapping[str, str], index: int, label: str) -> Card:
-    query_id = ranked.query_ids[index]
-    reference = Tile("reference", ranked.reference_ids[index], label, format_score_note(-float(ranked.distances[index])))
-    return Card((Tile("query", query_id, "query"), reference), f"rank {index + 1}", edits.get(query_id, ""))
+def draw_pair(ranked: RankedPairs, edits: Mapping[str, str], index: int, label: str) -> Card:
+    """Return the card of the pair at this place of the ranking, with what its reference is."""
+    pair = ranked.query_ids[index], ranked.reference_ids[index]
+    return _draw_two(*pair, label, -float(ranked.distances[index]), index + 1, edits)
 
 
-def format_score_note(score: float | None) -> str:
+def _draw_two(query_id: str, reference_id: str, label: str, score: float, rank: int, edits: Mapping[str, str]) -> Card:
+    pictures = Tile("query", query_id, "query"), Tile("reference", reference_id, label, _format_score_note(score))
+    return Card(pictures, f"rank {rank}", edits.get(query_id, ""))
+
+
+def _format_score_note(score: float | None) -> str:
     """Format the line below a picture; empty where the score is not known."""
     return "" if score is None else f"score {format_number(score)}"

@@ -1,4 +1,4 @@
-"""What a report shows: of every run, and of one with or without a ground truth."""
+"""What a page shows: of every run, of one with or without a ground truth, and of two submissions."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ import pandas as pd
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
 from image_copies.submissions.scoring.bootstrap import Interval
-from image_copies.submissions.scoring.metrics import RankedPairs
+from image_copies.submissions.scoring.metrics import RankedPairs, Scores
 from image_copies.submissions.scoring.query_scores import QueryScores
 
 
@@ -66,3 +66,26 @@ class UnscoredInputs(RunInputs):
     """What the report of a run without a ground truth shows."""
 
     pairs: list[tuple[str, str, float]]  # query id, reference id and score of the likeliest copies, best first
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two submissions."""
+
+    name: str
+    scores: Scores
+    ranked: RankedPairs
+    interval: Interval  # of its µAP
+
+
+@dataclass(frozen=True)
+class ComparisonInputs:
+    """What the page shows."""
+
+    first: Side
+    second: Side
+    difference: Interval  # µAP of the second minus µAP of the first
+    ground_truth: GroundTruth
+    queries: ImageSet  # empty to show no pictures
+    references: ImageSet  # likewise
+    edits_file: Path | None  # None where the edits are not known

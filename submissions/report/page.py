@@ -4,14 +4,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from image_copies.data.files import whole_folder
 from image_copies.data.layout import GROUND_TRUTH
 from image_copies.submissions.ensemble.synthetic_columns import title_columns
 from image_copies.submissions.report.charts import draw_distribution, draw_precision_recall, draw_steps
 from image_copies.submissions.report.gallery import make_galleries, suggest_copies
 from image_copies.submissions.report.inputs import ReportInputs, RunInputs, UnscoredInputs
-from image_copies.submissions.report.pictures import add_thumbnails
-from image_copies.submissions.report.rendering import render
+from image_copies.submissions.report.pictures import write_page
 from image_copies.submissions.report.training import draw_training, list_stages
 from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number
 from image_copies.submissions.scoring.query_scores import QueryScores, group_scores
@@ -26,21 +24,14 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
     listed, edits = _read_edits(inputs)
     scores = inputs.distributions[-1].scores if inputs.distributions else QueryScores()
     truth = inputs.ground_truth
-    with whole_folder(folder) as temporary:
-        shown = add_thumbnails(make_galleries(inputs.ranked, truth, scores, edits), inputs.queries, inputs.references, temporary)
-        html = render(
-            "report.html.jinja",
-            inputs=inputs,
-            steps=draw_steps(inputs.variants),
-            curve=draw_precision_recall([("", inputs.ranked)]),
-            distributions=[draw_distribution(d.title, group_scores(d.scores, truth), d.threshold) for d in inputs.distributions],
-            **_draw_run(inputs),
-            galleries=shown,
-            by_edit=_rows(tabulate_recall_by_edit(inputs.ranked, truth, listed)) if listed else [],
-            by_number=_rows(tabulate_recall_by_number(inputs.ranked, truth, listed)) if listed else [],
-        )
-        (temporary / "index.html").write_text(html, encoding="utf-8")
-    return folder / "index.html"
+    values = _draw_run(inputs) | {
+        "steps": draw_steps(inputs.variants),
+        "curve": draw_precision_recall([("", inputs.ranked)]),
+        "distributions": [draw_distribution(d.title, group_scores(d.scores, truth), d.threshold) for d in inputs.distributions],
+        "by_edit": _rows(tabulate_recall_by_edit(inputs.ranked, truth, listed)) if listed else [],
+        "by_number": _rows(tabulate_recall_by_number(inputs.ranked, truth, listed)) if listed else [],
+    }
+    return write_page(folder, "report.html.jinja", inputs, make_galleries(inputs.ranked, truth, scores, edits), values)
 
 
 def write_unscored_report(inputs: UnscoredInputs, folder: Path) -> Path:
@@ -50,16 +41,7 @@ def write_unscored_report(inputs: UnscoredInputs, folder: Path) -> Path:
         UserError: when the CSV of edits cannot be read, or the disk is full.
     """
     galleries = [suggest_copies(inputs.pairs, _read_edits(inputs)[1])]
-    with whole_folder(folder) as temporary:
-        html = render(
-            "unscored.html.jinja",
-            inputs=inputs,
-            ground_truth=GROUND_TRUTH,
-            **_draw_run(inputs),
-            galleries=add_thumbnails(galleries, inputs.queries, inputs.references, temporary),
-        )
-        (temporary / "index.html").write_text(html, encoding="utf-8")
-    return folder / "index.html"
+    return write_page(folder, "unscored.html.jinja", inputs, galleries, _draw_run(inputs) | {"ground_truth": GROUND_TRUTH})
 
 
 def _read_edits(inputs: RunInputs) -> tuple[dict[str, list[str]], dict[str, str]]:

@@ -1,11 +1,9 @@
 """Comparison of two rankings of the same queries: which copies were won or lost, and how much each adds to µAP."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 
-from image_copies.data.files import whole_file
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90, tabulate_recall_by_edit
 from image_copies.submissions.scoring.metrics import RankedPairs
@@ -81,12 +79,8 @@ def compare_recall_by_edit(
     return table.loc[order].reset_index(drop=True)
 
 
-def write_changes(path: Path, changes: list[Change]) -> None:
-    """Write each pair as CSV: its rank, its score and whether it is found in both rankings, and its gain in µAP.
-
-    Raises:
-        UserError: when the disk is full.
-    """
+def format_changes(changes: list[Change]) -> str:
+    """Return each pair as CSV: its rank, its score and whether it is found in both rankings, and its gain in µAP."""
     rows = [
         {"query_id": change.query_id, "reference_id": change.reference_id}
         | {f"{name}_rank": copy.rank for name, copy in (("first", change.first), ("second", change.second))}
@@ -95,8 +89,7 @@ def write_changes(path: Path, changes: list[Change]) -> None:
         | {"gain": change.gain}
         for change in changes
     ]
-    with whole_file(path) as temporary:
-        pd.DataFrame(rows).convert_dtypes().to_csv(temporary, index=False)
+    return str(pd.DataFrame(rows).convert_dtypes().to_csv(index=False))
 
 
 def _describe_pairs(ranked: RankedPairs, truth: GroundTruth) -> dict[Pair, RankedCopy]:

@@ -1,6 +1,6 @@
 """The challenge's metrics: micro average precision, recall at 90 % precision, recall at rank."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -57,17 +57,21 @@ def evaluate(queries: Vectors, references: VectorSet, ground_truth: GroundTruth)
     chosen = queries.rows(ground_truth.query_ids)
     pairs = search_readable(chosen, references, PAIRS_PER_QUERY * len(chosen))
     ranked = rank_pairs(pairs, chosen.ids, references.ids, ground_truth)
-    at_rank_1, at_rank_10 = _recall_at_ranks(chosen, references, ground_truth, (1, 10))
-    scores = Scores(
+    at_ranks = _recall_at_ranks(chosen, references, ground_truth, (1, 10))
+    return make_scores(ranked, at_ranks, len(references), ground_truth), ranked
+
+
+def make_scores(ranked: RankedPairs, at_ranks: Sequence[float], references: int, ground_truth: GroundTruth) -> Scores:
+    """Return the scores of a ranking, with recall at rank 1 and 10, and the number of references that were searched."""
+    return Scores(
         micro_average_precision=average_precision(ranked),
         recall_at_precision_90=recall_at_precision(ranked, 0.9),
-        recall_at_rank_1=at_rank_1,
-        recall_at_rank_10=at_rank_10,
-        queries=len(chosen),
-        references=len(references),
+        recall_at_rank_1=at_ranks[0],
+        recall_at_rank_10=at_ranks[1],
+        queries=len(ground_truth.query_ids),
+        references=references,
         true_pairs=len(ground_truth.pairs),
     )
-    return scores, ranked
 
 
 def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> RankedPairs:
@@ -77,12 +81,20 @@ def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str
     """
     true = _is_true(pairs, query_ids, reference_ids, ground_truth)
     order = np.lexsort((true, pairs.distances))[: PAIRS_PER_QUERY * len(ground_truth.query_ids)]
-    true = true[order]
+    rows = zip(pairs.queries[order].tolist(), pairs.references[order].tolist(), strict=True)
+    names = [(query_ids[query], reference_ids[reference]) for query, reference in rows]
+    return make_ranking(names, pairs.distances[order], true[order], ground_truth)
+
+
+def make_ranking(
+    pairs: Sequence[tuple[str, str]], distances: NDArray[np.float64], true: NDArray[np.bool_], ground_truth: GroundTruth
+) -> RankedPairs:
+    """Return the ranking of pairs of ids [m] given best first, with their distances [m] and whether each is true [m]."""
     found = np.cumsum(true)
     return RankedPairs(
-        query_ids=[query_ids[row] for row in pairs.queries[order].tolist()],
-        reference_ids=[reference_ids[row] for row in pairs.references[order].tolist()],
-        distances=pairs.distances[order],
+        query_ids=[query for query, _ in pairs],
+        reference_ids=[reference for _, reference in pairs],
+        distances=distances,
         true=true,
         precision=found / np.arange(1, len(true) + 1),
         recall=found / max(len(ground_truth.pairs), 1),

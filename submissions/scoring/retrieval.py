@@ -127,12 +127,6 @@ def ukb_score(vectors: Floats, groups: Labels) -> float:
     Raises:
         UserError: when a group does not have four images, or the numbers of groups and vectors differ.
     """
-    _check(vectors, groups)
-    sizes = np.unique(groups, return_counts=True)[1]
-    if (sizes != 4).any():
-        raise UserError(
-            f"{int((sizes != 4).sum())} of {len(sizes)} groups do not have four images; the UKB score needs four of each object."
-        )
     return _group_score(vectors, groups, 4)
 
 
@@ -146,18 +140,15 @@ def in_aug_accuracy(vectors: Floats, groups: Labels, copies: int = 5) -> float:
     Raises:
         UserError: when an image does not have `copies` copies, or the numbers of groups and vectors differ.
     """
-    _check(vectors, groups)
-    sizes = np.unique(groups, return_counts=True)[1]
-    if (sizes != copies).any():
-        raise UserError(
-            f"{int((sizes != copies).sum())} of {len(sizes)} images do not have {copies} augmented copies; "
-            "IN-aug accuracy needs as many of each."
-        )
     return _group_score(vectors, groups, copies)
 
 
 def _group_score(vectors: Floats, groups: Labels, top: int) -> float:
-    """Return the mean number of images of the query's group among its `top` nearest, itself included."""
+    """Return the mean number of images of the query's group, which are `top`, among its `top` nearest, itself included."""
+    _check(vectors, groups)
+    sizes = np.unique(groups, return_counts=True)[1]
+    if (sizes != top).any():
+        raise UserError(f"{int((sizes != top).sum())} of {len(sizes)} groups do not have {top} images; all must have as many.")
     total = 0
     for first, block in _similarities(vectors, vectors):
         same = groups[first : first + len(block), None] == groups

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
-from image_copies.submissions.report.comparison_page import ComparisonInputs, Side, write_comparison
+from image_copies.submissions.report.comparison_page import write_comparison
+from image_copies.submissions.report.inputs import ComparisonInputs, Side
 from image_copies.submissions.scoring.bootstrap import Interval
 from image_copies.submissions.scoring.comparison import (
     compare_pairs,
     compare_recall_by_edit,
+    format_changes,
     list_lost_copies,
     list_new_false_alarms,
     list_won_copies,
-    write_changes,
 )
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
 
@@ -77,7 +78,7 @@ def test_recall_by_edit_puts_both_side_by_side() -> None:
 
 
 def test_every_copy_is_listed(tmp_path: Path) -> None:
-    write_changes(tmp_path / "pairs.csv", compare_pairs(FIRST, SECOND, TRUTH))
+    (tmp_path / "pairs.csv").write_text(format_changes(compare_pairs(FIRST, SECOND, TRUTH)))
     table = pd.read_csv(tmp_path / "pairs.csv", index_col="query_id")
     assert sorted(table.index) == ["Q0", "Q1", "Q2", "Q3"]
     assert table["first_rank"].isna()["Q2"] and table["second_rank"]["Q2"] == 2

@@ -183,9 +183,9 @@ def test_wrong_input_is_told() -> None:
         recall_at(vectors, labels[:3])
     with pytest.raises(UserError, match="values of at least 1"):
         recall_at(vectors, labels, (0, 1))
-    with pytest.raises(UserError, match="do not have four images"):
+    with pytest.raises(UserError, match="do not have 4 images"):
         ukb_score(vectors, np.array([0, 0, 0, 1]))
-    with pytest.raises(UserError, match="do not have 5 augmented copies"):
+    with pytest.raises(UserError, match="do not have 5 images"):
         in_aug_accuracy(vectors, labels)
     with pytest.raises(UserError, match="vectors are zero"):
         mean_singular_value(np.zeros((3, 2)))
