@@ -1,9 +1,12 @@
 """Throughput of the search service (explore.py --serve): vectors and pictures per second, and its memory over many requests.
 
     python benchmarks/service.py [--references 100000] [--backbone lcnet_050] [--size 160] [--requests 20000]
+    python benchmarks/service.py --judged INDEX --ask DIR     real pictures: adds their row to the table of docs/matching.md
 
 An untrained network and simulated vectors (unit, 256-d). The service is started as a person starts it and asked over kept
 connections: a request is sent at its appointed time, whether the one before has been answered or not; its time counts from then.
+INDEX was made with what ships (`match.py add`), of pictures that are there; those of DIR are asked for, in a fixed order without
+any order of their names, two in a second, and judged.
 """
 
 import argparse
@@ -18,12 +21,16 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.request import urlopen
 
 import numpy as np
+from measurements import Figures, Measurements
+from page_tables import make_table, parse_options
 from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
+from image_copies.data.images import find_images
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.index.store import Content, add_files, open_store
@@ -33,7 +40,10 @@ from image_copies.models.network.settings import DescriptorSettings
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 
 TOP = Path(__file__).parents[1]
+RESULTS = Path(__file__).with_name("service.json")
+COMMAND, JUDGED = "benchmarks/service.py --docs", "pictures judged"
 DIMENSIONS, BLOCK, CONNECTIONS, PICTURES = 256, 10_000, 16, 20
+RATE, ASKED, WARM_UP = 2.0, 200, 20  # pictures a second, and their number
 
 
 def make_index(folder: Path, checkpoint: Path, count: int) -> None:
@@ -47,14 +57,15 @@ def make_index(folder: Path, checkpoint: Path, count: int) -> None:
 
 
 @contextmanager
-def run_service(index: Path, checkpoint: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    command = [sys.executable, str(TOP / "pipeline" / "explore.py"), "--serve", "--index", str(index), "--port", "0"]
-    command += ["--checkpoint", str(checkpoint), "--threshold=-1.5"]
+def run_service(index: Path, *options: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    command = [sys.executable, str(TOP / "pipeline" / "explore.py"), "--serve", "--index", str(index), "--port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        yield process, int(line.split("http://127.0.0.1:")[1].split()[0])
-        process.terminate()
+        try:
+            yield process, int(line.split("http://127.0.0.1:")[1].split()[0])
+        finally:
+            process.terminate()
 
 
 def make_request(path: str, kind: str, body: bytes) -> bytes:
@@ -80,7 +91,7 @@ async def ask(port: int, questions: Sequence[bytes], rate: float, count: int) ->
         writer.close()
 
     start = time.perf_counter()
-    workers = [asyncio.create_task(connection()) for _ in range(CONNECTIONS)]
+    workers = [asyncio.create_task(connection()) for _ in range(min(CONNECTIONS, round(2 * rate)))]  # idle ones are closed
     for number in range(count):
         appointed = start + number / rate
         await asyncio.sleep(max(0.0, appointed - time.perf_counter()))
@@ -128,7 +139,7 @@ def measure(options: argparse.Namespace) -> Table:
             for vector in vectors
         ]
         pictures = [make_request("/api/matches", "application/octet-stream", content) for content in encode_pictures()]
-        with run_service(index, checkpoint) as (process, port):
+        with run_service(index, "--checkpoint", str(checkpoint), "--threshold=-1.5") as (process, port):
             asyncio.run(ask(port, [*ready, *pictures], 20, 200))  # warm-up
             for what, questions, rate, count in (
                 ("ready vectors", ready, 100.0, 1000),
@@ -148,11 +159,52 @@ def measure(options: argparse.Namespace) -> Table:
     return table
 
 
+def measure_judged(index: Path, folder: Path, count: int) -> Figures:
+    """Ask for pictures with what ships; return the seconds until they are answered, and the processor's for each."""
+    paths = find_images(folder, naming="file").paths
+    chosen = [paths[row] for row in np.random.default_rng(0).permutation(len(paths))[: count + WARM_UP]]
+    questions = [make_request("/api/matches", "application/octet-stream", path.read_bytes()) for path in chosen]
+    with run_service(index) as (process, port):
+        asyncio.run(ask(port, questions[count:], RATE, WARM_UP))
+        cpu = measure_cpu_seconds(process.pid)
+        times, _ = asyncio.run(ask(port, questions[:count], RATE, count))
+        spent = (measure_cpu_seconds(process.pid) - cpu) / count
+        median, late = np.percentile(times, [50, 95])
+        memory = measure_memory(process.pid)
+        with urlopen(f"http://127.0.0.1:{port}/api/about") as answer:
+            references = json.load(answer)["references"]
+    return {"references": references, "median s": median, "95 % s": late, "processor s": spent, "MiB": memory}
+
+
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the table of docs/matching.md: seconds until a picture is answered and judged."""
+    heads = ["references", "pictures a second", "median", "95 % within", "processor, a picture", "memory"]
+    found = [entry["figures"] for entry in store.find(JUDGED, {}).values()]
+    rows = [
+        [
+            f"{figures['references']:,.0f}",
+            f"{RATE:g}",
+            *(f"{figures[name]:.2f} s" for name in ("median s", "95 % s", "processor s")),
+            f"{figures['MiB']:,.0f} MiB",
+        ]
+        for figures in found
+    ]
+    return {"matching.md": make_table(heads, rows)}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--judged", type=Path, metavar="INDEX", help="an index of real pictures, made with what ships")
+    parser.add_argument("--ask", type=Path, metavar="DIR", help="the pictures to ask for, at least 220")
     parser.add_argument("--references", type=int, default=100_000)
     parser.add_argument("--backbone", default="lcnet_050")
     parser.add_argument("--size", type=int, default=160)
     parser.add_argument("--requests", type=int, default=20_000, help="of the last row; 0 leaves it out")
     parser.add_argument("--many", type=float, default=150.0, help="requests per second of the last row")
-    Console(width=130).print(measure(parser.parse_args()))
+    given, store = parse_options(parser, RESULTS, make_tables, COMMAND, with_data=False)
+    if given.judged:
+        figures = measure_judged(given.judged, given.ask, ASKED)
+        store.replace(JUDGED, {}, figures)
+        print(figures)
+    else:
+        Console(width=130).print(measure(given))

@@ -126,13 +126,13 @@ class Search:
         """Find the references that pictures copy, best first, given vectors [n, d] before query normalisation, not files.
 
         Digests are the SHA-256 of each picture's bytes; empty where they are not known. Views are the vectors [VIEWS, d] of each
-        picture's views if they are to be searched with, too; () for none of any.
+        picture's views, with which those are searched, too, that are not sure; () for none of any.
         """
         query = Path("<picture>")
         allowed = [self._make_filter(query, digest) if digest else _allow_all for digest in digests]
         (hits,) = self._find_hits([self.extractor.normalize(vectors)], [allowed], self._limit)
         for row, of_views in enumerate(views):
-            if of_views is not None:
+            if of_views is not None and not self._is_sure(hits[row]):
                 hits[row] = _merge_hits([*hits[row], *self._look_at_views([of_views], [allowed[row]])[0]])[: self.wanted]
         return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
 

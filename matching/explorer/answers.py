@@ -14,7 +14,7 @@ from image_copies.augmentations.query_set import FileOverlays
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.explorer.edits import apply_edit
-from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found
+from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found, see_query
 from image_copies.matching.explorer.uploads import data_url
 from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.index.search import Nearest, SearchIndex, find_nearest
@@ -185,7 +185,7 @@ def _find_copies(explorer: Explorer, pixels: NDArray[np.uint8], near: Sequence[_
     crops = [CROPS[one.number] if one.view == "crop" else None for one in near]
     found = [Match(picture, path, -one.distance, None, crop=crop) for path, one, crop in zip(rows, near, crops, strict=True)]
     rule = Rule(None, explorer.tail, explorer.rate, SHOWN_REFERENCES)
-    copies = judge_found(explorer.judge, pixels, found, rule, explorer.index.ntotal)
+    copies = judge_found(explorer.judge, pixels, see_query(pixels), found, rule, explorer.index.ntotal)
     return {rows[copy.reference]: copy.judgement for copy in copies if copy.judgement is not None}
 
 

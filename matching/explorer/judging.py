@@ -15,14 +15,28 @@ from image_copies.matching.groups.planning import drop_flat
 from image_copies.matching.index.filling import digest_or_none
 from image_copies.matching.knowledge import known_pair
 from image_copies.matching.matches import Match, Rule, rank_by_evidence
-from image_copies.matching.verification.pairs import PairJudge, Seen, see
+from image_copies.matching.verification.features import local_features
+from image_copies.matching.verification.pairs import FEATURES_SIDE, PairJudge, Seen, see, share_cores
 
 # References that are not read again for the next picture, 0.6 MB each; of ten times as many the features are kept
 MAX_CACHED_PICTURES = 50
 
 
+def see_query(picture: bytes | NDArray[np.uint8]) -> Seen | None:
+    """See a picture, with its features; None for one that can be decoded only at a smaller size than is compared."""
+    with suppress(ImageError):
+        query = see(picture)
+        return replace(query, features=local_features(query.read(FEATURES_SIDE)))
+    return None
+
+
 def judge_found(
-    judge: PairJudge, picture: bytes | NDArray[np.uint8], found: Sequence[Match], rule: Rule, references: int
+    judge: PairJudge,
+    picture: bytes | NDArray[np.uint8],
+    query: Seen | None,
+    found: Sequence[Match],
+    rule: Rule,
+    references: int,
 ) -> list[Match]:
     """Return what is confirmed by features or scores enough, the confirmed first, each with what it is by the pixels.
 
@@ -31,32 +45,35 @@ def judge_found(
     Args:
         judge: Knows the references that were looked at last.
         picture: The bytes of a file, or pixels [h, w, 3].
+        query: What `see_query` returns of it; without that, it is known by its vector alone.
         found: The nearest references, the best first.
         rule: When a pair counts as a copy.
         references: Number of references that were searched.
     """
     if not found:
         return []
-    query, copies, threshold = None, list(found), rule.threshold(references)
-    with suppress(ImageError):  # one that can be decoded only at a smaller size than is compared is known by its vector alone
-        query = see(picture)
-    if threshold is not None:
-        candidates = choose_candidates(found, rule.tail, references)
-        evidence = judge.verify(query, candidates) if query else [None] * len(found)
-        copies = rule.select_verified(rank_by_evidence(found, evidence), threshold)
-    seen = {found[0].query: query} | {match.reference: judge.see(match.reference) for match in copies}
-    flat = {path for path, one in seen.items() if one is not None and _is_flat(one)}
+    copies, threshold = list(found), rule.threshold(references)
     digest = hashlib.sha256(picture).digest() if isinstance(picture, bytes) else None
 
     def judge_match(match: Match) -> Match:
         same_bytes = match.score == 0 and digest is not None and digest_or_none(match.reference) == digest
         return replace(match, judgement=judge.judge(known_pair(match, same_bytes, threshold), query))
 
-    return [judge_match(match) for match in drop_flat(copies, flat)]
+    with share_cores() as pool:
+        if threshold is not None:
+            candidates = choose_candidates(found, rule.tail, references)
+            evidence = judge.verify(query, candidates, pool) if query else [None] * len(found)
+            copies = rule.select_verified(rank_by_evidence(found, evidence), threshold)
+        if not copies:
+            return []
+        paths = [found[0].query, *(match.reference for match in copies)]
+        seen = query, *pool.map(judge.see, paths[1:])
+        flat = {path for path, bare in zip(paths, pool.map(_is_flat, seen), strict=True) if bare}
+        return list(pool.map(judge_match, drop_flat(copies, flat)))
 
 
-def _is_flat(picture: Seen) -> bool:
+def _is_flat(picture: Seen | None) -> bool:
     try:
-        return measure_picture(picture.read(MEASURED_SIDE))[1]
+        return picture is not None and measure_picture(picture.read(MEASURED_SIDE))[1]
     except ImageError:
         return False

@@ -18,13 +18,14 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 from numpy.typing import NDArray
 from pydantic import Field
+from threadpoolctl import threadpool_limits
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.names import text_of
 from image_copies.data.settings import Settings
 from image_copies.matching.commands.effort import NEAREST
-from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found
+from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found, see_query
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.hash_lists import HashLists
 from image_copies.matching.index.database import DATABASE
@@ -32,7 +33,7 @@ from image_copies.matching.index.search import SearchIndex, open_search
 from image_copies.matching.index.store import Store, count_changes, open_store
 from image_copies.matching.matches import Match, Rule, match_values
 from image_copies.matching.search import Search, make_exclusions
-from image_copies.matching.verification.pairs import PairJudge
+from image_copies.matching.verification.pairs import PairJudge, Seen
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, receive_picture
 
@@ -123,20 +124,20 @@ class SearchService:
         with self._network:
             return embed_views_of(self.extractor, pixels)
 
-    def look(self, content: bytes, found: Sequence[Match]) -> list[Match]:
+    def see(self, content: bytes) -> Seen | None:
+        """See a picture as it is judged; None for one that is known by its vector alone."""
+        with self._decoding:
+            return see_query(content)
+
+    def look(self, content: bytes, query: Seen | None, found: Sequence[Match]) -> list[Match]:
         """Return the copies among a picture's nearest references, as a search of folders finds them, and what each is."""
         with self._decoding:
-            return judge_found(self._judge, content, found, *self._searched())
+            return judge_found(self._judge, content, query, found, *self._searched())
 
     def look_up(self, content: bytes) -> list[Match]:
         """Return the hashes of the lists, if there are any, that a picture matches."""
         with self._decoding:
             return [] if self.hash_lists is None else self.hash_lists.find(content)
-
-    def is_sure(self, found: Sequence[Match]) -> bool:
-        """Whether the score of any reference is that of a copy."""
-        threshold = self._threshold()
-        return threshold is not None and any(match.score >= threshold for match in found)
 
     def _threshold(self) -> float | None:
         """Return the lowest score of a copy in what was searched last."""
@@ -234,7 +235,8 @@ def service_router(service: SearchService) -> APIRouter:
 
     @asynccontextmanager
     async def until_stopped(_: FastAPI) -> AsyncIterator[None]:
-        yield
+        with threadpool_limits(1, user_api="blas"):  # requests share the cores, and products are small
+            yield
         await run_in_threadpool(service.close)
 
     router = APIRouter(lifespan=until_stopped)
@@ -255,12 +257,11 @@ def service_router(service: SearchService) -> APIRouter:
         async with receive_picture(request, receiving) as content:
             vector, digest = await run_in_threadpool(service.embed, content), hashlib.sha256(content).digest()
         candidates = NEAREST if judged and service.rule.threshold(1) is not None else 0
-        (found,) = await asyncio.wrap_future(service.ask(vector, digest, candidates=candidates))
-        if service.rule.tail is not None and not service.is_sure(found):
-            views = await run_in_threadpool(service.embed_views, content)
-            (found,) = await asyncio.wrap_future(service.ask(vector, digest, views, candidates))
-        if judged:
-            found = await run_in_threadpool(service.look, content, found)
+        seeing = asyncio.ensure_future(run_in_threadpool(service.see, content)) if judged else None
+        views = None if service.rule.tail is None else await run_in_threadpool(service.embed_views, content)
+        (found,) = await asyncio.wrap_future(service.ask(vector, digest, views, candidates))
+        if seeing is not None:
+            found = await run_in_threadpool(service.look, content, await seeing, found)
         found = found + await run_in_threadpool(service.look_up, content)
         return {"matches": [_plain(match) for match in found]}
 

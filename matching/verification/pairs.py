@@ -1,7 +1,7 @@
 """A second look at pairs of files: do they show the same thing in the same arrangement, and are they copies of each other?"""
 
 import threading
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -62,7 +62,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def _share_cores() -> Iterator[ThreadPoolExecutor]:
+def share_cores() -> Iterator[ThreadPoolExecutor]:
     """Open a pool with a thread for each core; what each of them calls, OpenCV and BLAS, takes no further ones."""
     cv2.setNumThreads(1)
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(usable_cores()) as pool:
@@ -114,12 +114,21 @@ def find_features(path: Path) -> Features:
 
 @dataclass(frozen=True)
 class Seen:
-    """A picture that is to be judged, when and by which camera it was taken, how its pixels are read, and its file, if any."""
+    """A picture that is to be judged.
+
+    Attributes:
+        picture: Its pixels, as they are compared.
+        shot: When and by which camera it was taken.
+        read: Reads its pixels.
+        source: Its file or that one's bytes, if there is one.
+        features: Those by which pairs are verified, if they have been found.
+    """
 
     picture: Prepared
     shot: Shot
     read: Read
     source: Path | bytes | None = None
+    features: Features | None = None
 
     @cached_property
     def contents(self) -> Contents:
@@ -182,9 +191,10 @@ class PairJudge:
         """Return a file as it is judged; None where it cannot be read."""
         return self._seen.of(path)
 
-    def verify(self, query: Seen, pairs: Sequence[Candidate | None]) -> list[Evidence | None]:
-        """Look at a query that is no file and its references, the best first, as `verify_pairs` does."""
-        return verify_query(query.read, pairs, self._features)
+    def verify(self, query: Seen, pairs: Sequence[Candidate | None], pool: ThreadPoolExecutor) -> list[Evidence | None]:
+        """Look at a query that is no file and its references, the best first, as `verify_pairs` does; a pool finds features."""
+        deque(pool.map(self._features.of, [pair.reference for pair in pairs if pair is not None]), maxlen=0)
+        return verify_query(query.read, pairs, self._features, query.features)
 
     def judge(self, pair: KnownPair, query: Seen | None = None) -> Judgement:
         """Return the class of a pair; of files that cannot be read, by what is known of them. `query`: one that is no file."""
@@ -209,7 +219,7 @@ class PairJudge:
     def judge_all(self, pairs: Sequence[KnownPair]) -> list[Judgement]:
         """Return the class of each pair, on all cores."""
         with (
-            _share_cores() as pool,
+            share_cores() as pool,
             tqdm(total=len(pairs), desc="comparing pixels", unit="pair", leave=False) as bar,
         ):
             found = []
@@ -340,7 +350,7 @@ def verify_pairs(pairs: Sequence[Candidate | None], find: Callable[[Path], Featu
         return list(zip(rows, found, strict=True))
 
     evidence: list[Evidence | None] = [None] * len(pairs)
-    with _share_cores() as pool, tqdm(total=sum(map(len, by_query.values())), desc="verifying", unit="pair", leave=False) as bar:
+    with share_cores() as pool, tqdm(total=sum(map(len, by_query.values())), desc="verifying", unit="pair", leave=False) as bar:
         for found in pool.map(look, by_query.items()):
             for row, one in found:
                 evidence[row] = one
