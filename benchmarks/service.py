@@ -173,7 +173,8 @@ def measure_judged(index: Path, folder: Path, count: int) -> Figures:
         memory = measure_memory(process.pid)
         with urlopen(f"http://127.0.0.1:{port}/api/about") as answer:
             references = json.load(answer)["references"]
-    return {"references": references, "median s": median, "95 % s": late, "processor s": spent, "MiB": memory}
+    figures = {"references": references, "median s": median, "95 % s": late, "processor s": spent, "MiB": memory}
+    return {name: round(float(figure), 3) for name, figure in figures.items()}
 
 
 def make_tables(store: Measurements) -> dict[str, str]:

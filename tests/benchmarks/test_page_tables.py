@@ -12,7 +12,7 @@ PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
 RESULTS = sorted((TOP / "benchmarks").glob("*.json"))
 COMMANDS = (
     *("ablation", "class_head", "dedup", "edits", "false_alarms", "imagededup_suite", "perception_yardstick"),
-    *("quality", "same_scene", "verification", "which_original"),
+    *("quality", "same_scene", "service", "verification", "which_original"),
 )
 NO_RESULTS = {"recipe.md", "gpu.md"}  # settings, goals
 BOUNDS = {"what", "guarantee"}  # first heads of tables of estimates, of what is held
