@@ -168,7 +168,7 @@ def test_rows_are_kept_replaced_and_made_a_table_in_their_order(tmp_path: Path) 
     assert again.rows[0].difference.runs == 3  # the row of more runs
     table = as_markdown(again.rows).splitlines()[7:]
     assert table[4].startswith("| 10 | it helps | table 1 | a |") and table[4].endswith("| 0.02 | holds |")
-    assert "- a: shapes" in table
+    assert "| top-1 0.500, 0.100 needed | 0.02 |" in table[2] and "- a: shapes" in table
 
 
 def test_the_summary_says_what_a_verdict_is_made_of(tmp_path: Path) -> None:

@@ -75,13 +75,14 @@ def as_markdown(rows: Sequence[Row], expected: dict[str, float] | None = None) -
     """
     names = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))  # a … z, aa, ab …
     letters = dict(zip(dict.fromkeys(row.ran for row in rows), names, strict=False))
-    heads = ["#", "claim", "the paper's figure", "run", "measured here", "difference", "least that matters", "verdict"]
+    heads = ["#", "claim", "the paper's figure", "run", "measured here", "difference", "learnt", "least that matters", "verdict"]
     if expected is not None:
         heads.insert(6, "expected")
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for row in rows:
         cells = [row.number, row.claim, row.paper, letters[row.ran], row.measured, row.difference.as_text()]
-        cells += [f"{row.smallest:g}", row.verdict]
+        learnt = "" if row.learnt is None else "{2} {0:.3f}, {1:.3f} needed".format(*row.learnt)
+        cells += [learnt, f"{row.smallest:g}", row.verdict]
         if expected is not None:
             cells.insert(6, f"{expected[row.key]:+.3f}" if row.key in expected else "none")
         lines.append(f"| {' | '.join(cells)} |")
