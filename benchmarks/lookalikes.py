@@ -62,22 +62,16 @@ class Result:
 Tool = Callable[[Path, Path | None], Result]
 
 
-def match(*options: str) -> Tool:
-    """Return match.py with further options as a tool."""
-
-    def search(queries: Path, references: Path | None) -> Result:
-        with tempfile.TemporaryDirectory() as output:
-            against = ["--references", str(references)] if references else []
-            run_match(
-                ["--queries", str(queries), *against, "--checkpoint", str(SHIPPED), "--output", output, "--quiet", *options]
-            )
-            found = read_matches_csv(Path(output) / "matches.csv")
-            plan = read_plan(Path(output) / "plan.csv")
-        sure = [match for match in found if match.judgement and match.judgement.kind in ("same file", "certain")]
-        pairs, certain = ({frozenset((match.query, match.reference)) for match in chosen} for chosen in (found, sure))
-        return Result(pairs, certain, {row.file: row.kept for row in plan if row.action == "remove"})
-
-    return search
+def match(queries: Path, references: Path | None) -> Result:
+    """match.py with what ships, as it is by default."""
+    with tempfile.TemporaryDirectory() as output:
+        against = ["--references", str(references)] if references else []
+        run_match(["--queries", str(queries), *against, "--checkpoint", str(SHIPPED), "--output", output, "--quiet"])
+        found = read_matches_csv(Path(output) / "matches.csv")
+        plan = read_plan(Path(output) / "plan.csv")
+    sure = [pair for pair in found if pair.judgement and pair.judgement.kind in ("same file", "certain")]
+    pairs, certain = ({frozenset((pair.query, pair.reference)) for pair in chosen} for chosen in (found, sure))
+    return Result(pairs, certain, {row.file: row.kept for row in plan if row.action == "remove"})
 
 
 def compare_hashes(hash_file: Callable[[Path], NDArray[np.bool_]], most: int) -> Tool:
@@ -132,7 +126,7 @@ def hash_dedup(path: Path) -> NDArray[np.bool_]:
     return np.unpackbits(np.frombuffer(bytes.fromhex(digits), np.uint8)).astype(bool)
 
 
-OURS: dict[str, Tool] = {"`match --no-verify`": match("--no-verify"), "`match`": match()}
+THIS = "`match`"
 OTHERS: dict[str, tuple[str, Tool]] = {
     f"PDQ, at most {PDQ_DISTANCE} bits": ("pdqhash", compare_hashes(hash_pdq, PDQ_DISTANCE)),
     f"imagehash phash, at most {PHASH_DISTANCE}": ("imagehash", compare_hashes(hash_phash, PHASH_DISTANCE)),
@@ -161,8 +155,8 @@ def spread(paths: Sequence[Path], count: int) -> Sequence[Path]:
     return paths[:: max(1, len(paths) // count)][:count]
 
 
-def measure_edits(tool: Tool, photos: Path, folder: Path, _seed: int) -> Figures:
-    """Return how many edited copies of references a tool finds, and how many are certain, by edit."""
+def measure_edits(photos: Path, folder: Path, _seed: int) -> Figures:
+    """Return how many edited copies of references match.py finds, and how many are certain, by edit."""
     rng = np.random.default_rng(2)
     folder.mkdir(exist_ok=True)
     figures = {"copies": float(EDITED_PICTURES)}
@@ -171,7 +165,7 @@ def measure_edits(tool: Tool, photos: Path, folder: Path, _seed: int) -> Figures
         for edit in EDITS | HARD_EDITS:
             made.append((folder / f"{source.stem} {edit}.png", source, edit))
             edit_picture(decode_rgb(source), edit, rng).save(made[-1][0])
-    result = tool(folder, photos / "reference_images")
+    result = match(folder, photos / "reference_images")
     for edit in EDITS | HARD_EDITS:
         pairs = [frozenset((copy, source)) for copy, source, name in made if name == edit]
         figures[f"{edit}: found"] = float(sum(pair in result.pairs for pair in pairs))
@@ -216,8 +210,8 @@ def make_tables(store: Measurements) -> dict[str, str]:
     found: dict[tuple[str, str], Figures] = {
         (entry["name"], entry["about"]["of"]): entry["figures"] for entry in store.measurements
     }
-    tools = [name for name in (*OURS, *OTHERS) if (name, ALBUM) in found]
-    copies = {of: found[tools[0], of]["copies"] for of in (ALBUM, QUERIES)}
+    tools = [name for name in (THIS, *OTHERS) if (name, ALBUM) in found]
+    copies = {of: found[THIS, of]["copies"] for of in (ALBUM, QUERIES)}
     rows = []
     for name in tools:
         alike, album, queries = (
@@ -234,12 +228,11 @@ def make_tables(store: Measurements) -> dict[str, str]:
         )
     heads = ["tool", "look-alikes: pairs, certain, removed", f"album: found, certain of {copies[ALBUM]:.0f}"]
     heads += ["removed for the wrong one", f"queries: found, certain of {copies[QUERIES]:.0f} (wrong)"]
-    edits = {name: found[name, EDITED] for name in OURS if (name, EDITED) in found}
     by_edit = [
-        [edit, *(f"{figures[f'{edit}: found']:.0f}, {figures[f'{edit}: certain']:.0f}" for figures in edits.values())]
+        [edit, *(f"{found[THIS, EDITED][f'{edit}: {figure}']:.0f}" for figure in ("found", "certain"))]
         for edit in EDITS | HARD_EDITS
     ]
-    second = make_table([f"edit: found, certain of {EDITED_PICTURES}", *edits], by_edit)
+    second = make_table([f"{THIS}: of {EDITED_PICTURES}", "found", "certain"], by_edit)
     return {"matching.md": make_table(heads, rows) + "\n\n" + second}
 
 
@@ -249,7 +242,7 @@ def main() -> None:
     options, store = parse_options(parser, RESULTS, make_tables, COMMAND)
     cv2.setNumThreads(1)
     photos = Path(options.data) / "photos"
-    tools = OURS | {name: tool for name, (package, tool) in OTHERS.items() if find_spec(package)}
+    tools: dict[str, Tool] = {THIS: match} | {name: tool for name, (package, tool) in OTHERS.items() if find_spec(package)}
     with tempfile.TemporaryDirectory() as place:
         lookalikes, album = (Path(place) / name for name in ("lookalikes", "album"))
         with zipfile.ZipFile(Path(options.data) / "lookalikes.zip") as archive:
@@ -260,8 +253,7 @@ def main() -> None:
             store.measure(name, {"of": LOOKALIKES}, [0], partial(measure_lookalikes, tool, lookalikes))
             store.measure(name, {"of": ALBUM}, [0], partial(measure_album, tool, album, originals))
             store.measure(name, {"of": QUERIES}, [0], partial(measure_queries, tool, photos))
-            if name in OURS:
-                store.measure(name, {"of": EDITED}, [0], partial(measure_edits, tool, photos, Path(place) / f"edited {name}"))
+        store.measure(THIS, {"of": EDITED}, [0], partial(measure_edits, photos, Path(place) / "edited"))
     print(*make_tables(store).values())
     missing = [package for package, _ in OTHERS.values() if not find_spec(package)]
     if missing:

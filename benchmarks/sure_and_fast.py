@@ -27,7 +27,7 @@ import installed as installing
 import lookalikes
 import numpy as np
 from large_pictures import enlarge
-from lookalikes import DEDUP_DISTANCE, OTHERS, PDQ_DISTANCE, Tool
+from lookalikes import DEDUP_DISTANCE, OTHERS, PDQ_DISTANCE, THIS, Tool
 from made_up_pairs import EDITS, edit_picture
 from measurements import Measurements
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ from image_copies.models.shipped import SHIPPED
 TOP = Path(__file__).parents[1]
 RESULTS = Path(__file__).with_name("sure_and_fast.json")
 COMMAND = "benchmarks/sure_and_fast.py --docs"
-THIS, PHOTOGRAPHS = "`match`", "300 photographs"
+PHOTOGRAPHS = "300 photographs"
 PHASH, PDQ = f"imagededup PHash, at most {DEDUP_DISTANCE}", f"PDQ, at most {PDQ_DISTANCE} bits"
 # of README.md's table: a tool, its package, and its name in the results
 TOOLS = ("`image-copies`", "image-copies", THIS), ("imagededup, perceptual hash", "imagededup", PHASH), ("PDQ", "pdqhash", PDQ)
