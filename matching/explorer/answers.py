@@ -10,17 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.augmentations.composition import OverlaySource
+from image_copies.augmentations.edits.registry import TUNED_SIDE
 from image_copies.augmentations.query_set import FileOverlays
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
 from image_copies.matching.explorer.edits import apply_edit
 from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found, see_query
-from image_copies.matching.explorer.uploads import data_url
 from image_copies.matching.extractor import Extractor, Normalizer
 from image_copies.matching.index.search import Nearest, SearchIndex, find_nearest
 from image_copies.matching.index.segments import load_segment
 from image_copies.matching.index.store import files_of_content, open_store, stored_vectors
 from image_copies.matching.matches import Match, Rule, judgement_values
+from image_copies.matching.results.overlays import data_url
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.verification.pairs import PairJudge
@@ -131,7 +132,7 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
     threshold = explorer.threshold()
     copies = _find_copies(explorer, pixels, near)
     return {
-        "picture": data_url(pixels),
+        "picture": data_url(pixels, TUNED_SIDE),
         "record": made.record if made else [],
         "threshold": threshold,
         "nearest": [

@@ -1,6 +1,5 @@
 """Uploaded pictures: decoded once and cached in memory only; the least recently used are dropped."""
 
-import base64
 import hashlib
 import threading
 from collections import OrderedDict
@@ -13,7 +12,6 @@ from image_copies.augmentations.edits.registry import TUNED_SIDE
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.squares import shrink
-from image_copies.matching.web.pages import jpeg
 
 MAX_PICTURES = 32
 CACHED_SIDE = 2 * TUNED_SIDE  # pixels of the long side
@@ -62,8 +60,3 @@ class Uploads:
                 raise UserError(NO_PICTURE)
             self.kept.move_to_end(name)
             return self.kept[name]
-
-
-def data_url(pixels: NDArray[np.uint8], long_side: int = TUNED_SIDE) -> str:
-    """Encode a picture, uint8 [h, w, 3], as a data URL for an <img>, with its long side reduced to at most `long_side` pixels."""
-    return "data:image/jpeg;base64," + base64.b64encode(jpeg(pixels, long_side)).decode()

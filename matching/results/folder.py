@@ -9,7 +9,7 @@ from typing import Any
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file
+from image_copies.data.files import write_text
 from image_copies.data.locks import hold_lock_file
 from image_copies.matching.files.keeping import KEEP_RULES, KeepRule
 
@@ -82,8 +82,7 @@ def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
 
 def write_notes(folder: Path, notes: SearchNotes) -> None:
     """Write what later commands need to know of a search."""
-    with whole_file(folder / SEARCH) as temporary:
-        temporary.write_text(json.dumps(asdict(notes)) + "\n", encoding="utf-8")
+    write_text(folder / SEARCH, json.dumps(asdict(notes)) + "\n")
 
 
 def read_notes(folder: Path) -> SearchNotes:

@@ -1,19 +1,15 @@
 """Groups of pictures as a grid that a notebook shows."""
 
-import base64
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import starmap
 from pathlib import Path
 
-from PIL import Image
-
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
-from image_copies.matching.results.overlays import NOT_LAID, lay_pair
+from image_copies.matching.results.overlays import NOT_LAID, data_url, lay_pair
 
 SHOWN_SIDE = 160  # pixels of a thumbnail's long side
 ROW = "display:flex;flex-wrap:wrap;gap:8px;margin:8px 0"
@@ -40,7 +36,7 @@ class PictureGrid:
 
 def _show(path: Path, caption: str) -> str:
     try:
-        picture = f'<img src="data:image/jpeg;base64,{_encode_thumbnail(path)}" alt="{escape(text_of(path))}">'
+        picture = f'<img src="{data_url(decode_rgb(path, SHOWN_SIDE), SHOWN_SIDE)}" alt="{escape(text_of(path))}">'
     except (UserError, OSError) as error:
         picture = escape(str(error))
     return f'<figure style="margin:0;width:{SHOWN_SIDE}px">{picture}<figcaption>{escape(caption)}</figcaption></figure>'
@@ -52,11 +48,3 @@ def _lay(first: Path, second: Path) -> str:
     except (UserError, OSError) as error:
         return f"<p>{escape(str(error))}</p>"
     return pair._repr_html_() if pair else f"<p>{escape(text_of(second.name))}: {NOT_LAID}</p>"
-
-
-def _encode_thumbnail(path: Path) -> str:
-    content = io.BytesIO()
-    thumbnail = Image.fromarray(decode_rgb(path, SHOWN_SIDE))
-    thumbnail.thumbnail((SHOWN_SIDE, SHOWN_SIDE))
-    thumbnail.save(content, "JPEG", quality=80)
-    return base64.b64encode(content.getvalue()).decode()

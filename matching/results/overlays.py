@@ -15,7 +15,8 @@ from PIL import ExifTags, Image, ImageDraw, ImageFont
 
 from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
-from image_copies.matching.verification.overlay import Overlay, lay_on_each_other
+from image_copies.data.squares import shrink
+from image_copies.matching.verification.overlay import SHOWN_SIDE, Overlay, lay_on_each_other
 
 GAP, LINE_HEIGHT, LETTER_WIDTH, MIN_COLUMN = 8, 24, 10, 240  # pixels of a file: between its pictures, and of the lines above them
 SHOWN_AS = (".png", ".jpg", ".webp")  # formats of files
@@ -53,7 +54,7 @@ class LaidPair:
     def values(self) -> dict[str, Any]:
         """Return the pictures as data URLs, and what is said of them, by name."""
         shown = {"under": self.overlay.under, "laid": self.overlay.laid, "differences": self.overlay.differences}
-        return {name: _encode(pixels) for name, pixels in shown.items()} | {"frame": self.overlay.frame, "differ": self.differ}
+        return {name: data_url(pixels) for name, pixels in shown.items()} | {"frame": self.overlay.frame, "differ": self.differ}
 
     def save(self, path: Path) -> None:
         """Write the two in their order, one laid on the other, and what differs side by side, in the format of the name.
@@ -104,7 +105,13 @@ def is_sheet(path: Path) -> bool:
     return False
 
 
-def _encode(pixels: NDArray[np.uint8]) -> str:
+def encode_jpeg(pixels: NDArray[np.uint8], long_side: int) -> bytes:
+    """Encode a picture, uint8 [h, w, 3], as JPEG, with its long side reduced to at most `long_side` pixels."""
     content = io.BytesIO()
-    Image.fromarray(pixels).save(content, "JPEG", quality=85)
-    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
+    Image.fromarray(shrink(pixels, long_side)).save(content, "JPEG", quality=85)
+    return content.getvalue()
+
+
+def data_url(pixels: NDArray[np.uint8], long_side: int = SHOWN_SIDE) -> str:
+    """Encode a picture in the same way as a data URL for an <img>."""
+    return f"data:image/jpeg;base64,{base64.b64encode(encode_jpeg(pixels, long_side)).decode()}"

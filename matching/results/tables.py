@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from image_copies.data.files import whole_file
+from image_copies.data.files import write_text
 from image_copies.data.tables import write_table
 from image_copies.matching.files.facts import facts_values
 from image_copies.matching.files.plan import PlanRow
@@ -80,5 +80,4 @@ def write_stacks(table: Path, listed: Path, groups: Sequence[CopyGroup]) -> None
 
     write_table(table, ["stack", "file", "primary", "class", "certainty"], (cells(row) for group in groups for row in group.rows))
     lists = [{"primary": str(group[0]), "files": list(map(str, group))} for group in groups]
-    with whole_file(listed) as temporary:
-        temporary.write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")
+    write_text(listed, json.dumps(lists, indent=1) + "\n")

@@ -14,7 +14,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.files import is_there, whole_file
+from image_copies.data.files import is_there, write_text
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive
 from image_copies.matching.files.companions import find_companions
@@ -75,8 +75,7 @@ def keep_unchanged(folder: Path, state: str, matches: int, output: KeptOutput) -
         UserError: The disk is full.
     """
     kept = {"search": state, "results": _digest_results(folder), "matches": matches, "said": output.said}
-    with whole_file(folder / UNCHANGED) as temporary:
-        temporary.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+    write_text(folder / UNCHANGED, json.dumps(kept) + "\n")
 
 
 def _describe_file(path: Path) -> object:

@@ -1,19 +1,15 @@
 """What the pages of explore.py share: their files, and pictures made small enough to be shown."""
 
-import io
 import threading
 from pathlib import Path
 
-import numpy as np
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
-from numpy.typing import NDArray
-from PIL import Image
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
-from image_copies.data.squares import shrink
+from image_copies.matching.results.overlays import encode_jpeg
 from image_copies.submissions.report.rendering import render
 
 
@@ -38,14 +34,7 @@ def send_picture(path: Path, long_side: int, decoding: threading.BoundedSemaphor
     """Answer with a picture as JPEG, or with status 404 and the reason where it cannot be decoded; `cached`: Cache-Control."""
     try:
         with decoding:
-            small = jpeg(decode_rgb(path, short_side=long_side), long_side)
+            small = encode_jpeg(decode_rgb(path, short_side=long_side), long_side)
     except ImageError as error:
         return JSONResponse({"message": f"It {error.problem}."}, 404)
     return Response(small, media_type="image/jpeg", headers={"Cache-Control": cached})
-
-
-def jpeg(pixels: NDArray[np.uint8], long_side: int) -> bytes:
-    """Encode a picture, uint8 [h, w, 3], as JPEG, with its long side reduced to at most `long_side` pixels."""
-    target = io.BytesIO()
-    Image.fromarray(shrink(pixels, long_side)).save(target, "JPEG", quality=85)
-    return target.getvalue()

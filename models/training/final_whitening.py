@@ -15,6 +15,7 @@ from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.process import choose_workers
 from image_copies.models.device import report_lack_of_memory
 from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.whitening import fit_whitening
 
@@ -65,12 +66,9 @@ def learn_whitening(
     Raises:
         UserError: Too few images can be read, or all vectors are the same.
     """
-    device = next(descriptor.parameters()).device
     descriptor.eval()
-    found: list[Tensor] = []
     some = ImageSet(images.ids[:WHITENING_IMAGES], images.paths[:WHITENING_IMAGES])
     size = embedding.image_size or trained_at
-    loader = DataLoader(PreprocessedImages(some, size), BATCH_SIZE, num_workers=choose_workers(workers))
     remedy = (
         "Lower embedding.image_size, or stop other programs that use memory; the same command goes on from the last saved state."
     )
@@ -78,10 +76,18 @@ def learn_whitening(
         descriptor.use_exponent(embedding.pooling_exponent),
         report_lack_of_memory(f"while the whitening was fitted on batches of {BATCH_SIZE} images of {size} px", remedy),
     ):
-        for pixels, readable in tqdm(loader, desc="whitening", unit="batch", leave=False):
-            if readable.any():
-                shown = normalize_pixels(pixels[readable].to(device), descriptor.mean, descriptor.std)
-                found.append(descriptor(shown, raw=True).float())
-    whitening = fit_whitening(torch.cat(found) if found else torch.zeros(0, descriptor.dimensions))
+        whitening = fit_whitening(compute_raw(descriptor, some, size, BATCH_SIZE, workers))
     descriptor.whitening_mean.copy_(whitening.mean)
     descriptor.whitening_matrix.copy_(whitening.matrix)
+
+
+@torch.no_grad()
+def compute_raw(descriptor: ImageDescriptor, images: ImageSet, size: int, batch: int, workers: int | None) -> Tensor:
+    """Return the raw embeddings [n, d] float32 of the images that can be read, as squares of `size` pixels, in their order."""
+    device, found = next(iter(descriptor.state_dict().values())).device, list[Tensor]()
+    loader = DataLoader(PreprocessedImages(images, size), batch, num_workers=choose_workers(workers))
+    for pixels, readable in tqdm(loader, desc="whitening", unit="batch", leave=False):
+        if readable.any():
+            shown = normalize_pixels(pixels[readable].to(device), descriptor.mean, descriptor.std)
+            found.append(descriptor(shown, raw=True).float())
+    return torch.cat(found) if found else torch.zeros(0, descriptor.dimensions)

@@ -3,19 +3,15 @@
 from pathlib import Path
 
 import torch
-from torch.utils.data import DataLoader
-from tqdm import tqdm
 
-from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.preprocessing import PreprocessedImages
-from image_copies.data.process import choose_workers
 from image_copies.models.inference.settings import HandmadeModelSettings
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
 from image_copies.models.network.settings import HandmadeSettings
 from image_copies.models.training.files import stage_checkpoint
+from image_copies.models.training.final_whitening import compute_raw
 
 MAX_WHITENING_IMAGES = 20_000
 LEAST_IMAGES = 3  # that two dimensions, the fewest of a descriptor, are whitened on
@@ -47,19 +43,11 @@ def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | No
         UserError: Fewer than 3 images can be read.
     """
     descriptor = HandmadeDescriptor(settings).eval()
-    features = []
-    for pixels, readable in tqdm(
-        DataLoader(PreprocessedImages(images, IMAGE_SIZE), 128, num_workers=choose_workers(workers)), leave=False
-    ):
-        batch = normalize_pixels(pixels[readable], descriptor.mean, descriptor.std)
-        if len(batch):
-            features.append(descriptor(batch, raw=True))
-    if not features:
-        raise UserError(f"none of {len(images)} training images can be read; the first is {images.paths[0]}. Replace them.")
-    found = torch.cat(features)
+    found = compute_raw(descriptor, images, IMAGE_SIZE, 128, workers)
     if len(found) < LEAST_IMAGES:
         raise UserError(
-            f"{len(found)} of {len(images)} training images can be read, {settings.kind} needs {LEAST_IMAGES}: add some."
+            f"{len(found)} of {len(images)} training images can be read, {settings.kind} needs {LEAST_IMAGES}: add some. "
+            f"The first image is {images.paths[0]}."
         )
     if len(found) <= descriptor.dimensions:
         descriptor = HandmadeDescriptor(settings.model_copy(update={"dimensions": len(found) - 1})).eval()

@@ -6,7 +6,7 @@ from image_copies.data.errors import UserError
 from image_copies.models.inference.settings import VectorsModelSettings
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.scoring.any_vectors import read_set
-from image_copies.submissions.vectors.files import Vectors, open_vectors, read_vectors, write_vectors
+from image_copies.submissions.vectors.files import open_vectors, write_vectors
 
 
 def take_vectors(model: VectorsModelSettings, part: str, ids: list[str], output: Path) -> None:
@@ -20,7 +20,7 @@ def take_vectors(model: VectorsModelSettings, part: str, ids: list[str], output:
     if not path.is_file():
         step = " Embed queries/query_images of the run, which step 00 wrote." if part == "synthetic" else ""
         raise UserError(f"{path}: no such file. The key `{part}` of a model of kind vectors names it.{step}")
-    found, dimensions = _read(path, part), open_vectors(model.training).dimensions
+    found, dimensions = read_set(path, "reference" if part == "reference" else "query"), open_vectors(model.training).dimensions
     if found.dimensions != dimensions:
         raise UserError(
             f"{path} has vectors of {found.dimensions} dimensions, {model.training} of {dimensions}. Name files of one network."
@@ -33,9 +33,3 @@ def take_vectors(model: VectorsModelSettings, part: str, ids: list[str], output:
         )
     chosen = found.rows(ids)
     write_vectors(output, ids, [scale_to_unit_length(chosen.vectors)], chosen.unreadable)
-
-
-def _read(path: Path, part: str) -> Vectors:
-    if part == "query":
-        return read_set(path)
-    return read_set(path, "reference") if part == "reference" else read_vectors(path)

@@ -20,6 +20,7 @@ from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.network.backbones import TIMM
 from image_copies.models.network.settings import find_file
 from image_copies.submissions.formats.submission import open_submission
+from image_copies.submissions.scoring.any_vectors import read_set
 from image_copies.submissions.scoring.bootstrap import Interval, difference_interval, micro_average_precision_interval
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors, VectorSet
@@ -93,18 +94,14 @@ def _processor_seconds() -> float:
 
 def _read_array(path: Path, folder: IscFolder) -> tuple[Vectors, Vectors]:
     """Read vectors [queries + references, d], in the order of the sorted ids."""
-    try:
-        rows = np.asarray(np.load(path, allow_pickle=False), np.float32)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is no array of numbers. Give what numpy.save writes of one.") from error
-    counts = len(folder.query), len(folder.reference)
-    if rows.ndim != 2 or len(rows) != sum(counts):
+    found, counts = read_set(path), (len(folder.query), len(folder.reference))
+    if len(found) != sum(counts):
         raise UserError(
-            f"{path} has the shape {rows.shape}; expected a row for each of {counts[0]} queries, then {counts[1]} references."
+            f"{path} has {len(found)} rows; expected a row for each of {counts[0]} queries, then {counts[1]} references."
         )
     return tuple(
         Vectors(images.ids, part, np.zeros(len(part), bool))
-        for images, part in zip((folder.query, folder.reference), np.split(rows, [counts[0]]), strict=True)
+        for images, part in zip((folder.query, folder.reference), np.split(found.vectors, [counts[0]]), strict=True)
     )  # type: ignore[return-value]  # mypy does not count a generator's items
 
 
