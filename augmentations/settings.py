@@ -15,8 +15,8 @@ EditFamily = Literal[
 ]  # fmt: skip
 
 
-class AugmentationSettings(Settings):
-    """Which edits are drawn, and their intensity.
+class TableSettings(Settings):
+    """Which table of edits is drawn from, and their intensity.
 
     Attributes:
         family: The table: "query" (the ISC2021 paper's), "broad" (that, the edits beyond it and those of
@@ -27,15 +27,23 @@ class AugmentationSettings(Settings):
         intensity: I of the ISC2021 paper's table, 0…1.
         extra: Whether edits beyond the paper's table are drawn, too: severe crops, hiding inside unrelated images, borders,
             moiré, watermarks and others.
+    """
+
+    family: Table = "query"
+    intensity: float = Field(0.75, ge=0, le=1)
+    extra: bool = False
+
+
+class AugmentationSettings(TableSettings):
+    """Which edits are drawn: of a table, with other probabilities, or of some families.
+
+    Attributes:
         probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own and change with the intensity as
             those do; 0 disables an edit. None for the tables' own.
         without: Families of edits that are not drawn; None for all of the table.
         only: The only families that are drawn from, of the table "many" whatever `family` and `extra` say; None for all.
     """
 
-    family: Table = "query"
-    intensity: float = Field(0.75, ge=0, le=1)
-    extra: bool = False
     probabilities: dict[str, Annotated[float, Field(ge=0, le=1)]] | None = None
     without: tuple[EditFamily, ...] | None = None
     only: tuple[EditFamily, ...] | None = None

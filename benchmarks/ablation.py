@@ -116,7 +116,7 @@ def _distil(teacher: Path, kind: str, weight: float) -> Change:
 
 def list_trainings(teacher: Path | None) -> dict[str, Change]:
     """What is changed, by name; the first changes nothing."""
-    infonce = {"kind": "infonce", "temperature": 0.05}
+    infonce = {"kind": "infonce"}
     changes: dict[str, Change] = {
         "as it is": lambda model: None,
         "all classes at once, not drip by drip": _all_at_once,

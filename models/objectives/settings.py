@@ -184,20 +184,15 @@ class NPairSettings(PairwiseSettings):
 
 
 class InfoNceSettings(PairwiseSettings):
-    """InfoNCE, also NT-Xent: the right copy among all other images of the batch (SSCD, 2022, equation 1).
-
-    Attributes:
-        temperature: τ that cosines are divided by.
-    """
+    """InfoNCE, also NT-Xent, with SSCD's temperature: the right copy among all other images of the batch (equation 1)."""
 
     kind: Literal["infonce"] = "infonce"
-    temperature: float = Field(0.05, gt=0)
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """As in ObjectiveSettings."""
         from image_copies.models.objectives.pairs import NPairLoss, PairObjective
 
-        return PairObjective(NPairLoss(self.temperature))
+        return PairObjective(NPairLoss(temperature=0.05))
 
 
 class AngularSettings(PairwiseSettings):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
 
-from image_copies.augmentations.settings import AugmentationSettings, EditFamily
+from image_copies.augmentations.settings import AugmentationSettings, EditFamily, TableSettings
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
 from image_copies.models.inference.settings import (
@@ -84,15 +84,13 @@ class QuerySettings(Settings):
 
     count: int = Field(600, ge=2)
     copies: int = Field(300, ge=1)
-    augmentation: AugmentationSettings = AugmentationSettings()
+    augmentation: TableSettings = TableSettings()
     left_out: tuple[EditFamily, ...] | None = Field(None, min_length=1)
 
     @property
     def learnt_edits(self) -> AugmentationSettings:
         """The edits of the queries that are made with families that may be learnt."""
-        if self.left_out is None:
-            return self.augmentation
-        return self.augmentation.model_copy(update={"without": (*(self.augmentation.without or ()), *self.left_out)})
+        return AugmentationSettings(**dict(self.augmentation), without=self.left_out)
 
     @property
     def left_out_edits(self) -> tuple[AugmentationSettings, ...]:
@@ -315,7 +313,8 @@ def _describe_problem(item: dict[str, Any]) -> str:
         return f"{where}: {item['msg']} (found {reprlib.repr(item['input'])})"
     if item["loc"][-1] in GONE:
         return f"{where}: this key is gone, as nothing was gained by it; remove it from the recipe"
-    nearest = difflib.get_close_matches(str(item["loc"][-1]), _list_keys(), n=1)
+    key = str(item["loc"][-1])
+    nearest = difflib.get_close_matches(key, [known for known in _list_keys() if known != key], n=1)  # the key of another section
     return f"{where}: unknown key" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from tqdm import tqdm
 
 from image_copies.augmentations.query_set import make_query_set
-from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.augmentations.settings import TableSettings
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
@@ -21,7 +21,7 @@ from image_copies.pipeline.run.recipe import QuerySettings
 
 QUERIES = QuerySettings(
     count=540,
-    augmentation=AugmentationSettings(family="query", intensity=1.0, extra=True),
+    augmentation=TableSettings(family="query", intensity=1.0, extra=True),
     left_out=("glitch", "bubble", "swirl"),
 )
 MIN_PICTURES = 1000

@@ -25,7 +25,7 @@ from measurements import Figures, Measurements
 BACKBONE, STEPS = "test_efficientnet", 400
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 INFONCE: dict[str, Any] = {
-    "objective": {"kind": "infonce", "temperature": 0.05},
+    "objective": {"kind": "infonce"},
     "sampling": {"kind": "repeated", "copies": 2},
 }
 MIXED: dict[str, Any] = INFONCE | {"mix": {"kind": "mixup"}}

@@ -224,4 +224,4 @@ def test_left_out_families_are_drawn_in_no_half_but_their_own(tmp_path: Path) ->
     assert others == [{"warp"}, {"text"}] and learnt and not learnt & {"warp", "text"}
     path.write_text(MINIMAL)
     plain = read_recipe(path).queries
-    assert plain.left_out_edits == () and plain.learnt_edits == plain.augmentation
+    assert plain.left_out_edits == () and dict(plain.learnt_edits).items() >= dict(plain.augmentation).items()

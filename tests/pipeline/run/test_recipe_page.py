@@ -12,14 +12,9 @@ from image_copies.pipeline.run.recipe_page import find_settings, make_page
 TOP = Path(__file__).parents[3]
 WITHOUT_A_RECIPE = {
     "distillation": "docs/training.md, A teacher",
-    "exclude": "docs/training.md, Choices that do not flatter",
-    "only": "queries that one family of edits has made",
-    "probabilities": "queries that are like those of one's own copiers",
     "projection_bias": "published descriptors have it",
     "teacher": "docs/training.md, A teacher",
-    "temperature": "of InfoNCE and of distillation",
-    "watch": "docs/training.md, The same seed",
-    "without": "queries that a family of edits is missing in",
+    "temperature": "docs/training.md, A teacher",
 }
 
 
