@@ -184,13 +184,6 @@ class RemotePath(PosixPath):
             content: bytes = files.cat_file(name, **once) if whole else files.cat_file(name, start=0, end=limit)
         return content
 
-    def read_range(self, start: int, end: int) -> bytes:
-        """Return the bytes of a file from `start` up to the one before `end`, in one request; errors as in `read_bytes`."""
-        files, name = open_store_of(self)
-        with explain_failures(self):
-            content: bytes = files.cat_file(name, start=start, end=end) if start < end else b""
-        return content
-
     def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:
         """Return the text of a file; errors as in `read_bytes`."""
         return self.read_bytes().decode(encoding or "utf-8", errors or "strict")

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +22,6 @@ from image_copies.matching.index.segments import load_segment
 from image_copies.matching.index.store import files_of_content, open_store, stored_vectors
 from image_copies.matching.matches import Match, Rule, judgement_values
 from image_copies.matching.results.overlays import data_url
-from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.verification.pairs import PairJudge
 from image_copies.matching.views import CROPS, VIEWS, embed_views_of, name_view
@@ -55,22 +54,21 @@ class Explorer:
     extractor: Extractor
     references: Vectors  # those that are searched
     index: SearchIndex  # exact, over the readable references; ids are rows of `references`
-    tail: Tail | None
+    rule: Rule  # when a pair counts as a copy; without a tail, nothing says it
     uncalibrated: str  # why there is no tail; empty if there is one
-    rate: float  # expected false alarms per query that the threshold is set for, between 0 and 1
     pictures: dict[Kind, ImageSet]  # as far as they exist
     others: OverlaySource | None  # images that edits may paste
     judge: PairJudge = field(default_factory=lambda: PairJudge(MAX_CACHED_PICTURES))
 
     def threshold(self) -> float | None:
         """Return the lowest score of a copy; None where it is not calibrated."""
-        return None if self.tail is None else -self.tail.threshold(self.rate, self.index.ntotal)
+        return self.rule.threshold(self.index.ntotal)
 
 
 def open_folder_explorer(extractor: Extractor, title: str, images: ImageSet, rate: float) -> Explorer:
     """Open any pictures as references and queries; they are embedded first. The threshold is the descriptor's own."""
-    missing = "the descriptor's file contains no calibration"
-    return _explore_pictures(title, extractor, extractor.extract_all(images), images, extractor.calibrate(), missing, rate)
+    rule = Rule(None, extractor.calibrate(), rate, SHOWN_REFERENCES)
+    return _explore_pictures(title, extractor, extractor.extract_all(images), images, rule)
 
 
 def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explorer:
@@ -84,23 +82,20 @@ def open_index_explorer(folder: Path, extractor: Extractor, rule: Rule) -> Explo
         paths = [files_of_content(store, number)[0] for numbers, _ in blocks for number in numbers.tolist()]
     vectors = np.concatenate([vectors for _, vectors in blocks]) if blocks else np.zeros((0, extractor.dimensions), np.float32)
     names = [text_of(path) for path in paths]
-    references, missing = Vectors(names, vectors, np.zeros(len(names), bool)), "the descriptor contains no calibration"
-    return _explore_pictures(str(folder), extractor, references, ImageSet(names, paths), rule.tail, missing, rule.rate)
+    references = Vectors(names, vectors, np.zeros(len(names), bool))
+    return _explore_pictures(str(folder), extractor, references, ImageSet(names, paths), replace(rule, most=SHOWN_REFERENCES))
 
 
-def _explore_pictures(
-    title: str, extractor: Extractor, references: Vectors, images: ImageSet, tail: Tail | None, missing: str, rate: float
-) -> Explorer:
-    """Explore pictures without a run, which offers the references as queries; `missing` says why there is no tail."""
+def _explore_pictures(title: str, extractor: Extractor, references: Vectors, images: ImageSet, rule: Rule) -> Explorer:
+    """Explore pictures without a run, which offers the references as queries."""
     index = reference_index(references)
     return Explorer(
         title=title,
         extractor=extractor,
         references=references,
         index=index,
-        tail=None if tail is None else tail.against(index.sample),
-        uncalibrated="" if tail else missing,
-        rate=rate,
+        rule=rule.against(index.sample),
+        uncalibrated="" if rule.tail else "the descriptor contains no calibration",
         pictures={"reference": images, "training": ImageSet([], []), "query": images},
         others=FileOverlays(images) if len(images) else None,
     )
@@ -127,7 +122,8 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
     searched = explorer.extractor.normalize(query)
     near = _find_near(explorer, pixels, searched)
     rows, distances = [one.row for one in near], np.array([one.distance for one in near])
-    alarms = explorer.tail.false_alarms(distances, explorer.index.ntotal).tolist() if explorer.tail else [None] * len(rows)
+    tail = explorer.rule.tail
+    alarms = tail.false_alarms(distances, explorer.index.ntotal).tolist() if tail else [None] * len(rows)
     before = _scores(query[0], explorer.references.vectors[rows])
     threshold = explorer.threshold()
     copies = _find_copies(explorer, pixels, near)
@@ -155,11 +151,10 @@ def answer(explorer: Explorer, picture: NDArray[np.uint8], edit: str | None, int
 def _find_near(explorer: Explorer, pixels: NDArray[np.uint8], searched: NDArray[np.float32]) -> list[_Near]:
     """Return the nearest references; those of the picture's views, too, if none of its own is a copy by its score."""
     near = _list_near(find_nearest(explorer.index, searched, SHOWN_REFERENCES), -1, lambda distance: distance)
-    threshold = explorer.threshold()
-    if explorer.tail is None or threshold is None or any(-one.distance >= threshold for one in near):
+    threshold, tail = explorer.threshold(), explorer.rule.tail
+    if tail is None or threshold is None or any(-one.distance >= threshold for one in near):
         return near
     normalized = explorer.extractor.normalize(embed_views_of(explorer.extractor, pixels))
-    tail = explorer.tail
     for number, view in enumerate(normalized):
         near += _list_near(
             find_nearest(explorer.index, view[None], SHOWN_REFERENCES), number, lambda distance: tail.as_whole(distance, VIEWS)
@@ -179,14 +174,13 @@ def _list_near(found: Nearest, number: int, counted: Callable[[float], float]) -
 def _find_copies(explorer: Explorer, pixels: NDArray[np.uint8], near: Sequence[_Near]) -> dict[int, Judgement]:
     """Return what the references are, by their row, that are copies by their scores or by features; none without a threshold."""
     known = explorer.pictures["reference"]
-    if explorer.tail is None:
+    if explorer.rule.tail is None:
         return {}
     paths, picture = dict(zip(known.ids, known.paths, strict=True)), Path("<picture>")
     rows = {paths[explorer.references.ids[one.row]]: one.row for one in near}
     crops = [CROPS[one.number] if one.view == "crop" else None for one in near]
     found = [Match(picture, path, -one.distance, None, crop=crop) for path, one, crop in zip(rows, near, crops, strict=True)]
-    rule = Rule(None, explorer.tail, explorer.rate, SHOWN_REFERENCES)
-    copies = judge_found(explorer.judge, pixels, see_query(pixels), found, rule, explorer.index.ntotal)
+    copies = judge_found(explorer.judge, pixels, see_query(pixels), found, explorer.rule, explorer.index.ntotal)
     return {rows[copy.reference]: copy.judgement for copy in copies if copy.judgement is not None}
 
 

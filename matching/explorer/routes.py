@@ -52,7 +52,7 @@ def explorer_router(explorer: Explorer) -> APIRouter:
             "title": explorer.title,
             "references": explorer.index.ntotal,
             "threshold": explorer.threshold(),
-            "rate": explorer.rate,
+            "rate": explorer.rule.rate,
             "uncalibrated": explorer.uncalibrated,
             "edits": list_edits(explorer.others),
             "queries": picks,

@@ -5,7 +5,6 @@ its angular loss does not normalise the negatives. The N-pair loss is our own, b
 """
 
 import torch
-from pytorch_metric_learning import losses, miners, reducers
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -16,12 +15,12 @@ from image_copies.models.objectives.base import Objective, ObjectiveOutput
 class PairObjective(Objective):
     """A loss, of vectors [n, d] and labels int64 [n], whose positive pairs are all pairs of the batch that share a label.
 
-    With `normalize` it is given unit vectors instead of raw embeddings.
+    With `normalize` it is given unit vectors instead of raw embeddings, and with a miner only the pairs that this keeps.
     """
 
-    def __init__(self, loss: nn.Module, normalize: bool = True) -> None:
+    def __init__(self, loss: nn.Module, normalize: bool = True, miner: nn.Module | None = None) -> None:
         super().__init__()
-        self.loss, self.normalize = loss, normalize
+        self.loss, self.normalize, self.miner = loss, normalize, miner
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
@@ -33,28 +32,10 @@ class PairObjective(Objective):
         """
         find_positive_pairs(labels)
         vectors = functional.normalize(embeddings) if self.normalize else embeddings
+        if self.miner is not None:
+            return ObjectiveOutput(self.loss(vectors, labels, self.miner(vectors, labels)))
         mixed = () if self.others is None else (self.others,)  # only losses that can be mixed take them
         return ObjectiveOutput(self.loss(vectors, labels, *mixed))
-
-
-def contrastive_loss(positive_margin: float, negative_margin: float) -> nn.Module:
-    """Return the contrastive loss: mean over positive pairs plus mean over negative ones; margins are distances, 0…2."""
-    loss: nn.Module = losses.ContrastiveLoss(positive_margin, negative_margin, reducer=reducers.MeanReducer())
-    return loss
-
-
-class MultiSimilarityLoss(nn.Module):
-    """Multi-similarity loss (X. Wang et al., 2019); the arguments are those of `MultiSimilaritySettings`."""
-
-    def __init__(self, alpha: float, beta: float, base: float, mining: float | None) -> None:
-        super().__init__()
-        self.loss = losses.MultiSimilarityLoss(alpha, beta, base)
-        self.miner = None if mining is None else miners.MultiSimilarityMiner(mining)
-
-    def forward(self, vectors: Tensor, labels: Tensor) -> Tensor:
-        """Compute the scalar loss of vectors [n, d] with labels [n]; 0 with zero gradient if mining keeps no pair."""
-        loss: Tensor = self.loss(vectors, labels, None if self.miner is None else self.miner(vectors, labels))
-        return loss
 
 
 class NPairLoss(nn.Module):

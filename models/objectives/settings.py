@@ -105,7 +105,7 @@ class ArcFaceSettings(ObjectiveSettings):
 
 
 class ContrastiveSettings(PairwiseSettings):
-    """Contrastive loss on distances of unit vectors, 0…2.
+    """Contrastive loss on distances of unit vectors, 0…2: the mean over positive pairs plus that over negative ones.
 
     Attributes:
         positive_margin: Positive pairs contribute only beyond this distance.
@@ -118,9 +118,12 @@ class ContrastiveSettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from image_copies.models.objectives.pairs import PairObjective, contrastive_loss
+        from pytorch_metric_learning.losses import ContrastiveLoss
+        from pytorch_metric_learning.reducers import MeanReducer
 
-        return PairObjective(contrastive_loss(self.positive_margin, self.negative_margin))
+        from image_copies.models.objectives.pairs import PairObjective
+
+        return PairObjective(ContrastiveLoss(self.positive_margin, self.negative_margin, reducer=MeanReducer()))
 
 
 class TripletSettings(PairwiseSettings):
@@ -161,9 +164,13 @@ class MultiSimilaritySettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from image_copies.models.objectives.pairs import MultiSimilarityLoss, PairObjective
+        from pytorch_metric_learning.losses import MultiSimilarityLoss
+        from pytorch_metric_learning.miners import MultiSimilarityMiner
 
-        return PairObjective(MultiSimilarityLoss(self.alpha, self.beta, self.base, self.mining))
+        from image_copies.models.objectives.pairs import PairObjective
+
+        miner = None if self.mining is None else MultiSimilarityMiner(self.mining)
+        return PairObjective(MultiSimilarityLoss(self.alpha, self.beta, self.base), miner=miner)
 
 
 class NPairSettings(PairwiseSettings):

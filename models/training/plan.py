@@ -130,15 +130,15 @@ def plan_model(
         network += seen / batch * (step.seconds_per_step + step.seconds_per_step_and_class * learnt)
         edits = seen * step.seconds_per_edit / max(1, min(workers, usable_cores()))
         epoch = max(network, edits) if device.type == "cuda" and workers else network + edits
-        moments = processes * _kept_by_optimizer(settings.optimizer, rows.held, width, weights)
-        kept = weights + moments + classes * width * BYTES_PER_FLOAT
+        moments, of_step = _optimizer_bytes(settings.optimizer, rows.held, width, weights)
+        kept = weights + processes * moments + classes * width * BYTES_PER_FLOAT
         yield StagePlan(
             stage=number,
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
             matrix=width * _count_matrix_rows(settings.optimizer, rows) * BYTES_PER_FLOAT + halves * BYTES_PER_HALF + taught,
-            optimizer=_optimizer_bytes(settings.optimizer, rows.held, width, weights),
+            optimizer=of_step,
             network=2 * weights,
             activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * compared * batch,
             edit_seconds=edits,
@@ -292,28 +292,15 @@ def _count_matrix_rows(optimizer: OptimizerSettings, rows: ClassRows) -> int:
     return 2 * (rows.held + rows.copied)
 
 
-def _optimizer_bytes(optimizer: OptimizerSettings, rows: int, width: int, weights: int) -> int:
-    """Return the bytes that the optimiser keeps between steps and takes temporarily in one, together."""
-    per_weight = {"adam": 4, "muon": 2, "sgd": 2 if optimizer.momentum else 0}[optimizer.kind]
-    of_matrix = {
-        "same": per_weight * rows * width,
-        "adam": 4 * rows * width,
-        "adafactor": rows * width + rows + width,
-        "plain_sgd": 0,
-        "sparse_adam": 2 * rows * width,
+def _optimizer_bytes(optimizer: OptimizerSettings, rows: int, width: int, weights: int) -> tuple[int, int]:
+    """Return the bytes that the optimiser keeps between steps, which the training state holds, and with those of a step."""
+    matrix = rows * width
+    kept, most = {"adam": (2, 4), "muon": (1, 2), "sgd": (1, 2) if optimizer.momentum else (0, 0)}[optimizer.kind]
+    kept_of_matrix, most_of_matrix = {
+        "same": (kept * matrix, most * matrix),
+        "adam": (2 * matrix, 4 * matrix),
+        "adafactor": (rows + width, matrix + rows + width),
+        "plain_sgd": (0, 0),
+        "sparse_adam": (2 * matrix, 2 * matrix),
     }[optimizer.class_kind]
-    return per_weight * weights + of_matrix * BYTES_PER_FLOAT
-
-
-def _kept_by_optimizer(optimizer: OptimizerSettings, rows: int, width: int, weights: int) -> int:
-    """Bytes between steps, which the training state holds."""
-    per_weight = {"adam": 2, "muon": 1, "sgd": 1 if optimizer.momentum else 0}[optimizer.kind]
-    moments = 2 * rows * width
-    of_matrix = {
-        "same": per_weight * rows * width,
-        "adam": moments,
-        "adafactor": rows + width,
-        "plain_sgd": 0,
-        "sparse_adam": moments,
-    }[optimizer.class_kind]
-    return per_weight * weights + of_matrix * BYTES_PER_FLOAT
+    return kept * weights + kept_of_matrix * BYTES_PER_FLOAT, most * weights + most_of_matrix * BYTES_PER_FLOAT

@@ -6,8 +6,9 @@ from image_copies.augmentations.query_set import FileOverlays
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.layout import open_isc_folder
-from image_copies.matching.explorer.answers import Explorer, open_folder_explorer, reference_index
+from image_copies.matching.explorer.answers import SHOWN_REFERENCES, Explorer, open_folder_explorer, reference_index
 from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.matches import Rule
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.run import Run, list_runs, open_existing_run
 from image_copies.pipeline.run.training_roles import assign_training_roles
@@ -54,9 +55,8 @@ def open_run_explorer(run: Run, rate: float) -> Explorer:
         extractor=extractor,
         references=references,
         index=reference_index(references),
-        tail=tail,
+        rule=Rule(None, tail, rate, SHOWN_REFERENCES),
         uncalibrated=uncalibrated,
-        rate=rate,
         pictures={"reference": data.reference, "training": data.training, "query": data.query},
         others=FileOverlays(roles.overlays) if len(roles.overlays) else None,
     )
