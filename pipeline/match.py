@@ -111,9 +111,7 @@ def _search(options: argparse.Namespace, output: Output) -> int:
     pictures = find_pictures(sources, options.output, output)
     extractor, rule = _open_network(options)
     settings = searching.SearchSettings(
-        sources=sources,
         rule=rule,
-        folder=options.output,
         index=options.index,
         grouping=grouping,
         verified=options.verify,
@@ -125,7 +123,7 @@ def _search(options: argparse.Namespace, output: Output) -> int:
         stacks=options.stack,
         made_by=describe_origin(),
     )
-    searching.search(extractor, settings, pictures, output)
+    searching.search(extractor, settings, pictures, options.output, output)
     return 0
 
 

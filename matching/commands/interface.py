@@ -114,8 +114,8 @@ def find_copies(
             raise UserError("no path is given. Give a folder: find_copies('photos').")
         pictures = find_pictures(sources, Path(place), quiet)
         rule = make_rule(open_shipped(), None, FALSE_ALARMS, MOST_REFERENCES)
-        settings = searching.SearchSettings(sources, rule, Path(place), verified=verify, views=views)
-        found = searching.search(open_shipped(), settings, pictures, quiet)
+        settings = searching.SearchSettings(rule, verified=verify, views=views)
+        found = searching.search(open_shipped(), settings, pictures, Path(place), quiet)
         assert found is not None, "a new folder holds no results"
     near = [match for match in found.matches.pairs if match.judgement and match.judgement.kind in NEAR]
     return Copies(found.grouped.copies if found.grouped else [], near, found.left_out, found.matches.unreadable)

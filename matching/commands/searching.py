@@ -54,10 +54,8 @@ class SearchSettings:
     """What a search is to do.
 
     Attributes:
-        sources: Where the pictures are.
         rule: When a pair counts as a copy.
-        folder: The folder of the results.
-        index: A kept index of references; None keeps one in `folder`.
+        index: A kept index of references; None keeps one in the folder of the results.
         grouping: How groups are made and planned.
         verified: Number of nearest references of each query to verify by local features (`verification/pairs.py`); 0 for none,
             None for what the number of pictures says (`effort.py`).
@@ -70,9 +68,7 @@ class SearchSettings:
         made_by: What made the results, such as versions, to be written with them.
     """
 
-    sources: Sources
     rule: Rule
-    folder: Path
     index: Path | None = None
     grouping: GroupSettings = field(default_factory=GroupSettings)
     verified: int | None = 0
@@ -83,11 +79,6 @@ class SearchSettings:
     removes_references: bool = False
     stacks: bool = False
     made_by: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def within(self) -> bool:
-        """Whether copies are looked for among the queries themselves."""
-        return self.index is None and not self.sources.references and not self.sources.hash_lists
 
 
 def check_targets(sources: Sources, index: Path | None, track: Path | None) -> None:
@@ -120,8 +111,8 @@ class Searched:
     left_out: str
 
 
-def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, output: Output) -> Searched | None:
-    """Find copies, and write matches.csv, groups.csv, plan.csv and the gallery.
+def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, folder: Path, output: Output) -> Searched | None:
+    """Find copies, and write matches.csv, groups.csv, plan.csv and the gallery into a folder.
 
     Where nothing has changed since the search whose results the folder holds, they stand, and None is returned.
 
@@ -129,24 +120,25 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
         UserError: The index is damaged or was made with another network, another process is writing the results, or the disk is
             full.
     """
-    refuse_within(settings.folder, settings.sources.read_only, "--output")
-    lists = read_hash_lists(settings.sources.hash_lists) if settings.sources.hash_lists else None
+    refuse_within(folder, pictures.sources.read_only, "--output")
+    within = _is_within(settings, pictures)
+    lists = read_hash_lists(pictures.sources.hash_lists) if pictures.sources.hash_lists else None
     with (
-        hold_results_folder(settings.folder),
-        _open_index(extractor, settings) as store,
+        hold_results_folder(folder),
+        _open_index(extractor, settings.index, folder) as store,
         threadpool_limits(1, user_api="blas"),  # products are small: further threads would only wait for each other
-        keep_looks(extractor, settings.folder) as looks,
+        keep_looks(extractor, folder) as looks,
     ):
         if settings.index is None:
             _fill_own_index(store, looks, settings, pictures, output)
-        state = _fingerprint(store, extractor, settings, pictures)
-        if state is not None and repeat_unchanged(settings.folder, state, output) is not None:
+        state = _fingerprint(store, extractor, settings, pictures, folder)
+        if state is not None and repeat_unchanged(folder, state, output) is not None:
             return None
         output = KeptOutput(output.json, output.quiet)
         found, grouped, left_out = _find_and_group(store, looks, settings, pictures, output)
         found = found if lists is None else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
-        named = _name_sources(settings.sources)
-        write_results(settings.folder, found.matches, grouped, settings.rule, output, settings.stacks, named)
+        named = _name_sources(pictures.sources)
+        write_results(folder, found.matches, grouped, settings.rule, output, settings.stacks, named)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
         involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
         origin = {"descriptor": extractor.identity, "pictures": [len(found.digests), involved], **settings.made_by}
@@ -156,34 +148,32 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, o
             threshold=found.matches.threshold,
             made_from=origin,
             preferred=settings.grouping.preferred,
-            read_only=[str(known_path(path)) for path in settings.sources.read_only],
-            references=not settings.within,
+            read_only=[str(known_path(path)) for path in pictures.sources.read_only],
+            references=not within,
         )
-        write_notes(settings.folder, notes)
-        if found.matches.decided and settings.within:
-            _report_shares(settings, found, output)
+        write_notes(folder, notes)
+        if found.matches.decided and within:
+            _report_shares(settings, pictures, found, folder, output)
         if found.matches.pairs:
-            folder = shlex.quote(text_of(settings.folder))
-            output.say(f"decide pairs and choose what to keep: {name_review()} {folder}")
+            output.say(f"decide pairs and choose what to keep: {name_review()} {shlex.quote(text_of(folder))}")
         if state is not None:
-            keep_unchanged(settings.folder, state, len(found.matches.pairs), output)
+            keep_unchanged(folder, state, len(found.matches.pairs), output)
     return Searched(found.matches, grouped, left_out)
 
 
-def _open_index(extractor: Extractor, settings: SearchSettings) -> AbstractContextManager[Store]:
-    own = settings.index is None
-    return open_store(
-        settings.index or settings.folder / OWN_INDEX,
-        extractor.identity,
-        extractor.dimensions,
-        replace=own,
-        new=own,
-    )
+def _is_within(settings: SearchSettings, pictures: Pictures) -> bool:
+    """Whether copies are looked for among the queries themselves."""
+    return settings.index is None and pictures.references is None
 
 
-def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, pictures: Pictures) -> str | None:
+def _open_index(extractor: Extractor, index: Path | None, folder: Path) -> AbstractContextManager[Store]:
+    own = index is None
+    return open_store(index or folder / OWN_INDEX, extractor.identity, extractor.dimensions, replace=own, new=own)
+
+
+def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, pictures: Pictures, folder: Path) -> str | None:
     """Return the fingerprint of a search; None if it uses a kept index or lists, which others may change, or writes elsewhere."""
-    if settings.index is not None or settings.track is not None or settings.sources.hash_lists:
+    if settings.index is not None or settings.track is not None or pictures.sources.hash_lists:
         return None
     found = [*pictures.queries.paths, *pictures.protected.paths, *(pictures.references.paths if pictures.references else ())]
     known = digests_of_files(store, found)
@@ -192,7 +182,7 @@ def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, p
     grouping = settings.grouping
     return fingerprint(
         [
-            *(extractor.identity, settings.sources, settings.rule, settings.folder, settings.verified, settings.views),
+            *(extractor.identity, pictures.sources, settings.rule, folder, settings.verified, settings.views),
             *(settings.sets, settings.exact, settings.removes_references, settings.stacks, settings.made_by, Path.cwd()),
             *(grouping.keep, grouping.preferred, grouping.bound, grouping.hub_matches, read_decisions(store), sys.argv[0]),
         ],
@@ -204,15 +194,16 @@ def _find_and_group(
     store: Store, looks: Looks, settings: SearchSettings, pictures: Pictures, output: Output
 ) -> tuple[Found, Grouped | None, str]:
     """Search the index and group what is found; no groups where nothing decides what is a copy. Return what was left out, too."""
-    exclusions = make_exclusions(store, _name_sources(settings.sources) if settings.sources.no_self else ())
+    within = _is_within(settings, pictures)
+    exclusions = make_exclusions(store, _name_sources(pictures.sources) if pictures.sources.no_self else ())
     lookup = Search(store, looks.extractor, settings.rule, exclusions, exact=settings.exact, looks=looks)
     references = lookup.index.ntotal
-    queries = None if settings.within else len(pictures.queries.paths)
+    queries = None if within else len(pictures.queries.paths)
     effort = choose_effort(settings.rule, queries, references, settings.verified, settings.views)
     lookup.candidates, lookup.views = effort.verified, effort.views and references > 0
     looks.ahead = lookup.views and effort.verified > 0
-    found = lookup.within() if settings.within else lookup.queries(pictures.queries.paths)
-    if not settings.within and len(pictures.queries.paths) == 1:
+    found = lookup.within() if within else lookup.queries(pictures.queries.paths)
+    if not within and len(pictures.queries.paths) == 1:
         _say_nearest(lookup, pictures.queries.paths[0], found, output)
     if settings.index is None:
         forget_queries(store, found.digests.values())
@@ -229,7 +220,7 @@ def _find_and_group(
     found = _judge_pairs(replace(found, matches=replace(found.matches, pairs=shown)), judge)
     if not found.matches.decided:
         return found, None, effort.left_out
-    sources = settings.sources
+    sources = pictures.sources
     grouping = replace(
         settings.grouping,
         folders=indexed_sources([*sources.queries, *sources.references]),
@@ -260,7 +251,7 @@ def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> N
 
 def _make_reference_check(settings: SearchSettings, pictures: Pictures) -> Callable[[Path], bool]:
     """Return a function that tells whether a file is a reference, which no plan removes unless it is asked to."""
-    if settings.within or settings.removes_references:
+    if _is_within(settings, pictures) or settings.removes_references:
         return lambda path: False
     references, queries = set(pictures.references.paths if pictures.references else ()), set(pictures.queries.paths)
     return lambda path: path in references or path not in queries
@@ -268,10 +259,10 @@ def _make_reference_check(settings: SearchSettings, pictures: Pictures) -> Calla
 
 def _fill_own_index(store: Store, looks: Looks, settings: SearchSettings, pictures: Pictures, output: Output) -> None:
     """Let the index in the results' folder hold the pictures to be searched, and no others."""
-    searched, sources = pictures.references or pictures.queries, settings.sources
+    searched, sources = pictures.references or pictures.queries, pictures.sources
     held = list(dict.fromkeys([*searched.paths, *pictures.protected.paths]))
     effort = choose_effort(settings.rule, None, len(held), settings.verified, settings.views)
-    looks.ahead = settings.within and effort.views and effort.verified > 0
+    looks.ahead = _is_within(settings, pictures) and effort.views and effort.verified > 0
     if held or not sources.hash_lists:
         added = add_pictures(store, looks.extractor, held, looks.look)
         say_added(", ".join(map(str, sources.references or sources.queries)), added, output)
@@ -301,15 +292,15 @@ def _judge_pairs(found: Found, judge: PairJudge) -> Found:
     return replace(found, matches=replace(found.matches, pairs=ordered))
 
 
-def _report_shares(settings: SearchSettings, found: Found, output: Output) -> None:
+def _report_shares(settings: SearchSettings, pictures: Pictures, found: Found, folder: Path, output: Output) -> None:
     """Report the folders that share pictures, and what sets share if there are any, by the pairs that are called copies."""
     pairs = [match for match in found.matches.pairs if match.is_copy]
-    report_folders(settings.folder, pairs, found.digests, output)
+    report_folders(folder, pairs, found.digests, output)
     if settings.sets:
-        across = report_leakage(settings.folder, pairs, found.digests, [known_path(path) for path in settings.sets], output)
+        across = report_leakage(folder, pairs, found.digests, [known_path(path) for path in settings.sets], output)
         across_sets = replace(found.matches, pairs=across)
-        named = _name_sources(settings.sources)
-        page = write_matches_page(settings.folder / LEAKAGE_GALLERY, across_sets, settings.rule, sources=named)
+        named = _name_sources(pictures.sources)
+        page = write_matches_page(folder / LEAKAGE_GALLERY, across_sets, settings.rule, sources=named)
         output.say(f"the worst pairs across sets: {page}")
 
 

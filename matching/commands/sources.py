@@ -36,6 +36,7 @@ class Sources:
 class Pictures:
     """What the sources hold; None where there are no references."""
 
+    sources: Sources
     queries: Discovered
     references: Discovered | None
     protected: Discovered
@@ -52,6 +53,7 @@ def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
         check_output_folder(folder / page, "--output")
     nothing = Discovered([])
     return Pictures(
+        sources=sources,
         queries=look_in(sources.queries, folder, output),
         references=look_in(sources.references, folder, output) if sources.references else nothing if sources.hash_lists else None,
         protected=look_in(sources.protected, folder, output) if sources.protected else nothing,
