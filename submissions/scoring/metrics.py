@@ -75,7 +75,7 @@ def make_scores(ranked: RankedPairs, at_ranks: Sequence[float], references: int,
 
 
 def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> RankedPairs:
-    """Rank pairs by distance, false before true where distances are equal, and keep 10 × the number of queries overall.
+    """Rank pairs by distance, false before true where distances are equal; ten times as many are kept as there are queries.
 
     The pairs include all that tie with the last; ids are those of the rows.
     """
