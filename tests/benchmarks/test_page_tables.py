@@ -15,7 +15,7 @@ COMMANDS = (
     *("perception_yardstick", "quality", "same_scene", "service", "sure_and_fast", "verification", "which_original"),
 )
 NO_RESULTS = {"recipe.md", "gpu.md"}  # settings, goals
-BOUNDS = {"what", "guarantee", "images"}  # first heads of tables of estimates, of what is held, of what was learnt from
+BOUNDS = {"what", "guarantee", "images", "key"}  # first heads of tables of estimates, bounds, what was learnt from, settings
 
 
 @pytest.fixture(autouse=True)
