@@ -29,7 +29,8 @@ from image_copies.matching.verification.recompression import follow_by_compressi
 
 Comparing = Callable[[Facts, Facts], Comparison | None]
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
-MAX_DECODED = 2  # pictures that are kept as a whole: the largest file of a group is compared with several
+PLANNED_TOGETHER = 4  # groups that threads plan side by side
+MAX_DECODED = 2 * PLANNED_TOGETHER  # pictures kept as a whole, two of each: the largest file is compared with several
 MAX_REDUCED = 400  # pictures of which the colours are kept, 0.05 MB each
 DECODED_SIDE = 4 * SIDE  # pixels of those: a JPEG's decoder rounds up what it reduces, which displaces a smaller picture visibly
 CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which files are looked at again

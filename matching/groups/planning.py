@@ -1,7 +1,9 @@
 """Groups of copies from matches, and the plan for their files."""
 
+import threading
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +13,7 @@ from tqdm import tqdm
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.group_plan import plan_group
 from image_copies.matching.files.keeping import KeepSettings
+from image_copies.matching.files.originals import PLANNED_TOGETHER
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.copies import CopyGroup, list_copies
 from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
@@ -19,9 +22,10 @@ from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.matching.groups.series import list_joining
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Exclusions, Found, Match
-from image_copies.matching.verification.pairs import PairJudge
+from image_copies.matching.verification.pairs import PairJudge, share_cores
 
 READER_THREADS = 2
+LARGE = 30_000_000  # pixels of a picture from which on a group is planned alone: a comparison takes gigabytes
 
 
 @dataclass(frozen=True)
@@ -99,9 +103,20 @@ def make_groups(
     knowledge = Knowledge(
         digests=found.digests, facts=facts, listed=list_pairs(found.matches.pairs), score=score, decide=decide, judge=judge
     )
-    rows = [
-        row
-        for number, group in enumerate(tqdm(grouped.groups, desc="choosing what to keep", unit="group", leave=False), 1)
-        for row in plan_group(number, group, knowledge, settings)
-    ]
+    score_pairs([(found.digests[path],) * 2 for group in grouped.groups for path in group])  # reads vectors: threads must not
+    large = threading.Lock()
+
+    def plan(numbered: tuple[int, list[Path]]) -> list[PlanRow]:
+        alone = any(facts[path].width * facts[path].height > LARGE for path in numbered[1])
+        with large if alone else nullcontext():
+            return plan_group(*numbered, knowledge, settings)
+
+    with (
+        share_cores(PLANNED_TOGETHER) as pool,
+        tqdm(total=len(grouped.groups), desc="choosing what to keep", unit="group", leave=False) as bar,
+    ):
+        rows = list[PlanRow]()
+        for planned in pool.map(plan, enumerate(grouped.groups, 1)):
+            rows += planned
+            bar.update()
     return Grouped(grouped, rows)

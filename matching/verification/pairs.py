@@ -62,10 +62,10 @@ T = TypeVar("T")
 
 
 @contextmanager
-def share_cores() -> Iterator[ThreadPoolExecutor]:
-    """Open a pool with a thread for each core; what each of them calls, OpenCV and BLAS, takes no further ones."""
+def share_cores(most: int | None = None) -> Iterator[ThreadPoolExecutor]:
+    """Open a pool with a thread for each core, or `most`; what each of them calls, OpenCV and BLAS, takes no further ones."""
     cv2.setNumThreads(1)
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(usable_cores()) as pool:
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(min(usable_cores(), most or usable_cores())) as pool:
         yield pool
 
 
