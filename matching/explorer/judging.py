@@ -23,7 +23,7 @@ MAX_CACHED_PICTURES = 50
 
 
 def see_query(picture: bytes | NDArray[np.uint8]) -> Seen | None:
-    """See a picture, with its features; None for one that can be decoded only at a smaller size than is compared."""
+    """See a picture, bytes or uint8 [h, w, 3], with its features; None for one that can be decoded only too small."""
     with suppress(ImageError):
         query = see(picture)
         return replace(query, features=local_features(query.read(FEATURES_SIDE)))

@@ -113,5 +113,5 @@ def encode_jpeg(pixels: NDArray[np.uint8], long_side: int) -> bytes:
 
 
 def data_url(pixels: NDArray[np.uint8], long_side: int = SHOWN_SIDE) -> str:
-    """Encode a picture in the same way as a data URL for an <img>."""
+    """Encode a picture, uint8 [h, w, 3], as `encode_jpeg` does, as a data URL for an <img>."""
     return f"data:image/jpeg;base64,{base64.b64encode(encode_jpeg(pixels, long_side)).decode()}"

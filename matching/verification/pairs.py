@@ -333,7 +333,7 @@ def verify_two(first: Path, second: Path) -> Evidence | None:
 def verify_pairs(pairs: Sequence[Candidate | None], find: Callable[[Path], Features] = find_features) -> list[Evidence | None]:
     """Look at pairs, a query's best first; None for each where nothing confirms that one copies the other, or for None.
 
-    `find` finds the features of a file, or raises ImageError.
+    `find` finds the features of a file; one that it cannot read is like one without features.
     """
     features = LastUsed(find, MAX_CACHED_FEATURES)
     by_query: dict[Path, list[int]] = defaultdict(list)
