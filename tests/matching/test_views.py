@@ -77,14 +77,15 @@ def test_a_view_is_as_rare_as_a_query_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("shape", [(8, 8), (9, 400), (300, 200)])
-def test_views_are_five_crops_a_turn_and_the_negative(shape: tuple[int, int]) -> None:
+def test_views_are_six_crops_two_turns_and_the_negative(shape: tuple[int, int]) -> None:
     pixels: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
     views = make_views(pixels)
-    assert (len(CROPS), VIEWS, len(views)) == (5, 7, 7) and all(min(view.shape) > 0 for view in views)
-    turned, negative = views[len(CROPS) :]
-    assert np.array_equal(turned, np.rot90(pixels)) and np.array_equal(negative, 255 - pixels)
-    assert abs(views[0].shape[0] - 0.6 * shape[0]) <= 1
-    assert [name_view(number) for number in range(-1, VIEWS)] == ["", *["crop"] * 5, "turn", "negative"]
+    assert (len(CROPS), VIEWS, len(views)) == (6, 9, 9) and all(min(view.shape) > 0 for view in views)
+    turned, back, negative = views[len(CROPS) :]
+    assert np.array_equal(turned, np.rot90(pixels)) and np.array_equal(back, np.rot90(pixels, 3))
+    assert np.array_equal(negative, 255 - pixels)
+    assert abs(views[0].shape[0] - 0.35 * shape[0]) <= 1
+    assert [name_view(number) for number in range(-1, VIEWS)] == ["", *["crop"] * 6, "turn", "turn", "negative"]
 
 
 def test_turned_pictures_and_those_on_a_page_are_found_by_their_views(extractor: Extractor, drawn: Path) -> None:
