@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tqdm  # noqa: F401  # reads the environment now, before a command that a test runs here sets it for itself
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # pytest runs in as many processes as there are cores

@@ -42,7 +42,7 @@ def queries() -> SyntheticQueries:
 @pytest.mark.parametrize("rate", [0.1, 0.3])
 def test_a_picture_and_its_views_raise_together_what_is_stated(queries: SyntheticQueries, count: int, rate: float) -> None:
     rng = np.random.default_rng(1)
-    references, asked, views = unit(rng, count), unit(rng, 2000), unit(rng, 2000, CHANCES * DRAWN_VIEWS)
+    references, asked, views = unit(rng, count), unit(rng, 2000), unit(rng, 2000, round(CHANCES * DRAWN_VIEWS))
     tail = queries.tail.against(lambda: references)
     limit = tail.threshold(rate, count)
     own = (2 - 2 * asked @ references.T).min(axis=1) <= limit
