@@ -6,6 +6,7 @@ Few pairs are compared by NumPy, which is as fast and need not be imported; so a
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, Literal, Protocol
 
@@ -83,6 +84,14 @@ class Held:
     vectors: NDArray[np.float16]
     there: Any
 
+    @cached_property
+    def factors(self) -> NDArray[np.float32]:
+        """The vectors v as [v, −‖v‖² / 2, 1], float32 [n, d + 2]."""
+        factors = np.ones((len(self.vectors), self.vectors.shape[1] + 2), np.float32)
+        factors[:, :-2] = self.vectors
+        factors[:, -2] = -np.einsum("nd,nd->n", factors[:, :-2], factors[:, :-2]) / 2
+        return factors
+
 
 def hold_vectors(vectors: NDArray[np.float16]) -> Held:
     """Hold vectors [n, d] where the backend in use searches them."""
@@ -99,22 +108,20 @@ def find_near(queries: Held, references: Held, asked: Rows, compared: Rows, limi
         found = _handed_in[-1].near(queries.there, references.there, asked, compared, limit)
         if found is not None:
             return found
-    return _find_near_by_numpy(queries.vectors, references.vectors, asked, compared, limit)
+    return _find_near_by_numpy(queries.factors, references.factors, asked, compared, limit)
 
 
 def _find_near_by_numpy(
-    queries: NDArray[np.float16], references: NDArray[np.float16], asked: Rows, compared: Rows, limit: float
+    queries: NDArray[np.float32], references: NDArray[np.float32], asked: Rows, compared: Rows, limit: float
 ) -> Near:
     """Find them by products of [q, −‖q‖² / 2, 1] and [r, 1, −‖r‖² / 2], which take no further pass over all pairs."""
-    vectors = references[compared].astype(np.float32)
-    right = np.column_stack([vectors, np.ones(len(vectors), np.float32), -np.einsum("md,md->m", vectors, vectors) / 2])
-    step, found = max(1, PRODUCTS_PER_BLOCK // max(1, len(vectors))), list[Near]()
+    right = references[compared]
+    right[:, [-2, -1]] = right[:, [-1, -2]]
+    step, found = max(1, PRODUCTS_PER_BLOCK // max(1, len(right))), list[Near]()
     for first in range(0, len(asked), step):
-        own = queries[asked[first : first + step]].astype(np.float32)
-        left = np.column_stack([own, -np.einsum("nd,nd->n", own, own) / 2, np.ones(len(own), np.float32)])
-        away = left @ right.T
+        away = queries[asked[first : first + step]] @ right.T
         flat = np.flatnonzero(away >= -limit / 2)
-        rows, columns = np.divmod(flat, max(1, len(vectors)))
+        rows, columns = np.divmod(flat, max(1, len(right)))
         found.append((rows + first, columns, -2 * away.ravel()[flat]))
     rows, columns, far = (np.concatenate(parts) for parts in zip(*found, strict=True))
     return rows, columns, far
