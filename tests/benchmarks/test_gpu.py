@@ -100,13 +100,13 @@ def test_a_step_that_does_not_fit_is_skipped(monkeypatch: pytest.MonkeyPatch) ->
     from image_copies.models.network.descriptor import Descriptor
     from image_copies.models.network.settings import DescriptorSettings
 
-    size, device = SMOKE.models["toy"], torch.device("cpu")
+    size, device = SMOKE.models["v2s-160"], torch.device("cpu")
     network = Descriptor(DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions))
     small, large = (gpu_steps.measure_saved_bytes(network, pixels, device) for pixels in (128, 256))
     assert small > 128 * 128 * 3 * 2 and large / small == pytest.approx(4, rel=0.2)
     assert gpu_steps._find_refusal(device, size) == ""
     monkeypatch.setattr(gpu_steps, "_find_refusal", lambda device, size: f"skipped at {size.batch}")
-    assert [row.figure for row in gpu_steps.measure_batches(device, SMOKE, "toy eager")] == ["skipped at 4", "skipped at 8"]
+    assert [row.figure for row in gpu_steps.measure_batches(device, SMOKE, "v2s-160 eager")] == ["skipped at 4", "skipped at 8"]
 
 
 @pytest.mark.slow
@@ -145,7 +145,8 @@ def test_rows_outlast_a_call_whose_time_is_over(tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
     gpu.append_row(rows, "search", Row("of an earlier call", "1 s"))
     assert gpu.main(["--smoke", "--output", str(tmp_path), "--seconds", "0.2", "--parts", "steps", "product"]) == 0
-    assert [row.what for _, row in gpu.read_table(rows, 0)] == ["of an earlier call", "toy ended", "left out"]
+    found = [row.what for _, row in gpu.read_table(rows, 0)]
+    assert found == ["of an earlier call", "v2s-160 ended", "b5-large left out", "left out"]
 
 
 def test_waits_are_those_that_torch_reports(monkeypatch: pytest.MonkeyPatch) -> None:
