@@ -18,7 +18,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import chain
@@ -51,10 +52,12 @@ from image_copies.pipeline.cluster.options import use_ray
 
 RESULTS = Path(__file__).with_name("dedup.json")
 COMMAND = "benchmarks/dedup.py --docs"
-SAMPLE, FILES_PER_FOLDER = 10_000, 1000
+SAMPLE, FILES_PER_FOLDER = 4000, 1000
 LISTS = ("keep.txt", "remove.txt", "review.txt", "unreadable.txt")
 PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
 FROM_BOTH_SIDES, BETWEEN_FAMILIES = 0.9, 0.02  # shares of the pairs
+KINDS = "vectors", BLOCKS, "within-"  # folders of files of vectors, of blocks, and of pairs
+OPENED = Counter[str]()
 T = TypeVar("T")
 
 
@@ -63,16 +66,16 @@ def open_nothing() -> Any:
     return SimpleNamespace(normalize=lambda vectors: vectors)
 
 
-def make_up(folder: Path, count: int) -> None:
-    """Write empty files, and vectors of them as an earlier run would have left."""
+def make_up(folder: Path, source: str, count: int) -> None:
+    """Write empty files into a folder, and vectors of them as an earlier run would have left."""
     embedding = Embedding(open_nothing, "made up", (1,), folder / "out")
     for first in range(0, count, FILES_PER_FOLDER):
-        own = folder / "in" / f"{first:09d}"
+        own = folder / source / f"{first:09d}"
         own.mkdir(parents=True)
         for number in range(first, min(first + FILES_PER_FOLDER, count)):
             os.mknod(f"{own}/{number:09d}.jpg")
-    rows = chain.from_iterable(Population(count, 0).draw_blocks(count))
-    for container in list_containers([folder / "in"], embedding.part_size(), embedding.folder):
+    rows = chain.from_iterable(Population(count, count).draw_blocks(count))
+    for container in list_containers([folder / source], embedding.part_size(), embedding.folder):
         index = index_container(container, index_path(embedding.folder, container.key), embedding.part_size())
         for number, part in enumerate(index.parts):
             names, nothing = container.names[part.first : part.end], [0] * part.count
@@ -83,6 +86,12 @@ def make_up(folder: Path, count: int) -> None:
             path = embedding.vectors_path(container.key, number)
             about = {"source": container.source, "state": container.state, "identity": embedding.identity}
             write_vectors(path, about, facts, vectors)
+
+
+def count_opened(event: str, arguments: tuple[Any, ...]) -> None:
+    """Count the files that this process opens to read or write, by what they are: an audit hook."""
+    if event == "open" and arguments[1] is not None:  # a mode: not to flush it
+        OPENED.update(kind for kind in KINDS if f"/{kind}" in str(arguments[0]))
 
 
 def take(name: str, work: Callable[[], T], figures: Figures | None = None) -> T:
@@ -103,23 +112,35 @@ def take(name: str, work: Callable[[], T], figures: Figures | None = None) -> T:
     return result
 
 
-def measure(embedding: Embedding, source: Path, limit: float | None, where: str = "local") -> Figures:
+def list_parts(embedding: Embedding, sources: Sequence[Path]) -> Collection:
+    """Return the pictures of sources, which are embedded."""
+    parts = embed_inputs(embedding, (), sources, "image", [], Output())
+    starts = np.append(0, np.cumsum([part.count for part in parts]))
+    files = [embedding.vectors_path(part.key, part.number) for part in parts]
+    return Collection(files, starts, int(starts[-1]), [part.state for part in parts])
+
+
+def plan_lists(embedding: Embedding, collection: Collection, limit: float) -> Lists:
+    """Return the lists of a collection, which may be there already."""
+    return Lists(embedding.open, limit, *choose_folder(embedding.folder / PAIRS, embedding.identity, len(collection)), False)
+
+
+def measure(embedding: Embedding, source: Path, limit: float | None, where: str | None = None) -> Figures:
     """Print and return what each step takes of a run whose pictures are embedded, and what it finds."""
     figures: Figures = {}
     with use_ray(where, 0):
-        parts = take("list and open", lambda: embed_inputs(embedding, (), [source], "image", [], Output()), figures)
-        starts = np.append(0, np.cumsum([part.count for part in parts]))
-        files = [embedding.vectors_path(part.key, part.number) for part in parts]
-        collection = Collection(files, starts, int(starts[-1]), [part.state for part in parts])
+        collection = take("list and open", lambda: list_parts(embedding, [source]), figures)
         if limit is None:
             threshold = make_rule(checkpoint_extractor(SHIPPED), None, 0.001, 10).threshold(len(collection))
             limit = -threshold if threshold is not None else 0.0
-        lists = Lists(embedding.open, limit, *choose_folder(embedding.folder / PAIRS, embedding.identity, len(collection)), False)
+        lists = plan_lists(embedding, collection, limit)
+        OPENED.clear()
         pairs = take("find pairs", lambda: find_pairs(collection, lists), figures)
+        figures |= {f"opened: {kind}": OPENED[kind] for kind in KINDS}
         candidates = take("join and group", lambda: find_candidates(collection, pairs), figures)
         decided = Decided(candidates, [PairVerdict(NOT_JUDGED, "", 0)] * len(candidates), ())
         take("write lists", lambda: write_lists(embedding.folder, collection, decided, []), figures)
-    print(f"{len(collection):,} pictures, {lists.count:,} lists, {len(pairs):,} pairs")
+    print(f"{len(collection):,} pictures, {lists.count:,} lists, {len(pairs):,} pairs; {figures}")
     return figures | compare_exactly(collection, lists, set(map(tuple, pairs[["first", "second"]].tolist())))
 
 
@@ -136,7 +157,9 @@ def compare_exactly(collection: Collection, lists: Lists, found: set[tuple[int, 
     queries, centroids, labels = extractor.normalize(sample), load_array(lists.centroids), dict[int, int]()
     pairs = set[tuple[int, int]]()
     for vectors, own, table in blocks:
-        far = np.minimum(pairwise_distances(queries, vectors), pairwise_distances(sample, extractor.normalize(vectors)))
+        far = pairwise_distances(queries, vectors)
+        if queries is not sample:
+            far = np.minimum(far, pairwise_distances(sample, extractor.normalize(vectors)))
         near = np.stack(np.nonzero((far <= limit) & (chosen[:, None] != own) & ~table["flat"].to_numpy()))
         pairs |= {(min(pair), max(pair)) for pair in zip(chosen[near[0]].tolist(), own[near[1]].tolist(), strict=True)}
         wanted = np.unique(np.append(near[1], np.flatnonzero(np.isin(own, chosen))))
@@ -212,10 +235,17 @@ def group(count: int) -> None:
 
 
 def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:
-    """Return what so many made-up vectors take, and what is found of them."""
+    """Return what so many made-up vectors take in this process, and what is found of them; then what a hundredth more takes."""
+    sys.addaudithook(count_opened)
     with ProcessPoolExecutor(1) as pool:
-        pool.submit(make_up, folder, count).result()
-    return measure(Embedding(open_nothing, "made up", (1,), folder / "out"), folder / "in", MATCH_DISTANCE)
+        pool.submit(make_up, folder, "in", count).result()
+    embedding = Embedding(open_nothing, "made up", (1,), folder / "out")
+    figures = measure(embedding, folder / "in", MATCH_DISTANCE)
+    with ProcessPoolExecutor(1) as pool:
+        pool.submit(make_up, folder, "more", count // 100).result()
+    collection = list_parts(embedding, [folder / "in", folder / "more"])
+    take("find pairs of 1 % more", lambda: find_pairs(collection, plan_lists(embedding, collection, MATCH_DISTANCE)), figures)
+    return figures
 
 
 def make_tables(store: Measurements) -> dict[str, str]:
@@ -228,7 +258,13 @@ def make_tables(store: Measurements) -> dict[str, str]:
     steps = "list and open", "find pairs", "join and group", "write lists"
     spent = ["; ".join(f"{each[f'{step}: processor s']:.1f}" for step in steps) for _, each in found]
     rows.append([f"processor seconds: {'; '.join(steps)}", *spent])
-    rows.append(["GiB of memory at most", *(f"{max(each[f'{step}: GiB'] for step in steps):.2f}" for _, each in found)])
+    opened = ["; ".join(f"{each[f'opened: {kind}']:,.0f}" for kind in KINDS) for _, each in found]
+    rows.append(["files opened to find pairs: of vectors; of blocks; of pairs", *opened])
+    more = [f"{each['find pairs of 1 % more: processor s']:.1f}" for _, each in found]
+    rows.append(["processor seconds to find pairs once 1 % more are there", *more])
+    rows.append(
+        ["GiB of memory at most, in one process", *(f"{max(each[f'{step}: GiB'] for step in steps):.2f}" for _, each in found)]
+    )
     return {"scale.md": make_table(["made-up vectors", *(f"{count:,}" for count, _ in found)], rows)}
 
 
