@@ -4,7 +4,8 @@
                                                                           joins dedup.json
     python benchmarks/dedup.py pictures --output DIR --source PICTURES [--ray auto]    runs with killed processes, and without
     python benchmarks/dedup.py pairs [--count 10000000]                   made-up pairs, of which 2 % connect two families
-    python benchmarks/dedup.py --docs                                     writes the table of scale.md
+    python benchmarks/dedup.py judging --source PICTURES                  pictures made small, and re-encoded; joins dedup.json
+    python benchmarks/dedup.py --docs                                     writes the tables of scale.md
 
 Recall is that of exact search: of the pairs under the threshold that `SAMPLE` pictures drawn at random are in. The clusters are
 compared as NeMo Curator does: each vector with those of its own list only. Memory is the driver's, without mapped files.
@@ -13,10 +14,12 @@ compared as NeMo Curator does: each vector with those of its own list only. Memo
 import argparse
 import hashlib
 import importlib
+import io
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +35,10 @@ from faiss import pairwise_distances
 from index_growth import MATCH_DISTANCE, Population, watch_memory
 from measurements import Figures, Measurements
 from page_tables import make_table, write_tables
+from PIL import Image, ImageOps
+from threadpoolctl import threadpool_limits
 
+from image_copies.data.images import find_images
 from image_copies.matching.calibration import make_rule
 from image_copies.matching.dedup.blocks import Packed
 from image_copies.matching.dedup.collection import Collection, load_array, read_vectors
@@ -41,7 +47,7 @@ from image_copies.matching.dedup.deduplication import embed_inputs
 from image_copies.matching.dedup.embedding import Embedding, write_vectors
 from image_copies.matching.dedup.inputs import index_container, index_path, list_containers
 from image_copies.matching.dedup.lists import BLOCKS, Lists, choose_folder, find_pairs
-from image_copies.matching.dedup.planning import PairVerdict
+from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
 from image_copies.matching.dedup.results import PAIRS, Decided, write_lists
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
@@ -53,6 +59,7 @@ from image_copies.pipeline.cluster.options import use_ray
 RESULTS = Path(__file__).with_name("dedup.json")
 COMMAND = "benchmarks/dedup.py --docs"
 SAMPLE, FILES_PER_FOLDER = 4000, 1000
+SIDES, JUDGED = (64, 96, 128), 200  # pixels of the long side of small pictures, and how many are judged
 LISTS = ("keep.txt", "remove.txt", "review.txt", "unreadable.txt")
 PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
 FROM_BOTH_SIDES, BETWEEN_FAMILIES = 0.9, 0.02  # shares of the pairs
@@ -248,9 +255,34 @@ def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:
     return figures
 
 
+def measure_judging(source: Path, side: int, _seed: int) -> Figures:
+    """Return what judging a small PNG and its JPEG of quality 75 takes, and how often they are certainly copies."""
+    paths = find_images(source).paths
+    content, verdicts = list[tuple[str, bytes]](), list[PairVerdict]()
+    for path in paths[:: max(1, len(paths) // JUDGED)][:JUDGED]:
+        with Image.open(path) as image:
+            small = ImageOps.contain(image.convert("RGB"), (side, side))
+        for form in ("PNG", "JPEG"):
+            held = io.BytesIO()
+            small.save(held, form, quality=75)
+            content.append((f"{path.stem}.{form.lower()}", held.getvalue()))
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+        planner, began = PairPlanner(Path(folder), content.__getitem__), time.process_time()
+        for number in range(0, len(content), 2):
+            verdicts.append(planner.plan(number + 1, number, False))
+        spent = time.process_time() - began
+    certain = sum(verdict.kind == "certain" for verdict in verdicts)
+    return {"pairs": len(verdicts), "certain": certain, "seconds a pair": spent / len(verdicts)}
+
+
+def find_figures(store: Measurements, name: str, about: str) -> list[tuple[int, Figures]]:
+    """Return the figures of all measurements of a name, by what one setting was, ascending."""
+    return sorted((entry["about"][about], entry["figures"]) for entry in store.measurements if entry["name"] == name)
+
+
 def make_tables(store: Measurements) -> dict[str, str]:
-    """Return the table of scale.md: recall, pairs compared, processor seconds and memory by number of vectors."""
-    found = sorted((entry["about"]["vectors"], entry["figures"]) for entry in store.measurements)
+    """Return the tables of scale.md: what made-up vectors take and how many pairs are found, and what judging takes."""
+    found = find_figures(store, "vectors", "vectors")
     rows = [
         [f"{name}: recall; pairs compared", *(f"{each[f'{of}: recall']:.3f}; {each[f'{of}: compared']:.2%}" for _, each in found)]
         for name, of in (("lists", "lists"), ("k-means clusters with these centroids", "clusters"))
@@ -265,18 +297,24 @@ def make_tables(store: Measurements) -> dict[str, str]:
     rows.append(
         ["GiB of memory at most, in one process", *(f"{max(each[f'{step}: GiB'] for step in steps):.2f}" for _, each in found)]
     )
-    return {"scale.md": make_table(["made-up vectors", *(f"{count:,}" for count, _ in found)], rows)}
+    judged = [
+        [f"{side}", f"{each['certain']:.0f} of {each['pairs']:.0f}", f"{1e3 * each['seconds a pair']:.0f} ms"]
+        for side, each in find_figures(store, "judging", "side")
+    ]
+    vectors = make_table(["made-up vectors", *(f"{count:,}" for count, _ in found)], rows)
+    heads = ["pixels of a re-encoded picture's long side", "certain copies", "processor, a pair"]
+    return {"scale.md": f"{vectors}\n\n{make_table(heads, judged)}"}
 
 
 def main() -> None:
-    """Measure one of the three."""
+    """Measure one of the four."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=("vectors", "pictures", "pairs"))
+    parser.add_argument("part", nargs="?", choices=("vectors", "pictures", "pairs", "judging"))
     parser.add_argument("--count", type=int, help="of vectors (default 1,000,000) or pairs (10,000,000)")
     parser.add_argument("--source", type=Path, help="folder of pictures or tars")
     parser.add_argument("--output", type=Path, help="folder of the results")
     parser.add_argument("--ray", default="local", help="where pictures are deduplicated, as for dedup (default local)")
-    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of scale.md")
+    parser.add_argument("--docs", action="store_true", help="measure nothing, write the tables of scale.md")
     options = parser.parse_args()
     store = Measurements.open(RESULTS)
     if options.docs:
@@ -286,6 +324,10 @@ def main() -> None:
     elif options.part == "vectors":
         count = options.count or 1_000_000
         store.measure("vectors", {"vectors": count}, [0], partial(measure_made_up, options.output, count))
+        print(*make_tables(store).values())
+    elif options.part == "judging":
+        for side in SIDES:
+            store.measure("judging", {"side": side}, [0], partial(measure_judging, options.source, side))
         print(*make_tables(store).values())
     else:
         kill_twice(options.source, options.output, options.ray)

@@ -8,12 +8,17 @@ Nothing is measured here. Each rate says which command measured it, on how much;
 import argparse
 from collections.abc import Callable, Sequence
 
+from dedup import RESULTS, find_figures
+from measurements import Measurements
 from page_tables import make_table, write_tables
 
 COMMAND = "benchmarks/scale.py --docs"
 SIZES = (1e6, 1e7, 1e8, 1e9)  # images
 CORES = 16  # of a node
 EXACT_PAIRS = 25_000 * 1e6 / (2 * 72)  # per core-second: 25,000 × 1,000,000 in 72 s on two cores (benchmarks/full_size.py)
+STORE = Measurements.open(RESULTS)
+COMPARED, TOOK = max((count, each["find pairs: processor s"]) for count, each in find_figures(STORE, "vectors", "vectors"))
+JUDGING = {side: each["seconds a pair"] for side, each in find_figures(STORE, "judging", "side")}
 # what is done, core-seconds for n images, how they are known, and how many cores of a node work on it
 TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     # the shipped descriptor: dedup --judge none of 62,000 pictures of 64 px, on two cores that were busy otherwise, too
@@ -22,10 +27,10 @@ TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     ("embedding, 12 megapixels", lambda n: n / 13.7, "measured, 10,000", CORES),
     # benchmarks/dedup.py vectors
     ("dedup: listing, ids, what is embedded", lambda n: n * 14.1 / 1e6, "measured, 1 M", 1),
-    ("dedup: all against all by lists", lambda n: (n / 2e5) ** 1.75 * 41, "measured, 200,000; then N^1.75", CORES),
-    # 200 re-encoded pairs of 64 and of 128 px: 14 and 49 ms a pair
-    ("dedup: judging a pair for every tenth picture, 64 px", lambda n: n / 10 * 0.014, "measured, 200", CORES),
-    ("dedup: judging a pair for every tenth picture, 128 px", lambda n: n / 10 * 0.049, "measured, 200", CORES),
+    ("dedup: all against all by lists", lambda n: (n / COMPARED) ** 1.75 * TOOK, f"measured, {COMPARED:,}; then N^1.75", CORES),
+    # benchmarks/dedup.py judging
+    ("dedup: judging a pair for every tenth picture, 64 px", lambda n: n / 10 * JUDGING[64], "measured, 200", CORES),
+    ("dedup: judging a pair for every tenth picture, 128 px", lambda n: n / 10 * JUDGING[128], "measured, 200", CORES),
     ("dedup: lists of what stays", lambda n: n * 6.5 / 1e6, "measured, 1 M", 1),
     # benchmarks/dedup.py pairs
     ("dedup, match: joining and grouping", lambda n: n * 29 / 1e7, "measured, 10 M pairs", 1),

@@ -68,7 +68,7 @@ class PairPlanner:
         rows = [
             PlanRow(1, "leave", path, kept, facts=self._facts[path], sha256=self._digests[path].hex()) for path in (kept, file)
         ]
-        row = plan_around(rows, kept, "", self._known)[1]
+        row = plan_around(rows, kept, "", self._known, name_originals=False)[1]
         judgement = row.judgement or replace(self._known.of(kept, file).judgement, reason=row.reason)
         if row.action == "remove" and not is_intact(kept):
             return PairVerdict(judgement.kind, f"{judgement.reason}, but {DAMAGED}", judgement.certainty, True)

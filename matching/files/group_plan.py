@@ -108,8 +108,13 @@ def _can_replace(facts: Facts, kept: Facts, knowledge: Knowledge) -> bool:
     return not knowledge.of(facts.path, kept.path).surplus.lasting
 
 
-def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowledge) -> list[PlanRow]:
-    """Plan a group again around the file to keep, for the reason `why`."""
+def plan_around(
+    rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowledge, name_originals: bool = True
+) -> list[PlanRow]:
+    """Plan a group again around the file to keep, for the reason `why`.
+
+    With `name_originals` rows to be looked at say which of two files was made of the other, which may take longer than all else.
+    """
     center = next(row for row in rows if row.file == kept)
     going: dict[Path, Path] = {}  # companions of the files that are removed
     targets = find_link_targets(row.facts for row in rows if row.facts is not None)
@@ -127,7 +132,7 @@ def plan_around(rows: Sequence[PlanRow], kept: Path, why: str, knowledge: Knowle
                 merged = known.surplus.noted if loss and not find_loss(merging=True) else ""
                 judgement = replace(judgement, reason=f"{judgement.reason}, but {loss}") if loss else judgement
                 action, reason = _decide_action(judgement, loss)
-            original = _name_original(known) if action == "review" else ""
+            original = _name_original(known) if name_originals and action == "review" else ""
             made = replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement)
             planned.append(replace(made, merged=merged, original=original))
             going |= dict.fromkeys(list_companions(planned[-1]), row.file)

@@ -8,6 +8,7 @@ from PIL import Image, ImageDraw
 
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
+from image_copies.matching.files.originals import EditComparer
 
 Picture = Image.Image
 
@@ -62,6 +63,15 @@ def test_what_has_something_of_its_own_is_to_be_looked_at(tmp_path: Path, going:
     verdict = plan(tmp_path, *files)
     assert verdict.missed and reason in verdict.reason and verdict.kind == "certain"
     assert not plan(tmp_path, *files, leaked=True).missed, "whatever it has, a test set holds it"
+
+
+def test_no_original_is_named_as_nobody_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took three quarters of the time."""
+    monkeypatch.setattr(EditComparer, "find_origin", None)
+    files = tmp_path / "going.jpg", tmp_path / "staying.jpg"
+    for picture, path in zip((draw(), write(draw(), "(c) a shop")), files, strict=True):
+        picture.save(path, quality=93)
+    assert plan(tmp_path, *files).missed
 
 
 def test_memes_with_other_captions_are_not_certain(tmp_path: Path) -> None:
