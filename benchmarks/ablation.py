@@ -1,6 +1,6 @@
 """What each part of the pipeline adds: short trainings from nothing that differ in one thing, a run's vectors joined otherwise.
 
-    python benchmarks/ablation.py --trainings DIR [--seeds 1] [--only NAME …] [--teacher FILE]      joins ablation.json
+    python benchmarks/ablation.py --trainings DIR [--seeds 1] [--only NAME …]      joins ablation.json
     python benchmarks/ablation.py --run RUN
     python benchmarks/ablation.py --docs                                             writes the tables of experiments.md
 
@@ -47,7 +47,7 @@ STAGES = ((500, 0.3, 40, 300), (2000, 0.5, 48, 500), (8000, 0.6, 48, 800))  # cl
 ITERATIONS = 50  # steps of an epoch
 FIGURES = {"µAP": False, "µAP with mirror images": True}  # whether the mirror image is embedded too
 PAIRS = {"kind": "repeated", "copies": 2}
-NOT_REPEATABLE = {  # measured at commits up to 3c00389 with keys that recipes no longer have, because nothing was gained
+NOT_REPEATABLE = {  # measured at commits up to b6e6040 with keys that recipes no longer have, because nothing was gained
     "the same edits of an image in every epoch",
     "edits on squares, not in the images' own aspect",
     "clean and edited view of an image together",
@@ -58,6 +58,8 @@ NOT_REPEATABLE = {  # measured at commits up to 3c00389 with keys that recipes n
     "ArcFace and KoLeo (weight 0.1)",
     "InfoNCE and KoLeo (weight 5)",
     "last stage towards a teacher's rows",
+    "distillation towards a teacher's vectors (weight 40)",
+    "distillation towards a teacher's relations (weight 1, τ 0.04)",
     "moving average of the weights (0.998)",
 }
 Change = Callable[[dict[str, Any]], None]
@@ -109,15 +111,10 @@ def _compare_pairs(objective: dict[str, Any], **values: Any) -> Change:
     return change
 
 
-def _distil(teacher: Path, kind: str, weight: float) -> Change:
-    """In all stages, with a weight that gives the network about as large a gradient at first as ArcFace does."""
-    return _set(teacher=str(teacher), distillation={"kind": kind, "weight": weight})
-
-
-def list_trainings(teacher: Path | None) -> dict[str, Change]:
+def list_trainings() -> dict[str, Change]:
     """What is changed, by name; the first changes nothing."""
     infonce = {"kind": "infonce"}
-    changes: dict[str, Change] = {
+    return {
         "as it is": lambda model: None,
         "all classes at once, not drip by drip": _all_at_once,
         "without the extra edits": _set(extra_edits=False),
@@ -132,18 +129,14 @@ def list_trainings(teacher: Path | None) -> dict[str, Change]:
         "multi-similarity": _compare_pairs({"kind": "multi_similarity"}),
         "margin loss": _compare_pairs({"kind": "margin"}),
     }
-    if teacher is not None:
-        changes["distillation towards a teacher's vectors (weight 40)"] = _distil(teacher, "vectors", 40.0)
-        changes["distillation towards a teacher's relations (weight 1, τ 0.04)"] = _distil(teacher, "relations", 1.0)
-    return changes
 
 
-def measure_trainings(store: Measurements, root: Path, seeds: int, only: Sequence[str], teacher: Path | None) -> None:
+def measure_trainings(store: Measurements, root: Path, seeds: int, only: Sequence[str]) -> None:
     data = open_isc_folder(root)
     drawn = [data.training.ids[row] for row in np.random.default_rng(0).permutation(len(data.training))[: LEARNT + OVERLAYS]]
     classes, overlays = data.training.select(drawn[:-OVERLAYS]), data.training.select(drawn[-OVERLAYS:])
     with tempfile.TemporaryDirectory() as folder:
-        for number, (name, change) in enumerate(list_trainings(teacher).items()):
+        for number, (name, change) in enumerate(list_trainings().items()):
             if only and name not in only:
                 continue
             model = describe_base()
@@ -256,11 +249,10 @@ def main() -> None:
     parser.add_argument("--run", type=Path, metavar="RUN", help="join this run's vectors")
     parser.add_argument("--seeds", type=int, default=1, help="trainings of each kind (default: 1)")
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="only these trainings")
-    parser.add_argument("--teacher", type=Path, metavar="FILE", help="a descriptor of 256 dimensions, for trainings with one")
     options, store = parse_options(parser, RESULTS, make_tables, COMMAND, with_data=False)
     with report_errors():
         if options.trainings:
-            measure_trainings(store, options.trainings, options.seeds, options.only, options.teacher)
+            measure_trainings(store, options.trainings, options.seeds, options.only)
         if options.run:
             measure_run(store, options.run)
     print(*make_tables(store).values())

@@ -178,8 +178,7 @@ class _ClassSums(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         to_own, to_total = gradients
         embeddings, matrix, lengths, inside, rows, total = ctx.saved_tensors
-        learns = ctx.needs_input_grad[1]  # not where the rows are a teacher's
-        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix if learns else matrix[:0])
+        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
         largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / WEIGHT_RANGE)
         total = total.clamp(min=torch.finfo(torch.float32).min)  # −∞ if no other class was drawn
         for start in range(0, len(matrix), ctx.chunk):
@@ -190,12 +189,11 @@ class _ClassSums(torch.autograd.Function):
             weights = weights.sub_(total[:, None]).exp_().mul_((to_total * ctx.scale / largest)[:, None])
             unit = matrix[part] / lengths[part, None]
             to_embeddings += _multiply(weights, unit, ctx.product_dtype)
-            if learns:
-                to_unit = _multiply(weights.T, embeddings, ctx.product_dtype)
-                to_matrix[part] = _remove_part_along(to_unit, unit).mul_(largest / lengths[part, None])
+            to_unit = _multiply(weights.T, embeddings, ctx.product_dtype)
+            to_matrix[part] = _remove_part_along(to_unit, unit).mul_(largest / lengths[part, None])
         to_embeddings *= largest
-        _add_gradients_of_own(to_own, embeddings, matrix, lengths, inside, rows, to_embeddings, to_matrix if learns else None)
-        return sum_over_processes(to_embeddings), to_matrix if learns else None, None, None, None, None
+        _add_gradients_of_own(to_own, embeddings, matrix, lengths, inside, rows, to_embeddings, to_matrix)
+        return sum_over_processes(to_embeddings), to_matrix, None, None, None, None
 
 
 class _RoundedClassSums(torch.autograd.Function):
@@ -229,22 +227,20 @@ class _RoundedClassSums(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         to_own, to_total = gradients
         embeddings, matrix, lengths, unit, inside, rows, total, *kept = ctx.saved_tensors
-        learns = ctx.needs_input_grad[1]
         scaled = (ctx.scale * embeddings).to(unit.dtype)
         factors = (to_total * ctx.scale * torch.exp(-total.clamp(min=-2 * ctx.scale)))[:, None]  # −∞ if no other class was drawn
         weighted = (factors * embeddings).to(unit.dtype)
-        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix if learns else matrix[:0])
+        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
         for number, start in enumerate(range(0, len(matrix), ctx.chunk)):
             part = slice(start, start + ctx.chunk)
             weights = kept[number] if kept else _weigh_others(scaled, unit[part], inside, rows, start)
             to_embeddings += _product(weights, unit[part])
-            if learns:
-                to_rows = _product(weights.T, weighted, out=to_matrix[part])
-                along = torch.linalg.vecdot(to_rows, matrix[part]).div_(lengths[part].square())
-                to_rows.addcmul_(matrix[part], along[:, None], value=-1).div_(lengths[part, None])
+            to_rows = _product(weights.T, weighted, out=to_matrix[part])
+            along = torch.linalg.vecdot(to_rows, matrix[part]).div_(lengths[part].square())
+            to_rows.addcmul_(matrix[part], along[:, None], value=-1).div_(lengths[part, None])
         to_embeddings *= factors
-        _add_gradients_of_own(to_own, embeddings, matrix, lengths, inside, rows, to_embeddings, to_matrix if learns else None)
-        return sum_over_processes(to_embeddings), to_matrix if learns else None, None, None, None, None
+        _add_gradients_of_own(to_own, embeddings, matrix, lengths, inside, rows, to_embeddings, to_matrix)
+        return sum_over_processes(to_embeddings), to_matrix, None, None, None, None
 
 
 def keeps_weights(images: int, dimensions: int) -> bool:
@@ -277,15 +273,14 @@ def _add_gradients_of_own(
     inside: Tensor,
     rows: Tensor,
     to_embeddings: Tensor,
-    to_matrix: Tensor | None,
+    to_matrix: Tensor,
 ) -> None:
     """Add what the cosines to the own classes contribute to the gradients, in place."""
     if not len(matrix):
         return
     own_rows, to_inside = matrix[rows] / lengths[rows, None], to_own.masked_fill(~inside, 0)[:, None]
     to_embeddings += to_inside * own_rows
-    if to_matrix is not None:
-        to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
+    to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
 
 
 def _round_rows(matrix: Tensor, lengths: Tensor, chunk: int, dtype: torch.dtype) -> Tensor:

@@ -307,27 +307,6 @@ PAIRWISE: tuple[str, ...] = tuple(
 )  # kinds that compare images of one class
 
 
-class DistillationSettings(Settings):
-    """Distillation, which is added to any objective: the student's vectors of edited images and the teacher's of the clean ones.
-
-    Attributes:
-        kind: "vectors", the cosine between both, which have as many dimensions; "relations", the softmax over the batch's other
-            images, which each network compares in its own space.
-        weight: λ; RDCD takes 1 with relations.
-        temperature: τ of the softmax, CompRess's and RDCD's; only with "relations".
-    """
-
-    kind: Literal["vectors", "relations"]
-    weight: float = Field(1.0, gt=0)
-    temperature: float = Field(0.04, gt=0)
-
-    @model_validator(mode="after")
-    def _keys_of_the_kind(self) -> "DistillationSettings":
-        if self.kind != "relations" and self.temperature != self.with_defaults("temperature").temperature:
-            raise ValueError(f"temperature goes with kind relations, not with {self.kind}")
-        return self
-
-
 class SvmaxSettings(Settings):
     """The SVMax regulariser, which is added to any objective (SVMax, equations A7 and A8).
 

@@ -25,7 +25,6 @@ from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.learner import set_up_network
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import DRAWN_FOR, Identity, Progress, identify_training, load_state
-from image_copies.models.training.teacher_file import check_new_teacher
 
 T = TypeVar("T")
 Validate = Callable[[Descriptor, int], float]
@@ -70,8 +69,7 @@ def begin_training(
     The arguments, among them labels [n], are those of `train_model`.
 
     Raises:
-        UserError: Too few classes, an image size that the backbone cannot take, a teacher that is missing or would be
-            overwritten, or a state that cannot be read.
+        UserError: Too few classes, an image size that the backbone cannot take, or a state that cannot be read.
     """
     fabric = launch_fabric(settings.precision)
     class_of = list(range(len(classes))) if labels is None else [int(label) for label in labels]
@@ -83,8 +81,6 @@ def begin_training(
     )
     saved = load_state(folder, identity, fabric)
     progress, state = saved or (Progress(), {})
-    if not saved and settings.teacher_file is not None:
-        check_new_teacher(settings.teacher_file, folder)
     torch.manual_seed(derived_seed(seed, identity[DRAWN_FOR]))
     descriptor = Descriptor(settings.descriptor, load_weights=not state)  # whose file may have gone since
     if not state and fabric.global_rank == 0:

@@ -8,11 +8,10 @@ from pydantic import Field, model_validator
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, Table
 from image_copies.data.settings import Settings
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.settings import DescriptorSettings, find_file, weights_path
+from image_copies.models.network.settings import DescriptorSettings, weights_path
 from image_copies.models.objectives.settings import (
     PAIRWISE,
     ArcFaceSettings,
-    DistillationSettings,
     ObjectiveChoice,
     SvmaxSettings,
 )
@@ -39,8 +38,6 @@ class ModelSettings(Settings):
         sampling: Which images make up a batch.
         edits: Table of edits.
         extra_edits: Whether edits beyond the paper's are also drawn.
-        teacher: File of a descriptor, or "shipped", with whose vectors of the clean training images `distillation` compares.
-        distillation: Term added to the objective in every stage, which compares with the teacher's vectors; None for none.
         without_edits: Families of edits that are left out, so that queries made with them measure what the others teach; None for
             none.
         optimizer: The optimisers.
@@ -64,8 +61,6 @@ class ModelSettings(Settings):
     sampling: SamplingSettings = SamplingSettings()
     edits: Table = "query"
     extra_edits: bool = False
-    teacher: Path | None = None
-    distillation: DistillationSettings | None = None
     without_edits: tuple[EditFamily, ...] | None = None
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
@@ -82,16 +77,6 @@ class ModelSettings(Settings):
     def weights_file(self) -> Path | None:
         """The local weights file that training starts from; None if there is none."""
         return weights_path(self.descriptor.weights)[0]
-
-    @property
-    def teacher_file(self) -> Path | None:
-        """The teacher's file; None without a teacher."""
-        return None if self.teacher is None else find_file(self.teacher)
-
-    @property
-    def shares_teachers_space(self) -> bool:
-        """Whether vectors are compared with the teacher's, which then have as many dimensions."""
-        return self.distillation is not None and self.distillation.kind == "vectors"
 
     def edits_of(self, stage: StageSettings) -> AugmentationSettings:
         """Return the settings of a stage's edits."""
@@ -125,14 +110,6 @@ class ModelSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _a_teacher_for_what_needs_one(self) -> "ModelSettings":
-        if self.teacher is None and self.distillation:
-            raise ValueError("distillation needs a teacher: name the file of a descriptor with teacher")
-        if self.teacher is not None and not self.distillation:
-            raise ValueError("nothing learns from the teacher: add distillation, or leave teacher out")
-        return self
-
-    @model_validator(mode="after")
     def _one_schedule(self) -> "ModelSettings":
         if self.scheduler.kind != "constant" and any(stage.last_learning_rate_factor for stage in self.stages):
             raise ValueError(f"last_learning_rate_factor goes with scheduler kind constant, not with {self.scheduler.kind}")
@@ -150,11 +127,6 @@ class ModelSettings(Settings):
             raise ValueError(f"domains are for objectives that compare pairs ({', '.join(PAIRWISE)}), not {kind}")
         if self.mix and kind not in MIXABLE:
             raise ValueError(f"mix goes with the objectives {', '.join(MIXABLE)}, not with {kind}")
-        if self.descriptor.domains and self.distillation:
-            raise ValueError(
-                "distillation would compare each domain's part of a vector with the teacher's whole one: leave distillation or "
-                "domains out"
-            )
         if self.descriptor.domains and self.turn:
             raise ValueError("turn would mix the rotations that domains keep apart: use one of them")
         group = sampling.group

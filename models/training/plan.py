@@ -53,7 +53,7 @@ class StagePlan:
     classes: int
     image_size: int
     batch_size: int  # images per batch, over all processes
-    matrix: int  # bytes of the class matrix or classifier and its gradient, and of a teacher's vectors in the model's dimensions
+    matrix: int  # bytes of the class matrix or classifier and its gradient
     optimizer: int  # bytes of the optimisers' state and of temporaries of a step
     network: int  # bytes of the network and its gradients
     activations: int  # bytes of the activations for a process's part of a batch, and of the logits that exist at once
@@ -106,7 +106,6 @@ def plan_model(
     descriptor.arrange(
         choose_memory_format(descriptor, device, first.image_size, first.batch_size, settings.precision, learns=True)
     )
-    taught = 0 if settings.distillation is None else images * descriptor.dimensions * BYTES_PER_HALF
     sizes = np.ones(images, np.int64) if labels is None else np.bincount(labels)  # of the classes
     measured: dict[tuple[int, int], _Step] = {}
     workers = choose_workers(settings.workers) * processes
@@ -137,7 +136,7 @@ def plan_model(
             classes=classes,
             image_size=stage.image_size,
             batch_size=batch,
-            matrix=width * _count_matrix_rows(settings.optimizer, rows) * BYTES_PER_FLOAT + halves * BYTES_PER_HALF + taught,
+            matrix=width * _count_matrix_rows(settings.optimizer, rows) * BYTES_PER_FLOAT + halves * BYTES_PER_HALF,
             optimizer=of_step,
             network=2 * weights,
             activations=step.bytes_per_image * -(-batch // processes) + 3 * BYTES_PER_FLOAT * compared * batch,

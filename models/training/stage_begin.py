@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from image_copies.augmentations.dataset import EditedImages, normalize_pixels, overlay_material
 from image_copies.augmentations.domains import DOMAINS
@@ -13,7 +12,6 @@ from image_copies.data.cache import CachedImages
 from image_copies.data.errors import UserError
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective
-from image_copies.models.objectives.distillation import Distillation
 from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training.begin import Training
 from image_copies.models.training.class_rows import build_head
@@ -56,19 +54,10 @@ def build_edited_images(
     return EditedImages(squares, edits, image_size, seed, material)
 
 
-def build_objective(
-    settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int, taught: Tensor | None = None
-) -> Objective:
-    """Build the recipe's objective with the terms added to it; s of SVMax is logged with every one.
-
-    `taught` are the teacher's vectors of all training images [n, t]; needed with `distillation` alone.
-    """
+def build_objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Objective:
+    """Build the recipe's objective with the terms added to it; s of SVMax is logged with every one."""
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
-    objective: Objective = Svmax(build_head(settings, dimensions, classes, seed), settings.svmax)
-    if settings.distillation is not None:
-        assert taught is not None  # the settings refuse distillation without a teacher
-        objective = Distillation(objective, settings.distillation, taught)
-    return objective
+    return Svmax(build_head(settings, dimensions, classes, seed), settings.svmax)
 
 
 def check_modes(training: Training, squares: CachedImages, rows: list[int], image_size: int) -> None:

@@ -51,7 +51,6 @@ from image_copies.models.training.stage_end import (
     write_start,
 )
 from image_copies.models.training.state import DRAWN_FOR, Progress, save_state
-from image_copies.models.training.teacher import load_taught
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
 MEMORY_REMEDY = (
@@ -154,9 +153,8 @@ def _learn_stage(training: Training, progress: Progress, state: dict[str, Any]) 
     with report_lack_of_memory(_work_of(stage, progress.stage, rows), MEMORY_REMEDY):
         seed = derived_seed(training.seed, training.identity[DRAWN_FOR], progress.stage)  # of the order and the edits
         goes_on = bool(progress.epoch or progress.batch)
-        taught = load_taught(training, progress)  # before the seeds: only the first process draws, and only once
         torch.manual_seed(seed)  # the objective begins the same on all processes
-        objective = build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), training.seed, taught)
+        objective = build_objective(settings, descriptor, 1 + max(class_of[row] for row in rows), training.seed)
         learner = build_learner(fabric, descriptor, training.network, objective, settings, stage)
         torch.manual_seed(seed + progress.stage * (fabric.world_size - 1) + fabric.global_rank)
         edited = build_edited_images(settings.edits_of(stage), stage.image_size, squares, others, rows, training.labelled, seed)

@@ -82,7 +82,6 @@ def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Pro
             "overlays": roles().overlays,
             "synthetic queries": run.paths.query_ground_truth,
             "weights": settings.weights_file,
-            "teacher": settings.teacher_file if isinstance(settings, ModelSettings) else None,
             "whitening images": _find_whitening_images(settings),
         },
         outputs=[run.checkpoint(name)],

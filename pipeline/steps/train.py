@@ -13,7 +13,6 @@ from image_copies.models.network.checkpoint import load_descriptor, save_descrip
 from image_copies.models.network.start import find_start
 from image_copies.models.training.handmade import whiten_handmade
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.teacher_file import require_teacher
 from image_copies.models.training.trainer import train_model
 from image_copies.pipeline.run.fitting import require_no_tests
 from image_copies.pipeline.run.run import Run
@@ -65,8 +64,8 @@ def check_models(run: Run) -> None:
     """Check what all models of the recipe need, so that the error does not come after hours of training another one.
 
     Raises:
-        UserError: when a backbone is unknown, or a file that a model which is still to be made needs is missing: a teacher,
-            initial weights, or the model itself; not where an earlier model of this run makes it.
+        UserError: when a backbone is unknown, or a file that a model which is still to be made needs is missing: initial
+            weights, or the model itself; not where an earlier model of this run makes it.
     """
     for name, model in run.recipe.networks.items():
         if isinstance(model, ModelSettings):
@@ -85,11 +84,7 @@ def _check_files(model: ModelSettings | UntrainedModelSettings, made_here: Path)
     file = model.weights_file
     if isinstance(model, FileModelSettings) and not (model.weights_file.is_file() or is_made_here(file)):
         raise UserError(f"{file}: no such file. `file` of the recipe names a checkpoint or a published descriptor.")
-    if not isinstance(model, ModelSettings):
-        return
-    if model.teacher_file is not None and not is_made_here(model.teacher_file):
-        require_teacher(model.teacher_file)
-    if model.descriptor.weights not in ("none", "pretrained") and not is_made_here(file):
+    if isinstance(model, ModelSettings) and model.descriptor.weights not in ("none", "pretrained") and not is_made_here(file):
         find_start(model.descriptor.weights)
 
 

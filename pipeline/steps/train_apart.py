@@ -62,8 +62,7 @@ def _stands_alone(run: Run, name: str) -> bool:
     model, made_here = run.recipe.models[name], run.paths.model(name).parent.resolve()
     if not isinstance(model, ModelSettings):
         return False
-    files = [file for file in (model.weights_file, model.teacher_file) if file is not None]
-    return not any(file.resolve().is_relative_to(made_here) for file in files)
+    return model.weights_file is None or not model.weights_file.resolve().is_relative_to(made_here)
 
 
 def _train_one(folder: Path, data: Path, name: str, gpu: int) -> None:

@@ -22,7 +22,7 @@ def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_training_of_the_ablation_is_valid_and_sees_as_many_images() -> None:
     import ablation
 
-    for name, change in ablation.list_trainings(Path("teacher.safetensors")).items():
+    for name, change in ablation.list_trainings().items():
         model = ablation.describe_base()
         change(model)
         settings = ModelSettings.model_validate(model)
@@ -36,7 +36,7 @@ def test_every_training_that_can_be_repeated_is_kept() -> None:
     from measurements import Measurements
 
     kept = set(ablation.group_by_name(Measurements.open(ablation.RESULTS), "training"))
-    assert kept == set(ablation.list_trainings(Path("teacher.safetensors"))) | ablation.NOT_REPEATABLE
+    assert kept == set(ablation.list_trainings()) | ablation.NOT_REPEATABLE
 
 
 def test_scores_and_recall_by_edit(tmp_path: Path) -> None:

@@ -59,8 +59,6 @@ def move(module: nn.Module) -> nn.Module:
         {"objective": {"kind": "softmax"}},
         {"objective": {"kind": "arcface", "rounded_rows": True}},
         {"svmax": {}},
-        {"teacher": "teacher.safetensors", "distillation": {"kind": "vectors"}},
-        {"teacher": "teacher.safetensors", "distillation": {"kind": "relations"}},
         {"turn": True},
         {"precision": "32"},
     ],
@@ -71,7 +69,7 @@ def test_a_step_stays_on_its_gpu(change: dict[str, Any], memory_format: torch.me
     settings = ModelSettings.model_validate(RECIPE | change)
     descriptor = Descriptor(settings.descriptor)
     descriptor.arrange(memory_format)
-    objective = build_objective(settings, descriptor, 12, 0, torch.zeros(12, 16) if settings.teacher else None)
+    objective = build_objective(settings, descriptor, 12, 0)
     fabric: Any = SimpleNamespace(
         device=GPU,
         to_device=move,

@@ -12,9 +12,7 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from image_copies.models.distributed import gather_together
-from image_copies.models.objectives.distillation import Distillation
-from image_copies.models.objectives.settings import ArcFaceSettings, DistillationSettings, InfoNceSettings, ObjectiveSettings
+from image_copies.models.objectives.settings import ArcFaceSettings
 
 CLASSES, DIMENSIONS, BATCH = 11, 8, 10
 CASES = {
@@ -23,13 +21,6 @@ CASES = {
     "fewer classes than processes": (3, ArcFaceSettings(scale=16, chunk=2)),
     "rounded": (CLASSES, ArcFaceSettings(scale=16, chunk=3, rounded_rows=True)),
 }
-TAUGHT: dict[str, tuple[ObjectiveSettings, DistillationSettings]] = {
-    "vectors": (ArcFaceSettings(scale=16, chunk=3), DistillationSettings(kind="vectors", weight=2.0)),
-    "relations": (ArcFaceSettings(scale=16, chunk=3), DistillationSettings(kind="relations", weight=2.0, temperature=0.2)),
-    "vectors of the gathered batch": (InfoNceSettings(), DistillationSettings(kind="vectors", weight=2.0)),
-    "relations of the gathered batch": (InfoNceSettings(), DistillationSettings(kind="relations", weight=2.0, temperature=0.2)),
-}
-INSTANCES = torch.tensor([3, 1, 3, 0, 2, 4, 1, 5, 6, 0])  # of which a teacher could not read the second
 
 
 def work(folder: Path, rank: int, ranks: int) -> None:
@@ -55,22 +46,6 @@ def work(folder: Path, rank: int, ranks: int) -> None:
             "to_embeddings": local.grad,
             "matrix": head.matrix.detach(),
             "to_matrix": head.matrix.grad,
-        }
-    taught = torch.randn(7, DIMENSIONS)
-    taught[1] = 0
-    for name, (any_settings, term) in TAUGHT.items():
-        objective = Distillation(any_settings.build(DIMENSIONS, CLASSES, 1), term, taught)
-        local = raw[own].clone().requires_grad_()
-        batch = local, labels[own], INSTANCES[own]
-        output = objective(*(batch if objective.takes_local_batch else gather_together(*batch)))  # as a training step does
-        output.loss.backward()
-        matrix = objective.class_matrix()
-        results[name] = {
-            "loss": output.loss.detach(),
-            "to_embeddings": local.grad,
-            "term": torch.as_tensor(output.logs["distillation"]),
-            "matrix": torch.empty(0, DIMENSIONS) if matrix is None else matrix.parameter.detach(),
-            "to_matrix": torch.empty(0, DIMENSIONS) if matrix is None else matrix.parameter.grad,
         }
     torch.save(results, folder / f"{ranks}-{rank}.pt")
 

@@ -44,13 +44,6 @@ SETTINGS = {
         "objective": {"kind": "multi_similarity"},
         "sampling": {"kind": "pk", "per_class": 2},
     },
-    "distillation": COMMON
-    | {
-        "objective": {"kind": "infonce"},
-        "sampling": {"kind": "repeated", "copies": 2},
-        "distillation": {"kind": "relations", "temperature": 0.2},
-        "teacher": "teacher.safetensors",  # in the folder of pictures
-    },
     STATISTICS: COMMON | {"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}},
 }
 
@@ -79,8 +72,6 @@ def main(pictures: Path, folder: Path, last: int, name: str) -> None:
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     try:
         settings = ModelSettings.model_validate(SETTINGS[name])
-        if settings.teacher is not None:
-            settings = settings.model_copy(update={"teacher": pictures / settings.teacher})
         train_model(
             settings, classes, overlays, folder / "model", folder / "cache", seed=0, validate=lambda descriptor, size: 0.5
         )

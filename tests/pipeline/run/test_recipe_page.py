@@ -11,10 +11,7 @@ from image_copies.pipeline.run.recipe_page import find_settings, make_page
 
 TOP = Path(__file__).parents[3]
 WITHOUT_A_RECIPE = {
-    "distillation": "docs/training.md, A teacher",
     "projection_bias": "published descriptors have it",
-    "teacher": "docs/training.md, A teacher",
-    "temperature": "docs/training.md, A teacher",
 }
 
 

@@ -16,7 +16,6 @@ from image_copies.data.images import find_images
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.models.training.teacher import load_teacher_vectors
 from image_copies.pipeline.match import main
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.run.training_roles import assign_training_roles
@@ -81,11 +80,3 @@ def test_it_is_a_member_of_a_run(small_run: Path, published: Path, tmp_path: Pat
     run_step(run, EMBED)
     vectors = read_vectors(run.paths.embeddings("theirs", "query")).vectors
     np.testing.assert_allclose(vectors, embed_alone(published, run.data / "query_images"), atol=1e-6)
-
-
-def test_it_teaches(small_run: Path, published: Path, tmp_path: Path) -> None:
-    folder = open_existing_run(small_run).data / "query_images"
-    expected = embed_alone(published, folder)
-    found = load_teacher_vectors(published, find_images(folder), expected.shape[1], tmp_path, 0).numpy()
-    centred = expected - expected.mean(axis=0)
-    assert ((found * centred).sum(axis=1) / np.linalg.norm(centred, axis=1)).min() > 0.99
