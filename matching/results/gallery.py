@@ -87,30 +87,10 @@ def write_matches_page(
     Raises:
         UserError: when the disk is full.
     """
-    copies, groups = (grouped.copies, grouped.groups) if grouped else ([], FileGroups([], [], []))
-    series = list_series(matches.pairs, grouped.rows if grouped else ())
-    best = {key: _choose_pairs(matches.pairs, kinds) for key, (_, kinds) in SECTIONS.items()}
+    name = _make_namer(sources)
+    groups = grouped.groups if grouped else FileGroups([], [], [])
     with whole_folder(folder) as temporary:
-        files = {file for pairs in best.values() for match in pairs[:MAX_MATCHES] for file in (match.query, match.reference)}
-        thumbnails = _make_thumbnails(temporary, files.union(*copies[:MAX_GROUPS], *series[:MAX_GROUPS]))
-        name = _make_namer(sources)
-
-        def make_card(match: Match) -> PairCard:
-            pictures = thumbnails(str(match.query)), thumbnails(str(match.reference))
-            return PairCard(pictures, (name(match.query), name(match.reference)), match, describe_match(match).replace("-", "−"))
-
-        sections = []
-        if grouped:
-            shown_groups = [[(row.file, row.action, _facts(row)) for row in group.rows] for group in copies[:MAX_GROUPS]]
-            cards = _make_group_cards(shown_groups, thumbnails, name)
-            sections.append(Section("groups", "Groups", len(copies), _cut_pages(cards)))
-        for key, pairs in best.items():
-            made = [make_card(match) for match in pairs[:MAX_MATCHES]]
-            sections.append(Section(key, SECTIONS[key][0], len(pairs), _cut_pages(made)))
-            if key == "look":
-                labelled = [[(file, "" if place else "sharpest", "") for place, file in enumerate(files)] for files in series]
-                cards = _make_group_cards(labelled, thumbnails, name)
-                sections.append(Section("series", "Series", len(series), _cut_pages(cards)))
+        sections = _make_sections(temporary, matches, grouped, name)
         shown = [(section, number) for section in sections for number in range(1, len(section.pages) + 1)]
         addresses = {(section.key, number): f"{section.key}-{number}.html" for section, number in shown}
         if shown:
@@ -135,6 +115,32 @@ def write_matches_page(
             )
             (temporary / address).write_text(page, encoding="utf-8")
     return folder / "index.html"
+
+
+def _make_sections(folder: Path, matches: Matches, grouped: Grouped | None, name: Callable[[Path], str]) -> list[Section]:
+    """Return the sections, whose thumbnails are written into `folder`."""
+    copies = grouped.copies if grouped else []
+    series = list_series(matches.pairs, grouped.rows if grouped else ())
+    best = {key: _choose_pairs(matches.pairs, kinds) for key, (_, kinds) in SECTIONS.items()}
+    files = {file for pairs in best.values() for match in pairs[:MAX_MATCHES] for file in (match.query, match.reference)}
+    thumbnails = _make_thumbnails(folder, files.union(*copies[:MAX_GROUPS], *series[:MAX_GROUPS]))
+
+    def make_card(match: Match) -> PairCard:
+        pictures = thumbnails(str(match.query)), thumbnails(str(match.reference))
+        return PairCard(pictures, (name(match.query), name(match.reference)), match, describe_match(match).replace("-", "−"))
+
+    sections = []
+    if grouped:
+        shown = [[(row.file, row.action, _facts(row)) for row in group.rows] for group in copies[:MAX_GROUPS]]
+        sections.append(Section("groups", "Groups", len(copies), _cut_pages(_make_group_cards(shown, thumbnails, name))))
+    for key, pairs in best.items():
+        made = [make_card(match) for match in pairs[:MAX_MATCHES]]
+        sections.append(Section(key, SECTIONS[key][0], len(pairs), _cut_pages(made)))
+        if key == "look":
+            labelled = [[(file, "" if place else "sharpest", "") for place, file in enumerate(files)] for files in series]
+            cards = _make_group_cards(labelled, thumbnails, name)
+            sections.append(Section("series", "Series", len(series), _cut_pages(cards)))
+    return sections
 
 
 def _cut_pages(cards: Sequence[GroupCard] | Sequence[PairCard]) -> list[Sequence[GroupCard | PairCard]]:

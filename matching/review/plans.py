@@ -1,6 +1,6 @@
 """The plan of a folder of results: which files to keep, chosen by hand or by what is decided."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,6 +57,22 @@ class ReviewedPlan:
         """Return the number of the group that two files belong to; None if they do not share one."""
         group = self._group_of.get(one)
         return group if group == self._group_of.get(other) else None
+
+    def find_certain(self, removed: Collection[Path], words: Mapping[Pair, Word]) -> list[tuple[PlanRow, PlanRow]]:
+        """Certain copies that are undecided and not removed, each with the kept file, of groups where none is to be looked at."""
+        found = []
+        for rows in self.groups.values():
+            center = find_center(rows)
+            if all(row.action in ("keep", "remove") for row in rows):
+                found += [
+                    (row, center)
+                    for row in rows
+                    if row.action == "remove"
+                    and row.file not in removed
+                    and row.sha256 != center.sha256
+                    and pair_of(row, center) not in words
+                ]
+        return found
 
     def keep(self, group: int, file: Path, words: Mapping[Pair, Word]) -> None:
         """Keep another file of a group, and write the plan.

@@ -2,10 +2,8 @@
 
 import shlex
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,26 +13,22 @@ from image_copies.data.files import is_there
 from image_copies.data.names import text_of
 from image_copies.matching.commands.applying import carry_out_plan, list_removed, undo_plan
 from image_copies.matching.commands.deciding import find_index
-from image_copies.matching.files.acting import Outcome
-from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.group_plan import suggest
 from image_copies.matching.files.journal import Way
 from image_copies.matching.files.keeping import KeepSettings
-from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.series import list_series
 from image_copies.matching.index.decisions import Decisions, Word, word_of
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
 from image_copies.matching.knowledge import Knowledge, list_pairs
-from image_copies.matching.matches import PICTURED, Match, evidence_values, match_values, read_matches_csv
+from image_copies.matching.matches import Match, evidence_values, match_values, read_matches_csv
 from image_copies.matching.results.folder import MATCHES, MOVED, SearchNotes, read_notes
 from image_copies.matching.results.overlays import lay_pair
 from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_center, pair_of, read_groups, read_state
+from image_copies.matching.review.shown import describe_outcome, facts_of, rank_group, show_facts, show_values, sum_bytes
 from image_copies.matching.verification.pairs import verify_two
 
 MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
-MAX_CACHED_FACTS = 2000
-SURE = 60  # certainty from which a pair is worth a look before those about which little is known
-MAX_SHOWN_LEFT = 20  # files that were left alone
 
 
 @dataclass
@@ -74,7 +68,7 @@ class Results:
     def find_evidence(self, first: int, second: int) -> dict[str, Any] | None:
         """Look for what two files share, where the search did not; None where nothing confirms that one copies the other."""
         found = verify_two(self.file(first), self.file(second))
-        return None if found is None else _show_values(evidence_values(found), turned=False)
+        return None if found is None else show_values(evidence_values(found), turned=False)
 
     def lay(self, first: int, second: int) -> dict[str, Any] | None:
         """Lay one of two files on the other; None where nothing says how.
@@ -107,12 +101,13 @@ class Results:
 
     def summarize_plan(self) -> dict[str, Any]:
         """Return what the plan would do, what of it is certain, and what was done already."""
-        groups, removed, certain = self.plan.groups, self._find_removed(), self._find_certain()
+        groups, removed = self.plan.groups, self._find_removed()
+        certain = self.plan.find_certain(removed, self.decisions.words())
         going = [row for rows in groups.values() for row in rows if row.action == "remove" and row.file not in removed]
-        ranked = [[group, len(rows), _rank_group(rows), _sum_bytes(rows, removed)] for group, rows in groups.items()]
+        ranked = [[group, len(rows), rank_group(rows), sum_bytes(rows, removed)] for group, rows in groups.items()]
         return {
             "groups": sorted(ranked, key=lambda group: (group[2], -group[3], group[0])),
-            "remove": {"files": len(going), "bytes": _sum_bytes(going, removed)},
+            "remove": {"files": len(going), "bytes": sum_bytes(going, removed)},
             "review": sum(row.action == "review" for rows in groups.values() for row in rows),
             "certain": {"groups": len({row.group for row, _ in certain}), "pairs": len(certain)},
             "removed": len(removed),
@@ -126,7 +121,7 @@ class Results:
             UserError: One of them cannot be read any more.
         """
         one, other = self.file(first), self.file(second)
-        facts = [_facts_of(path) for path in (one, other)]
+        facts = [facts_of(path) for path in (one, other)]
         digests = [digest_of(path) for path in (one, other)]
         match, turned = self.matches.get((first, second)), False
         if match is None:
@@ -135,7 +130,7 @@ class Results:
             "files": [self._describe_file(number, fact) for number, fact in zip((first, second), facts, strict=True)],
             "sha256": [digest.hex() for digest in digests],
             "same_bytes": digests[0] == digests[1],
-            **_show_values({} if match is None else match_values(match), turned),
+            **show_values({} if match is None else match_values(match), turned),
             "decision": self.decisions.words().get(frozenset(digests), "undecided"),
             "group": self.plan.common_group(one, other),
             "suggestion": self._suggestion(facts, digests),
@@ -153,7 +148,7 @@ class Results:
             "group": number,
             "kept": self._numbers[center.file],
             "files": [
-                self._describe_file(self._numbers[row.file], row.facts or _facts_of(row.file))
+                self._describe_file(self._numbers[row.file], row.facts or facts_of(row.file))
                 | {
                     "action": row.action,
                     "reason": row.reason,
@@ -227,7 +222,7 @@ class Results:
             UserError: They are not as many as the page showed, or the index cannot be used.
         """
         with self._changing:
-            found = self._find_certain()
+            found = self.plan.find_certain(self._find_removed(), self.decisions.words())
             if len(found) != pairs:
                 raise UserError(CHANGED)
             named = [
@@ -257,7 +252,7 @@ class Results:
         with self._changing:
             if not self.plan.current or self.summarize_plan()["remove"]["files"] != files:
                 raise UserError(CHANGED)
-            return _describe_outcome(carry_out_plan(self.folder, way, index=self.decisions.index))
+            return describe_outcome(carry_out_plan(self.folder, way, index=self.decisions.index))
 
     def put_back(self) -> dict[str, Any]:
         """Undo what was carried out, and return the same.
@@ -266,7 +261,7 @@ class Results:
             UserError: It cannot be undone now.
         """
         with self._changing:
-            return _describe_outcome(undo_plan(self.folder))
+            return describe_outcome(undo_plan(self.folder))
 
     def file(self, number: int) -> Path:
         """Return the path of a file by its position.
@@ -277,22 +272,6 @@ class Results:
         if not 0 <= number < len(self.files):
             raise UserError("There is no such file.")
         return self.files[number]
-
-    def _find_certain(self) -> list[tuple[PlanRow, PlanRow]]:
-        """Certain copies that are undecided and not removed, each with the kept file, of groups where none is to be looked at."""
-        words, removed, found = self.decisions.words(), self._find_removed(), []
-        for rows in self.plan.groups.values():
-            center = find_center(rows)
-            if all(row.action in ("keep", "remove") for row in rows):
-                found += [
-                    (row, center)
-                    for row in rows
-                    if row.action == "remove"
-                    and row.file not in removed
-                    and row.sha256 != center.sha256
-                    and pair_of(row, center) not in words
-                ]
-        return found
 
     def _find_removed(self) -> set[Path]:
         """Files that a plan removed; none where that cannot be seen now."""
@@ -315,21 +294,7 @@ class Results:
         return None if kept is None else {"file": self._numbers[kept.path], "reason": why}
 
     def _describe_file(self, number: int, facts: Facts) -> dict[str, Any]:
-        stamp = datetime.fromtimestamp(facts.modified // 10**9)
-        return {
-            "number": number,
-            "name": text_of(Path(facts.path.name)),
-            "reference": facts.path in self._references,
-            "folder": text_of(facts.path.parent),
-            "width": facts.width,
-            "height": facts.height,
-            "bytes": facts.size,
-            "format": facts.form,
-            "taken": facts.taken,
-            "exif_entries": facts.tags,
-            "modified": str(stamp) if facts.modified else "",
-            "sharpness": facts.sharpness,
-        }
+        return {"number": number, "reference": facts.path in self._references} | show_facts(facts)
 
     def _read_listed_decisions(self) -> dict[tuple[int, int], Word]:
         """What is decided of the listed pairs, by the contents that are known and otherwise by the names of the time."""
@@ -377,40 +342,3 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
         plan=plan,
         decisions=Decisions(place),
     )
-
-
-def _facts_of(path: Path) -> Facts:
-    try:
-        return _read_facts(path, path.stat().st_mtime_ns)
-    except OSError:
-        return picture_facts(path)  # inside an archive, or gone
-
-
-@lru_cache(MAX_CACHED_FACTS)
-def _read_facts(path: Path, modified: int) -> Facts:
-    """Return the facts of a file as it is since `modified`, which tells it from an earlier one of its name."""
-    return picture_facts(path)
-
-
-def _rank_group(rows: Sequence[PlanRow]) -> int:
-    """Return 0 for a group of which files go, or nothing is asked; 1 for one that is worth a look, 2 for a doubtful one."""
-    asked = [row.judgement for row in rows if row.action == "review"]
-    if not asked or any(row.action == "remove" for row in rows):
-        return 0
-    return 1 if any(each is None or each.certainty >= SURE for each in asked) else 2
-
-
-def _sum_bytes(rows: Sequence[PlanRow], removed: Collection[Path]) -> int:
-    return sum(row.facts.size for row in rows if row.action == "remove" and row.facts is not None and row.file not in removed)
-
-
-def _describe_outcome(outcome: Outcome) -> dict[str, Any]:
-    left = [[text_of(path), reason] for path, reason in outcome.left[:MAX_SHOWN_LEFT]]
-    return {"done": len(outcome.done), "left": left, "left_files": len(outcome.left)}
-
-
-def _show_values(values: Mapping[str, Any], turned: bool) -> dict[str, Any]:
-    """Return what is known of a pair by name, and its regions, if it has any, in the order in which its files are shown."""
-    regions = [values[name] for name in ("query_region", "reference_region") if name in values]
-    others = {name: value for name, value in values.items() if name not in PICTURED}
-    return {"values": others, "regions": regions[::-1] if turned else regions}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.mirrorless_graph import drop_mirror_images
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the import leaves a device id at home, for its maker
 
@@ -82,16 +85,10 @@ def open_session(path: Path, content: bytes, weights: Mapping[str, NDArray[np.fl
         raise UserError(
             f"{path} is not an ONNX file that can be run: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from error
-    description = _read_description(path, session.get_modelmeta().custom_metadata_map)
-    names = {size: input_name(size) for size in description.sizes}
-    inputs, outputs = {item.name for item in session.get_inputs()}, {item.name: item.shape for item in session.get_outputs()}
-    if inputs != set(names.values()) or VECTORS not in outputs:
-        raise UserError(f"{path} has the inputs {sorted(inputs)}; its description promises {sorted(names.values())}.")
-    if outputs[VECTORS] != ["batch", description.dimensions]:
-        raise UserError(f"{path} gives {outputs[VECTORS]} vectors; its description promises [batch, {description.dimensions}].")
+    description = _read_description(path, session)
 
     def run(started: "onnxruntime.InferenceSession", squares: Squares) -> NDArray[np.float32]:
-        pixels = {name: np.ascontiguousarray(squares[size]) for size, name in names.items()}
+        pixels = {input_name(size): np.ascontiguousarray(squares[size]) for size in description.sizes}
         return np.asarray(started.run([VECTORS], pixels)[0], np.float32)
 
     starting = threading.Lock()
@@ -131,10 +128,18 @@ def _keeps_weights_elsewhere(content: bytes) -> bool:
     return any(uses_external_data(tensor) for tensor in _get_all_tensors(onnx.load_model_from_string(content)))
 
 
-def _read_description(path: Path, metadata: dict[str, str]) -> OnnxDescription:
+def _read_description(path: Path, session: "onnxruntime.InferenceSession") -> OnnxDescription:
+    """Read a model's description, which has to promise the inputs and outputs that the model has."""
     try:
-        return OnnxDescription.model_validate(json.loads(metadata[DESCRIPTION]))
+        description = OnnxDescription.model_validate(json.loads(session.get_modelmeta().custom_metadata_map[DESCRIPTION]))
     except (KeyError, ValueError, ValidationError, RecursionError) as error:
         raise UserError(
             f"{path} does not describe what it takes ({type(error).__name__}); it was not written by pipeline/export.py."
         ) from error
+    promised = {input_name(size) for size in description.sizes}
+    inputs, outputs = {item.name for item in session.get_inputs()}, {item.name: item.shape for item in session.get_outputs()}
+    if inputs != promised or VECTORS not in outputs:
+        raise UserError(f"{path} has the inputs {sorted(inputs)}; its description promises {sorted(promised)}.")
+    if outputs[VECTORS] != ["batch", description.dimensions]:
+        raise UserError(f"{path} gives {outputs[VECTORS]} vectors; its description promises [batch, {description.dimensions}].")
+    return description

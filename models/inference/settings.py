@@ -1,7 +1,7 @@
 """How images are embedded, and the models of a recipe that are not trained: handmade ones, files, and vectors."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -58,17 +58,10 @@ class HandmadeModelSettings(HandmadeSettings):
         embedding: How this model embeds; None for the recipe's settings.
     """
 
+    stages: ClassVar[tuple[()]] = ()  # its checkpoint is that of stage 0
+    weights_file: ClassVar[None] = None
+
     embedding: EmbeddingSettings | None = None
-
-    @property
-    def stages(self) -> tuple[()]:
-        """No stages; its checkpoint is that of stage 0."""
-        return ()
-
-    @property
-    def weights_file(self) -> None:
-        """None: there are no initial weights."""
-        return None
 
     def what_trains(self) -> "HandmadeModelSettings":
         """The settings that its whitening depends on."""
@@ -90,15 +83,12 @@ class FileModelSettings(Settings):
         embedding: Of this model; None for the recipe's.
     """
 
+    stages: ClassVar[tuple[()]] = ()  # its checkpoint is that of stage 0
+
     kind: Literal["file"]
     file: Path
     background: bool = False
     embedding: EmbeddingSettings | None = None
-
-    @property
-    def stages(self) -> tuple[()]:
-        """None: its checkpoint is that of stage 0."""
-        return ()
 
     @property
     def weights_file(self) -> Path:
@@ -124,16 +114,13 @@ class VectorsModelSettings(Settings):
         synthetic: Vectors of the synthetic queries, which step 00 writes to `queries/query_images` of the run; choices need them.
     """
 
+    embedding: ClassVar[None] = None  # nothing is embedded
+
     kind: Literal["vectors"]
     training: Path
     reference: Path
     query: Path
     synthetic: Path
-
-    @property
-    def embedding(self) -> None:
-        """None: nothing is embedded."""
-        return None
 
 
 UntrainedModelSettings = HandmadeModelSettings | FileModelSettings

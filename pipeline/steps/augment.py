@@ -39,5 +39,11 @@ def make_queries(run: Run, folder: Path, count: int) -> None:
 def draw_sheets(run: Run, images: int) -> None:
     """Draw the contact sheets of the edits, applied to this many training images."""
     roles, paths = assign_training_roles(run), run.paths
-    edits, compositions = paths.contact_sheet_of_edits, paths.contact_sheet_of_compositions
-    draw_contact_sheets(roles.classes, roles.overlays, images, run.recipe.seed, edits, compositions)
+    draw_contact_sheets(
+        roles.classes,
+        roles.overlays,
+        count=images,
+        seed=run.recipe.seed,
+        edits_file=paths.contact_sheet_of_edits,
+        compositions_file=paths.contact_sheet_of_compositions,
+    )

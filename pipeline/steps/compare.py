@@ -55,7 +55,10 @@ def compare(
     if folder is not None:
         queries, references = (images.query, images.reference) if images else (ImageSet([], []), ImageSet([], []))
         edits = edits or (images.query_edits if images else None)
-        print(f"report: {write_comparison(ComparisonInputs(first, second, gap, truth, queries, references, edits), folder)}")
+        inputs = ComparisonInputs(
+            first, second, difference=gap, ground_truth=truth, queries=queries, references=references, edits_file=edits
+        )
+        print(f"report: {write_comparison(inputs, folder)}")
 
 
 def _find_submission(path: Path) -> Path:

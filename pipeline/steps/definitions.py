@@ -155,8 +155,14 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
             due = [name for name in later if is_due(run, EMBED, _embed_set(run, name, part, sets, []))]
             return [EmbeddingJob(run.checkpoint(name), run.embedding(name), run.paths.embeddings(name, part)) for name in due]
 
-        vectors = run.paths.embeddings(model, part)
-        embed_to_file(run.checkpoint(model), sets()[part], run.embedding(model), vectors, has_background, find_others)
+        embed_to_file(
+            run.checkpoint(model),
+            sets()[part],
+            run.embedding(model),
+            output=run.paths.embeddings(model, part),
+            background=has_background,
+            find_others=find_others,
+        )
 
     settings = run.recipe.networks[model]
     has_background = part == "training" and isinstance(settings, FileModelSettings) and settings.background

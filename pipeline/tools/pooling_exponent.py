@@ -132,8 +132,8 @@ def _learn(
     labels, settings = training.labels[rows], LearningSettings(learning_rate=how.learning_rate)
     learnt: dict[int, LearntExponent] = {}
     for size in sizes:
-        squares = PreprocessedImages(images, size)
-        learnt[size] = learn_exponent(descriptor, classifier, squares, labels, settings, how.seed, choose_workers(how.workers))
+        squares, workers = PreprocessedImages(images, size), choose_workers(how.workers)
+        learnt[size] = learn_exponent(descriptor, classifier, squares, labels, settings, seed=how.seed, workers=workers)
     print(f"SGD on p alone: one pass over {len(rows)} training images of {classes} classes")
     table = Table()
     for heading in ("size", "p*", "cross entropy at the trained p", "at p as it moved"):

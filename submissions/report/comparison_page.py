@@ -53,7 +53,7 @@ def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
         "by_edit": list(by_edit),
     }
     galleries = _make_galleries(inputs, changes, {query_id: " ".join(names) for query_id, names in listed.items()})
-    return write_page(folder, "comparison.html.jinja", inputs, galleries, values, {"pairs.csv": format_changes(changes)})
+    return write_page(folder, "comparison.html.jinja", inputs, galleries, values, files={"pairs.csv": format_changes(changes)})
 
 
 def _make_galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[str, str]) -> list[Gallery]:

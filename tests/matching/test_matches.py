@@ -13,7 +13,7 @@ from image_copies.matching.explorer import service
 from image_copies.matching.matches import EVIDENCE_CELLS, MATCH_CELLS, SERIES_CELLS, Match, Matches, Rule, read_matches_csv
 from image_copies.matching.output import Output
 from image_copies.matching.results.report import write_results
-from image_copies.matching.review.results import _show_values
+from image_copies.matching.review.shown import show_values
 from image_copies.matching.verification.geometry import Evidence
 
 
@@ -50,7 +50,7 @@ def test_a_new_value_needs_a_field_and_a_row_to_be_everywhere(
         "utf-8"
     )
     assert (
-        service._plain(match)["quarter_turns"] == _show_values(matches.match_values(match), False)["values"]["quarter_turns"] == 3
+        service._plain(match)["quarter_turns"] == show_values(matches.match_values(match), False)["values"]["quarter_turns"] == 3
     )
 
 
