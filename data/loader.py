@@ -53,5 +53,5 @@ class SquaresOfSizes(FileContents[dict[int, tuple[Tensor, bool]]]):
 
 
 def load_squares(content: bytes, sizes: Iterable[int]) -> dict[int, tuple[Tensor, bool]]:
-    """Decode an encoded image to uint8 [3, size, size] of each size; with False, zeros where it cannot be read."""
+    """Decode an encoded image to uint8 [3, size, size] at each size, with True; zeros with False where it is unreadable."""
     return {size: (torch.from_numpy(square), readable) for size, (square, readable) in decode_squares(content, sizes).items()}

@@ -111,7 +111,7 @@ def _measure_parallax(moved: NDArray[np.float64]) -> float:
 
 
 def _measure_perspective(aligned: Aligned, places: NDArray[np.float64], moved: NDArray[np.float64]) -> float:
-    """Return by how many pixels the map of some blocks differs from an affine one, with what is left of their displacements."""
+    """Return by how many pixels the projective map that fits the displaced blocks differs from an affine one."""
     small = np.linalg.norm(moved, axis=1) < MAX_RESIDUAL
     places, moved = places[small], moved[small]
     if len(places) < MIN_PERSPECTIVE_BLOCKS:

@@ -11,11 +11,11 @@ from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
 SIDE = 128  # pixels of the square in which colours are compared
-MIN_COLOURS, FEW_COLOURS = 6.0, 3.0  # levels by which the colours of a coloured picture vary, and of one that has lost them
-MAX_LEFT, SURELY_LEFT = 0.4, 0.22  # share of the other picture's that it has at most; and if these are not few
+MIN_COLOURS, FEW_COLOURS = 6.0, 3.0  # a coloured picture varies by more levels of colour, one that has lost its colours by fewer
+MAX_LEFT, SURELY_LEFT = 0.4, 0.22  # at most this share of the colours is left; the second where that exceeds FEW_COLOURS
 TINT_STEP = 8  # levels of brightness within which a tint has one colour
 MAX_OTHER_THING = 16.0  # levels of brightness by which two differ where something is laid over one of them, at least
-BLUR = 2.0  # pixels of the square, so that only tones are compared
+BLUR = 2.0  # standard deviation in pixels of the square: only tones are compared
 MAX_APART = 1.0  # levels by which most of the pixels of copies with the same tones differ
 TONE_STEP = 32  # levels of brightness and of each colour channel that count as one tone
 TONES = 256 // TONE_STEP  # of each

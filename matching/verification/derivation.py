@@ -151,7 +151,7 @@ def _measure_frequencies(own: Grey, made: Grey, given: Grey, steps: Grey | None)
 
 
 def _weigh(rest: Grey, step: float | None, spread: float) -> Grey:
-    """Return the log likelihoods of what was not predicted of coefficients [n]: even within a step, or normal."""
+    """Return the log likelihoods of prediction errors [n]: uniform within a quantisation step, or normal."""
     normal = -0.5 * (rest / spread) ** 2 - np.log(spread * np.sqrt(2 * np.pi))
     if step is None:
         return np.asarray(normal, np.float32)

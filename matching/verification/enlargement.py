@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from image_copies.matching.verification.alignment import Homography, find_covered, invert, warp
 from image_copies.matching.verification.blocks import BLOCK, Grey, block_means
 
-MEASURED_SIDE = 640  # pixels of the part in the middle that is measured
-FINE = 1.08  # finest detail of the smaller picture from which on frequencies are new
-SHARED = (0.5, 0.92)  # and those with which the new ones are compared
-REACH = 3  # pixels to each side of the filter that predicts
-SAMPLES = 12_000  # pixels to which it is fitted
+MEASURED_SIDE = 640  # side in pixels of the middle part that is measured
+FINE = 1.08  # frequencies above this multiple of the smaller picture's highest one are new
+SHARED = (0.5, 0.92)  # multiples of it between which frequencies are compared with the new ones
+REACH = 3  # pixels on each side that the predicting filter reads
+SAMPLES = 12_000  # pixels that the filter is fitted to
 RIDGE = 1e-5
 DARKEST, BRIGHTEST, CLIPPED_REACH = 2, 253, 9  # grey levels beyond which values were cut off, and pixels around them
 TAPER = 16  # pixels along the frame that are left out

@@ -19,10 +19,10 @@ from image_copies.matching.verification.registration import register
 
 SHOWN_SIDE = 1000  # pixels of the frame's longer side, at most
 CLEARLY_LESS = 0.02  # share of a picture by which the other one covers less of it
-PALE = 0.35  # of a picture's own colours where the other one has none, and below the red of differences
+PALE = 0.35  # strength of a picture's own colours outside the other one, and under the red of differences
 FAINT, STRONG = 1.2, 3.0  # excess of a difference (`differences.py`) from which red begins, and is full
-FRAMED_FROM = 2.2  # from which what differs is framed
-JOINED = 31  # pixels within which what differs is framed together
+FRAMED_FROM = 2.2  # excess of a difference from which it is framed
+JOINED = 31  # pixels within which differences share a frame
 RED = (214, 40, 40)
 
 Pixels = NDArray[np.uint8]

@@ -38,7 +38,7 @@ class SearchBackend(Protocol):
         """Move vectors [n, d] to where they are searched."""
 
     def near(self, queries: Any, references: Any, asked: Rows, compared: Rows, limit: float) -> Near | None:
-        """Do what `find_near` does with what `hold` returned."""
+        """Find pairs as `find_near` does, among vectors that `hold` has moved."""
 
 
 _handed_in: list[SearchBackend] = []
