@@ -26,7 +26,7 @@ class Output:
                 print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
 
     def silence(self) -> AbstractContextManager[object]:
-        """Let no other messages and progress bars be shown either, where no messages are wanted."""
+        """Show no other messages and no progress bars while the block runs, with --quiet."""
         return redirect_stderr(io.StringIO()) if self.quiet else nullcontext()
 
     def record(self, kind: str, values: Mapping[str, Any]) -> None:

@@ -9,10 +9,10 @@ from image_copies.matching.dedup.blocks import Packed
 from image_copies.submissions.search.backend import Held, find_near, hold_vectors
 from image_copies.submissions.search.exact import compute_exact_distances
 
-MOST_NEAR = 256  # of a list's pictures in a block that one is paired with: the nearest
-ROUNDING = 1e-4  # by which float32 may misjudge a squared distance
+MOST_NEAR = 256  # pictures of a list and a block that one picture is paired with, at most: the nearest
+ROUNDING = 1e-4  # largest error of a squared distance in float32
 MOST_WAITING = 2**22  # places of pairs that are held before equal ones are joined
-PAIRS_AT_ONCE = 2**16  # whose distances are computed together
+PAIRS_AT_ONCE = 2**16  # pairs whose distances are computed together
 # Rows of two blocks, their squared distance, and whether the bytes are equal; within a block the lower row comes first.
 MET = np.dtype([("one", "<i4"), ("other", "<i4"), ("distance", "<f8"), ("same", "?")])
 Rows = NDArray[np.int64]

@@ -27,7 +27,7 @@ from image_copies.matching.groups.components import group_components, label_comp
 NOT_JUDGED = "not judged"
 PAIRS_PER_JOB = 64
 LIBRARY, REAL, LINKED, ARCHIVED = range(4)  # where a picture lies: what may stay for what, those of lower numbers first
-MOST_COMPANIONS = 99  # that are counted
+MOST_COMPANIONS = 99  # companions that are counted, at most
 # A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), its
 # group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal and no other
 # files belong to it.

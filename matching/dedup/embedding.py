@@ -28,8 +28,8 @@ from image_copies.matching.files.facts import is_flat
 from image_copies.matching.index.filling import with_decoders
 from image_copies.models.inference.embedders import Loaded, choose_batch, load_batch
 
-PART_PICTURES = 1024  # the most of a part,
-PART_BYTES = 2**26  # whose decoded squares take at most this many
+PART_PICTURES = 1024  # pictures of a part, at most,
+PART_BYTES = 2**26  # and bytes that its decoded squares take
 FACTS = ("id", "place", "bytes", "sha256", "width", "height", "flat", "error")  # of each picture
 
 

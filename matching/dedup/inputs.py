@@ -21,7 +21,7 @@ from image_copies.data.sources.containers import FILES, Container, Part, kind_of
 from image_copies.data.sources.discovery import CANNOT_BE_OPENED, DAMAGED_ARCHIVE, look
 from image_copies.data.sources.walking import expand_sources, find_files, known_path
 
-MOST_FILES = 4  # times the usual number: the most files of a batch, which ends early where a name says so
+MOST_FILES = 4  # a batch holds at most this many times the usual number of files; a name may end it earlier
 
 
 @dataclass(frozen=True)

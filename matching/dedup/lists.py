@@ -30,9 +30,9 @@ EXACT = 20_000  # pictures up to which all are compared with all
 LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
 NEAREST, GROWTH = 8, 1 / 8  # lists that a vector goes to, of EXACT pictures; the power of their number with which they grow
 SAMPLES = 48  # vectors per list that the centroids are computed from
-ROUNDS = 10  # of k-means
+ROUNDS = 10  # iterations of k-means
 LIMITS = 32  # limits per unit of squared distance, to which one is raised: a slightly other threshold then finds what it needs
-MOST_GROWTH = 2  # by which a collection may grow or shrink before its lists are chosen again
+MOST_GROWTH = 2  # factor by which a collection may grow or shrink before its lists are chosen again
 BLOCKS, PLAN = "blocks", "blocks.json"
 PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("distance", "<f8"), ("same", "?")])
 
@@ -54,7 +54,7 @@ class Meeting(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The name of the file of their pairs."""
+        """The name of the file with the pairs of the two."""
         return f"{self.one}-{self.other}.npy"
 
 

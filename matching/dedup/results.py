@@ -28,7 +28,7 @@ INPUTS, PAIRS, PAGE = "inputs.txt", "lists", "page"
 WRITTEN = (INPUTS, PAIRS, PAGE, *(f"{name}{ending}" for name in LISTS for ending in (".parquet", ".txt")))  # into the results
 SHOWN = 20  # pairs of each class on the page
 GRADES = (100, 97, 95, 90, 80, 60, 40, 10)  # certainties of the page's table
-ROWS_AT_ONCE = 2**16  # of a list, written together
+ROWS_AT_ONCE = 2**16  # rows of a list that are written together
 Rows = list[dict[str, Any]]
 
 

@@ -37,7 +37,7 @@ from image_copies.matching.verification.pairs import PairJudge, Seen
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, receive_picture
 
-MAX_VECTORS = 1000  # of one request
+MAX_VECTORS = 1000  # vectors in one request
 
 
 class VectorQuestion(Settings):

@@ -13,7 +13,7 @@ RAW_ENDINGS = frozenset(_RAW.split())
 LIBRARIES = frozenset({".git", "@eaDir", "iPhoto Library"})
 LIBRARY_ENDINGS = frozenset([".photoslibrary", ".photolibrary", ".aplibrary", ".lrdata", ".lrlibrary", ".cocatalog", ".app"])
 NUMBERED = re.compile(r"\(\d+\)$")
-MAX_LISTED_FOLDERS = 64  # whose names are kept
+MAX_LISTED_FOLDERS = 64  # folders whose names are kept
 
 
 def is_raw(path: Path) -> bool:

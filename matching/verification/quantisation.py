@@ -14,13 +14,13 @@ from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 from image_copies.data.decode import decode_rgb
 from image_copies.data.sources.archives import read_bytes
 
-SIDE = 8  # of JPEG's blocks
-MEASURED_SIDE = 1024  # pixels of the part in the middle that is measured
+SIDE = 8  # pixels of a side of JPEG's blocks
+MEASURED_SIDE = 1024  # side in pixels of the middle part that is measured
 FREQUENCIES = ((0, 1), (1, 0), (1, 1), (0, 2), (2, 0), (1, 2), (2, 1), (2, 2))  # down and across
 LARGEST_STEP = 64
-SMALLEST_RATIO = 1.5  # of an earlier step to the file's own from which it shows
+SMALLEST_RATIO = 1.5  # an earlier step shows if it is at least this many times the file's own
 MIN_COMB = 0.5  # mean cosine of the coefficients' phases from which they are multiples of a step
-MIN_COEFFICIENTS = 60  # that must not be near 0
+MIN_COEFFICIENTS = 60  # coefficients, none near 0, that a step is found from
 CLEAR = 8.0  # levels of a coefficient that shows
 MIN_SHARE = 0.5  # share of the frequencies in which an earlier step must show
 GREY = np.array([0.299, 0.587, 0.114], np.float32)

@@ -10,10 +10,10 @@ from image_copies.matching.verification.edits import Comparison
 from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
-MIN_TURN = 1.5  # degrees
+MIN_TURN = 1.5  # degrees of a turn that is named
 MIN_STRETCH = 1.04  # ratio of the longest to the shortest length that one length becomes
 MAX_SHOWN = 0.98  # share of a picture below which the other one was cropped
-MIN_BRIGHTER = 4.0  # levels of mean brightness
+MIN_BRIGHTER = 4.0  # levels by which the mean brightness differs
 MIN_CONTRAST = 1.1  # ratio of the deviations of brightness
 
 

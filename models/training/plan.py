@@ -216,7 +216,7 @@ def _time_steps(optimizer: torch.optim.Optimizer, device: torch.device) -> float
 
 
 def _time_classes(settings: ModelSettings, dimensions: int, batch: int, device: torch.device) -> tuple[float, float]:
-    """Seconds a step, and more by class, of the objective and its optimiser; nothing where there is no class matrix."""
+    """Return seconds per step of the objective and its optimiser, and further ones per class; 0 without a class matrix."""
     (few, many), seconds = HEAD_CLASSES[device.type], list[float]()
     for classes in (few, many):
         spent = _time_head(settings, dimensions, batch, classes, device)
