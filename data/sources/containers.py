@@ -3,10 +3,11 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from image_copies.data.decode import MAX_FILE_BYTES
 from image_copies.data.errors import ImageError, StorageError, UserError
@@ -103,29 +104,62 @@ def read_or_say(path: Path) -> Content:
         return None, f"cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
-def read_again(about: Mapping[str, Any], column: str) -> bytes:
-    """Return the bytes of one picture, given by its `id`, `source`, `place` and `bytes`.
+class Rereader:
+    """Reads pictures again, each given by its `id`, `source`, `place` and `bytes`.
 
-    Raises:
-        ImageError: They cannot be read.
+    The source of the last one stays open, and of a table its group of rows: if they come in the order in which they were found, a
+    compressed tar is unpacked once, and a group of rows read once.
     """
-    name, source, place = about["id"], as_path(about["source"]), about["place"]
-    kind = kind_of(about["source"])
-    try:
-        if kind == TAR:
-            with open_tar(source) as stream:
-                content, problem = read_picture(Member(name, place, place, about["bytes"]), stream)
-        elif kind == TABLE:
-            content, problem = _read_row(source, column, place)
-        else:
-            content, problem = read_or_say(as_path(name))
-    except StorageError:
-        raise
-    except (*READ_ERRORS, UserError) as error:
-        content, problem = None, f"cannot be read ({error})"
-    if content is None:
-        raise ImageError(name_picture(about["source"], name), problem)
-    return content
+
+    def __init__(self, column: str) -> None:
+        self._column, self._opened = column, ExitStack()
+        self._source, self._group = "", -1
+        self._file: Any = None
+        self._cells: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+        self._source = ""
+
+    def read(self, about: Mapping[str, Any]) -> bytes:
+        """Return the bytes of a picture.
+
+        Raises:
+            ImageError: They cannot be read.
+        """
+        name, source, place = about["id"], about["source"], about["place"]
+        try:
+            if (kind := kind_of(source)) == FILES:
+                content, problem = read_or_say(as_path(name))
+            else:
+                if source != self._source:
+                    self.__exit__()
+                    self._file = self._opened.enter_context((open_tar if kind == TAR else open_table)(as_path(source)))
+                    self._source, self._group = source, -1
+                content, problem = (
+                    read_picture(Member(name, place, place, about["bytes"]), self._file)
+                    if kind == TAR
+                    else self._read_row(as_path(source), place)
+                )
+        except StorageError:
+            raise
+        except (*READ_ERRORS, UserError) as error:
+            content, problem = None, f"cannot be read ({error})"
+        if content is None:
+            raise ImageError(name_picture(source, name), problem)
+        return content
+
+    def _read_row(self, path: Path, row: int) -> Content:
+        for group, rows in enumerate(_count_rows(self._file)):
+            if row < rows:
+                if group != self._group:
+                    self._cells, self._group = self._file.read_row_group(group, [self._column]).column(0), group
+                return _open_cell(self._cells[row].as_py(), path)
+            row -= rows
+        return None, "the table has fewer rows"
 
 
 def _split_files(files: Container, size: int) -> Iterator[Part | str]:
@@ -201,15 +235,6 @@ def _read_rows(table: Container, part: Part) -> Iterator[Picture]:
                 problem = f"its row group cannot be read ({str(error).splitlines()[0]})"
                 yield from (Picture(str(lost), lost, None, problem) for lost in range(row, end))
                 row = end
-
-
-def _read_row(path: Path, column: str, row: int) -> Content:
-    with open_table(path) as file:
-        for group, rows in enumerate(_count_rows(file)):
-            if row < rows:
-                return _open_cell(file.read_row_group(group, [column]).column(0)[row].as_py(), path)
-            row -= rows
-    return None, "the table has fewer rows"
 
 
 def _count_rows(file: Any) -> list[int]:

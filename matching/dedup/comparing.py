@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.matching.dedup.blocks import Packed
-from image_copies.submissions.search.backend import Held, find_near, hold_vectors
+from image_copies.matching.dedup.near import Held, find_near, hold_vectors
 from image_copies.submissions.search.exact import compute_exact_distances
 
 MOST_NEAR = 256  # pictures of a list and a block that one picture is paired with, at most: the nearest

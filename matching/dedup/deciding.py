@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import tempfile
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from functools import partial
 from pathlib import Path, PurePath
@@ -17,7 +18,7 @@ from image_copies.data.errors import ImageError
 from image_copies.data.files import read_json, write_text
 from image_copies.data.remote import map_files
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
-from image_copies.data.sources.containers import is_loose, name_picture, read_again
+from image_copies.data.sources.containers import Rereader, is_loose, name_picture, read_or_say
 from image_copies.matching.dedup.collection import Collection, Numbers, list_names
 from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
 from image_copies.matching.files.companions import find_companions, is_in_library
@@ -55,8 +56,9 @@ class Judging:
         numbers = np.unique(np.array(pairs, np.int64))
         known = dict(self.collection.look_up(numbers, ["id", "source", "place", "bytes"]))
         leaked, found = self.collection.test_sets_begin is not None, list[PairVerdict]()
-        with tempfile.TemporaryDirectory() as folder:
-            planner = PairPlanner(Path(folder), lambda number: self._read(known[number]))
+        with tempfile.TemporaryDirectory() as held, tempfile.TemporaryDirectory() as folder:
+            self._unpack(known, Path(held))
+            planner = PairPlanner(Path(folder), lambda number: _read(known[number], Path(held, str(number))))
             for number, staying in pairs:
                 try:
                     found.append(planner.plan(int(number), int(staying), leaked))
@@ -65,14 +67,27 @@ class Judging:
         write_text(self.path(pairs), json.dumps({"verdicts": [astuple(verdict) for verdict in found]}))
         place.advance(len(pairs))
 
-    def _read(self, about: dict[str, Any]) -> tuple[str, bytes]:
-        loose = is_loose(about["source"], about["id"])
-        return about["id"] if loose else PurePath(about["id"]).name, read_again(about, self.column)
+    def _unpack(self, known: dict[int, dict[str, Any]], folder: Path) -> None:
+        """Write what is no file into a folder: each tar and table is read once, from its first picture to its last."""
+        with Rereader(self.column) as rereader:
+            for number, about in known.items():
+                if not is_loose(about["source"], about["id"]):
+                    with suppress(ImageError):
+                        (folder / str(number)).write_bytes(rereader.read(about))
 
     def path(self, pairs: Pairs) -> Path:
         """Return the path of the judgements of a job's pairs."""
         digest = hashlib.sha256(json.dumps([list(map(int, pair)) for pair in pairs]).encode()).hexdigest()
         return self.folder / f"planned-{digest[:20]}.json"
+
+
+def _read(about: dict[str, Any], unpacked: Path) -> tuple[str, bytes]:
+    """Return the name and the bytes of a picture."""
+    loose = is_loose(about["source"], about["id"])
+    content, problem = read_or_say(Path(about["id"]) if loose else unpacked)
+    if content is None:
+        raise ImageError(about["id"], problem)
+    return about["id"] if loose else PurePath(about["id"]).name, content
 
 
 def find_candidates(collection: Collection, pairs: NDArray[np.void]) -> Candidates:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from image_copies.data.errors import ImageError
 from image_copies.data.files import whole_file, whole_folder
 from image_copies.data.names import line_of
-from image_copies.data.sources.containers import name_picture, read_again
+from image_copies.data.sources.containers import Rereader, name_picture
 from image_copies.data.sources.tables import import_pyarrow
 from image_copies.matching.dedup.collection import Collection, Numbers
 from image_copies.matching.dedup.deciding import Candidates
@@ -148,11 +148,11 @@ def write_page(
         pairs[kind] = [(decided.candidates[row], decided.verdicts[row]) for row in chosen]
     numbers = {int(one[name]) for own in pairs.values() for one, _ in own for name in ("number", "kept")}
     certainties = np.array([verdict.certainty for verdict in decided.verdicts], np.int64)
-    with whole_folder(folder / PAGE) as page:
+    with whole_folder(folder / PAGE) as page, Rereader(column) as rereader:
         pictures = {}
         columns = ["id", "source", "place", "bytes"]
         for number, about in collection.look_up(np.array(sorted(numbers), np.int64), columns):
-            pictures[number] = _write_thumbnail(page, number, about, column), name_picture(about["source"], about["id"])
+            pictures[number] = _write_thumbnail(page, number, about, rereader), name_picture(about["source"], about["id"])
         graded = [(grade, int((certainties >= grade).sum())) for grade in GRADES]
         going = Counter(verdict.kind for verdict, goes in zip(decided.verdicts, decided.going(), strict=True) if goes)
         classes = [(kind, count, going[kind]) for kind, count in kinds.most_common()]
@@ -168,9 +168,9 @@ def write_page(
     return folder / PAGE / "index.html"
 
 
-def _write_thumbnail(folder: Path, number: int, about: dict[str, Any], column: str) -> str | None:
+def _write_thumbnail(folder: Path, number: int, about: dict[str, Any], rereader: Rereader) -> str | None:
     try:
-        content = read_again(about, column)
+        content = rereader.read(about)
     except ImageError:
         return None
     return f"{number}.jpg" if write_thumbnail(content, folder / f"{number}.jpg") else None

@@ -5,8 +5,6 @@ Few pairs are compared by NumPy, which is as fast and need not be imported; so a
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, Literal, Protocol
 
@@ -38,7 +36,11 @@ class SearchBackend(Protocol):
         """Move vectors [n, d] to where they are searched."""
 
     def near(self, queries: Any, references: Any, asked: Rows, compared: Rows, limit: float) -> Near | None:
-        """Find pairs as `find_near` does, among vectors that `hold` has moved."""
+        """Find which of some queries and references, as `hold` returned them, are within a squared distance of each other.
+
+        `asked` [n] and `compared` [m] are rows. Returned are places in these, int64 [k] each, those of `asked` ascending, and
+        squared distances float32 [k].
+        """
 
 
 _handed_in: list[SearchBackend] = []
@@ -72,59 +74,9 @@ def search_block(
     return search_on_cpu(queries, references, count, metric) if found is None else found
 
 
-@dataclass(frozen=True)
-class Held:
-    """Vectors float16 [n, d] that are searched often.
-
-    Attributes:
-        vectors: In memory.
-        there: What a backend has of them; None without one.
-    """
-
-    vectors: NDArray[np.float16]
-    there: Any
-
-    @cached_property
-    def factors(self) -> NDArray[np.float32]:
-        """The vectors v as [v, −‖v‖² / 2, 1], float32 [n, d + 2]."""
-        factors = np.ones((len(self.vectors), self.vectors.shape[1] + 2), np.float32)
-        factors[:, :-2] = self.vectors
-        factors[:, -2] = -np.einsum("nd,nd->n", factors[:, :-2], factors[:, :-2]) / 2
-        return factors
-
-
-def hold_vectors(vectors: NDArray[np.float16]) -> Held:
-    """Hold vectors [n, d] where the backend in use searches them."""
-    return Held(vectors, _handed_in[-1].hold(vectors) if _handed_in else None)
-
-
-def find_near(queries: Held, references: Held, asked: Rows, compared: Rows, limit: float) -> Near:
-    """Find which of some queries and references are within a squared distance of each other, as float32 has it.
-
-    `asked` [n] are rows of the queries, `compared` [m] of the references. Returned are places in these, int64 [k] each, those of
-    `asked` ascending, and squared distances float32 [k].
-    """
-    if queries.there is not None and references.there is not None:
-        found = _handed_in[-1].near(queries.there, references.there, asked, compared, limit)
-        if found is not None:
-            return found
-    return _find_near_by_numpy(queries.factors, references.factors, asked, compared, limit)
-
-
-def _find_near_by_numpy(
-    queries: NDArray[np.float32], references: NDArray[np.float32], asked: Rows, compared: Rows, limit: float
-) -> Near:
-    """Find them by products of [q, −‖q‖² / 2, 1] and [r, 1, −‖r‖² / 2], which take no further pass over all pairs."""
-    right = references[compared]
-    right[:, [-2, -1]] = right[:, [-1, -2]]
-    step, found = max(1, PRODUCTS_PER_BLOCK // max(1, len(right))), list[Near]()
-    for first in range(0, len(asked), step):
-        away = queries[asked[first : first + step]] @ right.T
-        flat = np.flatnonzero(away >= -limit / 2)
-        rows, columns = np.divmod(flat, max(1, len(right)))
-        found.append((rows + first, columns, -2 * away.ravel()[flat]))
-    rows, columns, far = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return rows, columns, far
+def backend_in_use() -> SearchBackend | None:
+    """Return the backend in use, if there is one."""
+    return _handed_in[-1] if _handed_in else None
 
 
 def search_on_cpu(

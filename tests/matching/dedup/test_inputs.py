@@ -16,7 +16,8 @@ from PIL import Image
 
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.remote import as_path
-from image_copies.data.sources.containers import Container, Picture, read_again
+from image_copies.data.sources import containers
+from image_copies.data.sources.containers import Container, Picture, Rereader
 from image_copies.data.sources.tars import Member, open_tar, walk_tar
 from image_copies.matching.dedup.inputs import Index, index_container, list_containers
 
@@ -67,9 +68,35 @@ def test_a_tar_is_read_in_parts_and_one_by_one(tmp_path: Path, mode: str, sample
     assert [part.count for part in index.parts] == [5, 5, 2] and not index.problems
     found = read_all(index)
     assert {one.id: one.content for one in found} == files
-    one = found[7]
-    about = {"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")}
-    assert read_again(about, "image") == one.content
+    with Rereader("image") as rereader:
+        for one in (found[3], found[7], found[2]):
+            about = {"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")}
+            assert rereader.read(about) == one.content
+
+
+def test_what_is_read_again_in_order_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row cost its whole group, and a member of a compressed tar everything before it."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    write_tar(tmp_path / "a.tar.gz", {f"{number}.png": picture(number) for number in range(6)}, "w:gz")
+    table = pa.table({"image": [picture(number) for number in range(6)]})
+    parquet.write_table(table, tmp_path / "b.parquet", row_group_size=3)
+    seen = list[str]()
+
+    def count(owner: Any, name: str) -> None:
+        work = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *all_: seen.append(name) or work(*all_))
+
+    for owner, name in ((containers, "open_tar"), (containers, "open_table"), (parquet.ParquetFile, "read_row_group")):
+        count(owner, name)
+    wanted = [
+        (picture(number), {"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")})
+        for path in (tmp_path / "a.tar.gz", tmp_path / "b.parquet")
+        for number, one in enumerate(read_all(only([path], tmp_path)))
+    ]
+    seen.clear()
+    with Rereader("image") as rereader:
+        assert all(rereader.read(about) == content for content, about in wanted) and len(wanted) == 12
+    assert seen == ["open_tar", "open_table", "read_row_group", "read_row_group"]
 
 
 @pytest.mark.parametrize("field", ["sizes", "kind"])
@@ -149,7 +176,8 @@ def test_tables_of_bytes_and_paths_are_read(tmp_path: Path) -> None:
     assert [one.content for one in found] == [picture(2), picture(1), None, None] * 2
     assert all(one.error for one in found if one.content is None) and [one.place for one in found] == list(range(8))
     about = {"id": "5", "source": str(tmp_path / "t.parquet"), "place": 5, "bytes": 0}
-    assert read_again(about, "image") == picture(1)
+    with Rereader("image") as rereader:
+        assert rereader.read(about) == picture(1)
     assert only([tmp_path / "t.parquet"], tmp_path, column="photo").problems == [
         "has no column photo (--column names it), but image, n"
     ]
