@@ -49,7 +49,7 @@ SPACE: Sequence[tuple[str, Callable[[float], float], str]] = (
     ("disk: codes of 128 bytes, in lists of whole blocks", lambda n: n * 227, "measured, 131,072"),
     ("disk: match's SQLite", lambda n: n * 1500, "measured, 1 M"),
     ("disk: dedup's indexes and Parquet", lambda n: n * 620, "measured, 1 M"),
-    ("disk: dedup's blocks, which stay", lambda n: n * (1036 + 4 * 15 * (n / 1e6) ** 0.125), "computed"),
+    ("disk: dedup's blocks, which stay", lambda n: n * (1036 + 4 * 18 * (n / 1e6) ** 0.125), "computed"),
     ("memory: dedup's driver, but for pairs", lambda n: 0.34e9 + n / 790 * 900, "measured, 1 M; then 900 bytes a part"),
     ("memory: joining and grouping", lambda n: n * 95, "measured, 10 M pairs"),
     # highest of tracemalloc around find_candidates, for 250,000 pairs of 500,000 pictures; 33 bytes are left

@@ -84,7 +84,7 @@ def find_near(queries: Held, references: Held, asked: Rows, compared: Rows, limi
         found = backend.near(queries.there, references.there, asked, compared, limit)
         if found is not None:
             return found
-    found, step = list[Near](), max(1, PRODUCTS_AT_ONCE // len(compared))
+    parts, step = list[Near](), max(1, PRODUCTS_AT_ONCE // len(compared))
     for first in range(0, len(asked), step):
         own = asked[first : first + step]
         left = _find_candidates(queries.rounded, references.rounded, own, compared, limit) if _multiplies_exactly() else None
@@ -95,8 +95,8 @@ def find_near(queries: Held, references: Held, asked: Rows, compared: Rows, limi
             far = _measure(queries.vectors, references.vectors, own[rows], compared[columns])
             near = far <= limit
             rows, columns, far = rows[near], columns[near], far[near]
-        found.append((rows + first, columns, far))
-    rows, columns, far = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        parts.append((rows + first, columns, far))
+    rows, columns, far = (np.concatenate(own) for own in zip(*parts, strict=True))
     return rows, columns, far
 
 

@@ -84,7 +84,12 @@ def test_what_is_read_again_in_order_is_opened_once(tmp_path: Path, monkeypatch:
 
     def count(owner: Any, name: str) -> None:
         work = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *all_: seen.append(name) or work(*all_))
+
+        def do(*arguments: Any) -> Any:
+            seen.append(name)
+            return work(*arguments)
+
+        monkeypatch.setattr(owner, name, do)
 
     for owner, name in ((containers, "open_tar"), (containers, "open_table"), (parquet.ParquetFile, "read_row_group")):
         count(owner, name)

@@ -1,5 +1,7 @@
 """Eight bits find what is near as float32 does, whatever the vectors' lengths."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -13,10 +15,14 @@ LIMIT = 0.8
 @pytest.mark.parametrize("by_codes", [True, False])
 @pytest.mark.parametrize("outlier", [0, 3])
 def test_nothing_is_lost(by_codes: bool, outlier: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared_whole = list[int]()
-    compare_all = near._compare_all
+    compared_whole, compare_all = list[int](), near._compare_all
+
+    def remember(queries: Any, references: Any, limit: float) -> Any:
+        compared_whole.append(len(queries))
+        return compare_all(queries, references, limit)
+
     monkeypatch.setattr(near, "_multiplies_exactly", lambda: by_codes)
-    monkeypatch.setattr(near, "_compare_all", lambda *all_: compared_whole.append(1) or compare_all(*all_))
+    monkeypatch.setattr(near, "_compare_all", remember)
     monkeypatch.setattr(near, "PRODUCTS_AT_ONCE", 20_000)
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((900, 256))
@@ -26,7 +32,7 @@ def test_nothing_is_lost(by_codes: bool, outlier: float, monkeypatch: pytest.Mon
     vectors[0, 0] += outlier
     sides = [own.astype(np.float16) for own in (queries, vectors)]
     asked, compared = rng.permutation(900)[:300], rng.permutation(900)[:700]
-    rows, columns, far = find_near(*map(hold_vectors, sides), asked, compared, LIMIT)
+    rows, columns, far = find_near(hold_vectors(sides[0]), hold_vectors(sides[1]), asked, compared, LIMIT)
     one, other = (own.astype(np.float64) for own in (sides[0][asked], sides[1][compared]))
     true = ((one[:, None] - other[None]) ** 2).sum(axis=2)
     assert np.array_equal(np.stack([rows, columns]), np.nonzero(true <= LIMIT)) and len(rows) > 50
