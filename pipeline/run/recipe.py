@@ -26,8 +26,8 @@ from image_copies.pipeline.run.safe_yaml import read_yaml
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
 
 GONE = (  # keys of earlier recipes
-    "aspect", "class_rows", "clean", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap", "procedural",
-    "validate_minutes", "weight_average",
+    "aspect", "class_rows", "clean", "distillation", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap", "memory",
+    "minutes", "procedural", "teacher", "validate_minutes", "weight_average",
 )  # fmt: skip
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -56,6 +56,8 @@ def test_the_papers_seven_models() -> None:
         (MINIMAL + "queries: {left_out: []}\n", r"has 1 problem\(s\):\n  queries.left_out: .*at least 1 item"),
         (MINIMAL + "queries: {left_out: [warp, art, warp]}\n", "queries.left_out: .*name each family once"),
         (MINIMAL + "    aspect: square\n", r"models\.small\.aspect: this key is gone.*remove it from the recipe"),
+        (MINIMAL + "    teacher: one.safetensors\n", r"models\.small\.teacher: this key is gone"),
+        (MINIMAL + "    distillation: {weight: 40}\n", r"models\.small\.distillation: this key is gone"),
         (MINIMAL + "seeed: 1\n", r"seeed: unknown key; did you mean 'seed'"),
         (MINIMAL.replace("classes", "clases"), r"models.small.stages.0.clases: unknown key; did you mean 'classes'"),
         (MINIMAL + "ensemble: {dimensions: 300}\n", "the challenge's limit"),
