@@ -14,10 +14,9 @@ from image_copies.data.files import read_json
 from image_copies.data.targets import begins_with, check_target
 from image_copies.pipeline.cluster.options import add_ray_options, use_ray
 from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
-from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps.definitions import SCORE, has_ground_truth, run_step
-from image_copies.pipeline.tools.options import DIR, FILE, FLAG, Table, add_options, at_least
+from image_copies.pipeline.tools.options import DIR, FILE, Table, add_options, at_least
 
 DETAILS = {  # the files that --details writes, and how each begins
     "precision_recall.csv": b"rank,squared_distance,",
@@ -39,7 +38,6 @@ OPTIONS: Table = {
     "--output": FILE | {"metavar": "JSON", "help": "with --submission or --queries: write the scores here, too"},
     "--details": DIR | {"help": "with --submission: folder for precision-recall and recall by edit"},
     "--edits": FILE | {"metavar": "CSV", "help": "with --details or --compare: query_id,edits"},
-    "--subsets": FLAG | {"help": "only score every subset of the run's models as an ensemble"},
 }
 
 
@@ -63,13 +61,11 @@ def check(options: argparse.Namespace) -> None:
     if options.queries is not None or options.references is not None:
         if None in (options.queries, options.references, options.ground_truth):
             raise UserError("vectors are scored with all three of --queries FILE, --references FILE and --ground-truth CSV.")
-        if options.submission is not None or options.compare is not None or options.subsets or options.details is not None:
+        if options.submission is not None or options.compare is not None or options.details is not None:
             raise UserError("--queries goes with --references, --ground-truth, --training and --output alone: omit the others.")
         return
     if options.training is not None:
         raise UserError("--training normalises --queries FILE: give them, too.")
-    if options.subsets and any((options.compare, options.submission)):
-        raise UserError("--subsets scores a run's own models: omit --compare and --submission.")
     if options.compare is not None:
         if options.submission is not None:
             raise UserError("--compare takes the runs or files to compare itself: omit --submission.")
@@ -93,15 +89,6 @@ def score(options: argparse.Namespace) -> None:
         score_vectors(
             options.queries, options.references, options.ground_truth, options.training, options.dimensions, options.output
         )
-    elif options.subsets:
-        from image_copies.pipeline.steps.subsets import print_subsets
-
-        run = open_chosen_run(options)
-        for part in SETS:
-            for model in run.recipe.models:
-                run.require(run.paths.embeddings(model, part))
-        run.require(run.paths.choice)
-        print_subsets(run)
     elif options.compare is not None:
         from image_copies.pipeline.steps.compare import compare
 

@@ -86,7 +86,7 @@ def test_the_command_prints_the_same(
     for wrong, message in (
         ([*line, "--dimensions", "60"], "together with --training FILE"),
         (line[:4], "all three of --queries FILE, --references FILE and --ground-truth CSV"),
-        ([*line, "--subsets"], "omit the others"),
+        ([*line, "--submission", asked], "omit the others"),
         (["--training", asked], "--training normalises --queries FILE"),
     ):
         with pytest.raises(UserError, match=message):
