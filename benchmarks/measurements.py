@@ -31,10 +31,12 @@ class Measurements:
         path: JSON: `measurements`, each with its name, settings, seed, figures, seconds of processor time, commit and
             machine.
         measurements: What the file holds.
+        commit: Of the code as the command began: what it writes itself, in a file that git keeps, is no change of it.
     """
 
     path: Path
     measurements: list[dict[str, Any]] = field(default_factory=list)
+    commit: str = field(default_factory=code_version)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -63,7 +65,7 @@ class Measurements:
                 figures = {figure: round(float(value), DIGITS) for figure, value in work(seed).items()}
                 entry = {"name": name, "about": about, "seed": seed, "figures": figures}
                 spent = {"seconds": round(time.process_time() - started, 1)}
-                self.add([entry | spent | {"commit": code_version(), "machine": describe_machine()}])
+                self.add([entry | spent | {"commit": self.commit, "machine": describe_machine()}])
         found = self.find(name, about)
         return [found[seed]["figures"] for seed in seeds]
 
@@ -100,7 +102,7 @@ class Measurements:
             self.read()
             old = self.find(name, about)
             kept = [entry for entry in self.measurements if entry not in old.values()]
-            about_run = {"commit": code_version(), "machine": describe_machine()}
+            about_run = {"commit": self.commit, "machine": describe_machine()}
             self.measurements = [*kept, {"name": name, "about": about, "seed": 0, "figures": figures, **about_run}]
             write_text(self.path, json.dumps({"measurements": self.measurements}, indent=1, ensure_ascii=False))
 

@@ -139,6 +139,14 @@ def test_a_row_names_the_commits_and_machines_that_measured_it(tmp_path: Path) -
     assert set(found.machine.split("; ")) == {"another", entry["machine"]}
 
 
+def test_figures_name_the_code_that_the_command_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second had "-dirty", because the first was written into a file that git keeps."""
+    store = Measurements.open(tmp_path / "claims.json")
+    monkeypatch.setattr("measurements.code_version", lambda: "1234567-dirty")
+    store.measure("given", {}, [0, 1], lambda seed: {"recall": 0.4})
+    assert {entry["commit"] for entry in store.find("given", {}).values()} == {store.commit} != {"1234567-dirty"}
+
+
 def test_a_stopped_run_goes_on_and_further_seeds_join(tmp_path: Path) -> None:
     done: list[int] = []
 
