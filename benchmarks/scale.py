@@ -12,6 +12,8 @@ from dedup import RESULTS, find_figures
 from measurements import Measurements
 from page_tables import make_table, write_tables
 
+from image_copies.matching.dedup.lists import LISTS_PER_ROOT, ROUNDS, SAMPLES
+
 COMMAND = "benchmarks/scale.py --docs"
 SIZES = (1e6, 1e7, 1e8, 1e9)  # images
 CORES = 16  # of a node
@@ -28,6 +30,8 @@ TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     # benchmarks/dedup.py vectors
     ("dedup: listing, ids, what is embedded", lambda n: n * 14.1 / 1e6, "measured, 1 M", 1),
     ("dedup: all against all by lists", lambda n: (n / COMPARED) ** 1.75 * TOOK, f"measured, {COMPARED:,}; then N^1.75", CORES),
+    # k-means of the vectors that each round compares with all centroids, in one process
+    ("dedup: choosing lists", lambda n: ROUNDS * SAMPLES * (LISTS_PER_ROOT * n**0.5) ** 2 / EXACT_PAIRS, "computed", 1),
     # benchmarks/dedup.py judging
     ("dedup: judging a pair for every tenth picture, 64 px", lambda n: n / 10 * JUDGING[64], "measured, 200", CORES),
     ("dedup: judging a pair for every tenth picture, 128 px", lambda n: n / 10 * JUDGING[128], "measured, 200", CORES),
@@ -51,6 +55,7 @@ SPACE: Sequence[tuple[str, Callable[[float], float], str]] = (
     ("disk: dedup's indexes and Parquet", lambda n: n * 620, "measured, 1 M"),
     ("disk: dedup's blocks, which stay", lambda n: n * (1036 + 4 * 18 * (n / 1e6) ** 0.125), "computed"),
     ("memory: dedup's driver, but for pairs", lambda n: 0.34e9 + n / 790 * 900, "measured, 1 M; then 900 bytes a part"),
+    ("memory: dedup's choice of lists", lambda n: 2 * 4 * 256 * SAMPLES * LISTS_PER_ROOT * n**0.5, "computed"),
     ("memory: joining and grouping", lambda n: n * 95, "measured, 10 M pairs"),
     # highest of tracemalloc around find_candidates, for 250,000 pairs of 500,000 pictures; 33 bytes are left
     ("memory: dedup's candidates", lambda n: n * 375, "measured, 250,000"),
