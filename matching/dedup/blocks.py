@@ -20,7 +20,7 @@ from image_copies.matching.dedup.collection import Collection, Numbers, read_vec
 Normalize = Callable[[NDArray[np.float32]], NDArray[np.float32]]
 Assign = Callable[[NDArray[np.float32]], NDArray[np.int64]]
 PICTURES_PER_ROOT = 64  # pictures of a block per square root of the number of pictures
-MOST_PICTURES = 2**18  # most pictures of a block; a job holds two blocks
+MOST_PICTURES = 2**18  # most pictures of a block; a job holds two blocks, and reads those of the next
 MOST_SMALL = 8  # blocks of less than half the size, as new pictures make them, before they are joined
 
 

@@ -7,12 +7,13 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Container, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations_with_replacement, product
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +118,9 @@ class Opened:
     """Lists in a process; the extractor, centroids and blocks are opened when they are first needed."""
 
     lists: Lists
-    blocks: dict[str, Packed] = field(default_factory=dict)
+    upcoming: Any = None  # the job that probably comes next here
+    blocks: dict[str, Future[Packed]] = field(default_factory=dict)
+    _reader: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -133,10 +136,11 @@ class Opened:
         """Return normalised vectors [n, d]."""
         return self.extractor.normalize(vectors)
 
-    def read(self, one: str, other: str) -> tuple[Packed, Packed]:
-        """Return two blocks, and keep these alone."""
-        self.blocks = {key: self.blocks.get(key) or Packed.read(self.lists.block(key)) for key in (one, other)}
-        return self.blocks[one], self.blocks[other]
+    def read(self, job: Meeting) -> tuple[Packed, Packed]:
+        """Return the two blocks of a job, and begin to read those of the next one; no others are kept."""
+        keys = {key: None for meeting in (job, self.upcoming or job) for key in (meeting.one, meeting.other)}
+        self.blocks = {key: self.blocks.get(key) or self._reader.submit(Packed.read, self.lists.block(key)) for key in keys}
+        return self.blocks[job.one].result(), self.blocks[job.other].result()
 
 
 def choose_folder(parent: Path, about: str, count: int) -> tuple[Path, int]:
@@ -242,6 +246,7 @@ def _do(lists: Lists, work: Callable[[Opened, AnyJob], None], name: str, unit: s
         folder=lists.folder,
         opened_as=str(lists.pairs),
         uses_gpu=True,
+        looks_ahead=True,
     )
     for _ in run_shards(shards, jobs, sum(job.items for job in jobs)):
         pass
@@ -249,6 +254,7 @@ def _do(lists: Lists, work: Callable[[Opened, AnyJob], None], name: str, unit: s
 
 def _do_alone(work: Callable[[Opened, AnyJob], None], opened: Opened, job: AnyJob, place: Place) -> None:
     with threadpool_limits(1):  # the last bits depend on the number of threads
+        opened.upcoming = place.upcoming
         work(opened, job)
     place.advance(job.items)
 
@@ -291,6 +297,6 @@ def write_block(opened: Opened, job: Packing) -> None:
 
 def write_pairs(opened: Opened, job: Meeting) -> None:
     """Write the pairs of two blocks."""
-    lists, (one, other) = opened.lists, opened.read(job.one, job.other)
+    lists, (one, other) = opened.lists, opened.read(job)
     with whole_file(lists.pairs / job.name) as temporary, temporary.open("wb") as file:
         np.save(file, compare_blocks(one, other, lists.limit, lists.across))

@@ -17,7 +17,7 @@ from image_copies.matching.dedup import blocks, lists
 from image_copies.matching.dedup.blocks import Packed
 from image_copies.matching.dedup.collection import Collection
 from image_copies.matching.dedup.comparing import MOST_NEAR, compare_blocks
-from image_copies.matching.dedup.lists import PAIR, Lists, Opened, choose_folder, find_pairs
+from image_copies.matching.dedup.lists import PAIR, Lists, Meeting, Opened, choose_folder, find_pairs
 from image_copies.pipeline.steps.gpu_search import TorchSearch
 from image_copies.submissions.search.backend import use_backend
 from tests.sending import SendingEngine
@@ -293,3 +293,21 @@ def test_a_process_opens_the_extractor_once_if_it_needs_it(tmp_path: Path) -> No
 
     opened = Opened(Lists(open_counted, 0.1, tmp_path, 1, False))
     assert not made and opened.extractor is opened.extractor and len(made) == 1
+
+
+def test_the_next_blocks_are_read_before_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU waited for each."""
+    blocks_of, read = {name: pack(unit(1)) for name in "abc"}, list[str]()
+
+    def remember(path: Path) -> Packed:
+        read.append(path.stem)
+        return blocks_of[path.stem]
+
+    monkeypatch.setattr(Packed, "read", remember)
+    opened = Opened(Lists(open_nothing, 0.1, tmp_path, 1, False), upcoming=Meeting("a", "c", 2))
+    one, other = opened.read(Meeting("a", "b", 2))
+    assert one is blocks_of["a"] and other is blocks_of["b"]
+    assert opened.blocks["c"].result() is blocks_of["c"] and read == ["a", "b", "c"]
+    opened.upcoming = None
+    assert opened.read(Meeting("a", "c", 2))[1] is blocks_of["c"] and list(opened.blocks) == ["a", "c"]
+    assert read == ["a", "b", "c"]
