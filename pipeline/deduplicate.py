@@ -3,6 +3,8 @@
 deduplicate.py --input DIR shards/*.tar --output OUT        copies within the inputs
 deduplicate.py --input DIR --against TEST … --output OUT    copies of pictures of test sets (leakage)
 deduplicate.py --output OUT --apply NEW                     filtered copies of the tars and tables; inputs are never changed
+
+Vectors and lists are Parquet, which needs the extra `interchange`: pip install '.[interchange]'.
 """
 
 import argparse
@@ -53,10 +55,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # imported here: --help must answer at once
     from image_copies.data.locks import LOCK_NAME, hold_folder
     from image_copies.data.remote import is_remote
+    from image_copies.data.sources.tables import import_pyarrow
     from image_copies.data.targets import check_target_folder
     from image_copies.matching.dedup.applying import write_filtered
     from image_copies.matching.dedup.results import INPUTS, WRITTEN
 
+    import_pyarrow("dedup writes Parquet, which needs")
     check_target_folder(options.output, "--output", [INPUTS if is_remote(options.output) else LOCK_NAME], WRITTEN)
 
     with nullcontext() if is_remote(options.output) else hold_folder(options.output, "deduplicating"):

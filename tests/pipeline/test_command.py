@@ -67,6 +67,16 @@ def test_each_task_does_what_its_script_does(line: str, message: str, typed: Pat
     assert code == 2 and message in capsys.readouterr().err
 
 
+def test_dedup_without_its_extra_is_refused_before_anything_is_written(
+    typed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(SystemExit) as ended:
+        main(["dedup", "--input", ".", "--output", "out"])
+    assert ended.value.code == 2 and "dedup writes Parquet, which needs pyarrow. Install it with: " in capsys.readouterr().err
+    assert not list(typed.iterdir())
+
+
 def test_undo_without_anything_to_undo(typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("matches").mkdir()
     main(["undo"])
