@@ -1,7 +1,7 @@
 """Processor seconds of match.py with everything on, next to an older checkout and to other tools, one after the other in one run.
 
-    python benchmarks/sure_and_fast.py [DATA] [--before CHECKOUT] [--pictures N …] [--large N]   replaces rows of its JSON
-    python benchmarks/sure_and_fast.py --docs                                                   writes the table of README.md
+    python benchmarks/sure_and_fast.py [DATA] [--before CHECKOUT] [--pictures N …] [--large N …]   replaces rows of its JSON
+    python benchmarks/sure_and_fast.py --docs                      writes the tables of README.md and matching.md
 
 DATA: else the folder that COPYSETS names. `photographs`: the references of DATA/photos; `again`: the same, unchanged. `N
 pictures`: photographs of DATA, those of at most 320 pixels enlarged to it, filled up from DATA/tiny.zip, enlarged, too; every
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,6 +51,7 @@ PHOTOGRAPHS = "300 photographs"
 PHASH, PDQ = f"imagededup PHash, at most {DEDUP_DISTANCE}", f"PDQ, at most {PDQ_DISTANCE} bits"
 # of README.md's table: a tool, its package, and its name in the results
 TOOLS = ("`image-copies`", "image-copies", THIS), ("imagededup, perceptual hash", "imagededup", PHASH), ("PDQ", "pdqhash", PDQ)
+FOUND, WRONG = ("found", "copies"), ("wrongly removed", "removed")
 LONG_SIDE, COPIES = 320, 10  # pixels; one picture of so many is a copy
 
 
@@ -80,7 +81,7 @@ class Cost:
     def figures(self) -> dict[str, float]:
         """The figures for the results file."""
         shown: dict[str, float] = {"processor s": round(self.processor, 1), "s": round(self.wall, 1), "MB": self.memory}
-        for names, counts in ((("found", "copies"), self.found), (("removed", "wrongly removed"), self.removed)):
+        for names, counts in ((FOUND, self.found), (WRONG[::-1], self.removed)):
             shown |= dict(zip(names, counts or (), strict=False))
         return shown
 
@@ -161,7 +162,7 @@ def enlarge_with_grain(pixels: NDArray[np.uint8], number: int) -> NDArray[np.uin
 
 
 def make_tables(store: Measurements) -> dict[str, str]:
-    """Return the table of README.md: what a tool needs on disk and in time, and what it finds and removes."""
+    """Return the table of README.md, what a tool needs on disk and in time, finds and removes, and that of matching.md."""
     installed, judged = Measurements.open(installing.RESULTS), Measurements.open(lookalikes.RESULTS)
     rows = []
     for name, package, tool in TOOLS:
@@ -175,50 +176,54 @@ def make_tables(store: Measurements) -> dict[str, str]:
     copies = judged.find(TOOLS[0][2], {"of": lookalikes.ALBUM})[0]["figures"]["copies"]
     found = f"found, of {copies:.0f}"
     heads = ["", "installed", PHOTOGRAPHS, found, "removed for the wrong one", "look-alikes removed"]
-    return {"../README.md": make_table(heads, rows)}
+    return {"../README.md": make_table(heads, rows), "matching.md": make_costs(store)}
+
+
+def make_costs(store: Measurements) -> str:
+    """Return the table of matching.md: what a search of a collection took, and what it found and would remove."""
+    rows = list[list[str]]()
+    for entry in sorted(store.measurements, key=lambda entry: float(entry["figures"]["processor s"])):
+        figures = entry["figures"]
+        if entry["about"]["by"] == THIS and "copies" in figures:
+            counts = [f"{figures[part]:,.0f} of {figures[whole]:,.0f}" for part, whole in (FOUND, WRONG)]
+            rows.append([entry["name"], f"{figures['processor s']:,.0f}", f"{figures['MB']:,.0f}", *counts])
+    return make_table(["with everything on", "processor s", "MB", "copies found", "removed wrongly"], rows)
+
+
+def measure(options: argparse.Namespace, place: Path) -> Iterator[Cost]:
+    """Measure what the options ask for, one after the other."""
+    data = Path(options.data)
+    tops = [top.absolute() for top in (options.before, TOP) if top]
+    photographs = data / "photos" / "reference_images"
+    for number, top in enumerate(tops):
+        yield search(PHOTOGRAPHS, photographs, place / f"photographs {number}", top)
+    yield search(f"{PHOTOGRAPHS}, again", photographs, place / f"photographs {len(tops) - 1}", TOP)
+    for name, (package, tool) in OTHERS.items():
+        if find_spec(package):
+            yield measure_other(PHOTOGRAPHS, photographs, name, tool)
+    archives = [data / f"{name}.zip" for name in ("training-photos", "training-photos-2", "tiny")]
+    collections = [(f"{count} pictures", count, enlarge_small) for count in options.pictures]
+    collections += [(f"{count} of 12 megapixels", count, enlarge_with_grain) for count in options.large]
+    sources = discover([photographs, data / "photos" / "training_images", *archives]).paths if collections else ()
+    for what, count, finish in collections:
+        make_collection(sources, count, place / what, finish)
+        for top in tops:
+            yield search(what, place / what, place / f"{what} {top.name}", top, name_by_first_word)
 
 
 def main() -> None:
-    """Print the table."""
+    """Keep each figure as soon as it is measured, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="an older checkout to measure, too")
     parser.add_argument("--pictures", type=int, nargs="*", default=[], metavar="N", help="sizes of collections, such as 10000")
-    parser.add_argument("--large", type=int, default=0, metavar="N", help="number of pictures of 12 megapixels")
+    parser.add_argument("--large", type=int, nargs="*", default=[], metavar="N", help="numbers of pictures of 12 megapixels")
     options, store = parse_options(parser, RESULTS, make_tables, COMMAND)
-    data, costs = Path(options.data), list[Cost]()
-    tops = [top.absolute() for top in (options.before, TOP) if top]
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        photographs = data / "photos" / "reference_images"
-        what = PHOTOGRAPHS
-        for top in tops:
-            costs.append(search(what, photographs, place / f"photographs {len(costs)}", top))
-        costs.append(search(f"{what}, again", photographs, place / f"photographs {len(costs) - 1}", TOP))
-        costs += [measure_other(what, photographs, name, tool) for name, (package, tool) in OTHERS.items() if find_spec(package)]
-        named = [
-            data / "photos" / "training_images",
-            data / "training-photos.zip",
-            data / "training-photos-2.zip",
-            data / "tiny.zip",
-        ]
-        sources = [*discover([photographs, *named]).paths] if options.pictures or options.large else []
-        for count in options.pictures:
-            make_collection(sources, count, place / f"{count}", enlarge_small)
-            costs += [
-                search(f"{count} pictures", place / f"{count}", place / f"{count} {top.name}", top, name_by_first_word)
-                for top in tops
-            ]
-        if options.large:
-            make_collection(sources, options.large, place / "large", enlarge_with_grain)
-            costs += [
-                search(f"{options.large} of 12 megapixels", place / "large", place / f"large {top.name}", top, name_by_first_word)
-                for top in tops
-            ]
     table = Table("", "by", "processor s", "s", "MB", "found, of", "removed, wrongly")
-    for cost in costs:
-        store.replace(cost.what, {"by": cost.by}, cost.figures)
-        counts = [", ".join(map(str, pair or ())) for pair in (cost.found, cost.removed)]
-        table.add_row(cost.what, cost.by, f"{cost.processor:.1f}", f"{cost.wall:.1f}", str(cost.memory or ""), *counts)
+    with tempfile.TemporaryDirectory() as folder:
+        for cost in measure(options, Path(folder)):
+            store.replace(cost.what, {"by": cost.by}, cost.figures)
+            counts = [", ".join(map(str, pair or ())) for pair in (cost.found, cost.removed)]
+            table.add_row(cost.what, cost.by, f"{cost.processor:.1f}", f"{cost.wall:.1f}", str(cost.memory or ""), *counts)
     Console(width=120).print(table)
 
 
