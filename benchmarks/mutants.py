@@ -73,7 +73,7 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("if not np.array_equal(own, theirs,", "if number and not np.array_equal(own, theirs,"),
         ("return ContentsMatch(first == second)", "return ContentsMatch(True)"),
     ],
-    ("matching/files/group_plan.py", PLAN): [
+    ("matching/groups/group_plan.py", PLAN): [
         ('if row.protected:\n        return "keep"', 'if False:\n        return "keep"'),
         ("if row.reference:", "if False:"),
         ("if row.facts.archived:", "if False:"),

@@ -27,8 +27,8 @@ from rich.table import Table
 
 from image_copies.data.images import find_images
 from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.group_plan import plan_group
 from image_copies.matching.files.keeping import KeepSettings
+from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.index.store import digest_of
 from image_copies.matching.knowledge import Knowledge
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from image_copies.matching.files.facts import Facts, picture_facts
-from image_copies.matching.files.group_plan import plan_group
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.plan import write_plan
+from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.index.store import Content, add_files, digest_of, open_store
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match, Matches, write_matches_csv

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.facts import Facts, picture_facts
-from image_copies.matching.files.group_plan import plan_around
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.groups.group_plan import plan_around
 from image_copies.matching.index.store import digest_of
 from image_copies.matching.knowledge import Knowledge
 from image_copies.matching.verification.judgement import Kind

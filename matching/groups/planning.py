@@ -11,11 +11,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from image_copies.matching.files.facts import Facts, picture_facts
-from image_copies.matching.files.group_plan import plan_group
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.originals import PLANNED_TOGETHER
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.copies import CopyGroup, list_copies
+from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from image_copies.data.errors import UserError
-from image_copies.matching.files.group_plan import plan_around
 from image_copies.matching.files.plan import BY_HAND, PlanRow, read_plan, write_plan
+from image_copies.matching.groups.group_plan import plan_around
 from image_copies.matching.index.decisions import Pair, Word
 from image_copies.matching.knowledge import Knowledge
 from image_copies.matching.matches import Match

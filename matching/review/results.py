@@ -14,9 +14,9 @@ from image_copies.data.names import text_of
 from image_copies.matching.commands.applying import carry_out_plan, list_removed, undo_plan
 from image_copies.matching.commands.deciding import find_index
 from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.group_plan import suggest
 from image_copies.matching.files.journal import Way
 from image_copies.matching.files.keeping import KeepSettings
+from image_copies.matching.groups.group_plan import suggest
 from image_copies.matching.groups.series import list_series
 from image_copies.matching.index.decisions import Decisions, Word, word_of
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store

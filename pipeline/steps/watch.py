@@ -11,12 +11,12 @@ from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import find_images
 from image_copies.data.labels import read_class_folders
 from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE
+from image_copies.models.inference.protocols import View, embed_view
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.training.begin import Watch
 from image_copies.pipeline.steps.validate import embed_in_memory
-from image_copies.pipeline.tools.evaluate_checkpoint import View, embed_view
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.scoring.retrieval import recall_at
 

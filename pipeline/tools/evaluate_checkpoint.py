@@ -4,19 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
-from torch.utils.data import DataLoader
-from tqdm import tqdm
 
-from image_copies.augmentations.dataset import normalize_pixels
-from image_copies.data.images import ImageSet
 from image_copies.data.labels import LabelledImages, read_class_folders
-from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches, TestProtocol, input_shapes
+from image_copies.data.preprocessing import TestProtocol
 from image_copies.data.readers.cars import read_cars
 from image_copies.data.readers.copydays import read_copydays
 from image_copies.data.readers.cub import read_cub
@@ -25,8 +18,8 @@ from image_copies.data.readers.holidays import read_holidays
 from image_copies.data.readers.online_products import read_online_products
 from image_copies.data.readers.ukb import read_ukb
 from image_copies.models.device import best_device
+from image_copies.models.inference.protocols import View, embed_view
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
-from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.whitening import compute_folded_logits
 from image_copies.models.training.classifier import has_classifier, load_classifier
 from image_copies.submissions.scoring.retrieval import (
@@ -36,17 +29,6 @@ from image_copies.submissions.scoring.retrieval import (
     recall_at,
     ukb_score,
 )
-
-BATCH_SIZE = 64
-
-
-@dataclass(frozen=True)
-class View:
-    """How images are presented to the descriptor."""
-
-    descriptor: Descriptor  # in evaluation mode, on its device
-    size: int  # in pixels
-    protocol: TestProtocol  # how an image is resized and cropped to that size
 
 
 @dataclass(frozen=True)
@@ -91,27 +73,6 @@ def evaluate_checkpoint(
     for name, value in figures.items():
         table.add_row(name, f"{value:.4f}")
     Console(width=110).print(table)
-
-
-def embed_view(view: View, images: ImageSet, raw: bool = False) -> NDArray[np.float32]:
-    """Embed n images as unit vectors float32 [n, d], or raw; zero for unreadable ones, which are reported."""
-    device = next(view.descriptor.parameters()).device
-    dataset = PreprocessedImages(images, view.size, view.protocol)
-    batches = SameShapeBatches(input_shapes(dataset), BATCH_SIZE)
-    result: Tensor | None = None
-    broken: list[int] = []
-    with torch.inference_mode(), tqdm(total=len(images), desc="embedding", unit="image", leave=False) as bar:
-        for rows, (pixels, readable) in zip(batches, DataLoader(dataset, batch_sampler=batches), strict=True):
-            shown = normalize_pixels(pixels.to(device), view.descriptor.mean, view.descriptor.std)
-            vectors = view.descriptor(shown, raw=raw).float().cpu() * readable[:, None]
-            result = torch.zeros(len(images), vectors.shape[1]) if result is None else result
-            result[rows] = vectors
-            broken += [row for row, fine in zip(rows, readable.tolist(), strict=True) if not fine]
-            bar.update(len(rows))
-    if broken and not raw:
-        first = images.paths[min(broken)]
-        print(f"{len(broken)} of {len(images)} images are unreadable and match nothing, the first is {first}")
-    return result.numpy() if result is not None else np.zeros((0, view.descriptor.dimensions), np.float32)
 
 
 def _evaluate_classes(view: View, labelled: LabelledImages, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[str, float]:

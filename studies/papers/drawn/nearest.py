@@ -11,7 +11,7 @@ from PIL import Image
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.files import write_text
-from image_copies.pipeline.tools.evaluate_checkpoint import embed_view
+from image_copies.models.inference.protocols import embed_view
 
 NEAREST, SIDE = 3, 144
 COLOURS = {True: "#2a7", False: "#c33"}  # of a class that is the query's, and of another one

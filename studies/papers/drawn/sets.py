@@ -10,8 +10,8 @@ from image_copies.data.readers.cub import read_cub
 from image_copies.data.readers.expected import TrainTest
 from image_copies.data.readers.online_products import read_online_products
 from image_copies.models.device import best_device
+from image_copies.models.inference.protocols import View
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
-from image_copies.pipeline.tools.evaluate_checkpoint import View
 
 READERS = {"cub": read_cub, "cars": read_cars, "online_products": read_online_products}
 SETS = (*READERS, "class_folders")

@@ -5,9 +5,9 @@ from pathlib import Path
 from drawn.charts import draw_lines
 from drawn.sets import open_view, read_set
 
+from image_copies.models.inference.protocols import embed_view
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.run import open_existing_run
-from image_copies.pipeline.tools.evaluate_checkpoint import embed_view
 from image_copies.submissions.scoring.retrieval import mean_singular_value
 
 

@@ -12,13 +12,13 @@ from PIL import Image
 
 from image_copies.matching.files import acting
 from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.group_plan import plan_group
 from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.merging import add_notes
 from image_copies.matching.files.notes import KEYWORDS, RATING, RIGHTS, Note, find_missing, parse_xmp
 from image_copies.matching.files.plan import PlanRow, read_plan, write_plan
 from image_copies.matching.files.surplus import read_holdings
+from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.verification.judgement import Judgement
 from tests.matching.files.test_surplus import NOTED, PACKET, Save, draw, pack, place, save, write_sidecar
 from tests.search_results import know_all_alike

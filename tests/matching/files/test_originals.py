@@ -14,10 +14,10 @@ from PIL import ExifTags, Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.files import originals
 from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.group_plan import plan_group
 from image_copies.matching.files.keeping import KeepRule, KeepSettings
 from image_copies.matching.files.originals import EditComparer, choose_least_edited, find_advantage
 from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.detail import compare_detail

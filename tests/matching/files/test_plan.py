@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from image_copies.matching.files.facts import Facts, picture_facts
-from image_copies.matching.files.group_plan import plan_group
 from image_copies.matching.files.keeping import KeepSettings, order_by_size
 from image_copies.matching.files.plan import PlanRow, list_companions, read_plan, write_plan
+from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.judgement import Judgement, Kind

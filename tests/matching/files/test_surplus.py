@@ -11,11 +11,11 @@ from PIL import ExifTags, Image, PngImagePlugin, TiffImagePlugin
 
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.group_plan import plan_group
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.notes import parse_xmp
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.files.surplus import find_surplus, read_holdings
+from image_copies.matching.groups.group_plan import plan_group
 from tests.search_results import know_all_alike
 
 PACKET = """<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">

@@ -1,0 +1,47 @@
+"""Vectors of images that are resized and cropped as the protocol of a test set says."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.images import ImageSet
+from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches, TestProtocol, input_shapes
+from image_copies.models.network.descriptor import Descriptor
+
+BATCH_SIZE = 64
+
+
+@dataclass(frozen=True)
+class View:
+    """How images are presented to the descriptor."""
+
+    descriptor: Descriptor  # in evaluation mode, on its device
+    size: int  # in pixels
+    protocol: TestProtocol  # how an image is resized and cropped to that size
+
+
+def embed_view(view: View, images: ImageSet, raw: bool = False) -> NDArray[np.float32]:
+    """Embed n images as unit vectors float32 [n, d], or raw; zero for unreadable ones, which are reported."""
+    device = next(view.descriptor.parameters()).device
+    dataset = PreprocessedImages(images, view.size, view.protocol)
+    batches = SameShapeBatches(input_shapes(dataset), BATCH_SIZE)
+    result: Tensor | None = None
+    broken: list[int] = []
+    with torch.inference_mode(), tqdm(total=len(images), desc="embedding", unit="image", leave=False) as bar:
+        for rows, (pixels, readable) in zip(batches, DataLoader(dataset, batch_sampler=batches), strict=True):
+            shown = normalize_pixels(pixels.to(device), view.descriptor.mean, view.descriptor.std)
+            vectors = view.descriptor(shown, raw=raw).float().cpu() * readable[:, None]
+            result = torch.zeros(len(images), vectors.shape[1]) if result is None else result
+            result[rows] = vectors
+            broken += [row for row, fine in zip(rows, readable.tolist(), strict=True) if not fine]
+            bar.update(len(rows))
+    if broken and not raw:
+        first = images.paths[min(broken)]
+        print(f"{len(broken)} of {len(images)} images are unreadable and match nothing, the first is {first}")
+    return result.numpy() if result is not None else np.zeros((0, view.descriptor.dimensions), np.float32)
