@@ -13,7 +13,7 @@ from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.verification.pairs import KnownPair, LastUsed, PairJudge
 
 SAME_BYTES = Judgement("same file", "the same bytes as the kept file", 100)
-MAX_HELD = 1000  # files of which it is known what they hold, some kB each
+MAX_HELD = 1000  # files whose contents are remembered, some kB each
 CALLED_COPY = Judgement("certain", "called a copy of the kept file", 100)
 
 

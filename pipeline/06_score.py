@@ -87,7 +87,12 @@ def score(options: argparse.Namespace) -> None:
         from image_copies.pipeline.steps.score_files import score_vectors
 
         score_vectors(
-            options.queries, options.references, options.ground_truth, options.training, options.dimensions, options.output
+            queries=options.queries,
+            references=options.references,
+            ground_truth=options.ground_truth,
+            training=options.training,
+            dimensions=options.dimensions,
+            output=options.output,
         )
     elif options.compare is not None:
         from image_copies.pipeline.steps.compare import compare

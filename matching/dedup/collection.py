@@ -13,7 +13,7 @@ from image_copies.data.sources.tables import open_table
 from image_copies.matching.threshold import choose_sample
 
 Numbers = NDArray[np.int64]
-SAMPLED_FILES = 16  # from which a threshold's references are drawn
+SAMPLED_FILES = 16  # files that a threshold's references are drawn from
 
 
 def list_names(folder: Path) -> set[str]:

@@ -70,10 +70,9 @@ def deduplicate(extractor: Extractor, onnx: Path | None, rule: Rule, settings: D
         raise UserError("this network cannot be opened by other processes. Name a run, --checkpoint or --onnx.")
     embedding = Embedding(opened, extractor.identity, tuple(list_square_sizes(extractor.networks)), settings.folder.absolute())
     problems: list[tuple[str, str]] = []
-    inputs = embed_inputs(embedding, extractor.files, settings.inputs, settings.column, problems, output)
-    tests = list[PartName]()
-    if settings.test_sets:
-        tests = embed_inputs(embedding, extractor.files, settings.test_sets, settings.column, problems, output)
+    embed = partial(embed_inputs, embedding, files=extractor.files, column=settings.column, problems=problems, output=output)
+    inputs = embed(sources=settings.inputs)
+    tests = embed(sources=settings.test_sets) if settings.test_sets else []
     report_vanished(embedding, inputs, output)
     for source, problem in problems[:NAMED]:
         output.say(f"{source}: {problem}")

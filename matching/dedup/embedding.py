@@ -30,7 +30,7 @@ from image_copies.models.inference.embedders import Loaded, choose_batch, load_b
 
 PART_PICTURES = 1024  # pictures of a part, at most,
 PART_BYTES = 2**26  # and bytes that its decoded squares take
-FACTS = ("id", "place", "bytes", "sha256", "width", "height", "flat", "error")  # of each picture
+FACTS = ("id", "place", "bytes", "sha256", "width", "height", "flat", "error")  # columns of each picture
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from image_copies.matching.output import Output
 from image_copies.matching.results.folder import FOLDERS, LEAKAGE
 
 MAX_PRINTED_FOLDERS = 10
-MIN_SHARED_PICTURES = 2  # that two folders must share to be listed
+MIN_SHARED_PICTURES = 2  # pictures that two folders must share to be listed
 
 
 def report_leakage(

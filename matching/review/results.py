@@ -28,7 +28,7 @@ from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_cente
 from image_copies.matching.review.shown import describe_outcome, facts_of, rank_group, show_facts, show_values, sum_bytes
 from image_copies.matching.verification.pairs import verify_two
 
-MAX_SHOWN_PAIRS = 100_000  # of the page; matches.csv lists all
+MAX_SHOWN_PAIRS = 100_000  # pairs on the page; matches.csv lists all
 
 
 @dataclass

@@ -28,11 +28,11 @@ MAX_SHARE, MAX_REST = 0.25, 0.5  # largest rest over the whole picture: a share 
 MAX_EARLIER_SHARE, MAX_SCALED_REST = 0.6, 0.2  # for a scaled copy also a share of its source's changes, and grey levels
 MAX_LOCAL_SHARE, MAX_LOCAL_REST = 0.55, 4.0  # largest rest in any window: a share of both changes, and grey levels
 MAX_EXACT = 3.0  # largest rest in any window with `exact`, in grey levels: a larger one may be another digit
-MAX_MEAN_STEP = 60.0  # of brightness in JPEG tables: 57.6 at a quality of 50
-MIN_QUALITY, FIRST_QUALITY = 48, 75  # of WebP and AVIF, and that which is tried first
+MAX_MEAN_STEP = 60.0  # mean step of brightness in JPEG tables: 57.6 at a quality of 50
+MIN_QUALITY, FIRST_QUALITY = 48, 75  # qualities of WebP and AVIF: the lowest, and the first to be tried
 SAME = 0.1  # grey levels by which pixels differ that were compressed in one way
 GROWTH = 0.03  # how much the logarithm of a file's size grows per step of quality, about
-MAX_PIXELS = {"WEBP": 30_000_000, "AVIF": 6_000_000}  # that are compressed so, in about 6 s each time
+MAX_PIXELS = {"WEBP": 30_000_000, "AVIF": 6_000_000}  # pixels of pictures that are compressed so, in about 6 s each time
 FAST: dict[str, dict[str, int]] = {"WEBP": {"method": 2}, "AVIF": {"speed": 9}}  # options with which the quality is found roughly
 CODED = (b"VP8 ", b"mdat")  # parts of WebP and AVIF files that hold the picture
 SHIFTS = tuple(itertools.product((0, -1, 1), repeat=2))  # pixels by which a part may lie elsewhere than it was found
