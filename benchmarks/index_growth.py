@@ -1,9 +1,11 @@
 """An index that grows: time and memory of adding, opening and searching, and the copies that approximate search loses.
 
     python benchmarks/index_growth.py [--contents 1000000] [--copies QUERIES.h5 REFERENCES.h5 CSV] … [--others FILE.h5 …]
+    python benchmarks/index_growth.py --docs                    writes the table of scale.md
 
 There are no pictures and no network: vectors are drawn such that they are as hard to index as real ones (`Population`). Wall and
-processor seconds of each part are printed, and its highest resident memory without mapped files.
+processor seconds of each part are printed, and its highest resident memory without mapped files. They join index_growth.json.
+A runbook follows, as that of the streaming track of big-ann-benchmarks: it inserts, deletes and searches 4 : 4 : 1.
 
 Real vectors of the shipped descriptor (`02_embed.py --images DIR --output FILE.h5`) come first; the rest is drawn like them.
 Of the copies that a ground truth names and the exact search reports, those are counted that few lists lose.
@@ -15,11 +17,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from measurements import Figures, Measurements
 from numpy.typing import NDArray
+from page_tables import make_table, parse_options
 from rich.console import Console
 from rich.table import Table
 
@@ -28,12 +33,12 @@ from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.index import codes as coding
 from image_copies.matching.index.search import SearchIndex, find_nearest, find_nearest_of_blocks, open_search
 from image_copies.matching.index.segments import open_segments
-from image_copies.matching.index.store import Content, Store, add_files, open_store, remove_files
+from image_copies.matching.index.store import Content, Store, add_files, open_store, remove_files, stored_files
 from image_copies.models.shipped import SHIPPED
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.vectors.files import read_vectors
 
-DIMENSIONS, BLOCK, QUERIES, ADDED, NEAREST = 256, 10_000, 1000, 1000, 10
+DIMENSIONS, BLOCK, QUERIES, ADDED, NEAREST = 256, 10_000, 4000, 1000, 10
 PICTURES_PER_KIND = 30  # on average
 MAX_SHARED = 0.5  # largest share of a vector's squared length that its kind has in common
 COPY_SHARE = 0.1  # share of the contents that are copies of others
@@ -42,6 +47,9 @@ COPY_DISTANCES = (0, 0.006, 0.033, 0.28, 1.031, 1.561, 1.846, 2)
 FALSE_ALARMS = 0.001  # match.py's default, which sets the reporting threshold
 PROBES = (64, 128, 192, 256)  # lists searched for copies
 MATCH_DISTANCE = 0.8  # squared distance below which a copy would be reported
+ROUNDS, STEP_SHARE, BOOK_QUERIES = 10, 0.01, 500  # of a runbook
+RESULTS = Path(__file__).with_name("index_growth.json")
+COMMAND = "benchmarks/index_growth.py --docs"
 CONSOLE = Console(width=120)
 T = TypeVar("T")
 
@@ -181,24 +189,19 @@ class RealCopies:
             )
 
 
-def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--contents", type=int, default=1_000_000)
-    parser.add_argument("--copies", type=Path, nargs=3, action="append", default=[], metavar=("QUERIES", "REFERENCES", "CSV"))
-    parser.add_argument("--others", type=Path, nargs="+", default=[], metavar="FILE", help="vectors of further pictures")
-    options = parser.parse_args()
-    contents, real = options.contents, RealCopies(options.copies, options.others) if options.copies else None
+def measure_growth(contents: int, real: RealCopies | None, _seed: int = 0) -> Figures:
+    """Fill an index, change and search it; print and return what each part takes, what is lost, and what a runbook finds."""
     coding.MIN_CODED_CONTENTS = min(coding.MIN_CODED_CONTENTS, contents)
     table = Table("part", "seconds", "processor seconds", "GiB at most", title=f"{contents:,} × {DIMENSIONS}")
-    took: dict[str, float] = {}
+    figures: Figures = {}
 
     def time_part(name: str, work: Callable[[], T]) -> T:
         with watch_memory() as memory:
             wall, processor = time.perf_counter(), time.process_time()
             result = work()
-            took[name] = time.process_time() - processor
-            row = f"{time.perf_counter() - wall:.1f}", f"{took[name]:.2f}"
+            figures[f"{name}: processor s"] = time.process_time() - processor
+            figures[f"{name}: GiB"] = memory[0]
+            row = f"{time.perf_counter() - wall:.1f}", f"{figures[f'{name}: processor s']:.2f}"
         table.add_row(name, *row, f"{memory[0]:.2f}")
         return result
 
@@ -229,25 +232,101 @@ def main() -> None:
         time_part(f"add {ADDED:,} and open", add_and_open)
         index = time_part(f"remove {ADDED:,} and open", remove_and_open)
         kept = files <= {path.name for path in Path(name).glob("[cqv]*")}
-        copies, distances = population.draw_copies(originals[: QUERIES // 2])
+        copies, _ = population.draw_copies(originals[: QUERIES // 2])
         queries = np.concatenate([copies, population.draw(QUERIES // 2)])
         compared = open_search(store, exact=True)
         true = time_part("search exactly", lambda: find_nearest(compared, queries, NEAREST))
         found = time_part("search by the codes", lambda: find_nearest(index, queries, NEAREST))
+        time_part("look copies up", lambda: find_nearest_of_blocks(index, [queries], NEAREST, near=True))
         time_part("one query, exactly", lambda: find_nearest(compared, queries[:1], NEAREST))
         time_part("one query, by the codes", lambda: find_nearest(index, queries[:1], NEAREST))
+        figures["recall"] = compute_recall(found.contents, true.contents)
         if real is not None:
             index = open_search(store)
             real.report_losses(index, open_search(store, exact=True))
+        figures |= run_book(store, population, contents + ADDED, time_part)
     CONSOLE.print(table)
-    near = np.flatnonzero(distances < MATCH_DISTANCE)
-    first = float((found.contents[near, 0] == true.contents[near, 0]).mean())
-    CONSOLE.print(
-        f"{QUERIES:,} queries, {NEAREST} nearest: recall of exact search {compute_recall(found.contents, true.contents):.4f}"
-    )
-    CONSOLE.print(f"of {len(near)} copies within {MATCH_DISTANCE}, the nearest is the same for {first:.4f}")
-    CONSOLE.print(f"exact ÷ by the codes, processor seconds: {took['search exactly'] / took['search by the codes']:.1f}")
-    CONSOLE.print(f"approximate: {not index.exact}; files written before kept as they were: {kept}")
+    CONSOLE.print(f"files written before kept as they were: {kept}")
+    return figures
+
+
+def run_book(store: Store, population: Population, added: int, time_part: Callable[[str, Callable[[], Any]], Any]) -> Figures:
+    """Insert, delete and search 4 : 4 : 1, in ROUNDS; return the lowest recall, and the largest share of copies lost.
+
+    A step inserts or deletes a STEP_SHARE of the contents, drawn at random. `added` names have been used.
+    """
+    rng, recalls, lost = np.random.default_rng(1), list[float](), list[float]()
+    step = int(STEP_SHARE * len(stored_files(store)))
+
+    def change() -> None:
+        nonlocal added
+        for _ in range(4):
+            add(store, population.draw(step), added)
+            added += step
+        names = sorted(stored_files(store))
+        remove_files(store, [names[row] for row in rng.choice(len(names), 4 * step, replace=False)])
+
+    for number in range(ROUNDS):
+        time_part(f"runbook {number}: change", change)
+        index = time_part(f"runbook {number}: open", partial(open_search, store))
+        originals = index.vectors_of(rng.choice(index.numbers(), BOOK_QUERIES, replace=False))
+        queries, distances = population.draw_copies(originals)
+        true = find_nearest(open_search(store, exact=True), queries, NEAREST)
+        recalls.append(compute_recall(find_nearest(index, queries, NEAREST).contents, true.contents))
+        (near,) = time_part(f"runbook {number}: search", partial(find_nearest_of_blocks, index, [queries], NEAREST, near=True))
+        copied = distances < MATCH_DISTANCE
+        lost.append(float((near.contents[copied, 0] != true.contents[copied, 0]).mean()))
+    return {"runbook: recall": min(recalls), "runbook: lost": max(lost)}
+
+
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the table of scale.md: rates, memory and what is lost by number of contents."""
+    found = sorted((entry["about"]["contents"], entry["figures"]) for entry in store.measurements)
+
+    def row(name: str, show: Callable[[Figures], str]) -> list[str]:
+        return [name, *(show(each) for _, each in found)]
+
+    rows = [
+        row(
+            "processor seconds: SQLite; files of vectors; quantiser and codes",
+            lambda each: "; ".join(
+                f"{each[f'{part}: processor s']:.0f}"
+                for part in ("fill", "make the files of vectors", "train the quantiser, make the codes")
+            ),
+        ),
+        row(
+            "look-ups of copies a second of one core",
+            lambda each: f"{QUERIES / each['look copies up: processor s']:,.0f}",
+        ),
+        row(
+            "neighbours at any distance, queries a second of one core; recall at 10",
+            lambda each: f"{QUERIES / each['search by the codes: processor s']:,.0f}; {each['recall']:.3f}",
+        ),
+        row("exactly, queries a second of one core", lambda each: f"{QUERIES / each['search exactly: processor s']:,.0f}"),
+        row(
+            "GiB of memory at most: to make; to search",
+            lambda each: f"{each['train the quantiser, make the codes: GiB']:.1f}; {each['look copies up: GiB']:.1f}",
+        ),
+        row(
+            "runbook: lowest recall at 10; most copies lost",
+            lambda each: f"{each['runbook: recall']:.3f}; {each['runbook: lost']:.1%}",
+        ),
+    ]
+    return {"scale.md": make_table(["made-up vectors", *(f"{count:,}" for count, _ in found)], rows)}
+
+
+def main() -> None:
+    """Measure, or write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--contents", type=int, default=1_000_000)
+    parser.add_argument("--copies", type=Path, nargs=3, action="append", default=[], metavar=("QUERIES", "REFERENCES", "CSV"))
+    parser.add_argument("--others", type=Path, nargs="+", default=[], metavar="FILE", help="vectors of further pictures")
+    options, store = parse_options(parser, RESULTS, make_tables, COMMAND, with_data=False)
+    if options.copies:
+        measure_growth(options.contents, RealCopies(options.copies, options.others))
+        return
+    store.measure("growth", {"contents": options.contents}, [0], partial(measure_growth, options.contents, None))
+    print(*make_tables(store).values())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
 RESULTS = sorted((TOP / "benchmarks").glob("*.json"))
 COMMANDS = (
-    *("ablation", "class_head", "dedup", "edits", "false_alarms", "imagededup_suite", "lookalikes"),
+    *("ablation", "class_head", "dedup", "edits", "false_alarms", "imagededup_suite", "index_growth", "lookalikes"),
     *("perception_yardstick", "quality", "same_scene", "service", "sure_and_fast", "verification", "which_original"),
 )
 NO_RESULTS = {"recipe.md", "gpu.md"}  # settings, goals
