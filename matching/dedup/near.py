@@ -102,9 +102,11 @@ def find_near(queries: Held, references: Held, asked: Rows, compared: Rows, limi
 
 @cache
 def _multiplies_exactly() -> bool:
-    """Whether torch multiplies 8 bits: not where a processor's instructions add products in 16 bits, which are too few."""
-    import torch  # imported here: the process that starts a deduplication compares nothing
-
+    """Whether torch is there and multiplies 8 bits: not where a processor adds products in 16 bits, which are too few."""
+    try:
+        import torch  # imported here: the process that starts a deduplication compares nothing
+    except ImportError:
+        return False
     if not torch.backends.mkldnn.is_available():
         return False  # one by one, which takes longer than in float32
     codes = torch.full((64, 256), LARGEST, dtype=torch.int8)

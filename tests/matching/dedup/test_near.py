@@ -1,5 +1,6 @@
 """Eight bits find what is near as float32 does, whatever the vectors' lengths."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -44,4 +45,9 @@ def test_a_processor_that_adds_in_16_bits_is_not_trusted(monkeypatch: pytest.Mon
     """AVX2 without VNNI saturates."""
     multiply = torch._int_mm
     monkeypatch.setattr(torch, "_int_mm", lambda one, other: multiply(one, other).clamp(-(2**21), 2**21))
+    assert not near._multiplies_exactly.__wrapped__()
+
+
+def test_without_torch_all_is_compared_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
     assert not near._multiplies_exactly.__wrapped__()
