@@ -121,6 +121,10 @@ class Rereader:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        """Close the source that is open, if there is one."""
         self._opened.close()
         self._source = ""
 
@@ -136,7 +140,7 @@ class Rereader:
                 content, problem = read_or_say(as_path(name))
             else:
                 if source != self._source:
-                    self.__exit__()
+                    self._close()
                     self._file = self._opened.enter_context((open_tar if kind == TAR else open_table)(as_path(source)))
                     self._source, self._group = source, -1
                 content, problem = (

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from image_copies.submissions.search.backend import Near, Rows, backend_in_use
 
-PRODUCTS_AT_ONCE = 2**24  # that are held
-ROWS_AT_ONCE = 1024  # that are rounded
-PAIRS_AT_ONCE = 2**16  # whose distances are computed one by one
-MOST_LEFT = 1 / 32  # of the pairs, for which that is faster than the products of all in float32
-LARGEST = 127  # of 8 bits
+PRODUCTS_AT_ONCE = 2**24  # products held in memory, at most
+ROWS_AT_ONCE = 1024  # vectors rounded together
+PAIRS_AT_ONCE = 2**16  # pairs whose vectors are copied together
+MOST_LEFT = 1 / 32  # share of the pairs left by 8 bits, above which all products in float32 are faster
+LARGEST = 127  # largest number of 8 bits
 
 
 @dataclass(frozen=True)

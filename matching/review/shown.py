@@ -8,7 +8,7 @@ from typing import Any
 
 from image_copies.data.names import text_of
 from image_copies.matching.files.acting import Outcome
-from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.facts import Facts, facts_values, picture_facts
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.matches import PICTURED
 
@@ -33,16 +33,10 @@ def _read_facts(path: Path, modified: int) -> Facts:
 
 def show_facts(facts: Facts) -> dict[str, Any]:
     """Return what is known of a file, by name."""
-    stamp = datetime.fromtimestamp(facts.modified // 10**9)
-    return {
+    stamp, known = datetime.fromtimestamp(facts.modified // 10**9), facts_values(facts)
+    return {name: known[name] for name in ("width", "height", "bytes", "format", "taken", "exif_entries")} | {
         "name": text_of(Path(facts.path.name)),
         "folder": text_of(facts.path.parent),
-        "width": facts.width,
-        "height": facts.height,
-        "bytes": facts.size,
-        "format": facts.form,
-        "taken": facts.taken,
-        "exif_entries": facts.tags,
         "modified": str(stamp) if facts.modified else "",
         "sharpness": facts.sharpness,
     }
