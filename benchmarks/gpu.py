@@ -4,6 +4,7 @@
     python benchmarks/gpu.py --parts search loader:160 eager      # some parts, or items of parts, in this order
     python benchmarks/gpu.py --parts drip --data DIR --run DIR    # drip training; repeat it until it has finished
     python benchmarks/gpu.py --smoke                              # the same code at toy sizes on the CPU; figures mean nothing
+    python benchmarks/gpu.py --docs                               # writes gpu.json's rows, copied from rows.jsonl, into gpu.md
 
 Parts: product (half-precision products summed in float32), search (25,000 × 1,000,000), loader (edited images by workers),
 decoding (JPEG files), eager (a training step of two models by batch size), head (1.8 million classes with tf_efficientnet_b5),
@@ -35,12 +36,15 @@ from gpu_row import Row
 from gpu_sizes import FULL, SMOKE, Sizes
 from gpu_steps import KINDS, WAYS, measure_batches, measure_head, measure_steps
 from gpu_throughput import measure_decoding, measure_embedding, measure_loader, measure_neighbours, measure_search
+from measurements import Measurements
+from page_tables import make_table, write_tables
 from rich.console import Console
 from rich.table import Table
 
 from image_copies.data.process import usable_cores
 from image_copies.models.device import best_device, choose_algorithms, describe_device
 
+RESULTS, COMMAND = Path(__file__).with_suffix(".json"), "benchmarks/gpu.py --docs"
 DONE = "done.txt"  # names the items that a process has measured
 
 
@@ -186,6 +190,12 @@ def print_table(rows: list[tuple[str, Row]], title: str, smoke: bool) -> None:
     Console(width=150).print(table)
 
 
+def make_tables(store: Measurements) -> dict[str, str]:
+    """Return the table of gpu.md: what was measured, and by which machine."""
+    rows = [[*what.split(": ", 1), figure] for entry in store.measurements for what, figure in entry["figures"].items()]
+    return {"gpu.md": make_table(["part", store.measurements[-1]["machine"], "measured"], rows)}
+
+
 def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -199,6 +209,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--output", type=Path, metavar="DIR", default=Path("runs/gpu"), help="default: runs/gpu")
     parser.add_argument("--seconds", type=float, default=3600, help="for all parts together (default: 3600)")
     parser.add_argument("--smoke", action="store_true", help="toy sizes, on the CPU too: whether it runs, not how fast")
+    parser.add_argument("--docs", action="store_true", help="measure nothing, write the table of docs/gpu.md")
     drip = parser.add_argument_group("of drip")
     drip.add_argument("--data", type=Path, metavar="PATH", help="folder in the ISC2021 layout, or the tar that gpu_set.py writes")
     drip.add_argument("--run", type=Path, metavar="DIR", default=Path("runs/gpu-drip"), help="default: runs/gpu-drip")
@@ -213,6 +224,9 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str] | None = None) -> int:
     parser = make_parser()
     options = parser.parse_args(arguments)
+    if options.docs:
+        write_tables(make_tables(Measurements.open(RESULTS)), COMMAND)
+        return 0
     sizes = SMOKE if options.smoke else FULL
     try:
         items = list_items(options.items or options.parts, sizes)
