@@ -7,7 +7,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 
 from image_copies.data.process import process_count, processes_on_machine
-from image_copies.models.device import best_device, choose_precision
+from image_copies.models.device import best_device, choose_precision, keep_freed_memory
 
 PROCESS_TIMEOUT = timedelta(hours=3)  # for collective operations: rank 0 validates while the others wait
 PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
@@ -21,6 +21,7 @@ def launch_fabric(precision: str) -> Fabric:
     """
     ranks, on_this_machine, device = process_count(), processes_on_machine(), best_device()
     chosen = choose_precision(device, precision)
+    keep_freed_memory()
     fabric = Fabric(
         accelerator=device.type,
         strategy=DDPStrategy(timeout=PROCESS_TIMEOUT) if ranks > 1 else "auto",

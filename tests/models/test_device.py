@@ -1,5 +1,7 @@
 """Devices and lack of memory, with stand-ins for the GPUs that no test has."""
 
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -167,3 +169,20 @@ def test_a_cpu_that_would_emulate_bfloat16_computes_in_float32(
     assert choose_precision(torch.device("cuda"), "bf16") == "bf16"
     with autocast(cpu, "bf16"):
         assert torch.is_autocast_enabled("cpu") is supported
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks glibc")
+def test_a_training_keeps_freed_memory() -> None:
+    """Tensors of 64 MB, one after the other, are pages of the system only once."""
+    count = "resource.getrusage(resource.RUSAGE_SELF).ru_minflt"
+    work = f"import resource, torch; {{}}; old = {count}; sum(len(torch.ones(2**24)) for _ in range(60)); print({count} - old)"
+    launch = "from image_copies.models.training.launch import launch_fabric; launch_fabric('32')"
+    plain, kept = (
+        int(
+            subprocess.run([sys.executable, "-c", work.format(first)], capture_output=True, text=True, check=True).stdout.split()[
+                -1
+            ]
+        )
+        for first in ("pass", launch)
+    )
+    assert kept < plain / 4
