@@ -39,15 +39,16 @@ from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.vectors.files import read_vectors
 
 DIMENSIONS, BLOCK, QUERIES, ADDED, NEAREST = 256, 10_000, 4000, 1000, 10
+COMPARED = 500  # queries that are searched exactly, too
 PICTURES_PER_KIND = 30  # on average
 MAX_SHARED = 0.5  # largest share of a vector's squared length that its kind has in common
 COPY_SHARE = 0.1  # share of the contents that are copies of others
 COPY_QUANTILES = (0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 1)  # of copies, at the squared distances below to their originals
 COPY_DISTANCES = (0, 0.006, 0.033, 0.28, 1.031, 1.561, 1.846, 2)
 FALSE_ALARMS = 0.001  # match.py's default, which sets the reporting threshold
-PROBES = (64, 128, 192, 256)  # lists searched for copies
+PROBES = (0.1, 0.2, 0.4, 0.8, 1.6)  # values of `codes.PROBED_LISTS`
 MATCH_DISTANCE = 0.8  # squared distance below which a copy would be reported
-ROUNDS, STEP_SHARE, BOOK_QUERIES = 10, 0.01, 500  # of a runbook
+ROUNDS, STEP_SHARE = 10, 0.01  # of a runbook
 RESULTS = Path(__file__).with_name("index_growth.json")
 COMMAND = "benchmarks/index_growth.py --docs"
 CONSOLE = Console(width=120)
@@ -178,14 +179,14 @@ class RealCopies:
         near = np.flatnonzero(self.distances <= limit)
         queries, originals = self.queries[near], self.originals[near, None] + 1
         reported = (find_nearest(exact, queries, NEAREST).contents == originals).any(axis=1)
-        for lists in (*PROBES, None):
-            coding.PROBED_LISTS = lists or coding.PROBED_LISTS
+        for probed in (*PROBES, None):
+            coding.PROBED_LISTS = probed or coding.PROBED_LISTS
             began = time.process_time()
-            (found,) = find_nearest_of_blocks(index, [queries], NEAREST, near=lists is not None)
+            (found,) = find_nearest_of_blocks(index, [queries], NEAREST, near=probed is not None)
             took = 1e3 * (time.process_time() - began) / len(queries)
             lost = (reported & ~(found.contents == originals).any(axis=1)).sum() / reported.sum()
             CONSOLE.print(
-                f"{reported.sum():,} copies within {limit:.3f}, {lists or 'most'} lists: {lost:.2%} lost, {took:.2f} ms a query"
+                f"{reported.sum():,} copies within {limit:.3f}, {probed or 'any'}: {lost:.2%} lost, {took:.2f} ms a query"
             )
 
 
@@ -227,16 +228,16 @@ def measure_growth(contents: int, real: RealCopies | None, _seed: int = 0) -> Fi
         time_part("make the files of vectors", lambda: open_segments(store))
         time_part("train the quantiser, make the codes", lambda: open_search(store))
         files = {path.name for path in Path(name).glob("[cqv]*")}
-        index = time_part("open", lambda: open_search(store))
-        fresh, originals = population.draw(ADDED), index.vectors_of(index.numbers()[:: contents // (QUERIES // 2)])
+        time_part("open", lambda: open_search(store))
+        fresh = population.draw(ADDED)
         time_part(f"add {ADDED:,} and open", add_and_open)
         index = time_part(f"remove {ADDED:,} and open", remove_and_open)
         kept = files <= {path.name for path in Path(name).glob("[cqv]*")}
-        copies, _ = population.draw_copies(originals[: QUERIES // 2])
+        copies, _ = population.draw_copies(index.vectors_of(index.numbers()[:: contents // (QUERIES // 2)][: QUERIES // 2]))
         queries = np.concatenate([copies, population.draw(QUERIES // 2)])
-        compared = open_search(store, exact=True)
-        true = time_part("search exactly", lambda: find_nearest(compared, queries, NEAREST))
-        found = time_part("search by the codes", lambda: find_nearest(index, queries, NEAREST))
+        few, compared = queries[:: QUERIES // COMPARED], open_search(store, exact=True)
+        true = time_part("search exactly", lambda: find_nearest(compared, few, NEAREST))
+        found = time_part("search by the codes", lambda: find_nearest(index, few, NEAREST))
         time_part("look copies up", lambda: find_nearest_of_blocks(index, [queries], NEAREST, near=True))
         time_part("one query, exactly", lambda: find_nearest(compared, queries[:1], NEAREST))
         time_part("one query, by the codes", lambda: find_nearest(index, queries[:1], NEAREST))
@@ -253,29 +254,33 @@ def measure_growth(contents: int, real: RealCopies | None, _seed: int = 0) -> Fi
 def run_book(store: Store, population: Population, added: int, time_part: Callable[[str, Callable[[], Any]], Any]) -> Figures:
     """Insert, delete and search 4 : 4 : 1, in ROUNDS; return the lowest recall, and the largest share of copies lost.
 
-    A step inserts or deletes a STEP_SHARE of the contents, drawn at random. `added` names have been used.
+    A step inserts or deletes a STEP_SHARE of the contents, drawn at random. `added` names have been used. Recall is that of
+    COMPARED copies; lost are those of QUERIES within MATCH_DISTANCE whose original is not found.
     """
     rng, recalls, lost = np.random.default_rng(1), list[float](), list[float]()
-    step = int(STEP_SHARE * len(stored_files(store)))
+    names = np.array(sorted(int(path.stem) for path in stored_files(store)))
+    step = int(STEP_SHARE * len(names))
 
     def change() -> None:
-        nonlocal added
+        nonlocal added, names
         for _ in range(4):
             add(store, population.draw(step), added)
-            added += step
-        names = sorted(stored_files(store))
-        remove_files(store, [names[row] for row in rng.choice(len(names), 4 * step, replace=False)])
+            names, added = np.concatenate([names, np.arange(added, added + step)]), added + step
+        chosen = rng.choice(len(names), 4 * step, replace=False)
+        remove_files(store, [Path(f"/pictures/{name}.jpg") for name in names[chosen]])
+        names = np.delete(names, chosen)
 
     for number in range(ROUNDS):
         time_part(f"runbook {number}: change", change)
         index = time_part(f"runbook {number}: open", partial(open_search, store))
-        originals = index.vectors_of(rng.choice(index.numbers(), BOOK_QUERIES, replace=False))
-        queries, distances = population.draw_copies(originals)
-        true = find_nearest(open_search(store, exact=True), queries, NEAREST)
-        recalls.append(compute_recall(find_nearest(index, queries, NEAREST).contents, true.contents))
-        (near,) = time_part(f"runbook {number}: search", partial(find_nearest_of_blocks, index, [queries], NEAREST, near=True))
-        copied = distances < MATCH_DISTANCE
-        lost.append(float((near.contents[copied, 0] != true.contents[copied, 0]).mean()))
+        originals = rng.choice(index.numbers(), QUERIES, replace=False)
+        copies, distances = population.draw_copies(index.vectors_of(originals))
+        true = find_nearest(open_search(store, exact=True), copies[:COMPARED], NEAREST)
+        recalls.append(compute_recall(find_nearest(index, copies[:COMPARED], NEAREST).contents, true.contents))
+        near = distances < MATCH_DISTANCE
+        look_up = partial(find_nearest_of_blocks, index, [copies[near]], NEAREST, near=True)
+        (found,) = time_part(f"runbook {number}: search", look_up)
+        lost.append(float((found.contents != originals[near, None]).all(axis=1).mean()))
     return {"runbook: recall": min(recalls), "runbook: lost": max(lost)}
 
 
@@ -300,9 +305,9 @@ def make_tables(store: Measurements) -> dict[str, str]:
         ),
         row(
             "neighbours at any distance, queries a second of one core; recall at 10",
-            lambda each: f"{QUERIES / each['search by the codes: processor s']:,.0f}; {each['recall']:.3f}",
+            lambda each: f"{COMPARED / each['search by the codes: processor s']:,.0f}; {each['recall']:.3f}",
         ),
-        row("exactly, queries a second of one core", lambda each: f"{QUERIES / each['search exactly: processor s']:,.0f}"),
+        row("exactly, queries a second of one core", lambda each: f"{COMPARED / each['search exactly: processor s']:,.0f}"),
         row(
             "GiB of memory at most: to make; to search",
             lambda each: f"{each['train the quantiser, make the codes: GiB']:.1f}; {each['look copies up: GiB']:.1f}",

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
 LISTS_PER_ROOT = 4  # inverted lists per square root of the number of contents; fewer where there are too few to train them
-PROBED_LISTS = 192  # lists searched for a query's copies: less than .5 % of those under the threshold are lost (docs/matching.md)
+PROBED_LISTS = 1.6  # lists searched for a query's copies, times the number of lists to this power: 805 of 4,000 (docs/scale.md);
+PROBED_LISTS_POWER = 0.75  # among more lists, copies scatter over more of them, but over a smaller share
 PROBED_LIST_SHARE = 0.5  # share of the lists, if more, searched for neighbours at any distance, which scatter over many lists
 TRAINING_VECTORS_PER_LIST = 64  # vectors that the quantiser is trained on, per list
 MAX_GROWTH = 4  # the quantiser is trained again once the index holds more than this many times the contents it was trained for
@@ -76,8 +77,8 @@ class Probed:
 def choose_lists(codes: Codes, queries: NDArray[np.float32], near: bool) -> Probed:
     """Choose the lists to search for queries [n, d]: `near` for copies that are reported, else for any neighbours."""
     index: Any = codes.index
-    share = 0 if near else round(PROBED_LIST_SHARE * index.nlist)
-    return Probed(*index.quantizer.search(queries, min(max(PROBED_LISTS, share), index.nlist)))
+    probed = PROBED_LISTS * index.nlist**PROBED_LISTS_POWER if near else PROBED_LIST_SHARE * index.nlist
+    return Probed(*index.quantizer.search(queries, min(max(1, round(probed)), index.nlist)))
 
 
 def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:

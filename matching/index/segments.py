@@ -21,12 +21,12 @@ from image_copies.matching.index.store import Store, count_changes, removed_cont
 from image_copies.submissions.search.backend import search_on_cpu
 from image_copies.submissions.search.index_files import is_intact, missing_file_error, write_content
 
-MAX_SEGMENT_CONTENTS = 131_072  # contents of a file at most: 128 MiB with 256 dimensions,
-# or as many per square root of all contents: 32 for a list of codes, which Faiss compares at once
-SEGMENT_CONTENTS_PER_ROOT = 128
+MAX_SEGMENT_CONTENTS = 524_288  # contents of a file at most: 512 MiB with 256 dimensions,
+# or as many per square root of all contents: 128 for a list of codes, as fewer take Faiss longer to prepare than to compare
+SEGMENT_CONTENTS_PER_ROOT = 512
 MIN_CHANGED_CONTENTS = 10_000  # a file is written once more contents than this were added, or removed from it,
 MAX_REMOVED_SHARE = 0.1  # and more than this share 0…1 of the file was removed
-MAX_SPARE_NEIGHBOURS = 16  # neighbours searched for beyond those asked for, in case some have been removed
+SPARE_NEIGHBOURS = 16  # neighbours searched for beyond those asked for and twice the removed ones expected among them
 FILE_NAME = re.compile(r"vectors-(\d+)-(\d+)-(\d+)-([0-9a-f]{16})\.npy")
 
 
@@ -75,12 +75,12 @@ def search_remaining(segment: Segment, look_up: LookUp, count: int) -> tuple[NDA
     [n, k]; infinity and −1 if nothing more was found.
     """
     held = len(segment.numbers)
-    depth = min(count + min(MAX_SPARE_NEIGHBOURS, len(segment.gone)), held)
+    full = min(count + len(segment.gone), held)
+    depth = min(count + SPARE_NEIGHBOURS + 2 * count * len(segment.gone) // held, full)
     distances, numbers = _drop_removed(segment, *look_up(slice(None), depth), count)
-    if len(segment.gone) > MAX_SPARE_NEIGHBOURS:
-        full = min(count + len(segment.gone), held)
+    if depth < full:
         short = (numbers[:, min(count, segment.ntotal) - 1] < 0) if segment.ntotal else np.zeros(len(numbers), bool)
-        if short.any() and depth < full:
+        if short.any():
             distances[short], numbers[short] = _drop_removed(segment, *look_up(short, full), count)
     return distances, numbers
 

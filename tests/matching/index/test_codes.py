@@ -84,6 +84,7 @@ def count_lists(index: SearchIndex) -> int:
 def test_copies_are_found_in_few_of_the_lists(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The matches are those of the exact search, and of one that looks into most lists."""
     monkeypatch.setattr(codes, "PROBED_LISTS", 5)
+    monkeypatch.setattr(codes, "PROBED_LISTS_POWER", 0)
     looked_into = list[int]()
 
     def note_lists(*given: Any) -> codes.Probed:
@@ -126,11 +127,25 @@ def test_hardly_a_copy_is_lost_with_the_lists_that_are_searched(tmp_path: Path, 
     assert np.mean(lost) < 0.02
 
 
+def test_hardly_a_copy_is_lost_among_the_lists_of_a_million_contents() -> None:
+    """Centroids lie where contents around them have their mean, and an original is in the list of the nearest."""
+    faiss: Any = pytest.importorskip("faiss")
+    rng, dimensions, distance = np.random.default_rng(1), 32, 0.5
+    originals, away = (scale_to_unit_length(rng.standard_normal((1000, dimensions), dtype=np.float32)) for _ in range(2))
+    away = scale_to_unit_length(away - (away * originals).sum(axis=1, keepdims=True) * originals)
+    copies = (1 - distance / 2) * originals + np.float32((distance - distance**2 / 4) ** 0.5) * away
+    index = faiss.index_factory(dimensions, "IVF4000,Flat")
+    index.quantizer.add(0.4 * scale_to_unit_length(rng.standard_normal((index.nlist, dimensions), dtype=np.float32)))
+    (holding,) = index.quantizer.search(originals, 1)[1].T
+    probed = codes.choose_lists(codes.Codes(Path(), index), copies, near=True).lists
+    assert (probed != holding[:, None]).all(axis=1).mean() < 0.01 and probed.shape[1] < 0.25 * index.nlist
+
+
 def test_neighbours_at_any_distance_are_looked_for_as_widely_behind_excluded_ones(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the nearest references are excluded, a second and a third round look deeper, into as many lists as the first."""
-    monkeypatch.setattr(codes, "PROBED_LISTS", 1)
+    monkeypatch.setattr(codes, "PROBED_LISTS", 0)
     monkeypatch.setattr(codes, "PROBED_LIST_SHARE", 1.0)
     order = np.argsort(((QUERIES[:, None] - VECTORS[None]) ** 2).sum(axis=2), axis=1)
     names = [b"query %d" % row for row in range(len(QUERIES))]
@@ -181,7 +196,7 @@ def test_exact_search_in_several_files_is_that_of_all_distances(store: Store) ->
 
 
 def test_a_query_whose_whole_neighbourhood_is_gone_is_answered_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MAX_SPARE_NEIGHBOURS", 2)
+    monkeypatch.setattr(segments, "SPARE_NEIGHBOURS", 2)
     monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 500)
     open_search(store)
     before = names(store, "vectors-*")
@@ -301,7 +316,7 @@ def test_codes_of_other_vectors_are_not_taken(store: Store) -> None:
 
 
 def test_more_than_the_lists_hold_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codes, "PROBED_LISTS", 1)
+    monkeypatch.setattr(codes, "PROBED_LISTS", 0)
     (approximate,) = find_nearest_of_blocks(open_search(store), [QUERIES[:5]], 2000, near=True)
     exact = find_nearest(open_search(store, exact=True), QUERIES[:5], 2000)
     assert np.array_equal(approximate.contents, exact.contents)

@@ -288,7 +288,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
 def test_what_changed_since_the_file_of_vectors_was_made_is_searched_without_making_it_again(
     store: Store, spare: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "MAX_SPARE_NEIGHBOURS", spare)
+    monkeypatch.setattr(segments, "SPARE_NEIGHBOURS", spare)
     add(store, *range(10))
     open_search(store)
     (file,) = store.folder.glob("vectors-*")
