@@ -35,3 +35,9 @@ def equalize(image: Image, tiles: int, strength: float) -> Image:
     """Mix with local contrast stretched to the full range, in `tiles` × `tiles` parts of the image (HDR filters)."""
     spread = cv2.createCLAHE(clipLimit=40, tileGridSize=(tiles, tiles))
     return mix(image, as_uint8(cv2.merge([spread.apply(channel) for channel in cv2.split(image)])), strength)
+
+
+@edit("tone")
+def expose(image: Image, stops: float) -> Image:
+    """Multiply the values by 2 to the power of `stops`; what becomes brighter than white is lost, as in a camera."""
+    return as_uint8(cv2.convertScaleAbs(image, alpha=2**stops))

@@ -56,3 +56,14 @@ def glow(image: Image, x: float, y: float, reach: float, colour: list[int], stre
     light = np.exp(-((down - y) ** 2 + (right - x) ** 2) / reach**2)
     lit: Image = np.clip(image + strength * light[..., None] * np.array(colour, np.float32), 0, 255).astype(np.uint8)
     return lit
+
+
+@edit("weather")
+def vignette(image: Image, x: float, y: float, reach: float, stretch: float, power: float, darkness: float) -> Image:
+    """Darken smoothly away from (x, y), by `darkness` 0…1 from `reach` on: an ellipse `stretch` times as wide as high.
+
+    Places and lengths are in units of half a side; `power` is how late the shade sets in.
+    """
+    down, right = unit_grid(image)
+    away = np.hypot((right - x) / stretch, (down - y) * stretch) / reach
+    return blend_in(image, [0, 0, 0], darkness * np.clip(away, 0, 1) ** power)

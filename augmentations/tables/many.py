@@ -107,6 +107,7 @@ MANY_TABLE: Sequence[Edit] = (
     _row(tone.posterize, lambda rng, intensity: {"levels": round(2 + 14 * (1 - intensity * rng.uniform(0.4, 1)))}),
     _row(tone.two_tones, level=_between(0.6, 1.2), strength=_strength),
     _row(tone.equalize, tiles=_whole(1, 9), strength=_strength),
+    _row(tone.expose, stops=_grown(-3, 2.5)),
     _row(tint.duotone, _draw_inks),
     _row(tint.split_tone, _draw_split),
     _row(tint.turn_hue, degrees=_grown(-180, 180), saturation=_grown(-0.7, 1.5, 1)),
@@ -156,6 +157,15 @@ MANY_TABLE: Sequence[Edit] = (
     _row(weather.shadow, x=_between(-1, 1), degrees=_between(-80, 80), width=_between(0.1, 0.9), darkness=_grown(0, 0.9)),
     _row(
         weather.glow, x=_between(-1.1, 1.1), y=_between(-1.1, 1.1), reach=_between(0.4, 1.2), colour=ANY, strength=_grown(0, 1.6)
+    ),
+    _row(
+        weather.vignette,
+        x=_between(-0.4, 0.4),
+        y=_between(-0.4, 0.4),
+        reach=_between(0.6, 1.5),
+        stretch=_between(0.7, 1.4),
+        power=_between(1, 4),
+        darkness=_grown(0.4, 1),
     ),
     _row(screens.screen_pixels, period=_between(5, 20), glare=_grown(0, 0.7), blue=_grown(-0.2, 0.4), strength=_grown(0, 1)),
     _row(screens.on_phone, size=_grown(-0.45, -0.1, 1), degrees=_grown(-35, 35), bars=_between(0.1, 0.5), colour=ANY),

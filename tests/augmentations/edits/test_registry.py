@@ -30,6 +30,7 @@ NAMES = {
     "on_phone", "outline", "paint", "photocopy", "photographed_print", "posterize", "rain", "relief", "repeat", "ripple",
     "scan_lines", "screen_pixels", "shadow", "shift_strips", "shuffle_tiles", "snow", "space_tiles", "speech_bubbles",
     "split_tone", "spots", "stains", "swirl", "tear_edges", "tear_rows", "tone_curve", "turn_hue", "two_tones", "zoom_blur",
+    "expose", "vignette",
 }  # fmt: skip
 
 
