@@ -4,11 +4,15 @@ Every file of vectors has a file of codes next to it. All codes come from one qu
 and quantiser can be computed again from the vectors at any time. The name of a file of codes contains the digests of the vectors
 and of the quantiser that it was made from, so that a stale file is recognised.
 
+Both are Faiss's IndexRefine of two inverted files with the same lists: coarse codes tell copies from all else, and are compared
+three times as fast as the fine ones, which tell neighbours at any distance apart.
+
 H. Jégou, M. Douze, C. Schmid: Product quantization for nearest neighbor search (2011). F. André, A.-M. Kermarrec,
 N. Le Scouarnec: Cache locality is not enough: high-performance nearest neighbor search with product quantization fast scan
 (2015).
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,12 +39,13 @@ MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search t
 LISTS_PER_ROOT = 4  # inverted lists per square root of the number of contents; fewer where there are too few to train them
 PROBED_LISTS = 1.6  # lists searched for a query's copies, times the number of lists to this power: 805 of 4,000 (docs/scale.md);
 PROBED_LISTS_POWER = 0.75  # among more lists, copies scatter over more of them, but over a smaller share
+COARSE_COORDINATES = 4  # that share 4 bits of a coarse code, where this divides the number of dimensions
 PROBED_LIST_SHARE = 0.5  # share of the lists, if more, searched for neighbours at any distance, which scatter over many lists
 TRAINING_VECTORS_PER_LIST = 64  # vectors that the quantiser is trained on, per list
 MAX_GROWTH = 4  # the quantiser is trained again once the index holds more than this many times the contents it was trained for
 KMEANS_ROUNDS = 10  # iterations of k-means, for the lists and for the codes
 VECTORS_PER_BLOCK = 16_384  # vectors encoded at once
-QUANTIZER_NAME = re.compile(r"quantizer-(\d+)-([0-9a-f]{16})\.faiss")
+QUANTIZER_NAME = re.compile(r"quantizers-(\d+)-([0-9a-f]{16})\.faiss")
 
 
 @dataclass(frozen=True)
@@ -57,28 +62,36 @@ class Codes:
     """The codes of one segment, ready to search, and their file."""
 
     path: Path
-    index: "faiss.Index"
+    index: Any
+
+    def of(self, near: bool) -> Any:
+        """Return the inverted file of the coarse codes, for `near` copies, or that of the fine ones."""
+        import faiss
+
+        return faiss.downcast_index(self.index.base_index if near else self.index.refine_index)
 
 
 @dataclass(frozen=True)
 class Probed:
     """The lists to search for each query, the same in all segments of an index."""
 
+    near: bool  # by the coarse codes
     distances: NDArray[np.float32]  # squared, to the lists' centroids [n, p]
     lists: NDArray[np.int64]  # their numbers [n, p], nearest first
 
-    def search(self, codes: Any, queries: NDArray[np.float32], rows: Rows, count: int) -> tuple[Any, Any]:
+    def search(self, codes: Codes, queries: NDArray[np.float32], rows: Rows, count: int) -> tuple[Any, Any]:
         """Search a segment's codes for these of the queries [n, d]; see `segments.LookUp`."""
-        codes.nprobe = self.lists.shape[1]  # or Faiss refuses them
-        found = codes.search_preassigned(queries[rows], count, self.lists[rows], self.distances[rows])
+        index = codes.of(self.near)
+        index.nprobe = self.lists.shape[1]  # or Faiss refuses them
+        found = index.search_preassigned(queries[rows], count, self.lists[rows], self.distances[rows])
         return found[0], found[1]
 
 
 def choose_lists(codes: Codes, queries: NDArray[np.float32], near: bool) -> Probed:
     """Choose the lists to search for queries [n, d]: `near` for copies that are reported, else for any neighbours."""
-    index: Any = codes.index
+    index = codes.of(near)
     probed = PROBED_LISTS * index.nlist**PROBED_LISTS_POWER if near else PROBED_LIST_SHARE * index.nlist
-    return Probed(*index.quantizer.search(queries, min(max(1, round(probed)), index.nlist)))
+    return Probed(near, *index.quantizer.search(queries, min(max(1, round(probed)), index.nlist)))
 
 
 def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:
@@ -107,7 +120,7 @@ def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:
     ]
     for number, path in zip(lacking, run_shards(work, shards, sum(map(_count_vectors, shards))), strict=True):
         codes[number] = Codes(path, require_index(path))
-    forget_files(folder, "quantizer-*.faiss", {quantizer.digest})
+    forget_files(folder, "quantizer*.faiss", {quantizer.digest})
     kept = {f"codes-{segment.digest}-{quantizer.digest}" for segment in segments}
     stale = [path for path in folder.glob("codes-*.faiss") if path.stem.rpartition("-")[0] not in kept]
     for path in stale:
@@ -117,7 +130,7 @@ def open_codes(folder: Path, segments: Sequence[Segment]) -> list[Codes | None]:
 
 def _open_quantizer(folder: Path, count: int) -> Quantizer | None:
     """Open an intact quantiser that was trained for at least `count / MAX_GROWTH` contents; None if there is none."""
-    for path in sorted(folder.glob("quantizer-*.faiss")):
+    for path in sorted(folder.glob("quantizers-*.faiss")):
         match = QUANTIZER_NAME.fullmatch(path.name)
         if match and count <= MAX_GROWTH * int(match[1]) and (index := open_intact_index(path)) is not None:
             return Quantizer(match[2], path, index)
@@ -130,11 +143,17 @@ def _train_quantizer(folder: Path, segments: Sequence[Segment], count: int) -> Q
     lists = max(1, min(round(LISTS_PER_ROOT * count**0.5), count // TRAINING_VECTORS_PER_LIST))
     import faiss  # imported here: exact search works without it
 
-    index: Any = faiss.index_factory(dimensions, f"IVF{lists},PQ{dimensions}x4fs")  # 4 bits a coordinate
-    index.cp.niter, index.cp.max_points_per_centroid, index.pq.cp.niter = KMEANS_ROUNDS, TRAINING_VECTORS_PER_LIST, KMEANS_ROUNDS
-    index.train(_sample_vectors(segments, TRAINING_VECTORS_PER_LIST * lists))
-    digest = write_index(index, folder, f"quantizer-{count}")
-    return Quantizer(digest, folder / f"quantizer-{count}-{digest}.faiss", index)
+    sample = _sample_vectors(segments, TRAINING_VECTORS_PER_LIST * lists)
+    parts = dimensions // math.gcd(dimensions, COARSE_COORDINATES), dimensions
+    coarse, fine = list[Any](faiss.index_factory(dimensions, f"IVF{lists},PQ{part}x4fs") for part in parts)
+    coarse.cp.niter, coarse.cp.max_points_per_centroid = KMEANS_ROUNDS, TRAINING_VECTORS_PER_LIST
+    coarse.pq.cp.niter = fine.pq.cp.niter = KMEANS_ROUNDS
+    coarse.train(sample)
+    fine.quantizer.add(coarse.quantizer.reconstruct_n(0, lists))
+    fine.train(sample)
+    index = faiss.IndexRefine(coarse, fine)
+    digest = write_index(index, folder, f"quantizers-{count}")
+    return Quantizer(digest, folder / f"quantizers-{count}-{digest}.faiss", index)
 
 
 def _sample_vectors(segments: Sequence[Segment], count: int) -> NDArray[np.float32]:

@@ -80,6 +80,6 @@ def look_into(segment: Segment, codes: Codes | None, lookup: Lookup) -> Candidat
     def look_up(rows: Rows, count: int) -> Candidates:
         if codes is None or lookup.probed is None:
             return segment.search(lookup.queries[rows], count)
-        return lookup.probed.search(codes.index, lookup.queries, rows, count)
+        return lookup.probed.search(codes, lookup.queries, rows, count)
 
     return search_remaining(segment, look_up, lookup.count)

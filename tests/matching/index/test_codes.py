@@ -76,7 +76,7 @@ def test_approximate_search_finds_what_exact_search_does_with_exact_distances(st
 
 def count_lists(index: SearchIndex) -> int:
     """Return how many lists the codes have, the same number in all files."""
-    opened: list[Any] = [coded.index for coded in index.codes if coded is not None]
+    opened = [coded.of(near) for coded in index.codes if coded is not None for near in (True, False)]
     (count,) = {one.nlist for one in opened}
     return int(count)
 
@@ -137,7 +137,7 @@ def test_hardly_a_copy_is_lost_among_the_lists_of_a_million_contents() -> None:
     index = faiss.index_factory(dimensions, "IVF4000,Flat")
     index.quantizer.add(0.4 * scale_to_unit_length(rng.standard_normal((index.nlist, dimensions), dtype=np.float32)))
     (holding,) = index.quantizer.search(originals, 1)[1].T
-    probed = codes.choose_lists(codes.Codes(Path(), index), copies, near=True).lists
+    probed = codes.choose_lists(codes.Codes(Path(), faiss.IndexRefine(index, index)), copies, near=True).lists
     assert (probed != holding[:, None]).all(axis=1).mean() < 0.01 and probed.shape[1] < 0.25 * index.nlist
 
 
@@ -211,7 +211,7 @@ def test_a_query_whose_whole_neighbourhood_is_gone_is_answered_exactly(store: St
 def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
     open_search(store)
     vectors, coded = names(store, "vectors-*"), names(store, "codes-*")
-    quantizer = names(store, "quantizer-*")
+    quantizer = names(store, "quantizers-*")
     add(store, range(COUNT, COUNT + 30), scale_to_unit_length(draw(COUNT)))
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
     index = open_search(store)
@@ -220,7 +220,7 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
     index = open_search(store)
     assert index.ntotal == COUNT + 60 and not index.exact
     assert len(vectors - names(store, "vectors-*")) <= 1 and len(coded - names(store, "codes-*")) <= 1
-    assert names(store, "quantizer-*") == quantizer
+    assert names(store, "quantizers-*") == quantizer
     found = find_nearest(index, VECTORS[30:31], 3)  # its own is gone; added again as content COUNT + 30
     assert found.contents[0, 0] == COUNT + 31 and found.distances[0, 0] == 0
     assert not set(range(1, 41)) & set(index.numbers().tolist())
@@ -231,7 +231,7 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
     assert set(open_search(store).numbers().tolist()) == set(range(41, COUNT + 101)) - set(range(1101, 1301))
 
 
-@pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizer-*"])
+@pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizers-*"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
 def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str, damage: str) -> None:
     whole = find_nearest(open_search(store), QUERIES, 5)
@@ -272,7 +272,7 @@ def test_a_file_is_read_when_its_size_or_time_is_new(store: Store, monkeypatch: 
     assert read == [touched]
 
 
-@pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizer-*"])
+@pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizers-*"])
 def test_check_finds_what_was_changed_without_a_trace(store: Store, pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A disk that returns other bytes changes neither size nor time."""
     whole, command = find_nearest(open_search(store), QUERIES, 5), ["check", "--index", str(store.folder)]
@@ -280,7 +280,7 @@ def test_check_finds_what_was_changed_without_a_trace(store: Store, pattern: str
     assert f"{COUNT:,} vectors in the database and 7 files read, 0 damaged" in capsys.readouterr().out
     path = sorted(store.folder.glob(pattern))[-1]
     content, state = bytearray(path.read_bytes()), path.stat()
-    content[len(content) // 2] ^= 1
+    content[len(content) // 4] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
     open_search(store)
@@ -324,10 +324,10 @@ def test_more_than_the_lists_hold_is_searched_exactly(store: Store, monkeypatch:
 
 def test_the_quantizer_is_trained_again_when_the_index_has_grown(store: Store) -> None:
     open_search(store)
-    before = names(store, "quantizer-*")
+    before = names(store, "quantizers-*")
     add(store, range(COUNT, 5 * COUNT), VECTORS)
-    assert not open_search(store).exact and names(store, "quantizer-*").isdisjoint(before)
-    assert len(names(store, "quantizer-*")) == 1
+    assert not open_search(store).exact and names(store, "quantizers-*").isdisjoint(before)
+    assert len(names(store, "quantizers-*")) == 1
 
 
 def test_a_small_index_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
