@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -69,6 +69,10 @@ def guard(app: FastAPI) -> None:
         if length.isdecimal() and int(length) > (
             MAX_PICTURE_BYTES if request.url.path in LARGE_REQUESTS else min(MAX_PICTURE_BYTES, MAX_REQUEST_BYTES)
         ):
+            with suppress(TimeoutError, ClientDisconnect):
+                async with asyncio.timeout(MAX_SILENT_SECONDS):
+                    async for _ in request.stream():
+                        pass  # many clients read no answer before they have sent everything
             return JSONResponse({"message": TOO_LARGE}, 413)
         response = await call_next(request)
         response.headers.update(SAFE_HEADERS)

@@ -234,6 +234,11 @@ def test_many_uploads_at_once_all_arrive(served: str) -> None:
     assert {status for status, _ in answers} == {200} and len({answer["picture"] for _, answer in answers}) == 100
 
 
+def test_who_sends_all_before_reading_is_answered(served: str) -> None:
+    """The connection was reset, with most of what was sent unread."""
+    assert upload(served, bytes(33 * 2**20)) == (413, {"message": "The file is larger than 32 MB."})
+
+
 def test_more_than_can_wait_are_asked_to_come_again(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "MAX_CONCURRENT", 0)
     status, answer = upload(served, b"x")
