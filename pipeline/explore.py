@@ -18,7 +18,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.names import text_of
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.tools.match_options import is_hash_list
-from image_copies.pipeline.tools.options import DIR, FILE, FLAG, OPTIONS, RULE, add_options, make_task_parser
+from image_copies.pipeline.tools.options import DIR, FILE, FLAG, OPTIONS, PORT, RULE, add_options, make_task_parser
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -29,7 +29,7 @@ REFERENCES_PER_ANSWER = 10
 OWN = {
     "--references": DIR | {"help": "search these pictures, without a run; with --serve a CSV list of PDQ hashes, too"},
     "--matches": DIR | {"help": "review what match.py wrote there (its --output)"},
-    "--port": {"type": int, "default": 8765, "help": "port on 127.0.0.1; default 8765"},
+    "--port": {"type": PORT, "default": 8765, "help": "port on 127.0.0.1; default 8765"},
     "--serve": FLAG | {"help": "with --index: instead of the page, search over HTTP"},
     "--index": DIR | {"help": "search this index, made by match.py"},
     "--checkpoint": FILE | {"help": "with --index: this network instead of a run"},

@@ -1,5 +1,6 @@
 """The web application of explore.py: one for the explorer, the review and the search service, each of which is a router."""
 
+import errno
 import socket
 from collections.abc import Callable
 
@@ -44,7 +45,9 @@ def open_listener(port: int) -> socket.socket:
     try:
         listener.bind((HOST, port))
         listener.listen(MAX_WAITING)  # at once: until then another explorer could take the port as well
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        raise UserError(f"port {port} of {HOST} cannot be used ({error}). Choose another one with --port.") from error
+        why = {errno.EADDRINUSE: "is taken by another program", errno.EACCES: "is reserved for the system"}
+        said = why.get(error.errno or 0, f"cannot be used ({error.strerror})")
+        raise UserError(f"port {port} of {HOST} {said}. Give one from 1024 to 65535 with --port; 0 is any free one.") from error
     return listener

@@ -3,6 +3,7 @@
 import argparse
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from image_copies.data.commands import describe_command, name_command
@@ -13,21 +14,20 @@ Table = dict[str, dict[str, Any]]  # the arguments of add_argument, by option
 
 
 def checked(make: Callable[[str], T], holds: Callable[[T], bool], remedy: str) -> Callable[[str], T]:
-    """Return the `type` of an option whose value must fulfil a condition; otherwise the message says what to give."""
+    """Return the `type` of an option whose value must be made and fulfil a condition; otherwise the message says what to give."""
 
     def parse(text: str) -> T:
-        value = make(text)
-        if not holds(value):
-            raise argparse.ArgumentTypeError(f"{text}: {remedy}")
-        return value
+        with suppress(ValueError):  # no number
+            if holds(value := make(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"{text}: {remedy}")
 
-    parse.__name__ = make.__name__  # argparse names it where the text is no number
     return parse
 
 
 def at_least(least: int) -> Callable[[str], int]:
     """Return the `type` of an option that takes a whole number of at least so much."""
-    return checked(int, lambda number: number >= least, f"give at least {least}")
+    return checked(int, lambda number: number >= least, f"give a whole number of at least {least}")
 
 
 def above_zero(such_as: str) -> Callable[[str], float]:
@@ -36,6 +36,7 @@ def above_zero(such_as: str) -> Callable[[str], float]:
 
 
 RATE = checked(float, lambda rate: 0 < rate < 1, "give a rate per query between 0 and 1, such as 0.001")
+PORT = checked(int, lambda port: 0 <= port < 2**16, "give a port from 1024 to 65535, or 0 for any free one")
 PIXELS = checked(int, lambda side: side >= 16, "give at least 16 pixels")
 SCORE = checked(float, lambda score: score <= 0, "scores are −‖q − r‖², at most 0; give a number such as -0.5")
 DIR: dict[str, Any] = {"type": named_path, "metavar": "DIR"}

@@ -88,7 +88,7 @@ def test_what_is_missing_is_told(run: Path, tmp_path: Path, capsys: pytest.Captu
         (checkpoint, ("--data", tmp_path / "none"), "holds no image"),
         (checkpoint, ("--sizes", 8), "at least 16 pixels"),
         (checkpoint, ("--exponents", 0), "above 0"),
-        (checkpoint, ("--images", 1), "give at least 2"),
+        (checkpoint, ("--images", 1), "of at least 2"),
         (checkpoint, ("--learning-rate", 0), "above 0"),
         (tmp_path / "other.safetensors", (), "no such checkpoint"),
     ]
