@@ -13,7 +13,7 @@ def main() -> None:
     """Parse the command line and do the step."""
     parser = make_step_parser(__doc__)
     parser.add_argument("--plan", action="store_true", help="only print the memory, time and disk space that every stage needs")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="with --plan: number of processes to plan for")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="with --plan: processes to plan for; default 1")
     parser.add_argument("--left", action="store_true", help="only print in a line what all steps that are left take")
     parser.add_argument("--at-once", type=int, metavar="N", help="train N models at the same time, each on one GPU")
     options = parser.parse_args()

@@ -18,7 +18,11 @@ def add_ray_options(parser: argparse._ActionsContainer) -> None:
         "RAY_ADDRESS) or HOST:PORT; without it in one process, with the same results",
     )
     parser.add_argument(
-        "--ray-gpu", type=float, default=1.0, metavar="SHARE", help="share of a GPU for each worker with a network; 0 for none"
+        "--ray-gpu",
+        type=float,
+        default=1.0,
+        metavar="SHARE",
+        help="share of a GPU for each worker with a network (1); 0 for none",
     )
 
 

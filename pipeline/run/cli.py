@@ -95,7 +95,7 @@ def named_run(text: str) -> Path:
 
 def make_step_parser(description: str | None, program: str | None = None) -> argparse.ArgumentParser:
     """Return a parser with the options that every step has; `program` is the command's name, if not that of its file."""
-    parser = CommandParser(program, description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = CommandParser(program, description=description)
     parser.add_argument("--run", type=named_run, metavar="DIR", help="run folder; default: the latest under runs/")
     parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed recipe for this run")
     parser.add_argument("--data", type=named_place, metavar="DIR", help="data set of a new run, in the ISC2021 layout; or s3://…")

@@ -13,7 +13,7 @@ import pytest
 import image_copies
 from image_copies.data.errors import UserError
 from image_copies.pipeline.match import main
-from image_copies.pipeline.run.cli import CommandParser, report_errors
+from image_copies.pipeline.run.cli import CommandParser, make_step_parser, report_errors
 
 PIPELINE = Path(__file__).parents[3] / "pipeline"
 
@@ -134,7 +134,7 @@ def test_anything_can_be_printed_anywhere(tmp_path: Path, locale: str) -> None:
     code = """
 import os
 from pathlib import Path
-from image_copies.pipeline.run.cli import CommandParser, report_errors
+from image_copies.pipeline.run.cli import CommandParser, make_step_parser, report_errors
 from image_copies.pipeline.steps.score_table import print_scores
 with report_errors():
     print_scores(Path("scores.json"))
@@ -165,6 +165,11 @@ def test_bars_are_for_terminals(script: str) -> None:
     environment = os.environ | {"PYTHONPATH": str(PIPELINE.parent)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
+
+
+def test_help_names_no_default_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    make_step_parser(None).print_help()
+    assert "None" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("script", ["match", "06_score", "evaluate", "explore"])
