@@ -19,10 +19,9 @@ from image_copies.matching.files.plan import read_plan, remove_merged
 from image_copies.matching.files.room import Room, measure_room
 from image_copies.matching.files.trash import find_home_trash
 from image_copies.matching.output import Output, count
-from image_copies.matching.results.folder import MOVED, PLAN, SEARCH, read_notes
+from image_copies.matching.results.folder import JOURNAL, MOVED, PLAN, SEARCH, read_notes
 
 SILENT = Output(quiet=True)
-JOURNAL = "journal.jsonl"
 MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
 BUSY_MESSAGE = "another process is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."
 

@@ -16,7 +16,8 @@ from image_copies.matching.files.keeping import KEEP_RULES, KeepRule
 MATCHES, GROUPS, CUTS, HUBS, PLAN = "matches.csv", "groups.csv", "cuts.csv", "hubs.csv", "plan.csv"
 STACKS, STACK_LIST = "stacks.csv", "stacks.json"
 SEARCH = "search.json"
-OWN_INDEX, MOVED = "index", "moved"
+OWN_INDEX = "index"
+MOVED, JOURNAL = "moved", "journal.jsonl"  # of plans that were carried out
 GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
 UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
 LEAKAGE, FOLDERS = "leakage.csv", "folders.csv"

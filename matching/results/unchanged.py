@@ -14,12 +14,13 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.files import is_there, write_text
+from image_copies.data.files import digest_file, is_there, write_text
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive
 from image_copies.matching.files.companions import find_companions
+from image_copies.matching.files.notes import MAX_SIDECAR_BYTES
 from image_copies.matching.output import Output, plain
-from image_copies.matching.results.folder import LOCK, MOVED, OWN_INDEX, UNCHANGED
+from image_copies.matching.results.folder import JOURNAL, LOCK, MOVED, OWN_INDEX, UNCHANGED
 
 CODE = Path(__file__).parents[2]
 PACKAGES = ("matching", "data", "models", "submissions", "pipeline")
@@ -86,12 +87,17 @@ def _describe_file(path: Path) -> object:
     try:
         states = [(archive or path).lstat(), (archive or path).stat()]
         companions = [path.with_name(name) for name in find_companions(path)] if archive is None else []
-        changed = [
-            (other.name, other.lstat().st_ctime_ns, other.stat().st_ctime_ns, other.stat().st_size) for other in companions
-        ]
+        belonging = [_describe_companion(other) for other in companions]
     except OSError:
         return None
-    return [(s.st_mode, s.st_ino, s.st_dev, s.st_nlink, s.st_uid, s.st_size, s.st_mtime_ns) for s in states], changed
+    shared = [s.st_nlink > 1 and s.st_ino for s in states]  # a file that went to another disk and back has another number
+    return [(s.st_mode, s.st_dev, s.st_nlink, s.st_uid, s.st_size, s.st_mtime_ns) for s in states], shared, belonging
+
+
+def _describe_companion(path: Path) -> object:
+    state = path.stat()
+    changed = digest_file(path) if state.st_size <= MAX_SIDECAR_BYTES else (state.st_size, state.st_ctime_ns)
+    return path.name, path.is_symlink(), changed
 
 
 def _list_code() -> Iterable[object]:
@@ -104,13 +110,13 @@ def _list_code() -> Iterable[object]:
 
 
 def _digest_results(folder: Path) -> str:
-    """Return the SHA-256 of the names and contents of all files of a search's results; the index is no result."""
+    """Return the SHA-256 of the names and contents of all files of a search's results, of which index and journal are none."""
     digest = hashlib.sha256()
     for place, folders, names in os.walk(folder):
         at_top = Path(place) == folder
         folders[:] = sorted(name for name in folders if not (at_top and name in (OWN_INDEX, MOVED)))
         for name in sorted(names):
-            if at_top and (name == UNCHANGED or name.startswith(LOCK)):
+            if at_top and (name in (UNCHANGED, JOURNAL) or name.startswith((LOCK, f".{JOURNAL}"))):
                 continue
             path = Path(place) / name
             digest.update(os.fsencode(path.relative_to(folder)) + b"\0" + hashlib.sha256(path.read_bytes()).digest())

@@ -1,6 +1,7 @@
 """A second search of an unchanged folder says what the first one said; whatever has changed is searched again."""
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -95,6 +96,21 @@ def test_whatever_has_changed_is_searched_again(
     capsys.readouterr()
     search()
     assert STANDS not in capsys.readouterr().out
+    search()
+    assert STANDS in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("way", ["move", "hardlink", "symlink", "delete-to-trash"])
+def test_a_plan_that_was_taken_back_changes_nothing(
+    way: str, search: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The journal passed for a result, and a film that went with its picture for a changed one."""
+    shutil.copy("album/2.png", "album/same.png")
+    for name in ("2", "same"):
+        Path(f"album/{name}.mov").write_bytes(b"film")
+    search()
+    assert main(["--apply", way]) == 0 and main(["--undo"]) == 0
+    assert re.search(r"undo: [12] files? done, 0 left alone", capsys.readouterr().out)
     search()
     assert STANDS in capsys.readouterr().out
 
