@@ -16,18 +16,19 @@ from image_copies.data.names import text_of
 from image_copies.data.sources.archives import read_bytes
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import is_named_as_copy, order_by_size
-from image_copies.matching.verification.alignment import MAX_SIDE, align, invert, map_points, resize_by
+from image_copies.matching.verification.alignment import MAX_SIDE, Aligned, align, invert, map_points, resize_by
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.derivation import find_made
 from image_copies.matching.verification.detail import MAX_DENSITY, compare_detail
-from image_copies.matching.verification.differences import measure_differences
-from image_copies.matching.verification.edits import Comparison, Edits
+from image_copies.matching.verification.differences import measure_differences, shows_another_thing
+from image_copies.matching.verification.edits import TURNED, Comparison, Edits
 from image_copies.matching.verification.geometry import from_shares
 from image_copies.matching.verification.pairs import LastUsed, PairJudge
 from image_copies.matching.verification.quantisation import measure_quantisation
 from image_copies.matching.verification.recompression import follow_by_compression
 
 Comparing = Callable[[Facts, Facts], Comparison | None]
+PART_DIFFERS = "a part of the two differs"
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
 PLANNED_TOGETHER = 4  # groups that threads plan side by side
 MAX_DECODED = 2 * PLANNED_TOGETHER  # pictures kept as a whole, two of each: the largest file is compared with several
@@ -82,6 +83,16 @@ class EditComparer:
             self._known[pair] = None if found is None else self._add_compression(found, one, other)
         return self._known[pair]
 
+    def differ(self, one: Facts, other: Facts) -> bool:
+        """Whether a part of two certain copies differs that no edit explains: a digit of a form, or what was painted out."""
+        found = self.compare(one, other)
+        if found is None:
+            return False
+        edited = {*found.query.changes, *found.reference.changes}
+        if TURNED in edited and (aligned := self._look_closer(found, one, other)) is not None:  # resampled, as all its details
+            return shows_another_thing(aligned, measure_differences(aligned))
+        return found.differing >= MIN_DIFFERING and not (edited or found.compressed or found.reversed)
+
     def find_origin(self, one: Facts, other: Facts) -> Origin | None:
         """Return which of two certain copies the other one was made of; None where nothing says so."""
         pair = one.path, other.path
@@ -114,8 +125,8 @@ class EditComparer:
         """Add what only the files' own pixels show, if they can be read."""
         if not (one.width and other.width):
             return found
-        if found.differing >= MIN_DIFFERING and min(max(one.width, one.height), max(other.width, other.height)) > MAX_SIDE:
-            found = self._look_closer(found, one, other)
+        if found.differing >= MIN_DIFFERING and (aligned := self._look_closer(found, one, other)) is not None:
+            found = replace(found, differing=min(found.differing, float(measure_differences(aligned).max())))
         own, others = self._colours.of(one.path), self._colours.of(other.path)
         if own is not None and others is not None:
             seen = compare_colours(found.homography, own, others)
@@ -140,23 +151,18 @@ class EditComparer:
                     back = self._follow(found.turned(), other.path, one.path)
         return replace(found, compressed=_is_nearer(left, back), reversed=_is_nearer(back, left))
 
-    def _look_closer(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
-        """Look with more pixels at two files of which a part differs: fine structure that was reduced twice does so, too."""
+    def _look_closer(self, found: Comparison, one: Facts, other: Facts) -> Aligned | None:
+        """Align two files with more pixels, where they have more: fine structure that was reduced twice differs everywhere."""
         pixels = [self._pixels.of(facts.path) for facts in (one, other)]
-        if pixels[0] is None or pixels[1] is None:
-            return found
+        if pixels[0] is None or pixels[1] is None or min(max(each.shape) for each in pixels if each is not None) <= MAX_SIDE:
+            return None
         query, reference = (
             resize_by(each, CLOSE_SIDE / max(each.shape)) if max(each.shape) > CLOSE_SIDE else each
             for each in pixels
             if each is not None
         )
         homography = from_shares(reference.shape) @ found.homography @ invert(from_shares(query.shape))
-        aligned = align(query, reference, homography, negative=False)
-        return (
-            found
-            if aligned is None
-            else replace(found, differing=min(found.differing, float(measure_differences(aligned).max())))
-        )
+        return align(query, reference, homography, negative=False)
 
     def _follow(self, found: Comparison, query: Path, reference: Path) -> float | None:
         if (query, reference) not in self._left:
@@ -219,7 +225,7 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing, distrusted: boo
         f"the kept file {' and '.join(own)}": own,
         f"one of the two {' and '.join(unclear)}": unclear,
         "it has something that the kept file lacks": found.reference.covered,  # a caption, or another name in the same form
-        "a part of the two differs": found.differing >= MIN_DIFFERING and not found.compressed,
+        PART_DIFFERS: found.differing >= MIN_DIFFERING and not found.compressed,
         "it shows more than the kept file": found.query.cropped,
         "it is a small part of the kept file, which somebody chose": found.reference.cropped and _measure_part(found) < MIN_PART,
         "it has more pixels than the kept file": found.reference.density > MAX_DENSITY,
