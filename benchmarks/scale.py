@@ -12,7 +12,7 @@ from dedup import RESULTS, find_figures
 from measurements import Measurements
 from page_tables import make_table, write_tables
 
-from image_copies.matching.dedup.lists import LISTS_PER_ROOT, ROUNDS, SAMPLES
+from image_copies.matching.dedup.lists import EXACT, GROWTH, LISTS_PER_ROOT, NEAREST, ROUNDS, SAMPLES
 
 COMMAND = "benchmarks/scale.py --docs"
 SIZES = (1e6, 1e7, 1e8, 1e9)  # images
@@ -53,7 +53,7 @@ SPACE: Sequence[tuple[str, Callable[[float], float], str]] = (
     ("disk: codes of 128 bytes, in lists of whole blocks", lambda n: n * 227, "measured, 131,072"),
     ("disk: match's SQLite", lambda n: n * 1500, "measured, 1 M"),
     ("disk: dedup's indexes and Parquet", lambda n: n * 620, "measured, 1 M"),
-    ("disk: dedup's blocks, which stay", lambda n: n * (1036 + 4 * 18 * (n / 1e6) ** 0.125), "computed"),
+    ("disk: dedup's blocks, which stay", lambda n: n * (1036 + 4 * NEAREST * (n / EXACT) ** GROWTH), "computed"),
     ("memory: dedup's driver, but for pairs", lambda n: 0.34e9 + n / 790 * 900, "measured, 1 M; then 900 bytes a part"),
     ("memory: dedup's choice of lists", lambda n: 2 * 4 * 256 * SAMPLES * LISTS_PER_ROOT * n**0.5, "computed"),
     ("memory: joining and grouping", lambda n: n * 95, "measured, 10 M pairs"),

@@ -29,7 +29,7 @@ from image_copies.matching.extractor import Extractor
 
 EXACT = 20_000  # pictures up to which all are compared with all
 LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
-NEAREST, GROWTH = 11, 1 / 8  # lists that a vector goes to, of EXACT pictures; the power of their number with which they grow
+NEAREST, GROWTH = 13, 1 / 8  # lists that a vector goes to, of EXACT pictures; the power of their number with which they grow
 SAMPLES = 48  # vectors per list that the centroids are computed from
 ROUNDS = 10  # iterations of k-means
 LIMITS = 32  # limits per unit of squared distance, to which one is raised: a slightly other threshold then finds what it needs
