@@ -41,16 +41,16 @@ TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     ("all against all, exact", lambda n: n * n / EXACT_PAIRS, "measured, 25,000 × 1 M; then N²", CORES),
     ("a million queries, exact", lambda n: 1e6 * n / EXACT_PAIRS, "measured, 25,000 × 1 M", CORES),
     # benchmarks/index_growth.py
-    ("a million queries by codes", lambda n: 1060 * (n / 1e6) ** 0.46, "fitted, 50,000 to 1 M", CORES),
+    ("a million queries by codes", lambda n: 957 * (n / 1e6) ** 0.7, "measured, 1 M; then N^0.7", CORES),
     ("match's index: SQLite", lambda n: n * 27 / 1e6, "measured, 1 M", 1),
-    ("match's index: codes", lambda n: 91 * (n / 1e6) ** 1.5, "measured, 1 M; then N√N", CORES),
+    ("match's index: codes", lambda n: 156 * (n / 1e6) ** 1.5, "measured, 1 M; then N√N", CORES),
     ("match's index: opening", lambda n: n * 0.03 / 1e6, "measured, 1 M", 1),
     # join_shards of ten shards of 50,000 vectors
     ("steps 02, 03: joining shards", lambda n: n * 2.2 / 500_000, "measured, 500,000", 1),
 )
 # what is held, bytes for n images, how they are known
 SPACE: Sequence[tuple[str, Callable[[float], float], str]] = (
-    ("disk: codes of 128 bytes, in lists of whole blocks", lambda n: n * 227, "measured, 131,072"),
+    ("disk: codes of 128 and of 32 bytes", lambda n: n * 212, "measured, 1 M"),
     ("disk: match's SQLite", lambda n: n * 1500, "measured, 1 M"),
     ("disk: dedup's indexes and Parquet", lambda n: n * 620, "measured, 1 M"),
     ("disk: dedup's blocks, which stay", lambda n: n * (1036 + 4 * NEAREST * (n / EXACT) ** GROWTH), "computed"),
