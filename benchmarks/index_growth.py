@@ -318,7 +318,7 @@ def make_tables(store: Measurements) -> dict[str, str]:
         row(
             "GiB of memory at most: to make; to search",
             lambda each: (
-                f"{max(each[f'{part}: GiB'] for part in ('make the files of vectors', 'train the quantiser, make the codes')):.1f}; "
+                f"{max(each['make the files of vectors: GiB'], each['train the quantiser, make the codes: GiB']):.1f}; "
                 f"{each['look copies up: GiB']:.1f}"
             ),
         ),

@@ -209,7 +209,7 @@ def find_by_lists_alone(vectors: NDArray[np.float16], centroids: NDArray[np.floa
 def test_blocks_find_to_the_byte_what_meets_in_lists(opener: Any, small: None, many: Any, tmp_path: Path) -> None:
     collection, vectors = many
     settings = Lists(opener, LIMIT_OF_MANY, tmp_path / "lists", COUNT, False)
-    assert settings.count == 89 and settings.copies == 16
+    assert settings.count == 89 and settings.copies == 19
     found = find_pairs(collection, settings)
     assert found.tobytes() == find_by_lists_alone(vectors, np.load(settings.centroids), settings).tobytes()
     wide = opener().normalize(vectors.astype(np.float32))
