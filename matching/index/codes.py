@@ -64,7 +64,7 @@ class Codes:
     path: Path
     index: Any
 
-    def of(self, near: bool) -> Any:
+    def inverted_file(self, near: bool) -> Any:
         """Return the inverted file of the coarse codes, for `near` copies, or that of the fine ones."""
         import faiss
 
@@ -81,7 +81,7 @@ class Probed:
 
     def search(self, codes: Codes, queries: NDArray[np.float32], rows: Rows, count: int) -> tuple[Any, Any]:
         """Search a segment's codes for these of the queries [n, d]; see `segments.LookUp`."""
-        index = codes.of(self.near)
+        index = codes.inverted_file(self.near)
         index.nprobe = self.lists.shape[1]  # or Faiss refuses them
         found = index.search_preassigned(queries[rows], count, self.lists[rows], self.distances[rows])
         return found[0], found[1]
@@ -89,7 +89,7 @@ class Probed:
 
 def choose_lists(codes: Codes, queries: NDArray[np.float32], near: bool) -> Probed:
     """Choose the lists to search for queries [n, d]: `near` for copies that are reported, else for any neighbours."""
-    index = codes.of(near)
+    index = codes.inverted_file(near)
     probed = PROBED_LISTS * index.nlist**PROBED_LISTS_POWER if near else PROBED_LIST_SHARE * index.nlist
     return Probed(near, *index.quantizer.search(queries, min(max(1, round(probed)), index.nlist)))
 

@@ -90,8 +90,7 @@ def _describe_file(path: Path) -> object:
         belonging = [_describe_companion(other) for other in companions]
     except OSError:
         return None
-    shared = [s.st_nlink > 1 and s.st_ino for s in states]  # a file that went to another disk and back has another number
-    return [(s.st_mode, s.st_dev, s.st_nlink, s.st_uid, s.st_size, s.st_mtime_ns) for s in states], shared, belonging
+    return [(s.st_mode, s.st_ino, s.st_dev, s.st_nlink, s.st_uid, s.st_size, s.st_mtime_ns) for s in states], belonging
 
 
 def _describe_companion(path: Path) -> object:

@@ -21,7 +21,8 @@ def launch_fabric(precision: str) -> Fabric:
     """
     ranks, on_this_machine, device = process_count(), processes_on_machine(), best_device()
     chosen = choose_precision(device, precision)
-    keep_freed_memory()
+    if device.type == "cpu":
+        keep_freed_memory()
     fabric = Fabric(
         accelerator=device.type,
         strategy=DDPStrategy(timeout=PROCESS_TIMEOUT) if ranks > 1 else "auto",

@@ -100,7 +100,7 @@ def test_whatever_has_changed_is_searched_again(
     assert STANDS in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("way", ["move", "hardlink", "symlink", "delete-to-trash"])
+@pytest.mark.parametrize("way", ["move", "delete-to-trash"])
 def test_a_plan_that_was_taken_back_changes_nothing(
     way: str, search: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

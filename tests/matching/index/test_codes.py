@@ -76,7 +76,7 @@ def test_approximate_search_finds_what_exact_search_does_with_exact_distances(st
 
 def count_lists(index: SearchIndex) -> int:
     """Return how many lists the codes have, the same number in all files."""
-    opened = [coded.of(near) for coded in index.codes if coded is not None for near in (True, False)]
+    opened = [coded.inverted_file(near) for coded in index.codes if coded is not None for near in (True, False)]
     (count,) = {one.nlist for one in opened}
     return int(count)
 
