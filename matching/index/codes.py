@@ -5,11 +5,12 @@ and quantiser can be computed again from the vectors at any time. The name of a 
 and of the quantiser that it was made from, so that a stale file is recognised.
 
 Both are Faiss's IndexRefine of two inverted files with the same lists: coarse codes tell copies from all else, and are compared
-three times as fast as the fine ones, which tell neighbours at any distance apart.
+three times as fast as the fine ones, which tell neighbours at any distance apart. The coarse code of a vector is in two lists: a
+copy that lies far from the one is near the other (SOAR), so half as many lists are searched.
 
 H. Jégou, M. Douze, C. Schmid: Product quantization for nearest neighbor search (2011). F. André, A.-M. Kermarrec,
 N. Le Scouarnec: Cache locality is not enough: high-performance nearest neighbor search with product quantization fast scan
-(2015).
+(2015). P. Sun, D. Simcha, D. Dopson, R. Guo, S. Kumar: SOAR: improved indexing for approximate nearest neighbor search (2023).
 """
 
 import math
@@ -37,14 +38,16 @@ if TYPE_CHECKING:
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
 LISTS_PER_ROOT = 4  # inverted lists per square root of the number of contents; fewer where there are too few to train them
-PROBED_LISTS = 1.6  # lists searched for a query's copies, times the number of lists to this power: 805 of 4,000 (docs/scale.md);
+PROBED_LISTS = 0.65  # lists searched for a query's copies, times the number of lists to this power: 327 of 4,000 (docs/scale.md);
 PROBED_LISTS_POWER = 0.75  # among more lists, copies scatter over more of them, but over a smaller share
 COARSE_COORDINATES = 4  # that share 4 bits of a coarse code, where this divides the number of dimensions
 PROBED_LIST_SHARE = 0.5  # share of the lists, if more, searched for neighbours at any distance, which scatter over many lists
 TRAINING_VECTORS_PER_LIST = 64  # vectors that the quantiser is trained on, per list
 MAX_GROWTH = 4  # the quantiser is trained again once the index holds more than this many times the contents it was trained for
 KMEANS_ROUNDS = 10  # iterations of k-means, for the lists and for the codes
-VECTORS_PER_BLOCK = 16_384  # vectors encoded at once
+COARSE_LISTS = 2  # lists that a coarse code is in, where there are so many
+SECOND_LISTS = 10  # lists nearest to a vector, of which its second one is chosen
+VECTORS_PER_BLOCK = 4096  # vectors encoded at once
 QUANTIZER_NAME = re.compile(r"quantizers-(\d+)-([0-9a-f]{16})\.faiss")
 
 
@@ -70,6 +73,11 @@ class Codes:
 
         return faiss.downcast_index(self.index.base_index if near else self.index.refine_index)
 
+    def holds(self, count: int) -> bool:
+        """Whether these are the codes of `count` vectors, as they are written today."""
+        coarse = self.inverted_file(near=True)
+        return bool(coarse.ntotal == count * min(COARSE_LISTS, coarse.nlist))
+
 
 @dataclass(frozen=True)
 class Probed:
@@ -83,8 +91,22 @@ class Probed:
         """Search a segment's codes for these of the queries [n, d]; see `segments.LookUp`."""
         index = codes.inverted_file(self.near)
         index.nprobe = self.lists.shape[1]  # or Faiss refuses them
-        found = index.search_preassigned(queries[rows], count, self.lists[rows], self.distances[rows])
-        return found[0], found[1]
+        depth = COARSE_LISTS * count if self.near else count
+        found = index.search_preassigned(queries[rows], depth, self.lists[rows], self.distances[rows])
+        return _drop_repeated(found[0], found[1], count) if self.near else (found[0], found[1])
+
+
+def _drop_repeated(
+    distances: NDArray[np.float32], places: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the `count` nearest of each row [n, m] without those found in more than one list."""
+    order = np.argsort(places, axis=1, kind="stable")
+    places, distances = np.take_along_axis(places, order, 1), np.take_along_axis(distances, order, 1)
+    repeated = np.zeros(places.shape, np.bool_)
+    repeated[:, 1:] = places[:, 1:] == places[:, :-1]
+    distances[repeated], places[repeated] = np.inf, -1
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(distances, nearest, 1), np.take_along_axis(places, nearest, 1)
 
 
 def choose_lists(codes: Codes, queries: NDArray[np.float32], near: bool) -> Probed:
@@ -172,8 +194,9 @@ def _find_codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Codes |
     """Open the codes of one segment; None if there are no intact ones."""
     for path in folder.glob(f"codes-{segment.digest}-{quantizer.digest}-*.faiss") if segment.digest else ():
         index = open_intact_index(path)
-        if index is not None and index.ntotal == len(segment.numbers):
-            return Codes(path, index)
+        if index is not None and (codes := Codes(path, index)).holds(len(segment.numbers)):
+            return codes
+        forget_files(folder, path.name, set())
     return None
 
 
@@ -190,15 +213,58 @@ def _count_vectors(segment: _Uncoded) -> int:
     return segment.count
 
 
-def _encode_segment(quantizer: "faiss.Index", segment: _Uncoded, place: Place) -> Path:
+def _encode_segment(quantizer: Any, segment: _Uncoded, place: Place) -> Path:
     """Compute the codes of a segment, write them next to it and return their file."""
     import faiss
 
-    index: Any = faiss.clone_index(quantizer)
-    stored = open_segment_file(segment.path, np.zeros(0, np.int64))
-    vectors = stored.vectors
-    for first in range(0, len(vectors), VECTORS_PER_BLOCK):
-        index.add(vectors[first : first + VECTORS_PER_BLOCK])
-        place.advance(len(vectors[first : first + VECTORS_PER_BLOCK]))
+    trained = list[Any](map(faiss.downcast_index, (quantizer.base_index, quantizer.refine_index)))
+    coarse, fine = map(_copy_empty, trained)
+    stored, lists = open_segment_file(segment.path, np.zeros(0, np.int64)), trained[0].quantizer
+    centroids = lists.reconstruct_n(0, lists.ntotal)
+    for first in range(0, len(stored.vectors), VECTORS_PER_BLOCK):
+        vectors = np.ascontiguousarray(stored.vectors[first : first + VECTORS_PER_BLOCK])
+        chosen = choose_two_lists(vectors, lists.search(vectors, min(SECOND_LISTS, len(centroids)))[1], centroids)
+        _add_to_lists(fine, vectors, first, chosen[:1])
+        _add_to_lists(coarse, vectors, first, chosen)
+        place.advance(len(vectors))
+    packed = [faiss.IndexIVFPQFastScan(part) for part in (coarse, fine)]
+    index: Any = faiss.IndexRefine(*map(_copy_empty, trained))
+    index.base_index, index.refine_index = packed  # Faiss makes none of two of different lengths
     name = f"codes-{stored.digest}-{segment.quantizer}"
     return segment.path.parent / f"{name}-{write_index(index, segment.path.parent, name)}.faiss"
+
+
+def _copy_empty(trained: "faiss.IndexIVFPQFastScan") -> "faiss.IndexIVFPQ":
+    """Return an inverted file with the same lists and codes, not packed yet: vectors can be added to lists of one's choice."""
+    import faiss
+
+    empty = faiss.IndexIVFPQ(trained.quantizer, trained.d, trained.nlist, trained.pq.M, trained.pq.nbits)
+    empty.by_residual, empty.pq, empty.is_trained = trained.by_residual, trained.pq, True
+    return empty
+
+
+def choose_two_lists(
+    vectors: NDArray[np.float32], nearest: NDArray[np.int64], centroids: NDArray[np.float32]
+) -> NDArray[np.int64]:
+    """Choose the lists [COARSE_LISTS, n] of vectors [n, d] among the nearest [n, k]: the first, and what complements it.
+
+    A query that is far from the first list's centroid lies, seen from there, beyond the vector; the second list's error is
+    orthogonal to the first one's, as nearly as its length permits (SOAR, equation 3 with λ = 1).
+    """
+    if nearest.shape[1] == 1:
+        return nearest.T
+    errors = vectors[:, None] - centroids[nearest]
+    first, others = errors[:, 0], errors[:, 1:]
+    squares = (others**2).sum(axis=2)
+    along = np.einsum("nkd,nd->nk", others, first) ** 2 / np.maximum((first**2).sum(axis=1), np.finfo(np.float32).tiny)[:, None]
+    second = 1 + (squares + along).argmin(axis=1)
+    return np.stack([nearest[:, 0], nearest[np.arange(len(nearest)), second]])
+
+
+def _add_to_lists(index: "faiss.IndexIVFPQ", vectors: NDArray[np.float32], first: int, lists: NDArray[np.int64]) -> None:
+    """Add vectors [n, d], which are numbered from `first` on, to each of their lists [m, n]."""
+    import faiss
+
+    numbers = np.arange(first, first + len(vectors))
+    for own in lists:
+        index.add_core(len(vectors), *map(faiss.swig_ptr, (vectors, numbers, own)))

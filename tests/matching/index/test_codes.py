@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
@@ -136,9 +138,48 @@ def test_hardly_a_copy_is_lost_among_the_lists_of_a_million_contents() -> None:
     copies = (1 - distance / 2) * originals + np.float32((distance - distance**2 / 4) ** 0.5) * away
     index = faiss.index_factory(dimensions, "IVF4000,Flat")
     index.quantizer.add(0.4 * scale_to_unit_length(rng.standard_normal((index.nlist, dimensions), dtype=np.float32)))
-    (holding,) = index.quantizer.search(originals, 1)[1].T
+    nearest = index.quantizer.search(originals, codes.SECOND_LISTS)[1]
+    holding = codes.choose_two_lists(originals, nearest, index.quantizer.reconstruct_n(0, index.nlist))
     probed = codes.choose_lists(codes.Codes(Path(), faiss.IndexRefine(index, index)), copies, near=True).lists
-    assert (probed != holding[:, None]).all(axis=1).mean() < 0.01 and probed.shape[1] < 0.25 * index.nlist
+    missed = (probed[None] != holding[:, :, None]).all(axis=2)
+    assert missed.all(axis=0).mean() < 0.01 < missed[0].mean() and probed.shape[1] < 0.1 * index.nlist
+
+
+@given(st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_the_second_list_is_the_one_whose_error_complements_the_first(count: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors, centroids = rng.standard_normal((8, 5), np.float32), rng.standard_normal((9, 5), np.float32)
+    nearest = np.argsort(((vectors[:, None] - centroids) ** 2).sum(axis=2), axis=1)[:, :count]
+    chosen = codes.choose_two_lists(vectors, nearest, centroids)
+    assert np.array_equal(chosen[0], nearest[:, 0]) and len(chosen) == min(2, count)
+    for vector, candidates, second in zip(vectors, nearest.tolist(), chosen[-1].tolist(), strict=True):
+        first = vector - centroids[candidates[0]]
+        losses = [
+            (error := vector - centroids[number]) @ error + (error @ first / np.linalg.norm(first)) ** 2
+            for number in candidates[1:]
+        ]
+        assert not losses or losses[candidates[1:].index(second)] == pytest.approx(min(losses), rel=1e-4)
+
+
+def test_codes_that_are_in_one_list_each_are_made_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of earlier versions were, of which as few lists would not do."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(codes, "COARSE_LISTS", 1)
+        earlier.setattr(codes, "choose_two_lists", lambda vectors, nearest, centroids: nearest.T[:1].copy())
+        open_search(store)
+    before = names(store, "codes-*")
+    index = open_search(store)
+    assert names(store, "codes-*").isdisjoint(before) and len(names(store, "codes-*")) == len(before)
+    for near in (True, False):
+        for coded, segment in zip(index.codes, index.segments, strict=True):
+            assert coded is not None and coded.inverted_file(near).ntotal == (1 + near) * len(segment.numbers)
+
+
+def test_each_content_is_a_candidate_once(store: Store) -> None:
+    index = open_search(store)
+    for count in (1, 10, COUNT):
+        ((_, numbers),) = index.search_blocks([QUERIES], count, near=True)
+        assert all(len(set(found)) == len(found) for row in numbers.tolist() if (found := [one for one in row if one >= 0]))
 
 
 def test_neighbours_at_any_distance_are_looked_for_as_widely_behind_excluded_ones(
