@@ -230,6 +230,7 @@ def _encode_segment(quantizer: Any, segment: _Uncoded, place: Place) -> Path:
     packed = [faiss.IndexIVFPQFastScan(part) for part in (coarse, fine)]
     index: Any = faiss.IndexRefine(*map(_copy_empty, trained))
     index.base_index, index.refine_index = packed  # Faiss makes none of two of different lengths
+    index.own_fields = index.own_refine_index = True  # assigned, they are Python's no longer
     name = f"codes-{stored.digest}-{segment.quantizer}"
     return segment.path.parent / f"{name}-{write_index(index, segment.path.parent, name)}.faiss"
 
