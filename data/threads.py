@@ -1,9 +1,9 @@
 """Work on items ahead of the result that is asked for, by threads of this process or a device."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 Launched = TypeVar("Launched")
@@ -43,3 +43,19 @@ def overlap(launch: Callable[[Item], Launched], read: Callable[[Launched], Resul
             yield read(waiting.popleft())
     while waiting:
         yield read(waiting.popleft())
+
+
+class ReadAhead(Generic[Item, Result]):
+    """Reads what will probably be asked for next, by threads of its own."""
+
+    def __init__(self, threads: int) -> None:
+        self._pool, self._begun = ThreadPoolExecutor(threads), dict[Item, Future[Result]]()
+
+    def read(self, read: Callable[[Item], Result], items: Sequence[Item], upcoming: Sequence[Item]) -> list[Result]:
+        """Return what `read` returns of every item, and begin to read what is upcoming; of others nothing stays."""
+        for other in self._begun.keys() - {*items, *upcoming}:
+            self._begun.pop(other).cancel()
+        for item in (*items, *upcoming):
+            if item not in self._begun:
+                self._begun[item] = self._pool.submit(read, item)
+        return [self._begun[item].result() for item in items]

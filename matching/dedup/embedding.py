@@ -19,17 +19,20 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import whole_file
 from image_copies.data.names import text_of
+from image_copies.data.process import choose_workers
 from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.data.sources.containers import Picture, name_picture
 from image_copies.data.sources.tables import import_pyarrow, open_table
+from image_copies.data.threads import ReadAhead, map_in_threads
 from image_copies.matching.dedup.inputs import index_path, read_index
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.files.facts import is_flat
 from image_copies.matching.index.filling import with_decoders
-from image_copies.models.inference.embedders import Loaded, choose_batch, load_batch
+from image_copies.models.inference.embedders import Loaded, choose_batch, load_batch, need_gpu
 
 PART_PICTURES = 1024  # pictures of a part, at most,
 PART_BYTES = 2**26  # and bytes that its decoded squares take
+PARTS_LOADED = 2  # parts that are decoded at the same time for a GPU, so that the last batches of one leave no core idle
 FACTS = ("id", "place", "bytes", "sha256", "width", "height", "flat", "error")  # columns of each picture
 
 
@@ -79,50 +82,77 @@ class Decoded(Loaded):
     facts: list[tuple[Any, ...]]
 
 
+@dataclass(frozen=True)
+class Opened:
+    """An embedding in a process: its extractor, and what is decoded ahead of a GPU."""
+
+    embedding: Embedding
+    extractor: Extractor
+    ahead: ReadAhead[PartName, tuple[str, list[Decoded]]]
+
+
 def embed_parts(embedding: Embedding, files: Sequence[Path], parts: Sequence[PartName], total: int) -> Iterator[int]:
     """Embed parts; yields how many pictures of each cannot be read. `files` are those that the extractor is opened from."""
-    work: ShardWork[Extractor, PartName, int] = ShardWork(
+    work: ShardWork[Opened, PartName, int] = ShardWork(
         name="embedding",
         unit="image",
-        open=embedding.open,
-        work=partial(embed_part, embedding),
+        open=partial(_open, embedding),
+        work=embed_part,
         size=attrgetter("count"),
         inputs=tuple(files),
         folder=embedding.folder,
-        opened_as=embedding.identity,
+        opened_as=f"{embedding.identity} {embedding.folder}",
         uses_gpu=True,
+        looks_ahead=True,
     )
     return run_shards(work, parts, total)
 
 
-def embed_part(embedding: Embedding, extractor: Extractor, name: PartName, place: Place) -> int:
+def _open(embedding: Embedding) -> Opened:
+    return Opened(embedding, embedding.open(), ReadAhead(PARTS_LOADED))
+
+
+def embed_part(opened: Opened, name: PartName, place: Place) -> int:
     """Embed the pictures of a part and write its file; returns how many cannot be read.
 
     Raises:
         UserError: The part does not hold what its index says.
     """
-    index = read_index(path := index_path(embedding.folder, name.key))
-    if index is None:
-        raise UserError(f"{path} cannot be read: all nodes must see the folder of results.")
-    container, part = index.container, index.parts[name.number]
-    source, pictures, count = (
-        text_of(container.source),
-        container.read(part),
-        choose_batch(extractor.networks, extractor.settings),
-    )
-    batches = iter(lambda: list(islice(pictures, count)), [])
+    embedding, extractor = opened.embedding, with_decoders(opened.extractor, place)
+    if need_gpu(extractor.networks):
+        upcoming = () if place.upcoming is None else (place.upcoming,)
+        ((source, loaded),) = opened.ahead.read(partial(_load_part, embedding, extractor), (name,), upcoming)
+        found = extractor.extract_batches(loaded, lambda decoded: decoded)
+    else:
+        source, batches = _read_part(embedding, extractor, name)
+        found = extractor.extract_batches(batches, partial(_decode_batch, embedding.sizes, source))
     facts, vectors = list[tuple[Any, ...]](), list[NDArray[np.float32]]()
-    load = partial(_decode_batch, embedding.sizes, source)
-    for decoded, own in with_decoders(extractor, place).extract_batches(batches, load):
+    for decoded, own in found:
         facts += decoded.facts
         vectors.append(own)
         place.advance(len(own))
-    if len(facts) != part.count:
-        raise UserError(f"{container.source} has changed: {len(facts)} of {part.count} pictures are there. Repeat the command.")
-    about = {"source": source, "state": container.state, "identity": embedding.identity}
+    if len(facts) != name.count:
+        raise UserError(f"{source} has changed: {len(facts)} of {name.count} pictures are there. Repeat the command.")
+    about = {"source": source, "state": name.state, "identity": embedding.identity}
     columns = dict(zip(FACTS, zip(*facts, strict=True), strict=True))
     write_vectors(embedding.vectors_path(name.key, name.number), about, columns, np.concatenate(vectors))
     return sum(map(bool, columns["error"]))
+
+
+def _load_part(embedding: Embedding, extractor: Extractor, name: PartName) -> tuple[str, list[Decoded]]:
+    """Return the source of a part, and its decoded batches."""
+    source, batches = _read_part(embedding, extractor, name)
+    threads = max(1, choose_workers(extractor.settings.workers))
+    return source, list(map_in_threads(partial(_decode_batch, embedding.sizes, source), batches, threads))
+
+
+def _read_part(embedding: Embedding, extractor: Extractor, name: PartName) -> tuple[str, Iterator[list[Picture]]]:
+    """Return the source of a part, and its pictures in batches to embed together."""
+    index = read_index(path := index_path(embedding.folder, name.key))
+    if index is None:
+        raise UserError(f"{path} cannot be read: all nodes must see the folder of results.")
+    pictures, count = index.container.read(index.parts[name.number]), choose_batch(extractor.networks, extractor.settings)
+    return text_of(index.container.source), iter(lambda: list(islice(pictures, count)), [])
 
 
 def _decode_batch(sizes: Sequence[int], source: str, pictures: Sequence[Picture]) -> Decoded:

@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Container, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import combinations_with_replacement, product
@@ -22,6 +21,7 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.files import is_file, read_json, whole_file, write_text
 from image_copies.data.remote import map_files, remove_folder
 from image_copies.data.shards import Place, ShardWork, run_shards
+from image_copies.data.threads import ReadAhead
 from image_copies.matching.dedup.blocks import PICTURES_PER_ROOT, Block, Packed, Part, pack_block, plan_blocks
 from image_copies.matching.dedup.collection import Collection, list_names, load_array, read_vectors
 from image_copies.matching.dedup.comparing import compare_blocks
@@ -119,8 +119,7 @@ class Opened:
 
     lists: Lists
     upcoming: Any = None  # the job that probably comes next here
-    blocks: dict[str, Future[Packed]] = field(default_factory=dict)
-    _reader: ThreadPoolExecutor = field(default_factory=partial(ThreadPoolExecutor, 1))
+    _blocks: ReadAhead[str, Packed] = field(default_factory=partial(ReadAhead, 1))
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -136,11 +135,13 @@ class Opened:
         """Return normalised vectors [n, d]."""
         return self.extractor.normalize(vectors)
 
-    def read(self, job: Meeting) -> tuple[Packed, Packed]:
+    def read(self, job: Meeting) -> list[Packed]:
         """Return the two blocks of a job, and begin to read those of the next one; no others are kept."""
-        keys = {key: None for meeting in (job, self.upcoming or job) for key in (meeting.one, meeting.other)}
-        self.blocks = {key: self.blocks.get(key) or self._reader.submit(Packed.read, self.lists.block(key)) for key in keys}
-        return self.blocks[job.one].result(), self.blocks[job.other].result()
+        upcoming = self.upcoming or job
+        return self._blocks.read(self._read_block, (job.one, job.other), (upcoming.one, upcoming.other))
+
+    def _read_block(self, key: str) -> Packed:
+        return Packed.read(self.lists.block(key))
 
 
 def choose_folder(parent: Path, about: str, count: int) -> tuple[Path, int]:
