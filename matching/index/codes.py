@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
 LISTS_PER_ROOT = 4  # inverted lists per square root of the number of contents; fewer where there are too few to train them
-PROBED_LISTS = 0.65  # lists searched for a query's copies, times the number of lists to this power: 327 of 4,000 (docs/scale.md);
+PROBED_LISTS = 0.6  # lists searched for a query's copies, times the number of lists to this power: 302 of 4,000 (docs/scale.md);
 PROBED_LISTS_POWER = 0.75  # among more lists, copies scatter over more of them, but over a smaller share
 COARSE_COORDINATES = 4  # that share 4 bits of a coarse code, where this divides the number of dimensions
 PROBED_LIST_SHARE = 0.5  # share of the lists, if more, searched for neighbours at any distance, which scatter over many lists
