@@ -28,7 +28,7 @@ from image_copies.matching.dedup.inputs import index_path, read_index
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.files.facts import is_flat
 from image_copies.matching.index.filling import with_decoders
-from image_copies.models.inference.embedders import Loaded, choose_batch, load_batch, need_gpu
+from image_copies.models.inference.embedders import Loaded, any_on_gpu, choose_batch, load_batch
 
 PART_PICTURES = 1024  # pictures of a part, at most,
 PART_BYTES = 2**26  # and bytes that its decoded squares take
@@ -119,7 +119,7 @@ def embed_part(opened: Opened, name: PartName, place: Place) -> int:
         UserError: The part does not hold what its index says.
     """
     embedding, extractor = opened.embedding, with_decoders(opened.extractor, place)
-    if need_gpu(extractor.networks):
+    if any_on_gpu(extractor.networks):
         upcoming = () if place.upcoming is None else (place.upcoming,)
         ((source, loaded),) = opened.ahead.read(partial(_load_part, embedding, extractor), (name,), upcoming)
         found = extractor.extract_batches(loaded, lambda decoded: decoded)

@@ -6,7 +6,7 @@ and of the quantiser that it was made from, so that a stale file is recognised.
 
 Both are Faiss's IndexRefine of two inverted files with the same lists: coarse codes tell copies from all else, and are compared
 three times as fast as the fine ones, which tell neighbours at any distance apart. The coarse code of a vector is in two lists: a
-copy that lies far from the one is near the other (SOAR), so half as many lists are searched.
+copy that lies far from the one is near the other (SOAR), so fewer lists are searched.
 
 H. Jégou, M. Douze, C. Schmid: Product quantization for nearest neighbor search (2011). F. André, A.-M. Kermarrec,
 N. Le Scouarnec: Cache locality is not enough: high-performance nearest neighbor search with product quantization fast scan
@@ -92,8 +92,8 @@ class Probed:
         index = codes.inverted_file(self.near)
         index.nprobe = self.lists.shape[1]  # or Faiss refuses them
         depth = COARSE_LISTS * count if self.near else count
-        found = index.search_preassigned(queries[rows], depth, self.lists[rows], self.distances[rows])
-        return _drop_repeated(found[0], found[1], count) if self.near else (found[0], found[1])
+        distances, places = index.search_preassigned(queries[rows], depth, self.lists[rows], self.distances[rows])
+        return _drop_repeated(distances, places, count) if self.near else (distances, places)
 
 
 def _drop_repeated(
@@ -191,10 +191,12 @@ def _sample_vectors(segments: Sequence[Segment], count: int) -> NDArray[np.float
 
 
 def _find_codes(folder: Path, segment: Segment, quantizer: Quantizer) -> Codes | None:
-    """Open the codes of one segment; None if there are no intact ones."""
+    """Open the codes of one segment; None if there are no intact ones. Those of an earlier version are removed."""
     for path in folder.glob(f"codes-{segment.digest}-{quantizer.digest}-*.faiss") if segment.digest else ():
         index = open_intact_index(path)
-        if index is not None and (codes := Codes(path, index)).holds(len(segment.numbers)):
+        if index is None:
+            continue
+        if (codes := Codes(path, index)).holds(len(segment.numbers)):
             return codes
         forget_files(folder, path.name, set())
     return None
@@ -249,8 +251,8 @@ def choose_two_lists(
 ) -> NDArray[np.int64]:
     """Choose the lists [COARSE_LISTS, n] of vectors [n, d] among the nearest [n, k]: the first, and what complements it.
 
-    A query that is far from the first list's centroid lies, seen from there, beyond the vector; the second list's error is
-    orthogonal to the first one's, as nearly as its length permits (SOAR, equation 3 with λ = 1).
+    A query that is far from the first list's centroid lies, seen from there, beyond the vector. So the second list is one near
+    whose error e₂, vector less centroid, has little of the first one's direction (SOAR): ‖e₂‖² + (e₂ · e₁ / ‖e₁‖)² is least.
     """
     if nearest.shape[1] == 1:
         return nearest.T

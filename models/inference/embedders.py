@@ -74,7 +74,7 @@ def embed_with_all(networks: Sequence[Embedder], images: ImageSet, settings: Emb
 
 def choose_batch(networks: Sequence[Embedder], settings: EmbeddingSettings) -> int:
     """Return how many images to embed together."""
-    return settings.batch_size if need_gpu(networks) else min(settings.batch_size, MOST_SIDE_BY_SIDE)
+    return settings.batch_size if any_on_gpu(networks) else min(settings.batch_size, MOST_SIDE_BY_SIDE)
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def embed_batches(
         check_finite(vectors, loaded.paths)
         return loaded, vectors
 
-    if need_gpu(networks):
+    if any_on_gpu(networks):
         yield from overlap(launch, read, map_in_threads(load, batches, threads))
         return
     with ExitStack() as held:
@@ -125,7 +125,7 @@ def embed_batches(
         yield from map_in_threads(lambda batch: read(launch(load(batch))), batches, threads)
 
 
-def need_gpu(networks: Sequence[Embedder]) -> bool:
+def any_on_gpu(networks: Sequence[Embedder]) -> bool:
     """Whether any of the networks is on a GPU, for which batches are loaded ahead."""
     return any(network.side_by_side is None for network in networks)
 
