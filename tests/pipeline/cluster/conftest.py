@@ -11,9 +11,16 @@ import pytest
 from PIL import Image
 
 from image_copies.data.procedural.sample import write_pictures
+from image_copies.pipeline.run import run
 from tests.matching.dedup.test_inputs import write_tar
 
 STORE_BYTES = 80 * 2**20
+
+
+@pytest.fixture(autouse=True)
+def no_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The latest of the checkout's own runs would embed, where the descriptor that ships is expected."""
+    monkeypatch.setattr(run, "RUNS", tmp_path / "runs")
 
 
 @contextmanager
