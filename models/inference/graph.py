@@ -55,7 +55,10 @@ def _open_graph(checkpoint: Path) -> Embedder | None:
         graph = read_graph(checkpoint)
     except OSError:
         return None
-    return None if graph is None else open_session(checkpoint, graph.content, name_weights(graph.weights))
+    if graph is None:
+        return None
+    views = None if graph.views is None else (graph.views.content, name_weights(graph.views.weights))
+    return open_session(checkpoint, graph.content, name_weights(graph.weights), views)
 
 
 def name_weights(weights: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:

@@ -17,7 +17,6 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings
 from image_copies.models.inference.embedders import Embedder, Squares
-from image_copies.models.inference.mirrorless_graph import drop_mirror_images
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the import leaves a device id at home, for its maker
 
 DESCRIPTION, VECTORS = "description", "vectors"
+Weights = Mapping[str, NDArray[np.float32]]  # of any shape, by their names in a model
 
 
 class OnnxDescription(Settings):
@@ -52,13 +52,16 @@ def open_onnx(path: Path) -> Embedder:
     return open_session(path, path.read_bytes())
 
 
-def open_session(path: Path, content: bytes, weights: Mapping[str, NDArray[np.float32]] | None = None) -> Embedder:
+def open_session(
+    path: Path, content: bytes, weights: Weights | None = None, views: tuple[bytes, Weights] | None = None
+) -> Embedder:
     """Open an ONNX model.
 
     Args:
         path: The file that holds it, for messages.
         content: The model's bytes.
         weights: The weights that it does not hold itself, of any shape, by name; None for a model that holds all.
+        views: The model that embeds views, and its weights; None where that is the same one.
 
     Raises:
         UserError: It cannot be run, or was not written by this project.
@@ -67,7 +70,7 @@ def open_session(path: Path, content: bytes, weights: Mapping[str, NDArray[np.fl
 
     on_gpu = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
 
-    def start(model: bytes) -> "onnxruntime.InferenceSession":
+    def start(model: bytes, weights: Weights | None) -> "onnxruntime.InferenceSession":
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3  # errors only
         options.intra_op_num_threads = 0 if on_gpu else 1  # threads embed batches side by side
@@ -80,7 +83,7 @@ def open_session(path: Path, content: bytes, weights: Mapping[str, NDArray[np.fl
         return onnxruntime.InferenceSession(model, options, providers=providers)
 
     try:
-        session = start(content)
+        session = start(content, weights)
     except Exception as error:  # the runtime raises its own kinds of errors
         raise UserError(
             f"{path} is not an ONNX file that can be run: {(str(error) or type(error).__name__).splitlines()[0]}"
@@ -95,8 +98,7 @@ def open_session(path: Path, content: bytes, weights: Mapping[str, NDArray[np.fl
 
     @cache
     def start_alone() -> "onnxruntime.InferenceSession":
-        model = None if weights is None else drop_mirror_images(content)
-        return session if model is None else start(model)
+        return session if views is None else start(*views)
 
     def embed_alone(squares: Squares) -> NDArray[np.float32]:
         with starting:

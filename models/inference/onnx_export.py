@@ -7,7 +7,7 @@ and dropped the 1e-12 under a square root, by which pictures with flat areas dif
 import json
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from image_copies.models.inference.onnx_embedder import DESCRIPTION, VECTORS, On
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.stored_graph import GRAPH, read_float_tensors, write_graph
 
 MAX_DIFFERENCE = 1e-4  # of a vector's coordinate between ONNX Runtime and torch
@@ -112,7 +113,7 @@ def export_onnx(
 
 
 def add_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
-    """Add its graph to a checkpoint, which takes the weights from there (graph.py); verify it against torch before.
+    """Add its graph to a checkpoint, and one for views, which take the weights from there (graph.py); both are verified before.
 
     Returns:
         The largest difference of a coordinate between the graph and torch, on drawn pictures and on the photographs.
@@ -121,16 +122,28 @@ def add_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
         UserError: The checkpoint cannot be used, or the difference exceeds SAME_VECTORS.
     """
     loaded = load_descriptor(checkpoint)
+    content, weights, difference = _make_verified(checkpoint, loaded, photographs)
+    views = None
+    if isinstance(loaded.descriptor, JoinedDescriptor) and (own := loaded.descriptor.for_views()) is not loaded.descriptor:
+        second, names, of_views = _make_verified(checkpoint, replace(loaded, descriptor=own), photographs)
+        views, difference = (second, names), max(difference, of_views)
+    write_graph(checkpoint, content, weights, views)
+    return difference
+
+
+def _make_verified(checkpoint: Path, loaded: Checkpoint, photographs: Sequence[Path]) -> tuple[bytes, tuple[str, ...], float]:
+    """Return a checkpoint's graph, the names of the weights that it takes from there, and its difference from torch.
+
+    Raises:
+        UserError: The network cannot be exported, or the difference exceeds SAME_VECTORS.
+    """
     module = Exported([(loaded, EmbeddingSettings())], None).eval().cpu()
     model = _make_graph(module)
     weights = _leave_weights(model, read_float_tensors(checkpoint))
     _describe(model, module, loaded.descriptor.dimensions, {})
     content = ir.to_proto(model).SerializeToString()
     difference = _verify(module, open_session(checkpoint, content, name_weights(weights)), SAME_VECTORS, photographs)
-    names = tuple(weights)
-    del weights  # Windows replaces no file that is mapped
-    write_graph(checkpoint, content, names)
-    return difference
+    return content, tuple(weights), difference  # the weights are let go: Windows replaces no file that is mapped
 
 
 def _make_graph(module: Exported) -> ir.Model:

@@ -17,6 +17,8 @@ class EmbeddingSettings(Settings):
         scales: Each image is embedded at each of these multiples of image_size; the vector is the unit mean over them.
         batch_size: Images per batch.
         flip: Whether the mean includes the mirrored image.
+        views: Whether this model embeds a query's views (matching/views.py), too, once the run is a checkpoint of `export.py`;
+            otherwise its mean vector stands for it there, which is less work.
         pooling_exponent: GeM's p; None for the trained one.
         precision: "32", or the autocast precision.
         workers: Data-loading workers; None for this process's share of the cores.
@@ -31,6 +33,7 @@ class EmbeddingSettings(Settings):
     scales: tuple[Annotated[float, Field(gt=0, le=16)], ...] = Field((1.0,), min_length=1)
     batch_size: int = Field(128, ge=1)
     flip: bool = False
+    views: bool = True
     pooling_exponent: float | None = Field(None, gt=0)
     precision: Literal["32", "bf16", "16"] = "32"
     workers: int | None = Field(None, ge=0)
@@ -39,12 +42,12 @@ class EmbeddingSettings(Settings):
     decode_on: Literal["cpu", "device"] = "cpu"
 
     def what_makes_vectors(self) -> "EmbeddingSettings":
-        """The settings that vectors depend on: without the number of workers and the sizes of batches and shards."""
-        return self.with_defaults("workers", "batch_size", "shard")
+        """The settings that vectors depend on: without the number of workers, the sizes of batches and shards, and `views`."""
+        return self.with_defaults("workers", "batch_size", "shard", "views")
 
     def what_makes_shards(self) -> str:
-        """The settings that the shards of a stopped run depend on, as JSON: all but the number of workers."""
-        return self.with_defaults("workers").model_dump_json(exclude_defaults=True)
+        """The settings that the shards of a stopped run depend on, as JSON: all but the number of workers, and `views`."""
+        return self.with_defaults("workers", "views").model_dump_json(exclude_defaults=True)
 
     def on_cpu(self) -> "EmbeddingSettings":
         """Return the same settings with images decoded on the CPU, as everything but step 02 does."""

@@ -49,7 +49,7 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     def prepare_alone() -> Callable[[Squares], Waiting]:
         if not isinstance(loaded.descriptor, JoinedDescriptor):
             return launch
-        return prepare(replace(loaded, descriptor=loaded.descriptor.without_mirror_images()))
+        return prepare(replace(loaded, descriptor=loaded.descriptor.for_views()))
 
     def embed(squares: Squares) -> NDArray[np.float32]:
         return launch(squares)()

@@ -1,6 +1,7 @@
 """Several descriptors and a projection of their vectors as one descriptor: an ensemble outside of a run."""
 
 from copy import copy
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -26,9 +27,11 @@ class JoinedDescriptor(ImageDescriptor):
         self.settings: JoinedSettings = settings
         self.members = nn.ModuleList(members)
         self.dimensions = settings.dimensions
-        joined = sum(member.dimensions for member in members)
-        self.register_buffer("projection_mean", torch.zeros(joined))
-        self.register_buffer("projection_axes", torch.eye(self.dimensions, joined))
+        self.embeds = (True,) * len(members)  # whether each member does; of others the mean vector is taken
+        ends = list(accumulate(member.dimensions for member in members))
+        self.columns = [slice(end - member.dimensions, end) for member, end in zip(members, ends, strict=True)]
+        self.register_buffer("projection_mean", torch.zeros(ends[-1]))
+        self.register_buffer("projection_axes", torch.eye(self.dimensions, ends[-1]))
         self.register_buffer("background", torch.zeros(settings.background, self.dimensions, dtype=torch.float16))
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
@@ -42,11 +45,17 @@ class JoinedDescriptor(ImageDescriptor):
         with torch.autocast(images.device.type, enabled=False):
             return functional.normalize((vectors - self.projection_mean) @ self.projection_axes.T)
 
-    def without_mirror_images(self) -> "JoinedDescriptor":
-        """Return the same, of the same weights, whose members do not embed mirror images."""
+    def for_views(self) -> "JoinedDescriptor":
+        """Return what embeds a query's views, of the same weights: no mirror images, and only members with `views`.
+
+        It is this descriptor itself where that is all the same.
+        """
+        if all(about.views and not about.flips for about in self.settings.members):
+            return self
         members = [about.model_copy(update={"flips": False}) for about in self.settings.members]
         other = copy(self)
         other.settings = self.settings.model_copy(update={"members": members})
+        other.embeds = tuple(about.views for about in members)
         return other
 
     def drop_background(self) -> None:
@@ -57,6 +66,8 @@ class JoinedDescriptor(ImageDescriptor):
     def _vectors(self, number: int, images: Tensor) -> Tensor:
         """Return the unit vectors [n, d] of one member."""
         member, about = self.members[number], self.settings.members[number]
+        if not self.embeds[number]:
+            return self.projection_mean[self.columns[number]].expand(images.shape[0], -1)
         if images.shape[2:] != (about.image_size, about.image_size):
             size = (about.image_size, about.image_size)
             images = functional.interpolate(images, size, mode="bilinear", antialias=True, align_corners=False)

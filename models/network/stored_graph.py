@@ -1,4 +1,6 @@
-"""The graph that a checkpoint may hold: an ONNX model behind its tensors, which takes the weights from them; without torch.
+"""The graphs that a checkpoint may hold: ONNX models behind its tensors, which take the weights from them; without torch.
+
+One embeds pictures; where a query's views are embedded with less work, a second one does that.
 
 A safetensors file is the length of its header, the header as JSON (metadata; type, shape and place of each tensor), and the
 tensors' bytes. Thus the file without its graph is known to the byte, and identifies a checkpoint with and without one.
@@ -32,14 +34,17 @@ class Graph:
 
     content: bytes
     weights: dict[str, NDArray[np.float32]]  # by their names in the checkpoint; mapped, not read
+    views: "Graph | None" = None  # of the same checkpoint, for a query's views
 
 
 class GraphNotes(Settings):
-    """The notes on a graph in a checkpoint's metadata."""
+    """The notes on a graph in a checkpoint's metadata, or on two, one after the other."""
 
     made_of: str = Field(pattern="^[0-9a-f]{64}$")  # SHA-256 of the checkpoint without the graph
-    graph: str = Field(pattern="^[0-9a-f]{64}$")  # SHA-256 of the graph
+    graph: str = Field(pattern="^[0-9a-f]{64}$")  # SHA-256 of the graphs
     weights: tuple[str, ...]  # names of the tensors that it takes from the checkpoint
+    first: int | None = Field(ge=0)  # bytes of the first, where there are two; older graphs do not say, and are not used
+    views_weights: tuple[str, ...]  # names of the tensors that the second takes
 
 
 @dataclass(frozen=True)
@@ -87,28 +92,36 @@ def read_graph(path: Path) -> Graph | None:
         return None
     try:
         tensors = read_float_tensors(path)
-        return Graph(content, {name: tensors[name] for name in notes.weights})
+        weights, views_weights = ({name: tensors[name] for name in names} for names in (notes.weights, notes.views_weights))
+        views = None if notes.first is None else Graph(content[notes.first :], views_weights)
+        return Graph(content[: notes.first], weights, views)
     except (KeyError, TypeError, ValueError):  # the file was not written here
         return None
 
 
-def write_graph(path: Path, content: bytes, weights: tuple[str, ...]) -> None:
+def write_graph(path: Path, graph: bytes, weights: tuple[str, ...], views: tuple[bytes, tuple[str, ...]] | None = None) -> None:
     """Add a graph to a checkpoint, in place of one that it holds.
 
     Args:
         path: The checkpoint, a file of safetensors.
-        content: The graph.
+        graph: The graph.
         weights: Names of the tensors that it takes from the checkpoint.
+        views: The same of the graph for views; None where views need none of their own.
 
     Raises:
         UserError: The disk is full.
     """
-    path = path.resolve()
+    path, (more, views_weights) = path.resolve(), views or (b"", ())
+    content = graph + more
     layout = _read_layout(path)
     assert layout is not None
     with open_regular(path) as file:
         notes = GraphNotes(
-            made_of=_digest_without_graph(file, layout), graph=hashlib.sha256(content).hexdigest(), weights=weights
+            made_of=_digest_without_graph(file, layout),
+            graph=hashlib.sha256(content).hexdigest(),
+            weights=weights,
+            first=None if views is None else len(graph),
+            views_weights=views_weights,
         )
         header = _without_graph(layout.header)
         header[METADATA] = {**header.get(METADATA, {}), GRAPH: notes.model_dump_json()}

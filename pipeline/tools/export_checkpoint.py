@@ -26,7 +26,7 @@ from image_copies.pipeline.tools.run_extractor import (
 from image_copies.submissions.ensemble.projection import load_projection, scale_to_unit_length
 from image_copies.submissions.vectors.files import Vectors
 
-MAX_BACKGROUND = 10_000  # training vectors stored for query normalisation
+MAX_BACKGROUND = 7_500  # training vectors stored for query normalisation
 
 
 def export_joined(run: Run, output: Path) -> None:
@@ -88,5 +88,6 @@ def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[ImageDescrip
     if isinstance(descriptor, Descriptor) and not embedding.whiten:
         descriptor.drop_whitening()
     size = embedding.image_size or checkpoint.image_size
-    member = MemberSettings.model_validate({"descriptor": descriptor.settings, "image_size": size, "flips": embedding.flip})
+    about = {"descriptor": descriptor.settings, "image_size": size, "flips": embedding.flip, "views": embedding.views}
+    member = MemberSettings.model_validate(about)
     return descriptor, member.model_copy(update={"descriptor": without_weights_files(member.descriptor)})

@@ -152,7 +152,7 @@ def test_a_turned_form_with_another_digit_is_not_certainly_a_copy(tmp_path: Path
 def test_vectors_have_unit_length_and_copies_are_near(album: Path) -> None:
     vectors = image_copies.embed([album / "R000002.jpg", album / "small.jpg", album / "R000001.jpg"])
     assert vectors.shape == (3, 256) and np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    assert vectors[0] @ vectors[1] > 0.95 > vectors[0] @ vectors[2]
+    assert vectors[0] @ vectors[1] > 0.9 > 0.2 > vectors[0] @ vectors[2]
 
 
 def test_what_cannot_be_decoded_is_named(album: Path) -> None:

@@ -20,14 +20,14 @@ from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference import graph
 from image_copies.models.inference.embedders import SAME_VECTORS, Squares
 from image_copies.models.inference.graph import open_network
-from image_copies.models.inference.mirrorless_graph import drop_mirror_images
 from image_copies.models.inference.onnx_embedder import open_onnx, open_session
 from image_copies.models.inference.onnx_export import Exported, add_graph, export_onnx, largest_difference
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
-from image_copies.models.network.settings import HandmadeSettings
+from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
 from image_copies.models.network.stored_graph import GRAPH, digest_checkpoint, read_graph
 from image_copies.models.network.weights_file import read_weights_file
 from image_copies.models.shipped import SHIPPED
@@ -195,24 +195,50 @@ def test_torch_is_used_where_it_has_a_gpu(checkpoint: Path, monkeypatch: pytest.
     assert open_network(checkpoint, SETTINGS).dimensions == 16
 
 
-def test_images_alone_take_half_of_the_graph_and_give_torchs_vectors(squares: Squares) -> None:
+def test_views_take_half_of_the_graph_and_give_torchs_vectors(squares: Squares) -> None:
     shipped, by_torch = open_network(SHIPPED, SETTINGS), load_embedder(SHIPPED, SETTINGS)
     alone = shipped.embed_alone(squares)
     assert np.abs(alone - by_torch.embed_alone(squares)).max() < SAME_VECTORS
     assert np.abs(alone - shipped.embed(squares)).max() > 100 * SAME_VECTORS
     stored = read_graph(SHIPPED)
-    assert stored is not None
-    cut = drop_mirror_images(stored.content)
-    assert cut is not None and drop_mirror_images(cut) is None
-    before, after = (
-        Counter(node.op_type for node in onnx.load_model_from_string(each).graph.node) for each in (stored.content, cut)
+    assert stored is not None and stored.views is not None
+    whole, views = (
+        Counter(node.op_type for node in onnx.load_model_from_string(each.content).graph.node) for each in (stored, stored.views)
     )
-    assert after["Slice"] < before["Slice"] and after["Conv"] < 0.6 * before["Conv"]
+    assert views["Conv"] < 0.6 * whole["Conv"]
 
 
-def test_a_graph_that_mirrors_within_is_left_as_it_is(checkpoint: Path) -> None:
+@pytest.mark.parametrize("flips", [False, True])
+@pytest.mark.parametrize("views", [False, True])
+def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path, flips: bool, views: bool) -> None:
+    """The file with two members gives, for views, what the first alone and the mean of the second give."""
+    about = HandmadeSettings(kind="gabor", dimensions=16)
+    members = (
+        MemberSettings(descriptor=about, image_size=64),
+        MemberSettings(descriptor=about, image_size=64, flips=flips, views=views),
+    )
+    torch.manual_seed(1)
+    descriptors = [HandmadeDescriptor(about) for _ in members]
+    joined = JoinedDescriptor(JoinedSettings(members=members, dimensions=8), [*descriptors])
+    for tensor in (*(each.whitening_matrix for each in descriptors), joined.projection_mean, joined.projection_axes):
+        tensor.normal_()
+    path = tmp_path / "joined.safetensors"
+    save_descriptor(path, joined, 64, {})
+    add_graph(path)
+    stored = read_graph(path)
+    assert stored is not None and (stored.views is None) is (views and not flips)
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 64, 64)).astype(np.uint8)
+    first, second = (each(torch.from_numpy(pixels) / 255) for each in descriptors)
+    parts = torch.cat([first, second if views else joined.projection_mean[16:].expand(3, -1)], dim=1)
+    expected = torch.nn.functional.normalize((parts - joined.projection_mean) @ joined.projection_axes.T).numpy()
+    for network in (open_network(path, SETTINGS), load_embedder(path, SETTINGS)):
+        assert np.abs(network.embed_alone({64: pixels}) - expected).max() < SAME_VECTORS
+        assert np.array_equal(network.embed({64: pixels}), network.embed_alone({64: pixels})) is (views and not flips)
+
+
+def test_a_single_network_embeds_views_as_it_does_pictures(checkpoint: Path) -> None:
     stored = read_graph(checkpoint)
-    assert stored is not None and drop_mirror_images(stored.content) is None
+    assert stored is not None and stored.views is None
     pixels = {64: np.random.default_rng(0).integers(0, 256, (2, 3, 64, 64)).astype(np.uint8)}
     network = open_network(checkpoint, SETTINGS)
     assert np.array_equal(network.embed_alone(pixels), network.embed(pixels))

@@ -44,7 +44,11 @@ def test_a_graph_comes_and_goes(tmp_path_factory: pytest.TempPathFactory, first:
         write_graph(path, content, ("a",))
         held = read_graph(path)
         assert held is not None and held.content == content and held.weights["a"].tolist() == [[0, 1, 2], [3, 4, 5]]
-        assert digest_checkpoint(path) == before
+        assert digest_checkpoint(path) == before and held.views is None
+    write_graph(path, first, ("a",), (second, ()))
+    held = read_graph(path)
+    assert held is not None and held.views is not None and (held.content, held.views.content) == (first, second)
+    assert list(held.weights) == ["a"] and not held.views.weights and digest_checkpoint(path) == before
 
 
 def test_others_read_the_file(plain: Path) -> None:

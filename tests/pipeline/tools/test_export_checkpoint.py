@@ -111,6 +111,20 @@ def test_a_run_with_a_joined_member_is_joined_again(small_run: Path, exported: P
     assert alone.shape == projected.shape and np.abs(alone - projected).max() < 1e-4
 
 
+def test_which_models_embed_views_is_stored_and_makes_nothing_stale(
+    small_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(small_run, folder)
+    recipe = (folder / "recipe.yaml").read_text()
+    assert "embedding: {" in recipe
+    (folder / "recipe.yaml").write_text(recipe.replace("embedding: {", "embedding: {views: false, "))
+    export_joined(open_existing_run(folder), tmp_path / "out.safetensors")
+    assert "stale" not in capsys.readouterr().err + caplog.text
+    settings = load_descriptor(tmp_path / "out.safetensors").descriptor.settings
+    assert isinstance(settings, JoinedSettings) and not any(member.views for member in settings.members)
+
+
 def test_no_path_of_this_machine_is_written(small_run: Path, exported: Path, tmp_path: Path) -> None:
     """A member's settings named the file that its training started from."""
     folder = tmp_path / "run"
