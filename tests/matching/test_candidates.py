@@ -16,13 +16,14 @@ from image_copies.matching.verification.geometry import CHANGES
 from image_copies.matching.verification.pairs import Candidate
 
 TAIL = Tail(start=1.0, scale=0.1, share=0.01, pairs=10_000)
+REFERENCES = 25
 CROP = (0.0, 0.0, 0.5, 0.5)
 
 
 def test_far_pairs_are_not_verified_and_near_ones_thoroughly() -> None:
-    """Of 100 references one is nearer than the tail's start by chance: the limits lie on both sides of it."""
+    """Of 25 references half a false alarm is expected at the tail's start: the limits lie on both sides of it."""
     one, other = Path("one"), Path("other")
-    distances = [TAIL.distance(alarms, 100) - 1e-6 for alarms in (MAX_THOROUGH_ALARMS, MAX_MIRRORED_ALARMS, MAX_ALARMS)]
+    distances = [TAIL.distance(alarms, REFERENCES) - 1e-6 for alarms in (MAX_THOROUGH_ALARMS, MAX_MIRRORED_ALARMS, MAX_ALARMS)]
     assert distances[0] < TAIL.start < distances[1] < distances[2]
     pairs = [Match(one, other, -distance, 0.5, crop=CROP) for distance in [*distances, distances[2] + 1e-3]]
     thorough, middle, far = (
@@ -30,7 +31,7 @@ def test_far_pairs_are_not_verified_and_near_ones_thoroughly() -> None:
         Candidate(one, other, None, POSITIVE),
         Candidate(one, other, None, UNCHANGED),
     )
-    assert choose_candidates(pairs, TAIL, 100) == [thorough, middle, far, None]
-    assert choose_candidates(pairs[3:], None, 100) == [thorough] and thorough.changes == CHANGES
+    assert choose_candidates(pairs, TAIL, REFERENCES) == [thorough, middle, far, None]
+    assert choose_candidates(pairs[3:], None, REFERENCES) == [thorough] and thorough.changes == CHANGES
     accepted = Match(one, other, -1.9, 0.0, crop=CROP)
-    assert choose_candidates([accepted], TAIL, 100) == [thorough], "what a person called a copy is looked at"
+    assert choose_candidates([accepted], TAIL, REFERENCES) == [thorough], "what a person called a copy is looked at"
