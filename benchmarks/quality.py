@@ -34,6 +34,7 @@ RESULTS = Path(__file__).with_name("quality.json")
 COMMAND = "benchmarks/quality.py --docs"
 SHIPS = "what ships"
 FALSE_ALARMS = 0.001  # per query, expected at the threshold
+EDITS_EACH = "edits: "  # of the copies that have so many
 VARIANTS = {"raw": "as it is", "normalised": "queries normalised"}
 SHARES = {"first": "rank 1", "reported": "above the threshold"}
 
@@ -96,7 +97,7 @@ def score_floors(root: Path, _seed: int) -> Figures:
 
 
 def count_by_edit(edits: Path, queries: Vectors, references: Vectors, truth: GroundTruth, threshold: float | None) -> Figures:
-    """Return for each edit how many copies have it, the share whose original ranks first, and that which is reported too."""
+    """Return for each edit, and number of edits, the copies, the share whose original ranks first, and that also reported."""
     squares = (queries.vectors**2).sum(1)[:, None] + (references.vectors**2).sum(1) - 2 * queries.vectors @ references.vectors.T
     nearest = squares.argmin(axis=1)
     own = dict(truth.pairs)
@@ -106,8 +107,12 @@ def count_by_edit(edits: Path, queries: Vectors, references: Vectors, truth: Gro
     rows["near"] = squares[np.arange(len(nearest)), nearest] <= (-np.inf if threshold is None else threshold)
     rows["reported"] = rows["first"] & rows["near"]
     listed = pd.read_csv(edits, keep_default_na=False)
-    by_edit = rows[rows["copy"]].merge(listed.assign(edit=listed["edits"].str.split()).explode("edit"), on="query_id")
-    parts = {"any": rows[rows["copy"]]} | {str(edit): part for edit, part in by_edit.groupby("edit")}
+    listed["edit"] = listed["edits"].str.split()
+    copies = rows[rows["copy"]].merge(listed.assign(number=listed["edit"].str.len()), on="query_id")
+    parts = {"any": copies}
+    if copies["number"].nunique() > 1:
+        parts |= {f"{EDITS_EACH}{number}": part for number, part in copies.groupby("number")}
+    parts |= {str(edit): part for edit, part in copies.explode("edit").groupby("edit")}
     figures = {"wrong": float((rows["near"] & ~rows["first"]).sum())}
     for edit, part in parts.items():
         figures[f"{edit}: copies"] = float(len(part))
@@ -147,7 +152,7 @@ def make_edit_table(store: Measurements) -> str:
     rows = list[list[str]]()
     for set_name, figures in found.items():
         edits = [key.removesuffix(": first") for key in figures if key.endswith(": first")]
-        for edit in sorted(edits, key=lambda edit: (edit != "any", -figures[f"{edit}: first"])):
+        for edit in sorted(edits, key=lambda edit: (edit != "any", not edit.startswith(EDITS_EACH), -figures[f"{edit}: first"])):
             shares = [f"{figures[f'{edit}: {share}']:.2f}" for share in SHARES]
             rows.append([set_name, edit, f"{figures[f'{edit}: copies']:.0f}", *shares])
     return make_table(["set", "edit", "copies", *SHARES.values()], rows)
