@@ -1,12 +1,15 @@
-"""The benchmarks of ablation, unseen families and quality: what is changed, tables of kept results."""
+"""The benchmarks of ablation, unseen families, kinds and quality: what is changed, tables of kept results."""
 
 import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 
-from image_copies.data.ground_truth import GroundTruth
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.layout import open_isc_folder
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.submissions.vectors.files import Vectors
@@ -56,6 +59,8 @@ def test_scores_and_recall_by_edit(tmp_path: Path) -> None:
     tables = quality.make_tables(Measurements.open(store.path))
     assert tables["model_card.md"].splitlines()[2:] == [
         "| photos | any | 2 | 0.50 | 0.50 |",
+        "| photos | edits: 2 | 1 | 1.00 | 1.00 |",
+        "| photos | edits: 1 | 1 | 0.00 | 0.00 |",
         "| photos | flip | 1 | 1.00 | 1.00 |",
         "| photos | crop | 2 | 0.50 | 0.50 |",
     ]
@@ -66,6 +71,28 @@ def test_scores_and_recall_by_edit(tmp_path: Path) -> None:
     ]
     kept = json.loads(store.path.read_text(encoding="utf-8"))["measurements"]
     assert all(entry["commit"] and entry["machine"].endswith(" cores") for entry in kept)
+
+
+def test_a_set_of_kinds_has_copies_of_every_eighth_picture(tmp_path: Path) -> None:
+    import kinds
+
+    (tmp_path / "pictures" / "training_images").mkdir(parents=True)
+    rows = ["file\trepository"]
+    for number in range(12):
+        name, repository = f"G{number:02d}.png", "openstax/osbooks-astronomy" if number else "MicrosoftDocs/windows-driver-docs"
+        Image.fromarray(np.full((40, 40, 3), 20 * number, np.uint8)).save(tmp_path / "pictures" / "training_images" / name)
+        rows.append(f"{name}\t{repository}")
+    (tmp_path / "pictures" / "SOURCES.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    kinds.make_kinds(tmp_path / "pictures", tmp_path / "kinds", 8)
+    folder = open_isc_folder(tmp_path / "kinds")
+    assert folder.reference.ids == ["G00", "G08"] and len(folder.training) == 10
+    own = dict(read_ground_truth(tmp_path / "kinds" / "public_ground_truth.csv").pairs)
+    listed = pd.read_csv(tmp_path / "kinds" / "query_edits.csv")
+    assert len(own) == 2 * kinds.COPIES == len(folder.query)
+    assert {own[query]: kind for query, kind in zip(listed["query_id"], listed["edits"], strict=True)} == {
+        "G00": "screens",
+        "G08": "textbooks",
+    }
 
 
 def test_families_that_choices_look_at_are_not_reported_as_unseen() -> None:
