@@ -15,11 +15,14 @@ import pandas as pd
 
 from image_copies.augmentations.query_set import make_query_set
 from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import read_ground_truth
-from image_copies.data.images import ImageSet, find_images
+from image_copies.data.images import find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, REFERENCE, TRAINING
+from image_copies.data.tables import write_table
 from image_copies.pipeline.run.cli import report_errors
 
+SOURCES = "SOURCES.tsv"
 KINDS = {
     "MachineLearning2020/Homework2-Caltech101": "objects",
     "alexeygrigorev/clothing-dataset-small": "garments",
@@ -35,36 +38,49 @@ KINDS = {
     "Shenggan/BCCD_Dataset": "microscopy",
 }
 TEXTBOOKS = "openstax/"  # of all but one of its repositories: figures and photographs
-COPIES, EDITS = 3, AugmentationSettings(intensity=0.7, extra=True)  # copies of each picture
+COPIES = 3  # of each reference
+EDITS = AugmentationSettings(intensity=0.7, extra=True)
 
 
 def make_kinds(pictures: Path, folder: Path, every: int) -> None:
-    """Write the folder: links to the pictures, edited copies of every so many, the ground truth and each copy's kind."""
-    images = find_images(pictures / TRAINING)
-    references = images.select(images.ids[::every])
-    training = images.select([image_id for row, image_id in enumerate(images.ids) if row % every])
-    copies = COPIES * len(references)
-    make_query_set(references, training, training, EDITS, seed=0, count=copies, copies=copies, folder=folder)
-    for name, linked in ((REFERENCE, references), (TRAINING, training)):
-        link_images(folder / name, linked)
-    listed = pd.read_csv(pictures / "SOURCES.tsv", sep="\t")
-    kinds = {
-        Path(file).stem: choose_kind(repository) for file, repository in zip(listed["file"], listed["repository"], strict=True)
+    """Write the folder: links to the pictures, edited copies of every so many, the ground truth and each copy's kind.
+
+    Raises:
+        UserError: The list of sources is missing, or lacks a picture; there is no picture, or the folder is there already.
+    """
+    kinds, images = read_kinds(pictures / SOURCES), find_images(pictures / TRAINING)
+    if folder.exists():
+        raise UserError(f"{folder} is there already. Name a new folder.")
+    if missing := [path.name for path in images.paths if path.name not in kinds]:
+        raise UserError(
+            f"{pictures / SOURCES} lacks {len(missing)} pictures of {pictures / TRAINING}; the first is {missing[0]}."
+        )
+    parts = {REFERENCE: images.select(images.ids[::every])}
+    parts[TRAINING] = images.select([image_id for row, image_id in enumerate(images.ids) if row % every])
+    copies = COPIES * len(parts[REFERENCE])
+    make_query_set(parts[REFERENCE], parts[TRAINING], parts[TRAINING], EDITS, seed=0, count=copies, copies=copies, folder=folder)
+    for name, linked in parts.items():
+        (folder / name).mkdir()
+        for path in linked.paths:
+            (folder / name / path.name).symlink_to(path.resolve())
+    kind_of = {image_id: kinds[path.name] for image_id, path in zip(images.ids, images.paths, strict=True)}
+    truth = sorted(read_ground_truth(folder / GROUND_TRUTH).pairs)
+    write_table(folder / QUERY_EDITS, ["query_id", "edits"], [(query, kind_of[reference]) for query, reference in truth])
+
+
+def read_kinds(sources: Path) -> dict[str, str]:
+    """Return the kind of each file of a list of sources; "other" where KINDS lacks its repository.
+
+    Raises:
+        UserError: There is no such list.
+    """
+    if not sources.is_file():
+        raise UserError(f"{sources}: no such file. Give a table of the pictures, with the columns file and repository.")
+    listed = pd.read_csv(sources, sep="\t", dtype=str)
+    return {
+        file: KINDS.get(repository, "textbooks" if repository.startswith(TEXTBOOKS) else "other")
+        for file, repository in zip(listed["file"], listed["repository"], strict=True)
     }
-    rows = [(query, kinds[reference]) for query, reference in sorted(read_ground_truth(folder / GROUND_TRUTH).pairs)]
-    pd.DataFrame(rows, columns=["query_id", "edits"]).to_csv(folder / QUERY_EDITS, index=False)
-
-
-def choose_kind(repository: str) -> str:
-    """Return the kind of a repository's pictures; "other" for one that KINDS lacks."""
-    return KINDS.get(repository, "textbooks" if repository.startswith(TEXTBOOKS) else "other")
-
-
-def link_images(folder: Path, images: ImageSet) -> None:
-    """Make a folder of links to images."""
-    folder.mkdir()
-    for path in images.paths:
-        (folder / path.name).symlink_to(path.resolve())
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ RESULTS = Path(__file__).with_name("quality.json")
 COMMAND = "benchmarks/quality.py --docs"
 SHIPS = "what ships"
 FALSE_ALARMS = 0.001  # per query, expected at the threshold
-EDITS_EACH = "edits: "  # of the copies that have so many
+BY_NUMBER = "edits: "  # begins the name of a row of the copies that have so many
 VARIANTS = {"raw": "as it is", "normalised": "queries normalised"}
 SHARES = {"first": "rank 1", "reported": "above the threshold"}
 
@@ -111,7 +111,7 @@ def count_by_edit(edits: Path, queries: Vectors, references: Vectors, truth: Gro
     copies = rows[rows["copy"]].merge(listed.assign(number=listed["edit"].str.len()), on="query_id")
     parts = {"any": copies}
     if copies["number"].nunique() > 1:
-        parts |= {f"{EDITS_EACH}{number}": part for number, part in copies.groupby("number")}
+        parts |= {f"{BY_NUMBER}{number}": part for number, part in copies.groupby("number")}
     parts |= {str(edit): part for edit, part in copies.explode("edit").groupby("edit")}
     figures = {"wrong": float((rows["near"] & ~rows["first"]).sum())}
     for edit, part in parts.items():
@@ -152,7 +152,9 @@ def make_edit_table(store: Measurements) -> str:
     rows = list[list[str]]()
     for set_name, figures in found.items():
         edits = [key.removesuffix(": first") for key in figures if key.endswith(": first")]
-        for edit in sorted(edits, key=lambda edit: (edit != "any", not edit.startswith(EDITS_EACH), -figures[f"{edit}: first"])):
+        apart = [edit for edit in edits if edit == "any" or edit.startswith(BY_NUMBER)]
+        by_share = sorted((edit for edit in edits if edit not in apart), key=lambda edit: -figures[f"{edit}: first"])
+        for edit in [*apart, *by_share]:
             shares = [f"{figures[f'{edit}: {share}']:.2f}" for share in SHARES]
             rows.append([set_name, edit, f"{figures[f'{edit}: copies']:.0f}", *shares])
     return make_table(["set", "edit", "copies", *SHARES.values()], rows)

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import open_isc_folder
 from image_copies.models.training.model_settings import ModelSettings
@@ -59,8 +60,8 @@ def test_scores_and_recall_by_edit(tmp_path: Path) -> None:
     tables = quality.make_tables(Measurements.open(store.path))
     assert tables["model_card.md"].splitlines()[2:] == [
         "| photos | any | 2 | 0.50 | 0.50 |",
-        "| photos | edits: 2 | 1 | 1.00 | 1.00 |",
         "| photos | edits: 1 | 1 | 0.00 | 0.00 |",
+        "| photos | edits: 2 | 1 | 1.00 | 1.00 |",
         "| photos | flip | 1 | 1.00 | 1.00 |",
         "| photos | crop | 2 | 0.50 | 0.50 |",
     ]
@@ -93,6 +94,14 @@ def test_a_set_of_kinds_has_copies_of_every_eighth_picture(tmp_path: Path) -> No
         "G00": "screens",
         "G08": "textbooks",
     }
+    with pytest.raises(UserError, match="Name a new folder"):
+        kinds.make_kinds(tmp_path / "pictures", tmp_path / "kinds", 8)
+    (tmp_path / "pictures" / "SOURCES.tsv").write_text("\n".join(rows[:-1]) + "\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"lacks 1 pictures .*G11\.png"):
+        kinds.make_kinds(tmp_path / "pictures", tmp_path / "again", 8)
+    (tmp_path / "pictures" / "SOURCES.tsv").unlink()
+    with pytest.raises(UserError, match="no such file"):
+        kinds.make_kinds(tmp_path / "pictures", tmp_path / "again", 8)
 
 
 def test_families_that_choices_look_at_are_not_reported_as_unseen() -> None:
