@@ -37,7 +37,13 @@ KINDS = {
     "datacarpentry/image-processing": "microscopy",
     "Shenggan/BCCD_Dataset": "microscopy",
 }
-TEXTBOOKS = "openstax/"  # of all but one of its repositories: figures and photographs
+TEXTBOOKS = "openstax/"  # of all but one of its repositories: photographs, charts, maps, drawings
+# Among every eighth picture, by eye: line art, prints, illustrations, figures that are drawn.
+DRAWINGS = """
+G00000 G00009 G00177 G00235 G00260 G00570 G00579 G00986 G01096 G01130 G01188 G01237 G01434 G01517 G01525 G01721 G01927 G01994
+G02336 G02520 G02528 G02536 G02607 G02994 G03080 G03138 G03174 G03258 G03476 G03492 G03574 G03800 G03876 G04013 G04039 G04076
+G04101 G04249 G04266 G04448 G04491 G04499 G04572
+"""
 COPIES = 3  # of each reference
 EDITS = AugmentationSettings(intensity=0.7, extra=True)
 
@@ -69,7 +75,7 @@ def make_kinds(pictures: Path, folder: Path, every: int) -> None:
 
 
 def read_kinds(sources: Path) -> dict[str, str]:
-    """Return the kind of each file of a list of sources; "other" where KINDS lacks its repository.
+    """Return the kind of each file of a list of sources: DRAWINGS first, then by KINDS; "other" where it lacks the repository.
 
     Raises:
         UserError: There is no such list.
@@ -77,10 +83,12 @@ def read_kinds(sources: Path) -> dict[str, str]:
     if not sources.is_file():
         raise UserError(f"{sources}: no such file. Give a table of the pictures, with the columns file and repository.")
     listed = pd.read_csv(sources, sep="\t", dtype=str)
-    return {
-        file: KINDS.get(repository, "textbooks" if repository.startswith(TEXTBOOKS) else "other")
-        for file, repository in zip(listed["file"], listed["repository"], strict=True)
-    }
+    drawings = set(DRAWINGS.split())
+    kinds = {}
+    for file, repository in zip(listed["file"], listed["repository"], strict=True):
+        kind = KINDS.get(repository, "textbooks" if repository.startswith(TEXTBOOKS) else "other")
+        kinds[file] = "drawings" if Path(file).stem in drawings else kind
+    return kinds
 
 
 def main() -> None:

@@ -80,24 +80,28 @@ def test_a_set_of_kinds_has_copies_of_every_eighth_picture(tmp_path: Path) -> No
     (tmp_path / "pictures" / "training_images").mkdir(parents=True)
     rows = ["file\trepository"]
     for number in range(12):
-        name, repository = f"G{number:02d}.png", "openstax/osbooks-astronomy" if number else "MicrosoftDocs/windows-driver-docs"
+        name, repository = (
+            f"G{number:05d}.png",
+            "openstax/osbooks-astronomy" if number < 8 else "MicrosoftDocs/windows-driver-docs",
+        )
         Image.fromarray(np.full((40, 40, 3), 20 * number, np.uint8)).save(tmp_path / "pictures" / "training_images" / name)
         rows.append(f"{name}\t{repository}")
     (tmp_path / "pictures" / "SOURCES.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     kinds.make_kinds(tmp_path / "pictures", tmp_path / "kinds", 8)
     folder = open_isc_folder(tmp_path / "kinds")
-    assert folder.reference.ids == ["G00", "G08"] and len(folder.training) == 10
+    assert folder.reference.ids == ["G00000", "G00008"] and len(folder.training) == 10
     own = dict(read_ground_truth(tmp_path / "kinds" / "public_ground_truth.csv").pairs)
     listed = pd.read_csv(tmp_path / "kinds" / "query_edits.csv")
     assert len(own) == 2 * kinds.COPIES == len(folder.query)
     assert {own[query]: kind for query, kind in zip(listed["query_id"], listed["edits"], strict=True)} == {
-        "G00": "screens",
-        "G08": "textbooks",
+        "G00000": "drawings",
+        "G00008": "screens",
     }
+    assert kinds.read_kinds(tmp_path / "pictures" / "SOURCES.tsv")["G00001.png"] == "textbooks"
     with pytest.raises(UserError, match="Name a new folder"):
         kinds.make_kinds(tmp_path / "pictures", tmp_path / "kinds", 8)
     (tmp_path / "pictures" / "SOURCES.tsv").write_text("\n".join(rows[:-1]) + "\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"lacks 1 pictures .*G11\.png"):
+    with pytest.raises(UserError, match=r"lacks 1 pictures .*G00011\.png"):
         kinds.make_kinds(tmp_path / "pictures", tmp_path / "again", 8)
     (tmp_path / "pictures" / "SOURCES.tsv").unlink()
     with pytest.raises(UserError, match="no such file"):
