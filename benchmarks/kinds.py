@@ -83,12 +83,11 @@ def read_kinds(sources: Path) -> dict[str, str]:
     if not sources.is_file():
         raise UserError(f"{sources}: no such file. Give a table of the pictures, with the columns file and repository.")
     listed = pd.read_csv(sources, sep="\t", dtype=str)
-    drawings = set(DRAWINGS.split())
-    kinds = {}
-    for file, repository in zip(listed["file"], listed["repository"], strict=True):
-        kind = KINDS.get(repository, "textbooks" if repository.startswith(TEXTBOOKS) else "other")
-        kinds[file] = "drawings" if Path(file).stem in drawings else kind
-    return kinds
+    kinds = {
+        file: KINDS.get(repository, "textbooks" if repository.startswith(TEXTBOOKS) else "other")
+        for file, repository in zip(listed["file"], listed["repository"], strict=True)
+    }
+    return kinds | {file: "drawings" for file in kinds if Path(file).stem in DRAWINGS.split()}
 
 
 def main() -> None:

@@ -80,10 +80,8 @@ def test_a_set_of_kinds_has_copies_of_every_eighth_picture(tmp_path: Path) -> No
     (tmp_path / "pictures" / "training_images").mkdir(parents=True)
     rows = ["file\trepository"]
     for number in range(12):
-        name, repository = (
-            f"G{number:05d}.png",
-            "openstax/osbooks-astronomy" if number < 8 else "MicrosoftDocs/windows-driver-docs",
-        )
+        name = f"G{number:05d}.png"
+        repository = "openstax/osbooks-astronomy" if number < 8 else "MicrosoftDocs/windows-driver-docs"
         Image.fromarray(np.full((40, 40, 3), 20 * number, np.uint8)).save(tmp_path / "pictures" / "training_images" / name)
         rows.append(f"{name}\t{repository}")
     (tmp_path / "pictures" / "SOURCES.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
