@@ -8,9 +8,10 @@
 
 Parts: product (half-precision products summed in float32), search (25,000 × 1,000,000), loader (edited images by workers),
 decoding (JPEG files), eager (a training step of two models by batch size), head (1.8 million classes with tf_efficientnet_b5),
-faster (the step as a CUDA graph and compiled), neighbours (of query normalisation), embed (as a share of the forward pass), nccl
-(exchange between processes, one for each GPU), determinism (equal digests of two runs and of one killed and resumed), steps (the
-seven models: time, shares, memory, layout, waits, save and resume), drip (a descriptor that is learnt in minutes).
+faster (the step as a CUDA graph and compiled), neighbours (of query normalisation), dedup (two blocks of vectors compared),
+embed (as a share of the forward pass), nccl (exchange between processes, one for each GPU), determinism (equal digests of two
+runs and of one killed and resumed), steps (the seven models: time, shares, memory, layout, waits, save and resume), drip (a
+descriptor that is learnt in minutes).
 
 Short parts that follow each other share a process, which a GPU takes ten seconds to start; each of the others has one of its own.
 What fails or is killed costs its own rows only. Batches that the free memory cannot hold are skipped. Rows are appended to
@@ -35,7 +36,7 @@ from gpu_drip import measure_drip
 from gpu_row import Row
 from gpu_sizes import FULL, SMOKE, Sizes
 from gpu_steps import KINDS, WAYS, measure_batches, measure_head, measure_steps
-from gpu_throughput import measure_decoding, measure_embedding, measure_loader, measure_neighbours, measure_search
+from gpu_throughput import measure_decoding, measure_dedup, measure_embedding, measure_loader, measure_neighbours, measure_search
 from measurements import Measurements
 from page_tables import make_table, write_tables
 from rich.console import Console
@@ -72,6 +73,7 @@ PARTS = {
     "head": Part(measure_head, lambda sizes: [f"same {sizes.large_batch}", *(f"{kind} {sizes.head.batch}" for kind in KINDS)]),
     "faster": Part(measure_batches, lambda sizes: [f"{model} {way}" for model in sizes.batched for way in WAYS if WAYS[way]]),
     "neighbours": Part(measure_neighbours, short=True),
+    "dedup": Part(measure_dedup, short=True),
     "embed": Part(measure_embedding, lambda sizes: [f"{backbone} {size}" for backbone, size in sizes.embed]),
     "nccl": Part(measure_nccl),
     "determinism": Part(measure_determinism),

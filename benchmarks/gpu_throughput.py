@@ -19,6 +19,7 @@ from image_copies.augmentations.dataset import EditedImages, overlay_material
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.data.errors import UserError
+from image_copies.matching.dedup.near import find_near, hold_vectors
 from image_copies.models.inference.embed import embed_batch, embed_images, measure_memory_format
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
@@ -29,6 +30,7 @@ from image_copies.submissions.search.backend import search_block, use_backend
 from image_copies.submissions.search.exact import search_pairs
 
 NEIGHBOURS = 10  # per query
+NEAR = 0.8  # squared distance: copies that `simulate` makes are nearer, all others farther
 WANTED_SIZE, WANTED_SPEED = 160, 5700  # pixels; images/s that tf_efficientnetv2_s takes there in large batches
 
 
@@ -130,3 +132,27 @@ def measure_neighbours(device: torch.device, sizes: Sizes, item: str) -> Iterato
     same, off = (rows[some] == expected_rows).mean(), np.abs(cosines[some] - expected).max()
     near = bool(same >= 0.9999 and off < 1e-5)
     yield Row("the same rows as Faiss's; cosines off by", f"{same:.4%}; {off:.1e}", "99.99 %; 1e-5", near, True)
+
+
+def measure_dedup(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
+    """Compare two blocks of a deduplication on the device; for some of the vectors, whether the CPU finds the same pairs."""
+    queries, references = (vectors.astype(np.float16) for vectors in simulate(sizes.queries, sizes.references // 4, seed=2))
+    asked, compared = np.arange(len(queries)), np.arange(len(references))
+    with use_backend(TorchSearch(device)):
+        one, other = hold_vectors(queries), hold_vectors(references)
+        find_near(one, other, asked[:100], compared, NEAR)
+        started = read_clock(device)
+        found = find_near(one, other, asked, compared, NEAR)
+        seconds = read_clock(device) - started
+    one, other, some = hold_vectors(queries), hold_vectors(references), asked[: sizes.compared]
+    find_near(one, other, some[:10], compared, NEAR)  # rounds the vectors to 8 bits
+    started = time.perf_counter()
+    expected = find_near(one, other, some, compared, NEAR)
+    on_cpu = time.perf_counter() - started
+    rate = f"{len(asked) * len(compared) / seconds:.1e} pairs/s (on the CPU {len(some) * len(compared) / on_cpu:.1e})"
+    yield Row(f"dedup, {len(asked):,} × {len(compared):,} compared", f"{seconds:.2f} s, {rate}")
+    own = found[0] < len(some)
+    same = np.array_equal(found[0][own], expected[0]) and np.array_equal(found[1][own], expected[1])
+    off = float(np.abs(found[2][own] - expected[2]).max(initial=0)) if same else np.inf
+    told = f"{'equal to' if same else 'differ from'} the CPU's; off by {off:.1e}"
+    yield Row(f"dedup, {len(expected[0]):,} pairs and their squared distances", told, "equal; 1e-5", same and off < 1e-5, True)

@@ -17,7 +17,7 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 QUICK, SLOW = (
-    ["product", "search"],
+    ["product", "search", "dedup"],
     ["nccl", "neighbours", "decoding", "eager", "faster", "loader", "embed", "determinism", "head", "steps"],
 )
 
@@ -30,7 +30,7 @@ def test_every_part_runs_at_toy_sizes(parts: list[str], tmp_path: Path, capfd: p
     table = capfd.readouterr().out.split("TOY SIZES, no measurement")[1]
     assert all(part in table for part in parts) and not any(word in table for word in ("failed", "left out", "ended"))
     verdicts = [line.rstrip() for line in table.splitlines() if line.rstrip().endswith(("pass │", "FAIL │"))]
-    assert len(verdicts) == (2 if parts == QUICK else 4)  # product and search; exchange, neighbours and two digests
+    assert len(verdicts) == (3 if parts == QUICK else 4)  # product, search and dedup; exchange, neighbours and two digests
     assert all(line.endswith("pass │") for line in verdicts)
 
 
