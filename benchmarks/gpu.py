@@ -194,8 +194,12 @@ def print_table(rows: list[tuple[str, Row]], title: str, smoke: bool) -> None:
 
 def make_tables(store: Measurements) -> dict[str, str]:
     """Return the table of gpu.md: what was measured, and by which machine."""
-    rows = [[*what.split(": ", 1), figure] for entry in store.measurements for what, figure in entry["figures"].items()]
-    return {"gpu.md": make_table(["part", store.measurements[-1]["machine"], "measured"], rows)}
+    rows = [
+        [*what.split(": ", 1), figure, entry["machine"].split(",")[0]]
+        for entry in store.measurements
+        for what, figure in entry["figures"].items()
+    ]
+    return {"gpu.md": make_table(["part", "what", "measured", "on"], rows)}
 
 
 def make_parser() -> argparse.ArgumentParser:
