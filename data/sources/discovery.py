@@ -13,6 +13,7 @@ from image_copies.data.sources.archives import is_archive, list_archive, read_by
 from image_copies.data.sources.walking import expand_sources, find_files, known_path
 
 NOT_A_PICTURE, CANNOT_BE_OPENED, DAMAGED_ARCHIVE = "not a picture", "cannot be opened", "an archive that cannot be read"
+SET_ASIDE = "a folder of removed files or of a gallery"
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,9 @@ class Discovered:
 def discover(sources: Sequence[Path], excluded: Sequence[Path] = ()) -> Discovered:
     """Find the pictures in each source: a folder with everything below it, an archive, one file, or `@list.txt`.
 
-    A picture is recognised by its extension or, failing that, by its first bytes. Links to folders are not followed, and
-    `excluded` folders, such as the one that results are written to, are skipped. A list holds one source per line; lines that
-    begin with # are comments.
+    A picture is recognised by its extension or, failing that, by its first bytes. Links to folders are not followed. Trashes,
+    galleries and what a plan moved are passed over, unless they are named, as are `excluded` folders. A list holds one source per
+    line; lines that begin with # are comments.
 
     Raises:
         UserError: a source does not exist or contains no picture, or a list cannot be read or is empty.
@@ -40,12 +41,13 @@ def discover(sources: Sequence[Path], excluded: Sequence[Path] = ()) -> Discover
     found, skipped = dict[Path, None](), dict[str, list[Path]]()
     skipped_folders = {str(known_path(folder)) for folder in excluded}
     for source in expand_sources(sources):
-        seen, passed, failed, is_named = 0, dict[str, list[Path]](), list[OSError](), not is_folder(source)
+        seen, passed, failed, aside, is_named = 0, dict[str, list[Path]](), list[OSError](), list[Path](), not is_folder(source)
         if is_named and is_archive(source) and is_file(source):
             list_archive(source)  # one that cannot be read is an error, which says why
-        paths = find_files(source, skipped_folders, failed=failed)
+        paths = find_files(source, skipped_folders, failed=failed, aside=aside)
         looked = chain.from_iterable(look(path) if is_named or path.name[:1] != "." else [(path, "hidden")] for path in paths)
-        for path, reason in chain(looked, ((Path(error.filename), "a folder that cannot be opened") for error in failed)):
+        closed = ((Path(error.filename), "a folder that cannot be opened") for error in failed)
+        for path, reason in chain(looked, closed, ((folder, SET_ASIDE) for folder in aside)):
             if reason is None:
                 found[path] = None
                 seen += 1

@@ -7,6 +7,7 @@ from pathlib import Path
 from image_copies.data.errors import UserError
 from image_copies.data.files import describe_no_folder, is_file, is_folder, open_regular
 from image_copies.data.remote import READERS, RemotePath, as_path, is_remote
+from image_copies.data.sources.aside import is_set_aside
 from image_copies.data.threads import map_in_threads
 
 
@@ -22,14 +23,20 @@ def known_path(path: Path) -> Path:
     return Path(os.path.realpath(path.parent)) / path.name
 
 
-def find_files(source: Path, skipped: Set[str], hidden: bool = True, failed: list[OSError] | None = None) -> Iterator[Path]:
+def find_files(
+    source: Path,
+    skipped: Set[str],
+    hidden: bool = True,
+    failed: list[OSError] | None = None,
+    aside: list[Path] | None = None,
+) -> Iterator[Path]:
     """Yield a file that is named, or what is below a folder, as of `walk`, by their known paths.
 
     Raises:
         UserError: there is neither.
     """
     if is_folder(source):
-        yield from walk(known_path(source), skipped, hidden, failed)
+        yield from walk(known_path(source), skipped, hidden, failed, aside)
     elif is_file(source):
         yield known_path(source)
     else:
@@ -37,20 +44,27 @@ def find_files(source: Path, skipped: Set[str], hidden: bool = True, failed: lis
 
 
 def walk(
-    folder: Path, skipped: Set[str] = frozenset(), hidden: bool = True, failed: list[OSError] | None = None
+    folder: Path,
+    skipped: Set[str] = frozenset(),
+    hidden: bool = True,
+    failed: list[OSError] | None = None,
+    aside: list[Path] | None = None,
 ) -> Iterator[Path]:
     """Yield what is below a folder and is no folder, in the order of the names; links to folders are not followed.
+
+    Folders that are set aside (`aside.py`) are passed over.
 
     Args:
         folder: The folder, which must exist.
         skipped: Paths of files and folders that are passed over.
         hidden: Whether hidden files are listed, and hidden folders opened.
         failed: Where the errors of folders that cannot be opened are collected.
+        aside: Where the folders that are set aside are collected.
     """
     if isinstance(folder, RemotePath):
         yield from _walk_store(list(folder.iterdir()), skipped, hidden)
         return
-    waiting = [_list(os.fspath(folder), failed)]
+    waiting = [iter(_list(os.fspath(folder), failed))]
     while waiting:
         entry = next(waiting[-1], None)
         if entry is None:
@@ -58,19 +72,23 @@ def walk(
         elif entry.path in skipped or (entry.name.startswith(".") and not hidden):
             continue
         elif entry.is_dir(follow_symlinks=False):
-            waiting.append(_list(entry.path, failed))
+            below = _list(entry.path, failed)
+            if not is_set_aside(entry.name, [each.name for each in below]):
+                waiting.append(iter(below))
+            elif aside is not None:
+                aside.append(Path(entry.path))
         elif not (entry.is_symlink() and is_folder(Path(entry.path))):
             yield Path(entry.path)
 
 
-def _list(folder: str, failed: list[OSError] | None) -> Iterator["os.DirEntry[str]"]:
+def _list(folder: str, failed: list[OSError] | None) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
-            return iter(sorted(entries, key=lambda entry: entry.name))
+            return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         if failed is not None:
             failed.append(error)
-        return iter(())
+        return []
 
 
 def _walk_store(entries: Sequence[RemotePath], skipped: Set[str], hidden: bool) -> Iterator[RemotePath]:

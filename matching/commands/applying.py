@@ -83,8 +83,12 @@ def carry_out_plan(
     guarded = [*protected, *_find_read_only(folder, plan)]
     is_protected = make_protection_check(guarded)
     refuse_within(moved_to or folder / MOVED, guarded, "--to")
+    place = (moved_to or folder / MOVED).resolve()
+    if held := next((row.file for row in rows if row.file.is_relative_to(place)), None):
+        raise UserError(
+            f"{place} holds {held}, which the plan names, and what is moved is not searched again. Name another --to."
+        )
     with hold_lock_file(_lock(), BUSY_MESSAGE):
-        place = (moved_to or folder / MOVED).resolve()
         _check_room(measure_room(remove_merged(rows) if merging else rows, way, place), output)
         journal = Journal(folder / JOURNAL)
         try:

@@ -20,6 +20,8 @@ from image_copies.matching.results.overlays import NOT_LAID, LaidPair, lay_pair
 from image_copies.matching.verification.judgement import MAX_LIKELY, Judgement
 from image_copies.matching.verification.pairs import PairJudge, verify_two
 
+LIKELY = 3  # exit code: a person is to look at the two
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -93,12 +95,13 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
 
 
 def report(verdict: Verdict, first: Path, second: Path, output: Output, shown: Path | None = None) -> int:
-    """Print the verdict and return the exit code: 0 for copies, 1 otherwise; `shown`: a picture to write of the two.
+    """Print the verdict; return the exit code: 0 for copies, 1 for none, LIKELY. `shown`: a picture to write of the two.
 
     Raises:
         UserError: The picture cannot be made or written.
     """
-    word = "copy" if verdict.copy else "no copy"
+    doubted = verdict.judgement is not None and verdict.judgement.kind == "likely"
+    word = "perhaps a copy" if doubted else "copy" if verdict.copy else "no copy"
     output.record(
         "verdict",
         {
@@ -119,4 +122,4 @@ def report(verdict: Verdict, first: Path, second: Path, output: Output, shown: P
         if laid is not None:
             laid.save(shown)
         output.say(f"one laid on the other: {shown}" if laid else f"{NOT_LAID} {shown} was not written.")
-    return 0 if verdict.copy else 1
+    return LIKELY if doubted else 0 if verdict.copy else 1

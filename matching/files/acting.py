@@ -16,6 +16,8 @@ from typing import NoReturn
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_file, is_link, remove_leftovers
 from image_copies.data.names import text_of
+from image_copies.data.sources.aside import set_aside
+from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.holding import hold_files
 from image_copies.matching.files.journal import MERGE, FileStep, Journal, LeftAloneError, Way, Work
 from image_copies.matching.files.merging import Merge, plan_merge, write_sidecar
@@ -64,6 +66,7 @@ def apply_plan(
     outcome = finish(journal)
     rows = remove_merged(list(rows)) if merging else list(rows)
     kept_digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
+    planned = {row.file: set(row.facts.companions) for row in rows if row.facts}
     finished = {Path(step.file): step for step in journal.in_state("done") if step.way != MERGE}
     links = {} if way in LINKS else _find_links([*(row.file for row in rows), *finished])
     for row in rows:
@@ -85,6 +88,8 @@ def apply_plan(
                 if row.file in pending:
                     _check_unchanged(row, kept_digests[row.kept], way)
                     merge = plan_merge(row.file, row.kept, bool(row.merged), is_protected) if merging else None
+                    if way not in LINKS and row.facts:
+                        _check_companions(row, planned)
                 finished |= _remove_together(journal=journal, row=row, files=pending, way=way, moved_to=moved_to, merge=merge)
             outcome.done += pending
         except BlockingIOError:
@@ -235,6 +240,14 @@ def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:
         raise LeftAloneError(f"cannot be looked at ({_describe(error)})") from error
 
 
+def _check_companions(row: PlanRow, planned: Mapping[Path, set[str]]) -> None:
+    """What belongs to a file goes with it: a film next to the kept one may have been the other."""
+    if come := set(find_companions(row.file)) - planned.get(row.file, set()):
+        raise LeftAloneError(f"{min(come)} has come to belong to it since the plan was made: search again")
+    if gone := planned.get(row.kept, set()) - set(find_companions(row.kept)):
+        raise LeftAloneError(f"{min(gone)}, which belonged to {row.kept}, is gone since the plan was made: search again")
+
+
 def _digest(file: Path) -> str:
     try:
         return digest_if_regular(file)
@@ -243,15 +256,20 @@ def _digest(file: Path) -> str:
 
 
 def _choose_place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:
-    if way != "move":
-        try:
-            return find_trash_place(file, find_trash(file, moved_to / "trash"))
-        except OSError as error:
-            raise LeftAloneError(_describe(error)) from error
-    place = moved_to / whole_path(file)
-    if os.path.lexists(place):
+    try:
+        if way == "move":
+            place, note = moved_to / whole_path(file), None
+        else:
+            place, note = find_trash_place(file, find_trash(file, moved_to / "trash"))
+        if place.is_relative_to(moved_to):
+            set_aside(
+                moved_to
+            )  # before anything is there: a search that found it could keep it, and remove the last one elsewhere
+    except OSError as error:
+        raise LeftAloneError(_describe(error)) from error
+    if way == "move" and os.path.lexists(place):
         raise LeftAloneError(f"{place} exists")
-    return place, None
+    return place, note
 
 
 def whole_path(file: PurePath) -> PurePath:

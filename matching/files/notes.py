@@ -38,6 +38,14 @@ PREFIXES = {
     "http://www.metadataworkinggroup.com/schemas/keywords/": "mwg-kw",
     "http://ns.microsoft.com/photo/1.2/": "MP",
 }
+# begin the namespaces in which nobody notes anything: how a file came about, parts of structures, what cameras and programs write
+TECHNICAL = (
+    *("http://www.w3.org/", "adobe:ns:meta/", "http://cipa.jp/", "http://ns.adobe.com/tiff/", "http://ns.adobe.com/pdf/"),
+    *("http://ns.adobe.com/xap/1.0/mm/", "http://ns.adobe.com/xap/1.0/g/", "http://ns.adobe.com/xap/1.0/t/"),
+    *("http://ns.adobe.com/xap/1.0/sType/", "http://ns.adobe.com/xmp/sType/", "http://ns.adobe.com/xmp/note/"),
+    *("http://ns.adobe.com/illustrator/", "http://ns.adobe.com/hdr-gain-map/", "http://ns.apple.com/", "http://www.gimp.org/"),
+    *("http://ns.attribution.com/", "http://www.dji.com/", "http://ns.microsoft.com/photo/1.2/t/"),
+)
 DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf.net/"
 SHOWN_SO = "http://ns.google.com/photos/"  # begins the namespaces of panoramas, depth maps and what is embedded with them
 Key = tuple[str, str]  # namespace and name of an XMP property
@@ -69,6 +77,8 @@ NOTED: dict[str, set[str]] = {
     XMP: {"Rating", "Label"},
     EXIF: {"DateTimeOriginal", "GPSLatitude", "GPSLongitude", "UserComment", "ExposureTime"},
     AUX: {"Lens"},
+    "http://ns.adobe.com/xmp/1.0/DynamicMedia/": {"scene", "shotName", "shotLocation", "logComment"},
+    "http://ns.microsoft.com/photo/1.0/": {"LastKeywordXMP", "LastKeywordIPTC"},
     PHOTOSHOP: {"Headline", "City", "State", "Country", "Instructions", "Credit", "Source", "DateCreated"},
 }
 IPTC: dict[tuple[int, int], Key] = {
@@ -241,8 +251,10 @@ def _add(found: dict[Key, Note], key: Key, note: Note) -> None:
     if space in DEVELOPED or space.startswith(SHOWN_SO):
         said = "of how it was developed" if space in DEVELOPED else "of how it is to be shown"
         key, note = (space, said), Note((f"{name}={note.values}",), "structure")
-    elif space not in PREFIXES or name not in NOTED.get(space, {name}):
+    elif not space or space.startswith(TECHNICAL) or name not in NOTED.get(space, {name}):
         return
+    elif space not in PREFIXES:
+        note = Note(note.values, "structure")  # it cannot be written elsewhere
     if key == (PHOTOSHOP, "DateCreated"):
         key = TAKEN
     values = [_clean(key, value) for value in note.values]

@@ -9,6 +9,7 @@ from pathlib import Path
 from image_copies.data.files import whole_folder
 from image_copies.data.images import ImageSet
 from image_copies.data.names import text_of
+from image_copies.data.sources.aside import set_aside
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.grouped import FileGroups
 from image_copies.matching.groups.groups import Link
@@ -90,6 +91,7 @@ def write_matches_page(
     name = _make_namer(sources)
     groups = grouped.groups if grouped else FileGroups([], [], [])
     with whole_folder(folder) as temporary:
+        set_aside(temporary)
         sections = _make_sections(temporary, matches, grouped, name)
         shown = [(section, number) for section in sections for number in range(1, len(section.pages) + 1)]
         addresses = {(section.key, number): f"{section.key}-{number}.html" for section, number in shown}

@@ -20,7 +20,8 @@ from image_copies.data.images import find_images
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.sources import archives, tars
 from image_copies.data.sources.archives import list_archive, read_bytes, read_member
-from image_copies.data.sources.discovery import discover, format_skipped_counts
+from image_copies.data.sources.aside import MARK
+from image_copies.data.sources.discovery import SET_ASIDE, discover, format_skipped_counts
 from image_copies.data.sources.walking import expand_sources
 
 PIXELS = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)[:, :, None].repeat(3, axis=2)
@@ -96,6 +97,29 @@ def test_skipped_files_are_counted_by_reason(tmp_path: Path) -> None:
         "no regular file": 1,
     }
     assert "1 a broken link" in format_skipped_counts(found.skipped)
+
+
+@pytest.mark.parametrize(
+    ("place", "beside"),
+    [
+        (".Trash", "a"),
+        (".Trash-1000/files", "a"),
+        (".Trashes/501", "a"),
+        ("$RECYCLE.BIN/S-1-5", "a"),
+        (".local/share/Trash/files", "../info/a"),
+        (".thumbnails/normal", "a"),
+        ("moved/elsewhere", f"../{MARK}"),
+    ],
+)
+def test_what_was_removed_is_passed_over_unless_it_is_named(tmp_path: Path, place: str, beside: str) -> None:
+    """A plan kept what lay in the trash, and removed the last one elsewhere."""
+    folder = tmp_path / "album" / place
+    for path in (folder / "a.png", folder / beside, tmp_path / "album" / "Trash" / "b.png"):  # a name alone is no trash
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(encoded())
+    found = discover([tmp_path])
+    assert [path.name for path in found.paths] == ["b.png"] and len(found.skipped[SET_ASIDE]) == 1
+    assert folder / "a.png" in discover([folder]).paths
 
 
 def test_sources_are_folders_files_and_lists_and_each_picture_counts_once(tmp_path: Path) -> None:

@@ -167,6 +167,8 @@ def test_a_plan_remembers_what_was_read_only(album: Path, checkpoint: Path) -> N
     assert main(["--apply", "delete-to-trash"]) == 1 and read_tree(album) == before
     with pytest.raises(UserError, match=r"--to album/b/moved is in .* read-only"):
         main(["--apply", "move", "--to", "album/b/moved"])
+    with pytest.raises(UserError, match=r"album holds .*album/a/.*which the plan names, .* Name another --to"):
+        main(["--apply", "move", "--to", "album"])
     turned = [replace(row, action="remove", kept=album / "b" / "same.jpg") for row in rows if row.file.name == "R000001.jpg"]
     kept = [replace(row, action="keep", kept=row.file) for row in rows if row.file.name == "same.jpg"]
     write_plan(Path("matches/plan.csv"), [*kept, *turned])
@@ -214,7 +216,7 @@ def test_room_on_another_disk_is_looked_at_before_a_file_is_touched(
             else:
                 assert main(["--apply", "move", "--to", place]) == 0
                 assert f"room on the disk of {place}: 0.0 MiB needed, 0.0 MiB free" in capsys.readouterr().out
-        assert len(read_tree(Path(place))) == len(removed) + 1
+        assert len(read_tree(Path(place))) == len(removed) + 2  # what belongs to one of them, and the mark
         assert main(["--undo"]) == 0 and read_tree(album) == before
     main(["--apply", "move"])
     assert ": 0.0 MiB needed, " in capsys.readouterr().out
@@ -314,6 +316,10 @@ def test_two_files_give_one_answer(album: Path, checkpoint: Path, capsys: pytest
     first, copy = album / "a" / "R000000.jpg", album / "b" / "smaller.png"
     assert run_match(checkpoint, first, copy) == 0 and capsys.readouterr().out.startswith("copy: ")
     assert run_match(checkpoint, first, album / "b" / "white.png") == 1 and "no copy" in capsys.readouterr().out
+    with Image.open(first) as image, Image.open(album / "a" / "R000004.jpg") as other:
+        image.paste(other.crop((0, 0, image.width // 3, image.height // 3)), (image.width // 3, image.height // 3))
+        image.save("pasted.png")
+    assert run_match(checkpoint, first, "pasted.png") == 3 and capsys.readouterr().out.startswith("perhaps a copy: likely")
     assert main([str(first), str(first)]) == 0 and "the same file" in capsys.readouterr().out
     assert main([str(album / "a" / "R000001.jpg"), str(album / "b" / "same.jpg")]) == 0
     assert "the same bytes" in capsys.readouterr().out

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from image_copies.data.errors import UserError
+from image_copies.data.sources.discovery import SET_ASIDE, discover
 from image_copies.matching.files import acting, relocation
 from image_copies.matching.files.acting import apply_plan, finish, undo
+from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.journal import Journal, Way
 from image_copies.matching.files.plan import PlanRow, read_plan, write_plan
@@ -436,6 +438,35 @@ def test_what_belongs_to_a_picture_goes_and_comes_back_with_it(album: Path, way:
     again = apply(album, rows, way)
     assert not again.done and not again.left
     assert not undone(album).left and read_tree(album) == before
+
+
+@pytest.mark.parametrize("way", ["move", "delete-to-trash"])
+def test_a_film_that_came_or_went_since_the_plan_keeps_the_picture(album: Path, way: Way) -> None:
+    """The film of the copy may be the last one, or be left beside nothing."""
+    for name in ("keep", "copy"):
+        (album / "1" / f"{name}.mov").write_text("film")
+    rows = [replace(row, facts=replace(facts_of(row.file), companions=find_companions(row.file))) for row in plan_of(album)]
+    (album / "1" / "keep.mov").unlink()
+    (album / "2" / "copy.mov").write_text("another")
+    outcome = apply(album, rows, way)
+    lost, come = album / "1", album / "2" / "copy.jpg"
+    assert [file for file, _ in outcome.left] == [lost / "copy.jpg", lost / "small.jpg", come]
+    assert "keep.mov, which belonged to" in outcome.left[0][1] and "copy.mov has come to belong" in outcome.left[2][1]
+    assert outcome.done == [album / "2" / "small.jpg"] and (lost / "copy.mov").exists()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_removed_is_not_found_again(album: Path, way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could be kept the next time, and the last one elsewhere be removed."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(album / ".local"))
+    journal = Journal(album.parent / "journal.jsonl")
+    apply_plan(plan_of(album), way, journal, album / "1" / "twice")
+    journal.close()
+    gone, found = {album / "1" / "copy.jpg", album / "1" / "small.jpg"}, discover([album]).paths
+    assert all(path.parent in (album / "1", album / "2") for path in found)
+    assert ("link" in way) == gone.issubset(found) and len(discover([album]).skipped[SET_ASIDE]) == 1
+    set_aside = album / "1" / "twice" if way == "move" else album / ".local" / "Trash"
+    assert len(discover([set_aside]).paths) == 4  # where it is named
 
 
 @pytest.mark.parametrize("way", ["move", "delete-to-trash"])

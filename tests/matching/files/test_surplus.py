@@ -109,6 +109,8 @@ NOTED: list[tuple[Save, str]] = [
     (write_sidecar('xmp:Rating="4">', "small.xmp"), "a rating"),
     (write_sidecar('crs:Exposure2012="+1.0">'), "the note of how it was developed of its own"),
     (save(**pack('crs:Exposure2012="+1.0">')), "the note of how it was developed of its own"),
+    (save(**pack('xmlns:cc="http://creativecommons.org/ns#" cc:license="CC BY">')), "the note license of its own"),
+    (write_sidecar('xmlns:dwc="http://rs.tdwg.org/dwc/terms/"><dwc:genus>Bellis</dwc:genus>'), "the note genus of its own"),
     (write_sidecar("no XMP"), "the note small.jpg.xmp of its own"),
 ]
 
