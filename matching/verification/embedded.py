@@ -33,9 +33,7 @@ def list_embedded(image: Image.Image, content: bytes) -> Embedded:
     if content[:2] == b"\xff\xd8":
         parts = [*_list_jpeg_parts(content)]
     elif content[:4] == b"\x89PNG":
-        parts = [
-            (f"the chunk {kind.decode('latin-1')}", part) for kind, part in _list_chunks(content) if kind not in KNOWN_CHUNKS
-        ]
+        parts = [*_list_png_parts(content)]
     elif isinstance(image, TiffImagePlugin.TiffImageFile):
         parts = [(f"the TIFF tag {tag}", repr(value).encode()) for tag, value in image.tag_v2.items() if tag not in KNOWN_TAGS]
     return frozenset((name, hashlib.sha256(part).hexdigest()) for name, part in parts)
@@ -71,11 +69,13 @@ def _list_paths(resources: bytes) -> Iterator[bytes]:
         place = named + 4 + length + length % 2
 
 
-def _list_chunks(content: bytes) -> Iterator[tuple[bytes, bytes]]:
-    place = 8
-    while place + 12 <= len(content):
+def _list_png_parts(content: bytes) -> Iterator[tuple[str, bytes]]:
+    place, kind = 8, b""
+    while place + 12 <= len(content) and kind != b"IEND":
         length = int.from_bytes(content[place : place + 4], "big")
         kind, part = content[place + 4 : place + 8], content[place + 8 : place + 8 + length]
         if kind not in KNOWN_CHUNKS or (kind == b"gAMA" and int.from_bytes(part, "big") not in USUAL_GAMMA):
-            yield kind, part
+            yield f"the chunk {kind.decode('latin-1')}", part
         place += 12 + length
+    if kind == b"IEND" and content[place:].strip(b"\0\r\n "):
+        yield "something behind the picture", content[place:]
