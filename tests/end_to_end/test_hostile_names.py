@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.sources.aside import MARK
 from image_copies.pipeline.match import main as match
 from image_copies.pipeline.steps.compare import compare
 from image_copies.pipeline.steps.embed import embed_folder
@@ -77,7 +78,11 @@ def test_any_name_is_matched_and_stays_in_its_folder(pictures: Path, matched: Pa
         rows = list(csv.DictReader(file))
     assert len(rows) >= len(NAMES) and any("two\nlines\r" in row["query"] for row in rows)
     named = {path.name for path in (matched / "gallery").rglob("*")}
-    pages = {"index.html", *(f"{section}-{number}.html" for section in ("sure", "look", "doubtful") for number in range(1, 9))}
+    pages = {
+        MARK,
+        "index.html",
+        *(f"{section}-{number}.html" for section in ("sure", "look", "doubtful") for number in range(1, 9)),
+    }
     assert all(name in pages or name == "images" or name[1:6].isdigit() for name in named)
 
 
