@@ -36,6 +36,10 @@ SETTINGS = EmbeddingSettings()
 OPENED_BY_TORCH = "image_copies.models.inference.torch_embedder.load_embedder"
 
 
+def count_convolutions(content: bytes) -> int:
+    return Counter(node.op_type for node in onnx.load_model_from_string(content).graph.node)["Conv"]
+
+
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COPY_DETECTION_DEVICE", "cpu")
@@ -195,19 +199,6 @@ def test_torch_is_used_where_it_has_a_gpu(checkpoint: Path, monkeypatch: pytest.
     assert open_network(checkpoint, SETTINGS).dimensions == 16
 
 
-def test_views_take_half_of_the_graph_and_give_torchs_vectors(squares: Squares) -> None:
-    shipped, by_torch = open_network(SHIPPED, SETTINGS), load_embedder(SHIPPED, SETTINGS)
-    alone = shipped.embed_alone(squares)
-    assert np.abs(alone - by_torch.embed_alone(squares)).max() < SAME_VECTORS
-    assert np.abs(alone - shipped.embed(squares)).max() > 100 * SAME_VECTORS
-    stored = read_graph(SHIPPED)
-    assert stored is not None and stored.views is not None
-    whole, views = (
-        Counter(node.op_type for node in onnx.load_model_from_string(each.content).graph.node) for each in (stored, stored.views)
-    )
-    assert views["Conv"] < 0.6 * whole["Conv"]
-
-
 @pytest.mark.parametrize("flips", [False, True])
 @pytest.mark.parametrize("views", [False, True])
 def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path, flips: bool, views: bool) -> None:
@@ -227,6 +218,9 @@ def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path, flips: 
     add_graph(path)
     stored = read_graph(path)
     assert stored is not None and (stored.views is None) is (views and not flips)
+    if stored.views is not None:  # a mirror image is another pass
+        whole, of_views = (count_convolutions(each.content) for each in (stored, stored.views))
+        assert whole / of_views == (2 + flips) / (1 + views)
     pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 64, 64)).astype(np.uint8)
     first, second = (each(torch.from_numpy(pixels) / 255) for each in descriptors)
     parts = torch.cat([first, second if views else joined.projection_mean[16:].expand(3, -1)], dim=1)

@@ -76,7 +76,7 @@ def test_what_is_no_file_is_refused() -> None:
 
 def test_names_of_weights(tmp_path: Path) -> None:
     assert weights_path("none") == weights_path("pretrained") == (None, None)
-    assert weights_path("shipped#wide") == (SHIPPED, "wide")
+    assert weights_path("shipped#byob2") == (SHIPPED, "byob2")
     odd = tmp_path / "a#b.safetensors"
     assert weights_path(str(odd)) == (odd, None)
     assert weights_path(f"{odd}#c") == (odd, "c")

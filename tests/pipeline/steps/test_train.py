@@ -50,7 +50,7 @@ def test_that_it_needs_a_gpu_is_said_once_for_all_models(
         ("descriptor: {backbone: test_efficientnet, weights: gone}", r"^two: weights: 'gone'; expected none, pretrained"),
         (
             "descriptor: {backbone: test_efficientnet, weights: shipped#huge}",
-            r"^two: .* joins wide, second, gabor: name one",
+            r"^two: .* joins byob2, byob3, gabor: name one",
         ),
         ("kind: file, file: gone.safetensors", r"^two: gone\.safetensors: no such file\. `file` of the recipe names"),
         ("descriptor: {backbone: test_efficientnet, weights: OWN/models/one/stage-2.safetensors}", None),
