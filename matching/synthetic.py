@@ -22,7 +22,7 @@ from image_copies.models.network.stored_graph import digest_checkpoint
 
 MIN_REFERENCES = 100  # references that the tail is fitted on; to fewer, unrelated pictures are added
 DRAWN_VIEWS = 3  # views of each query that are kept, drawn for each,
-CHANCES = 2.5  # and how many such draws are as many chances of a false alarm as all views; by benchmarks/false_alarms.py
+CHANCES = 4.0  # and how many such draws are as many chances of a false alarm as all views; by benchmarks/false_alarms.py
 VIEWS_SHARE = TAIL_SHARE / 2  # share of the draws that the tail of views is fitted on
 COPY_RATE = 1e-4  # a query that is nearer than this rate is no unrelated one: the references hold its picture,
 MIN_UNRELATED = 0.5  # unless more than this share of the queries would be left out: then the references look like all of them

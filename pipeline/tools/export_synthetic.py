@@ -20,7 +20,7 @@ from image_copies.matching.views import VIEWS, embed_views_of, smallest_side
 from image_copies.pipeline.run.recipe import QuerySettings
 
 QUERIES = QuerySettings(
-    count=540,
+    count=1620,
     augmentation=TableSettings(family="query", intensity=1.0, extra=True),
     left_out=("glitch", "bubble", "swirl"),
 )
