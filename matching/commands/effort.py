@@ -10,7 +10,7 @@ NEAREST = 10  # references of each query that are verified
 MOST = 50_000  # pictures up to which everything is on
 # Seconds of one core, measured with pictures of 320 to 500 pixels: verifying a picture's nearest and judging what is found, with
 # views; and the share that the features of a reference take
-SECONDS, FEATURES_SHARE = 0.07, 0.27
+SECONDS, FEATURES_SHARE = 0.095, 0.27
 
 
 @dataclass(frozen=True)
