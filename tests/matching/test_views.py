@@ -167,7 +167,7 @@ def test_the_number_of_pictures_alone_decides_what_is_done_and_what_is_not_is_na
     for queries, references in ((None, MOST + 1), (MOST, 10)):
         none = choose_effort(RULE, queries, references, None, None)
         assert (none.verified, none.views) == (0, False)
-        assert f"about {58 if cores == 1 else 1} min" in none.left_out and "--verify --views asks for it" in none.left_out
+        assert f"about {79 if cores == 1 else 1} min" in none.left_out and "--verify --views asks for it" in none.left_out
     viewed = choose_effort(RULE, None, MOST + 1, None, True)
     assert (viewed.verified, viewed.views) == (0, True) and "nor views" not in viewed.left_out
     assert choose_effort(RULE, MOST + 1, 50_000, 5, None) == Effort(5, False)
