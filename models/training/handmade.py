@@ -6,6 +6,7 @@ import torch
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
+from image_copies.models.inference.parallel import use_one_thread
 from image_copies.models.inference.settings import HandmadeModelSettings
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
@@ -51,5 +52,6 @@ def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | No
         )
     if len(found) <= descriptor.dimensions:
         descriptor = HandmadeDescriptor(settings.model_copy(update={"dimensions": len(found) - 1})).eval()
-    descriptor.whiten(found)
+    with use_one_thread():  # the last bits of the sums depend on the number of threads: torchrun gives each process one
+        descriptor.whiten(found)
     return descriptor, len(found)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from image_copies.data.errors import UserError
@@ -13,6 +14,7 @@ from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
+from image_copies.models.training import handmade
 from image_copies.models.training.handmade import fit_handmade, whiten_handmade
 
 
@@ -42,3 +44,19 @@ def test_two_images_are_too_few(tmp_path: Path) -> None:
     write_pictures(tmp_path, 2)
     with pytest.raises(UserError, match="2 of 3 training images can be read, pixels needs 3"):
         fit_handmade(HandmadeSettings(kind="pixels", dimensions=6), find_images(tmp_path), workers=0)
+
+
+def test_the_whitening_is_the_same_with_any_number_of_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Begun by torchrun, which gives each process one thread, it differed from the same recipe's in one process."""
+    features = torch.nn.functional.normalize(torch.rand(3000, 512, generator=torch.Generator().manual_seed(0)))
+    monkeypatch.setattr(handmade, "compute_raw", lambda *_: features)
+    write_pictures(tmp_path, 1)
+    before, matrices = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            fitted, _ = fit_handmade(HandmadeSettings(kind="gabor"), find_images(tmp_path), workers=0)
+            matrices.append(fitted.whitening_matrix)
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(*matrices)
