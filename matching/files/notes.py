@@ -305,7 +305,8 @@ def _format_place(latitude: float, longitude: float) -> Iterator[str]:
 def _read_exif(image: Image.Image) -> Iterator[tuple[Key, Note]]:
     outer = image.getexif()
     inner, place = outer.get_ifd(ExifTags.IFD.Exif), outer.get_ifd(ExifTags.IFD.GPSInfo)
-    yield TAKEN, _make_note(TAKEN, [inner.get(ExifTags.Base.DateTimeOriginal)])
+    scanned = inner.get(ExifTags.Base.DateTimeDigitized)  # often the only date of a scan
+    yield TAKEN, _make_note(TAKEN, [inner.get(ExifTags.Base.DateTimeOriginal) or scanned])
     yield COMMENT, _make_note(COMMENT, [_decode_comment(inner.get(ExifTags.Base.UserComment))])
     yield LENS, _make_note(LENS, [inner.get(ExifTags.Base.LensModel)])
     yield EXPOSURE, _make_note(EXPOSURE, [inner.get(ExifTags.Base.ExposureTime)])

@@ -23,7 +23,11 @@ KNOWN_TAGS = {*range(254, 348), *range(512, 516), *range(519, 522), *range(529, 
 KNOWN_TAGS |= {700, 33432, 33723, 34377, 34665, 34675, 34853}
 KNOWN_CHUNKS = {*b"IHDR PLTE IDAT IEND tRNS cHRM gAMA iCCP sBIT sRGB bKGD hIST pHYs sPLT tIME tEXt zTXt iTXt eXIf".split()}
 KNOWN_CHUNKS |= {*b"acTL fcTL fdAT iDOT vpAg orNT".split()}
-USUAL_GAMMA = range(45400, 45500)  # of the chunk gAMA: that of sRGB
+SRGB = {  # what these chunks of a PNG say of pixels in sRGB, in 1/100,000: the gamma; x and y of white, red, green and blue
+    b"gAMA": (45455,),
+    b"cHRM": (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000),
+}
+SRGB_TOLERANCE = 60  # programs round
 Embedded = frozenset[tuple[str, str]]  # names, in words that follow "it has", and digests
 
 
@@ -74,8 +78,14 @@ def _list_png_parts(content: bytes) -> Iterator[tuple[str, bytes]]:
     while place + 12 <= len(content) and kind != b"IEND":
         length = int.from_bytes(content[place : place + 4], "big")
         kind, part = content[place + 4 : place + 8], content[place + 8 : place + 8 + length]
-        if kind not in KNOWN_CHUNKS or (kind == b"gAMA" and int.from_bytes(part, "big") not in USUAL_GAMMA):
+        if kind not in KNOWN_CHUNKS or (kind in SRGB and not _says_srgb(part, SRGB[kind])):
             yield f"the chunk {kind.decode('latin-1')}", part
         place += 12 + length
     if kind == b"IEND" and content[place:].strip(b"\0\r\n "):
         yield "something behind the picture", content[place:]
+
+
+def _says_srgb(part: bytes, usual: tuple[int, ...]) -> bool:
+    numbers = [int.from_bytes(part[place : place + 4], "big") for place in range(0, len(part), 4)]
+    near = (abs(one - other) <= SRGB_TOLERANCE for one, other in zip(numbers, usual, strict=False))
+    return len(numbers) == len(usual) and all(near)

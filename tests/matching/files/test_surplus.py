@@ -33,7 +33,7 @@ def draw(side: int) -> Image.Image:
 def tag(**tags: Any) -> Image.Exif:
     exif = Image.Exif()
     for name, value in tags.items():
-        if name in ("DateTimeOriginal", "UserComment", "ExposureTime", "LensModel"):
+        if name in ("DateTimeOriginal", "DateTimeDigitized", "UserComment", "ExposureTime", "LensModel"):
             exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base[name]] = value
         else:
             exif[ExifTags.Base[name]] = value
@@ -85,6 +85,7 @@ def plan(folder: Path) -> PlanRow:
 
 NOTED: list[tuple[Save, str]] = [
     (save(exif=tag(DateTimeOriginal="2024:05:04 12:00:00")), "the date on which it was taken"),
+    (save(exif=tag(DateTimeDigitized="2024:05:04 12:00:00")), "the date on which it was taken"),  # the only date of a scan
     (save(exif=place(47)), "a GPS position"),
     (save(exif=tag(ImageDescription="Grandma, Basel")), "a caption"),
     (save(exif=tag(UserComment=b"ASCII\0\0\0Grandma, Basel")), "a comment"),

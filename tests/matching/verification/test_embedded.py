@@ -1,4 +1,4 @@
-"""What a PNG file embeds besides its pixels: a gamma that shows them otherwise, unknown chunks, bytes behind the end."""
+"""What a PNG file embeds besides its pixels: gamma or primaries of another space, unknown chunks, bytes behind the end."""
 
 import io
 import struct
@@ -8,6 +8,9 @@ import pytest
 from PIL import Image
 
 from image_copies.matching.verification.embedded import list_embedded
+
+SRGB_PRIMARIES = 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000
+ADOBE_RGB_PRIMARIES = 31270, 32900, 64000, 33000, 21000, 71000, 15000, 6000
 
 
 def encode(chunk: bytes = b"", content: bytes = b"", behind: bytes = b"") -> bytes:
@@ -23,6 +26,8 @@ def encode(chunk: bytes = b"", content: bytes = b"", behind: bytes = b"") -> byt
         (encode(), []),
         (encode(b"gAMA", struct.pack(">I", 45455)), []),
         (encode(b"gAMA", struct.pack(">I", 100_000)), ["the chunk gAMA"]),
+        (encode(b"cHRM", struct.pack(">8I", *SRGB_PRIMARIES)), []),
+        (encode(b"cHRM", struct.pack(">8I", *ADOBE_RGB_PRIMARIES)), ["the chunk cHRM"]),
         (encode(b"prVt", b"diary"), ["the chunk prVt"]),
         (encode(behind=b"PK\3\4" + bytes(range(60))), ["something behind the picture"]),
         (encode(behind=b"\0\0\r\n"), []),
