@@ -170,9 +170,19 @@ def _find_guard(row: PlanRow, kept: PlanRow, targets: Collection[Path]) -> tuple
         return "leave", "a link leads to it"
     if is_in_library(row.file):
         return "leave", "inside the library of a program"
+    if _is_one_file(row.file, kept.file):
+        return "leave", "a hard link to the kept file: removing it would free nothing"
     if kept.facts.linked or kept.facts.archived:
         return "leave", "the group holds no file that could be kept instead"
     return None
+
+
+def _is_one_file(file: Path, kept: Path) -> bool:
+    """Whether two paths lead to one file on the disk."""
+    try:
+        return file.samefile(kept)
+    except OSError:  # gone, or not of this disk
+        return False
 
 
 def _name_original(known: PairKnowledge) -> str:
