@@ -88,7 +88,7 @@ def plan_values(row: PlanRow) -> dict[str, object]:
 
 
 def read_plan(path: Path) -> list[PlanRow]:
-    """Read a plan, which a person may have changed.
+    """Read a plan, which a person may have changed, or a spreadsheet saved with a byte-order mark or semicolons.
 
     Raises:
         UserError: there is none, a line is not as expected, or a group would lose its last file.
@@ -96,9 +96,11 @@ def read_plan(path: Path) -> list[PlanRow]:
     try:
         with (
             open_regular(path) as content,
-            io.TextIOWrapper(content, encoding="utf-8", errors="surrogateescape", newline="") as file,
+            io.TextIOWrapper(content, encoding="utf-8-sig", errors="surrogateescape", newline="") as file,
         ):
-            reader = csv.DictReader(file)
+            first = file.readline()
+            file.seek(0)
+            reader = csv.DictReader(file, delimiter=max(",;\t", key=first.count))
             lines = list(reader)
             columns = reader.fieldnames or []
     except FileNotFoundError as error:

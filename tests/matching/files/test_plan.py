@@ -1,5 +1,6 @@
 """What a plan removes of a group: nothing that holds more than the file that is kept."""
 
+import csv
 import io
 from collections.abc import Sequence
 from dataclasses import replace
@@ -255,3 +256,26 @@ def test_a_damaged_file_does_not_win_over_an_intact_one(
     )
     assert rows["broken.jpg"].action == rows["cut.jpg"].action == "remove"
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_plan_that_a_spreadsheet_saved_is_read(tmp_path: Path, delimiter: str) -> None:
+    """Such programs write a byte-order mark first, and in some countries semicolons: that was no plan."""
+    for name, side in (("large, a.png", 96), ("small; b.png", 64)):
+        draw(side).save(tmp_path / name)
+    rows = plan(tmp_path)
+    path = tmp_path / "plan.csv"
+    with path.open(newline="") as file:
+        lines = list(csv.reader(file))
+    with path.open("w", newline="", encoding="utf-8-sig") as file:
+        csv.writer(file, delimiter=delimiter).writerows(lines)
+    assert {row.file.name: row for row in read_plan(path)} == rows
+
+
+def test_a_hard_link_to_the_kept_file_is_no_copy_to_remove(tmp_path: Path) -> None:
+    """Every search planned it again, and --apply left it alone each time."""
+    draw(96).save(tmp_path / "a.png")
+    (tmp_path / "b.png").hardlink_to(tmp_path / "a.png")
+    (tmp_path / "c.png").write_bytes((tmp_path / "a.png").read_bytes())
+    rows = plan(tmp_path)
+    assert [rows[f"{name}.png"].action for name in "abc"] == ["keep", "leave", "remove"] and "hard link" in rows["b.png"].reason
