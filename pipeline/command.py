@@ -22,7 +22,7 @@ Five examples:
 
 Nothing is changed until you say --apply. `image-copies TASK --help` lists the options of a task.
 Exit codes: 0 done, or the two pictures are copies; 1 they are not, or some files were left alone; 2 an error that the message
-explains; 130 stopped by Ctrl-C.
+explains; 3 the two pictures are likely copies, to be looked at; 130 stopped by Ctrl-C.
 """
 
 import sys

@@ -51,16 +51,19 @@ class KeepSettings:
     is_reference: Callable[[Path], bool] = _is_neither
 
 
+def is_rule(word: str) -> bool:
+    """Whether a word is a rule, or `path:` and a pattern."""
+    return word in KEEP_RULES or (word.startswith(PATH) and word != PATH)
+
+
 def read_rules(words: Sequence[str]) -> tuple[KeepRule, tuple[str, ...]]:
     """Return the rule and the patterns of paths that come before it: `path:originals/* path:*.png oldest`.
 
     Raises:
-        UserError: a word is no rule, or two rules are not by path.
+        UserError: two rules are not by path.
     """
     patterns = tuple(word.removeprefix(PATH) for word in words if word.startswith(PATH))
     rules = [word for word in words if not word.startswith(PATH)]
-    if wrong := [rule for rule in rules if rule not in KEEP_RULES] + [f"{PATH}{pattern}" for pattern in patterns if not pattern]:
-        raise UserError(f"--keep {wrong[0]}: give {', '.join(KEEP_RULES)} or {PATH}PATTERN, such as '{PATH}originals/*'.")
     if len(rules) > 1:
         raise UserError(f"--keep {' '.join(rules)}: give one of them; any number of {PATH}PATTERN may come before it.")
     rule: KeepRule = KEEP_RULES[KEEP_RULES.index(rules[0])] if rules else "largest"

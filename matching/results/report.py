@@ -152,7 +152,8 @@ def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
         return
     removed = [row for row in rows if row.action == "remove"]
     reviewed = sum(row.action == "review" for row in rows)
-    merged = sum(row.action == "review" and bool(row.merged) for row in rows)
+    untouched = {row.file for row in rows if row.protected}  # nothing is written beside them either
+    merged = sum(row.action == "review" and bool(row.merged) and row.kept not in untouched for row in rows)
     freed = sum(row.facts.size for row in removed if row.facts is not None)
     belonging = sum(len(list_companions(row)) for row in removed)
     place = "" if folder == Path("matches") else f" --output {shlex.quote(text_of(folder))}"

@@ -10,7 +10,7 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_folder
 from image_copies.data.sources.archives import is_archive
-from image_copies.matching.files.keeping import KEEP_RULES
+from image_copies.matching.files.keeping import KEEP_RULES, is_rule
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.pipeline.cluster.options import add_ray_options
 from image_copies.pipeline.run.cli import named_place
@@ -24,12 +24,14 @@ from image_copies.pipeline.tools.options import (
     Table,
     add_options,
     at_least,
+    checked,
     make_task_parser,
 )
 from image_copies.pipeline.tools.options import OPTIONS as SHARED
 
 A_SOURCE = "a SOURCE is a folder, a tar, zip, Parquet or Arrow file of pictures, a picture or @list.txt, here or at s3://…"
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
+RULE_TO_KEEP = checked(str, is_rule, f"give {', '.join(KEEP_RULES)} or path:PATTERN, and folders before --keep")
 PLACES: dict[str, Any] = {"type": named_place, "nargs": "+"}
 OPTIONS: Table = {
     **SHARED,
@@ -55,7 +57,7 @@ OPTIONS: Table = {
     "--matching-track": FILE | {"help": "also write the pairs as the competition's CSV"},
     "--exact": FLAG | {"help": "compare with every reference, even in a large index"},
     "--most": {"type": at_least(1), "default": 10, "metavar": "N", "help": "maximum number of references per query; default 10"},
-    "--keep": {"nargs": "+", "default": ["largest"], "metavar": "RULE"}
+    "--keep": {"type": RULE_TO_KEEP, "nargs": "+", "default": ["largest"], "metavar": "RULE"}
     | {"help": f"which file of a group to keep: {', '.join(KEEP_RULES)}; path:PATTERN, such as 'path:originals/*': first these"},
     "--stack": FLAG | {"help": "write the groups as stacks.json and stacks.csv, for a gallery; plan no removal"},
     "--remove-references": FLAG | {"help": "let the plan remove references, too; without it they stay"},
