@@ -77,7 +77,7 @@ class Learner:
         share = self.fabric.broadcast(draw_share(self.mix)) if self.mix else None  # one for the batch of all processes
         if self.mix is None or share is None:
             return self._compare(self.network(images, raw=True), labels, instances)
-        mixed = mix_batch(images, share, self.mix.kind == "cutmix")
+        mixed = mix_batch(images, share)
         embeddings = self.network(mixed.images, raw=True)
         partners = labels[mixed.partner]
         own = self._compare(embeddings, labels, instances, partners)

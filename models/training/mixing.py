@@ -1,6 +1,5 @@
-"""MixUp and CutMix of a batch: images that show two others at once (SSCD, section 3.4, for copies)."""
+"""MixUp of a batch: images that show two others at once (H. Zhang et al., 2018)."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -26,19 +25,7 @@ def draw_share(settings: MixSettings) -> float | None:
     return float(drawn)
 
 
-def mix_batch(images: Tensor, share: float, cut: bool) -> Mixed:
-    """Mix each image [3, h, w] of a batch [n, 3, h, w], n at least 2, with another one of it, all by the same λ = `share`.
-
-    MixUp takes the pixels' mean with weights λ and 1 − λ; CutMix (`cut`) a box of the partner's pixels that covers 1 − λ, drawn
-    once for the batch. A cut box is whole pixels, and λ follows it.
-    """
+def mix_batch(images: Tensor, share: float) -> Mixed:
+    """Mix each image of a batch [n, 3, h, w], n at least 2, with another one of it, by the weights λ = `share` and 1 − λ."""
     partner = torch.randperm(len(images)).to(images.device, non_blocking=True)
-    others = images[partner]
-    if not cut:
-        return Mixed(share * images + (1 - share) * others, partner, share)
-    height, width = images.shape[2:]
-    tall, wide = (round(side * math.sqrt(1 - share)) for side in (height, width))
-    top, left = (int(torch.randint(side - part + 1, ())) for side, part in ((height, tall), (width, wide)))
-    mixed = images.clone()
-    mixed[:, :, top : top + tall, left : left + wide] = others[:, :, top : top + tall, left : left + wide]
-    return Mixed(mixed, partner, 1 - tall * wide / (height * width))
+    return Mixed(share * images + (1 - share) * images[partner], partner, share)

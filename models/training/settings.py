@@ -80,15 +80,15 @@ class OptimizerSettings(Settings):
 
 
 class MixSettings(Settings):
-    """Images that show two of a batch's images at once; the loss is that of both, weighted by how much of each there is (SSCD).
+    """Images that show two of a batch's images at once; the loss is that of both, weighted by how much of each there is.
 
     Attributes:
-        kind: "mixup", the weighted mean of both; "cutmix", a box of one in the other.
+        kind: "mixup", the weighted mean of both.
         probability: Share of the batches that are mixed.
         alpha: λ, how much is the image's own, is drawn from Beta(α, α).
     """
 
-    kind: Literal["mixup", "cutmix"]
+    kind: Literal["mixup"]
     probability: float = Field(0.5, gt=0, le=1)
     alpha: float = Field(1.0, gt=0)
 

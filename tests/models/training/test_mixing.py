@@ -1,7 +1,6 @@
 """Images that show two of a batch at once."""
 
 import itertools
-import math
 from typing import Literal
 
 import pytest
@@ -23,21 +22,10 @@ IMAGES = torch.arange(5.0)[:, None, None, None].expand(5, 3, 8, 10).contiguous()
 
 def test_mixup_is_the_weighted_mean_of_both() -> None:
     torch.manual_seed(0)
-    mixed = mix_batch(IMAGES, 0.7, cut=False)
+    mixed = mix_batch(IMAGES, 0.7)
     assert mixed.share == 0.7 and sorted(mixed.partner.tolist()) == [0, 1, 2, 3, 4]
     for number, partner in enumerate(mixed.partner.tolist()):
         assert torch.allclose(mixed.images[number], torch.tensor(0.7 * number + 0.3 * partner))
-
-
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.75, 1.0])
-def test_cutmix_puts_a_box_of_the_partner_and_counts_its_pixels(share: float) -> None:
-    torch.manual_seed(1)
-    mixed = mix_batch(IMAGES, share, cut=True)
-    assert mixed.share == pytest.approx(share, abs=0.1)
-    for number, partner in enumerate(mixed.partner.tolist()):
-        if partner != number:
-            assert float((mixed.images[number] == number).float().mean()) == pytest.approx(mixed.share)
-            assert ((mixed.images[number] == number) | (mixed.images[number] == partner)).all()
 
 
 def test_as_many_batches_are_mixed_as_asked_for() -> None:
@@ -48,23 +36,13 @@ def test_as_many_batches_are_mixed_as_asked_for() -> None:
     assert sum(share < 0.1 or share > 0.9 for share in shares) > 0.3 * len(shares)  # Beta(½, ½) is high at its ends
 
 
-def mix_by_hand(images: Tensor, kind: str) -> tuple[Tensor, Tensor, float]:
-    """Mixed images, partners and λ of a batch, drawn as the learner draws them, from the definitions of MixUp and CutMix."""
+def mix_by_hand(images: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Mixed images, partners and λ of a batch, drawn as the learner draws them, from the definition of MixUp."""
     assert float(torch.rand(())) < 1
     share = float(torch.distributions.Beta(0.7, 0.7).sample())
     partner = torch.randperm(len(images))
-    if kind == "mixup":
-        rows = [share * images[row] + (1 - share) * images[other] for row, other in enumerate(partner)]
-        return torch.stack(rows), partner, share
-    side = images.shape[2]
-    cut = round(side * math.sqrt(1 - share))
-    top, left = (int(torch.randint(side - cut + 1, ())) for _ in range(2))
-    mixed = images.clone()
-    for row, other in enumerate(partner):
-        for y in range(top, top + cut):
-            for x in range(left, left + cut):
-                mixed[row, :, y, x] = images[other, :, y, x]
-    return mixed, partner, 1 - cut * cut / side**2
+    rows = [share * images[row] + (1 - share) * images[other] for row, other in enumerate(partner)]
+    return torch.stack(rows), partner, share
 
 
 def arcface_by_hand(embeddings: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
@@ -90,10 +68,9 @@ def infonce_by_hand(embeddings: Tensor, labels: Tensor, others: Tensor) -> Tenso
     return torch.stack(losses).mean()
 
 
-@pytest.mark.parametrize("kind", ["mixup", "cutmix"])
 @pytest.mark.parametrize("objective", ["arcface", "infonce"])
 def test_the_loss_counts_the_image_and_its_partner_by_their_shares(
-    kind: Literal["mixup", "cutmix"], objective: Literal["arcface", "infonce"]
+    objective: Literal["arcface", "infonce"],
 ) -> None:
     """λ · L(own classes) + (1 − λ) · L(the partners')."""
     settings = ModelSettings.model_validate(
@@ -101,7 +78,7 @@ def test_the_loss_counts_the_image_and_its_partner_by_their_shares(
             "descriptor": {"backbone": "test_nfnet", "dimensions": 8},
             "objective": {"kind": "arcface", "scale": 16, "margin": 0.4} if objective == "arcface" else {"kind": "infonce"},
             "sampling": {"kind": "epoch"} if objective == "arcface" else {"kind": "repeated", "copies": 2},
-            "mix": {"kind": kind, "probability": 1, "alpha": 0.7},
+            "mix": {"kind": "mixup", "probability": 1, "alpha": 0.7},
             "stages": [{"image_size": 32, "batch_size": 8}],
         }
     )
@@ -116,7 +93,7 @@ def test_the_loss_counts_the_image_and_its_partner_by_their_shares(
         torch.manual_seed(seed)
         loss = learner.compute_batch_loss(pixels, labels, instances).loss
         torch.manual_seed(seed)
-        mixed, partner, share = mix_by_hand(normalize_pixels(pixels, descriptor.mean, descriptor.std), kind)
+        mixed, partner, share = mix_by_hand(normalize_pixels(pixels, descriptor.mean, descriptor.std))
         embeddings = descriptor(mixed, raw=True)
         if matrix is not None:
             own, others = (arcface_by_hand(embeddings, of, matrix.parameter) for of in (labels, labels[partner]))

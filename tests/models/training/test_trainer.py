@@ -75,7 +75,7 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
         {"scheduler": {"kind": "warmup_cosine", "warmup_epochs": 1, "decay_epochs": 2}},
         {"scheduler": {"kind": "steps", "milestones": [1]}},
         {"scheduler": {"kind": "plateau", "warmup_steps": 5}},
-        {"mix": {"kind": "cutmix"}},  # draws as well
+        {"mix": {"kind": "mixup"}},  # draws as well
         {"objective": {"kind": "infonce"}, "sampling": {"kind": "repeated", "copies": 2}},
         {"optimizer": {"kind": "muon", "class_kind": "adam"}},
         {"turn": True},  # draws from torch's generator at each step
