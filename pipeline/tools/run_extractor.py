@@ -3,12 +3,14 @@
 import json
 from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError, prefix_errors
+from image_copies.data.installation import name_install
 from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files, onnx_extractor
 from image_copies.matching.threshold import Tail, fit_tail_of_readable
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -44,8 +46,13 @@ def run_extractor(run: Run) -> Extractor:
     """Open a whole run: all models, projection and normalisation.
 
     Raises:
-        UserError: when a step has not been done, which the message names, or a file cannot be read.
+        UserError: when a step has not been done, which the message names, a file cannot be read, or torch is not installed.
     """
+    if find_spec("torch") is None:
+        raise UserError(
+            f"{run.folder} is a run, whose networks need torch. Install it with: {name_install('train')}; or search with "
+            f"the descriptor that ships: --checkpoint {SHIPPED}"
+        )
     from image_copies.models.inference.torch_embedder import load_embedder  # imported here: torch takes seconds
 
     checkpoints, own = run_checkpoints(run), run_embeddings(run)

@@ -33,6 +33,16 @@ def exported(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def test_a_run_that_is_found_without_torch_is_named(small_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder with runs, a search ended with "torch is not installed", of which nobody knew what wanted it."""
+    monkeypatch.setattr("image_copies.pipeline.tools.run_extractor.find_spec", lambda name: None)
+    with pytest.raises(
+        UserError, match=r"is a run, whose networks need torch\. .*--checkpoint .*descriptor\.safetensors"
+    ) as caught:
+        run_extractor(open_existing_run(small_run))
+    assert str(small_run) in str(caught.value)
+
+
 def test_it_describes_and_normalises_as_the_run_does(small_run: Path, exported: Path) -> None:
     run = open_existing_run(small_run)
     of_run, alone = run_extractor(run), checkpoint_extractor(exported)
