@@ -311,6 +311,7 @@ class PairScores:
 
     def __init__(self, store: Store, extractor: Extractor) -> None:
         self._store, self._extractor = store, extractor
+        self._asked: set[bytes] = set()  # unreadable ones, too, which have no vector
         self._raw: dict[bytes, NDArray[np.float64]] = {}
         self._normalized: dict[bytes, NDArray[np.float64]] = {}
 
@@ -322,7 +323,7 @@ class PairScores:
         Raises:
             UserError: when the index is damaged.
         """
-        self._read({digest for pair in pairs for digest in pair} - self._raw.keys())
+        self._read({digest for pair in pairs for digest in pair} - self._asked)
         result = np.full(len(pairs), -np.inf)
         for row, (one, other) in enumerate(pairs):
             if one == other:
@@ -341,6 +342,7 @@ class PairScores:
                 normalized = self._extractor.normalize(np.stack(list(readable.values())))
                 self._raw |= {digest: vector.astype(np.float64) for digest, vector in readable.items()}
                 self._normalized |= dict(zip(readable, normalized.astype(np.float64), strict=True))
+            self._asked.update(part)
 
 
 def make_exclusions(store: Store, folders: Sequence[Path] = ()) -> Exclusions:

@@ -86,6 +86,16 @@ def test_strange_folders_from_search_to_undo(album: Path, checkpoint: Path, caps
     assert all(name in ("matches", "data") or name.startswith("image-copy-detection-") for name in made)
 
 
+def test_an_unreadable_picture_twice_is_left_alone(album: Path, checkpoint: Path) -> None:
+    """Its vector, which it lacks, was looked up again by a thread: the search ended, and called the index damaged."""
+    for name in ("broken.jpg", "broken too.jpg"):
+        (album / name).write_bytes(b"\xff\xd8\xff\xe0 no picture")
+    search(checkpoint, "--queries", "album")
+    rows = {row.file.name: row.action for row in read_plan(Path("matches/plan.csv")) if "broken" in row.file.name}
+    assert "remove" not in rows.values() and main(["--apply", "move"]) == 0
+    assert (album / "broken.jpg").exists() and (album / "broken too.jpg").exists()
+
+
 def test_one_picture_twice_is_no_pair_to_act_on(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, path = read_tree(album), "album/inner folder/R000000.jpg"
     assert main([path, path]) == 0 and "the same file" in capsys.readouterr().out
