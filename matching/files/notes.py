@@ -50,13 +50,15 @@ DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf
 SHOWN_SO = "http://ns.google.com/photos/"  # begins the namespaces of panoramas, depth maps and what is embedded with them
 Key = tuple[str, str]  # namespace and name of an XMP property
 Form = Literal["", "Alt", "Seq", "Bag", "structure"]
-TAKEN, PLACE, LATITUDE, LONGITUDE = (EXIF, "DateTimeOriginal"), (EXIF, "GPS"), (EXIF, "GPSLatitude"), (EXIF, "GPSLongitude")
+PLACE, LATITUDE, LONGITUDE = (EXIF, "GPS"), (EXIF, "GPSLatitude"), (EXIF, "GPSLongitude")
+TAKEN, DIGITIZED = DATES = (EXIF, "DateTimeOriginal"), (EXIF, "DateTimeDigitized")  # the latter often is the only date of a scan
 CAPTION, TITLE, COMMENT, HEADLINE = (DC, "description"), (DC, "title"), (EXIF, "UserComment"), (PHOTOSHOP, "Headline")
 EXPOSURE, LENS = (EXIF, "ExposureTime"), (AUX, "Lens")
 AUTHOR, RIGHTS, KEYWORDS, RATING = (DC, "creator"), (DC, "rights"), (DC, "subject"), (XMP, "Rating")
 TEXTS = CAPTION, TITLE, COMMENT, HEADLINE  # a text may stand in any of them
 WORDS: dict[Key, str] = {
     TAKEN: "the date on which it was taken",
+    DIGITIZED: "the date on which it was digitized",
     PLACE: "a GPS position",
     EXPOSURE: "an exposure time",
     LENS: "the name of its lens",
@@ -75,7 +77,7 @@ FORMS: dict[Key, Form] = {CAPTION: "Alt", TITLE: "Alt", RIGHTS: "Alt", COMMENT: 
 NOTED: dict[str, set[str]] = {
     DC: {"description", "title", "rights", "creator", "subject"},
     XMP: {"Rating", "Label"},
-    EXIF: {"DateTimeOriginal", "GPSLatitude", "GPSLongitude", "UserComment", "ExposureTime"},
+    EXIF: {"DateTimeOriginal", "DateTimeDigitized", "GPSLatitude", "GPSLongitude", "UserComment", "ExposureTime"},
     AUX: {"Lens"},
     "http://ns.adobe.com/xmp/1.0/DynamicMedia/": {"scene", "shotName", "shotLocation", "logComment"},
     "http://ns.microsoft.com/photo/1.0/": {"LastKeywordXMP", "LastKeywordIPTC"},
@@ -124,7 +126,7 @@ NOT_WRITTEN_BY_PEOPLE = re.compile(
 NOT_NOTED_BY_PEOPLE = re.compile(
     r"software$|creation time$|xml:com|raw profile|[a-z]+:|signature$|source$|disclaimer$|warning$|thumb::", re.IGNORECASE
 )
-DATE = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)[T ](\d\d):(\d\d)(?::(\d\d))?")
+DATE = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?")
 DEGREES = re.compile(r"(\d+),([\d.]+)(?:,([\d.]+))?([NSEW])")
 MAX_APART = 2e-4  # degrees by which two ways to write one position differ
 MAX_DENOMINATOR = 100_000  # of an exposure time, which programs write as 1/60 s, or as ten millionths
@@ -211,10 +213,16 @@ def read_sidecars(paths: Iterable[Path]) -> dict[Key, Note]:
 
 
 def find_missing(kept: Notes, file: Notes) -> tuple[dict[Key, Note], list[Key]]:
-    """Return what a file notes that the kept one lacks: what can be added to that, and of what both say something else."""
+    """Return what a file notes that the kept one lacks: what can be added to that, and of what both say something else.
+
+    That a file was digitized counts where nothing says when it was taken.
+    """
     added, other = {}, []
     for key, note in file.items():
-        known = [value for each in (TEXTS if key in TEXTS else (key,)) if each in kept for value in kept[each].values]
+        if key == DIGITIZED and TAKEN in file:
+            continue
+        stands = TEXTS if key in TEXTS else DATES if key == DIGITIZED else (key,)
+        known = [value for each in stands if each in kept for value in kept[each].values]
         values = tuple(value for value in note.values if not any(_agree(key, value, theirs) for theirs in known))
         if not values:
             continue
@@ -226,6 +234,9 @@ def find_missing(kept: Notes, file: Notes) -> tuple[dict[Key, Note], list[Key]]:
 
 
 def _agree(key: Key, one: str, other: str) -> bool:
+    """Whether what one says is said by the other, too."""
+    if key in DATES:
+        return other.startswith(one)  # which may be the day alone
     if key != PLACE:
         return _simplify(one) == _simplify(other)
     places = [[float(part) for part in place.split()] for place in (one, other)]
@@ -305,8 +316,8 @@ def _format_place(latitude: float, longitude: float) -> Iterator[str]:
 def _read_exif(image: Image.Image) -> Iterator[tuple[Key, Note]]:
     outer = image.getexif()
     inner, place = outer.get_ifd(ExifTags.IFD.Exif), outer.get_ifd(ExifTags.IFD.GPSInfo)
-    scanned = inner.get(ExifTags.Base.DateTimeDigitized)  # often the only date of a scan
-    yield TAKEN, _make_note(TAKEN, [inner.get(ExifTags.Base.DateTimeOriginal) or scanned])
+    yield TAKEN, _make_note(TAKEN, [inner.get(ExifTags.Base.DateTimeOriginal)])
+    yield DIGITIZED, _make_note(DIGITIZED, [inner.get(ExifTags.Base.DateTimeDigitized)])
     yield COMMENT, _make_note(COMMENT, [_decode_comment(inner.get(ExifTags.Base.UserComment))])
     yield LENS, _make_note(LENS, [inner.get(ExifTags.Base.LensModel)])
     yield EXPOSURE, _make_note(EXPOSURE, [inner.get(ExifTags.Base.ExposureTime)])
@@ -358,10 +369,12 @@ def _make_note(key: Key, values: Iterable[Any]) -> Note:
 def _clean(key: Key, text: str) -> str:
     """Return a value as it is compared and written; empty for one that says nothing."""
     text = text.replace("\0", "").strip()
-    if key == TAKEN:
+    if key in DATES:
         parts = DATE.match(text)
         with suppress(ValueError):
-            return "" if parts is None else datetime(*(int(part or 0) for part in parts.groups())).isoformat()  # type: ignore[arg-type]
+            if parts is not None:
+                moment = datetime(*(int(part or 0) for part in parts.groups()))  # type: ignore[arg-type]
+                return moment.isoformat() if parts[4] else moment.date().isoformat()
         return ""
     if key == EXPOSURE:
         with suppress(ValueError, ZeroDivisionError):

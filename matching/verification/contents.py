@@ -20,7 +20,7 @@ from image_copies.data.decode import MAX_FILE_BYTES, MAX_IMAGE_PIXELS
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 from image_copies.data.sources.archives import read_bytes
-from image_copies.matching.verification.embedded import Embedded, list_embedded
+from image_copies.matching.verification.embedded import OTHER_COLOURS, Embedded, list_embedded
 
 SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")  # RGB with transparency shows all that they hold
 MAX_COMPARED_PIXELS = 2_000_000_000  # of all frames of two files, which are not called the same beyond
@@ -48,7 +48,7 @@ class Contents:
         profile: Description of the colour profile; empty for sRGB and where there is none.
         film: Digest of a film that follows the picture in the file, as in motion photos; empty where there is none.
         embedded: What else it embeds (`embedded.py`).
-        tagged: Whether it has a profile.
+        tagged: Whether it has a profile, or as a PNG says that it is in sRGB.
     """
 
     frames: int = 1
@@ -92,7 +92,7 @@ def read_contents(source: Path | bytes) -> Contents:
             depth=_find_depth(image, content),
             space="" if mode in SHOWN_MODES or _is_deep(mode) else mode,
             profile=_describe_profile(profile) if profile else "",
-            tagged=bool(profile),
+            tagged=bool(profile) or "srgb" in image.info,
             embedded=list_embedded(image, content),
             film=_find_film(content),
             transparent=_is_transparent(image),
@@ -112,7 +112,7 @@ def list_missing(kept: Contents, file: Contents) -> list[str]:
         missing.append(f"{file.space} channels")
     if file.profile and file.profile != kept.profile:
         missing.append(f"the colour profile {file.profile}")
-    if file.tagged and kept.profile and not file.profile:
+    if file.tagged and not file.profile and (kept.profile or any(name in OTHER_COLOURS for name, _ in kept.embedded)):
         missing.append("the colours of sRGB")
     if file.film and file.film != kept.film:
         missing.append("another film behind the picture" if kept.film else "a film behind the picture")

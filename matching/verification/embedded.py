@@ -28,6 +28,7 @@ SRGB = {  # what these chunks of a PNG say of pixels in sRGB, in 1/100,000: the 
     b"cHRM": (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000),
 }
 SRGB_TOLERANCE = 60  # programs round
+OTHER_COLOURS = tuple(f"the chunk {kind.decode()}" for kind in SRGB)  # the parts that show a PNG in other colours than sRGB
 Embedded = frozenset[tuple[str, str]]  # names, in words that follow "it has", and digests
 
 
@@ -74,18 +75,24 @@ def _list_paths(resources: bytes) -> Iterator[bytes]:
 
 
 def _list_png_parts(content: bytes) -> Iterator[tuple[str, bytes]]:
-    place, kind = 8, b""
+    place, kind, found = 8, b"", dict[bytes, bytes]()
     while place + 12 <= len(content) and kind != b"IEND":
         length = int.from_bytes(content[place : place + 4], "big")
         kind, part = content[place + 4 : place + 8], content[place + 8 : place + 8 + length]
-        if kind not in KNOWN_CHUNKS or (kind in SRGB and not _says_srgb(part, SRGB[kind])):
+        if kind not in KNOWN_CHUNKS:
             yield f"the chunk {kind.decode('latin-1')}", part
+        found.setdefault(kind, part)
         place += 12 + length
+    if not found.keys() & {b"iCCP", b"sRGB"}:  # which count instead of the others (PNG, third edition, 4.3)
+        yield from (
+            (f"the chunk {name.decode()}", found[name]) for name in SRGB if name in found and not _says_srgb(found[name], name)
+        )
     if kind == b"IEND" and content[place:].strip(b"\0\r\n "):
         yield "something behind the picture", content[place:]
 
 
-def _says_srgb(part: bytes, usual: tuple[int, ...]) -> bool:
+def _says_srgb(part: bytes, kind: bytes) -> bool:
+    usual = SRGB[kind]
     numbers = [int.from_bytes(part[place : place + 4], "big") for place in range(0, len(part), 4)]
     near = (abs(one - other) <= SRGB_TOLERANCE for one, other in zip(numbers, usual, strict=False))
     return len(numbers) == len(usual) and all(near)

@@ -85,7 +85,9 @@ def plan(folder: Path) -> PlanRow:
 
 NOTED: list[tuple[Save, str]] = [
     (save(exif=tag(DateTimeOriginal="2024:05:04 12:00:00")), "the date on which it was taken"),
-    (save(exif=tag(DateTimeDigitized="2024:05:04 12:00:00")), "the date on which it was taken"),  # the only date of a scan
+    (save(exif=tag(DateTimeDigitized="2024:05:04 12:00:00")), "the date on which it was digitized"),  # the only one of a scan
+    (save(**pack('exif:DateTimeDigitized="2024-05-04T12:00:00">')), "the date on which it was digitized"),
+    (save(**pack('photoshop:DateCreated="2024-05-04">')), "the date on which it was taken"),  # the day alone
     (save(exif=place(47)), "a GPS position"),
     (save(exif=tag(ImageDescription="Grandma, Basel")), "a caption"),
     (save(exif=tag(UserComment=b"ASCII\0\0\0Grandma, Basel")), "a comment"),
@@ -150,6 +152,28 @@ def test_the_date_of_the_last_change_is_no_date_of_the_exposure(tmp_path: Path) 
     save(exif=tag(DateTimeOriginal="2024:05:04 12:00:00"))(tmp_path)
     assert picture_facts(tmp_path / "large.jpg").taken == ""
     assert "it has the date on which it was taken, unlike the kept file" in plan(tmp_path).reason
+
+
+@pytest.mark.parametrize(
+    ("kept", "file", "goes"),
+    [
+        ({"DateTimeOriginal": "2024:05:04 12:00:00"}, {"DateTimeDigitized": "2024:05:04 12:00:00"}, True),
+        ({"DateTimeOriginal": "2024:05:04 12:00:00"}, {"DateTimeDigitized": "2025:01:01 10:00:00"}, False),
+        ({"DateTimeDigitized": "2024:05:04 12:00:00"}, {"DateTimeOriginal": "2024:05:04 12:00:00"}, False),
+        (
+            {"DateTimeOriginal": "2024:05:04 12:00:00"},
+            {"DateTimeOriginal": "2024:05:04 12:00:00", "DateTimeDigitized": "2025:01:01 10:00:00"},
+            True,
+        ),
+        ({"DateTimeOriginal": "2024:05:04 12:00:00"}, {"DateTimeOriginal": "2024:05:04"}, True),
+        ({"DateTimeOriginal": "2024:05:04"}, {"DateTimeOriginal": "2024:05:04 12:00:00"}, False),
+    ],
+)
+def test_dates_of_two_kinds(tmp_path: Path, kept: dict[str, str], file: dict[str, str], goes: bool) -> None:
+    """The day that a copy was digitized is lost only where nothing says when it was taken; a day says less than a time."""
+    draw(320).save(tmp_path / "large.jpg", exif=tag(**kept))
+    save(exif=tag(**file))(tmp_path)
+    assert (plan(tmp_path).action == "remove") is goes
 
 
 def test_what_both_note_goes_however_it_is_written(tmp_path: Path) -> None:

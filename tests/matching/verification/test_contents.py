@@ -194,6 +194,14 @@ def test_what_a_file_holds_is_read_from_its_header(content: Make, expected: Cont
     assert read_contents(content()) == expected
 
 
+def test_a_picture_that_says_it_is_in_srgb_has_colours_that_another_lacks() -> None:
+    """It went for one with the gamma of another space, which shows the same numbers in other colours."""
+    said = Contents(tagged=True)
+    for kept in (Contents(profile="P3", tagged=True), Contents(embedded=frozenset({("the chunk gAMA", "digest")}))):
+        assert list_missing(kept, said) == ["the colours of sRGB"]
+    assert not list_missing(Contents(), said)
+
+
 def test_nothing_is_missing_of_what_holds_less() -> None:
     rich = Contents(frames=3, transparent=True, depth=16, space="CMYK", profile="P3", film="a")
     assert not list_missing(rich, Contents()) and not list_missing(rich, rich)
