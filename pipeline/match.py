@@ -2,7 +2,7 @@
 
 match.py DIR …                              copies within the folders; as --queries DIR …
 match.py --queries DIR --references DIR …   copies of the references alone.
-match.py A.jpg B.jpg                        are they copies? Exit code 0: yes, 1: no, 2: error, 3: likely; --show OUT.png to see it.
+match.py A.jpg B.jpg                        are they copies? Exit code 0: yes, 1: no, 2: error, 3: likely; --show OUT.png
 match.py --apply move|hardlink|symlink|delete-to-trash   carry out the plan that a search wrote; --undo takes it back.
 match.py leakage train val test             which pictures the sets share, and cleaned lists of files.
 match.py decide A.jpg B.jpg not-a-copy      your judgement, which overrides later searches; decisions lists them.

@@ -30,6 +30,7 @@ ALPHA_REACH = 5
 MAX_ASPECT_APART = 1.02  # ratio of the aspect ratios of copies of which transparency can be compared
 MAX_PROFILES = 64  # that are known at a time
 MAX_COLOURS_APART = 8  # levels by which the colours of profiles differ that say what a picture without one is taken for
+COLOUR_CHUNKS = {"srgb", "gamma", "chromaticity"}  # what Pillow calls the chunks sRGB, gAMA and cHRM of a PNG
 FILM = re.compile(rb"ftyp(?:mp4[12]|isom|iso[2-6]|qt  |avc1|3g[2p].|MSNV|hvc1)", re.DOTALL)
 PPM_WHITE = re.compile(rb"P[2356]\s+(?:#[^\n]*\n\s*)*\d+\s+\d+\s+(\d+)")
 OTHER_ALPHA = "other parts of them are transparent"
@@ -48,7 +49,7 @@ class Contents:
         profile: Description of the colour profile; empty for sRGB and where there is none.
         film: Digest of a film that follows the picture in the file, as in motion photos; empty where there is none.
         embedded: What else it embeds (`embedded.py`).
-        tagged: Whether it has a profile, or as a PNG says that it is in sRGB.
+        tagged: Whether it says in which colours it is to be shown: by a profile, or as a PNG by other chunks.
     """
 
     frames: int = 1
@@ -92,7 +93,7 @@ def read_contents(source: Path | bytes) -> Contents:
             depth=_find_depth(image, content),
             space="" if mode in SHOWN_MODES or _is_deep(mode) else mode,
             profile=_describe_profile(profile) if profile else "",
-            tagged=bool(profile) or "srgb" in image.info,
+            tagged=bool(profile) or not image.info.keys().isdisjoint(COLOUR_CHUNKS),
             embedded=list_embedded(image, content),
             film=_find_film(content),
             transparent=_is_transparent(image),
@@ -112,13 +113,18 @@ def list_missing(kept: Contents, file: Contents) -> list[str]:
         missing.append(f"{file.space} channels")
     if file.profile and file.profile != kept.profile:
         missing.append(f"the colour profile {file.profile}")
-    if file.tagged and not file.profile and (kept.profile or any(name in OTHER_COLOURS for name, _ in kept.embedded)):
+    if file.tagged and not _has_other_colours(file) and _has_other_colours(kept):
         missing.append("the colours of sRGB")
     if file.film and file.film != kept.film:
         missing.append("another film behind the picture" if kept.film else "a film behind the picture")
     elif file.frames <= kept.frames:
         missing += sorted({name for name, _ in file.embedded - kept.embedded})
     return missing
+
+
+def _has_other_colours(contents: Contents) -> bool:
+    """Whether a file says that it is to be shown in other colours than those of sRGB."""
+    return bool(contents.profile) or any(name in OTHER_COLOURS for name, _ in contents.embedded)
 
 
 def match_contents(one: Path | bytes, other: Path | bytes, held: tuple[Contents, Contents], shown_alike: bool) -> ContentsMatch:

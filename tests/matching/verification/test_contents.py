@@ -1,6 +1,8 @@
 """Two files are the same only if all that they hold agrees, not their first frame as 8-bit RGB on white alone."""
 
 import io
+import struct
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,6 +202,15 @@ def test_a_picture_that_says_it_is_in_srgb_has_colours_that_another_lacks() -> N
     for kept in (Contents(profile="P3", tagged=True), Contents(embedded=frozenset({("the chunk gAMA", "digest")}))):
         assert list_missing(kept, said) == ["the colours of sRGB"]
     assert not list_missing(Contents(), said)
+    linear = Contents(tagged=True, embedded=frozenset({("the chunk gAMA", "digest")}))
+    assert not list_missing(linear, linear)
+
+
+@pytest.mark.parametrize(("chunk", "tagged"), [(b"", False), (b"sRGB\0", True), (b"gAMA\0\0\xb1\x8f", True)])
+def test_a_png_says_in_which_colours_it_is_to_be_shown(chunk: bytes, tagged: bool) -> None:
+    png = encode(draw(), "PNG")
+    written = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) if chunk else b""
+    assert read_contents(png[:33] + written + png[33:]).tagged is tagged
 
 
 def test_nothing_is_missing_of_what_holds_less() -> None:
