@@ -30,6 +30,7 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         UserError: when an image to learn from is a query or a reference, or as for `check_models`.
     """
     _warn_of_decoding(run)
+    _warn_of_few_images(run, roles)
     require_no_tests(run, roles.classes, f"the training of {name}")
     require_no_tests(run, roles.overlays, f"the pasted images of {name}")
     check_models(run)
@@ -95,6 +96,18 @@ def _warn_of_decoding(run: Run) -> None:
         _warn_once(
             f"  step 02 will need an NVIDIA GPU (embedding.decode_on: device), and here is {describe_device(best_device())}: "
             "do it on another machine, or set decode_on to cpu"
+        )
+
+
+def _warn_of_few_images(run: Run, roles: TrainingRoles) -> None:
+    """Print that step 03 would be refused: its PCA needs as many training images, not held out, as the ensemble's dimensions."""
+    needed, held_out = max(run.recipe.ensemble.dimensions), len(roles.references) + len(roles.distractors)
+    there = len(run.training_images) - held_out
+    brought = any(isinstance(model, FileModelSettings) and model.background for model in run.recipe.networks.values())
+    if there < needed and not brought:
+        _warn_once(
+            f"  step 03 will need {needed} training images for as many dimensions (ensemble.dimensions), and here are {there} "
+            f"beside the {held_out} held out: add {needed - there} at least, or lower it"
         )
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
@@ -41,6 +42,32 @@ def test_that_it_needs_a_gpu_is_said_once_for_all_models(
     for name in ("gabor", "pixels"):
         step.train(run, name, assign_training_roles(run))
     assert capsys.readouterr().out.count(WARNING) == warnings
+
+
+@pytest.mark.parametrize("model", [{"kind": "gabor"}, {"kind": "file", "file": "shipped", "background": True}])
+@pytest.mark.parametrize("missing", [0, 1])
+def test_too_few_images_for_the_ensembles_dimensions_are_said_before_training(
+    small_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    model: dict[str, Any],
+    missing: int,
+) -> None:
+    monkeypatch.setattr(step, "whiten_handmade", lambda *_: None)
+    step._warn_once.cache_clear()
+    roles = assign_training_roles(open_existing_run(small_run))
+    there, held_out = len(roles.classes) + len(roles.overlays), len(roles.references) + len(roles.distractors)
+    recipe = yaml.safe_load((small_run / "recipe.yaml").read_text())
+    recipe |= {"models": {"one": model}, "ensemble": {"dimensions": [8, there + missing]}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    shutil.copy(small_run / "run.json", tmp_path)
+    run = open_existing_run(tmp_path)
+    step.train(run, "one", assign_training_roles(run))
+    line = f"step 03 will need {there + 1} training images for as many dimensions (ensemble.dimensions), and here are {there} "
+    assert (f"{line}beside the {held_out} held out: add 1 at least" in capsys.readouterr().out) == (
+        missing and "background" not in model
+    )
 
 
 @pytest.mark.parametrize(
