@@ -24,6 +24,7 @@ from image_copies.matching.commands.indexing import say_added
 from image_copies.matching.commands.paths import indexed_sources, make_protection_check, refuse_within
 from image_copies.matching.commands.sources import Pictures, Sources
 from image_copies.matching.extractor import Extractor
+from image_copies.matching.files.keeping import PATH, find_pattern
 from image_copies.matching.groups.planning import Grouped, GroupSettings, drop_flat, make_groups, read_facts
 from image_copies.matching.groups.series import number_series
 from image_copies.matching.hash_lists import BITS, MAX_DISTANCE, HashLists, read_hash_lists
@@ -33,7 +34,7 @@ from image_copies.matching.index.store import Store, digests_of_files, forget_qu
 from image_copies.matching.knowledge import known_pair
 from image_copies.matching.looks import Looks, keep_looks
 from image_copies.matching.matches import Found, Matches, Rule, match_values, rank_by_evidence
-from image_copies.matching.output import Output
+from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import (
     LEAKAGE_GALLERY,
     OWN_INDEX,
@@ -130,6 +131,7 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
         keep_looks(extractor, folder) as looks,
     ):
         if settings.index is None:
+            _say_unmatched(settings.grouping.preferred, pictures, output)
             _fill_own_index(store, looks, settings, pictures, output)
         state = _fingerprint(store, extractor, settings, pictures, folder)
         if state is not None and repeat_unchanged(folder, state, output) is not None:
@@ -247,6 +249,14 @@ def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> N
         needed = "" if lookup.threshold is None else f" (at least {lookup.threshold:.3f} for a copy)"
         output.say(f"nearest: {text_of(nearest.reference)}, score {nearest.score:.3f}{needed}")
         output.record("nearest", match_values(nearest))
+
+
+def _say_unmatched(patterns: Sequence[str], pictures: Pictures, output: Output) -> None:
+    """Say which patterns of paths to keep match nothing, as a mistyped one does."""
+    found = [*pictures.queries.paths, *pictures.protected.paths, *(pictures.references.paths if pictures.references else ())]
+    for pattern in patterns:
+        if all(find_pattern(path, [pattern]) for path in found):
+            output.say(f"--keep {PATH}{pattern} matches none of {count(len(found), 'picture')}")
 
 
 def _make_reference_check(settings: SearchSettings, pictures: Pictures) -> Callable[[Path], bool]:

@@ -127,8 +127,12 @@ def test_a_plan_is_applied_and_undone_by_the_command(album: Path, checkpoint: Pa
     assert main(["--undo"]) == 0 and read_tree(album) == before
 
 
-def test_files_whose_path_matches_are_kept_before_larger_ones(album: Path, checkpoint: Path) -> None:
+def test_files_whose_path_matches_are_kept_before_larger_ones(
+    album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_match(checkpoint, "--queries", "album", "--keep", "path:nowhere/*", "path:b/*.png", "path:b/*", "oldest")
+    said = capsys.readouterr().out
+    assert "--keep path:nowhere/* matches none of " in said and said.count("matches none of") == 1
     rows = {row.file.name: row for row in read_plan(Path("matches/plan.csv"))}
     assert (rows["smaller.png"].action, rows["smaller.png"].reason) == ("keep", "its path matches b/*.png")
     assert rows["R000000.jpg"].kept == rows["smaller.png"].file and rows["R000000.jpg"].action == "review"
