@@ -23,6 +23,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
 from image_copies.data.images import ImageSet
 from image_copies.data.sources.discovery import discover
+from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import begins_with, check_target
 from image_copies.matching.commands.interface import Place, find_copies, open_shipped
 from image_copies.matching.results.grid import PictureGrid
@@ -226,7 +227,7 @@ def _check_arguments(image_dir: Place | None, encoding_map: Mapping[str, ArrayLi
 
 def _find_removable(place: Place, recursive: bool, verbose: bool) -> list[str]:
     """Return the names below a folder of the pictures that a plan would remove."""
-    folder = _require_folder(place).absolute()
+    folder = known_path(_require_folder(place))
     found = list[Path]()
     with suppress(UserError):  # there is no picture
         found = discover([folder]).paths

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from image_copies.data.errors import UserError
+from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import is_file, open_regular
 from image_copies.data.remote import RemotePath
 from image_copies.data.sources.tables import TABLE_ENDINGS, open_pictures
@@ -111,6 +111,18 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
         if archive is None:
             raise
         return read_member(archive, path.relative_to(archive).as_posix(), MAX_MEMBER_BYTES if limit is None else limit)
+
+
+def read_image_bytes(path: Path, limit: int | None = None) -> bytes:
+    """Return the bytes of an image as `read_bytes` does.
+
+    Raises:
+        ImageError: It cannot be read, as where it has gone meanwhile.
+    """
+    try:
+        return read_bytes(path, limit)
+    except (OSError, UserError) as error:
+        raise ImageError(path, f"cannot be read ({error})") from error
 
 
 def _open_archive(path: Path) -> _Archive:

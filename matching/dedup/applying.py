@@ -9,11 +9,12 @@ from typing import IO
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_file, whole_file
 from image_copies.data.remote import as_path
+from image_copies.data.sources.containers import Container
 from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
 from image_copies.data.sources.tars import Member, is_picture, is_tar, open_tar, sample_of, walk_tar
 from image_copies.data.tables import write_table
 from image_copies.data.targets import check_target_folder
-from image_copies.matching.dedup.inputs import index_path, read_index
+from image_copies.matching.dedup.inputs import index_path, is_changed, read_index
 from image_copies.matching.dedup.results import INPUTS, KEEP, REMOVE
 
 FILES, MANIFEST = "files.txt", "manifest.csv"
@@ -27,7 +28,7 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
     files that stay, `manifest.csv` all inputs and what became of each: what is "unchanged" has no copy in `target`.
 
     Raises:
-        UserError: There are no lists, an input has gone, `target` holds anything else, or the disk is full.
+        UserError: There are no lists, an input has gone or changed, `target` holds anything else, or the disk is full.
     """
     listed = folder / f"{REMOVE}.parquet"
     if not is_file(listed):
@@ -40,8 +41,11 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
             removed[row["source"]] += 1
             if _is_packed(row["source"]):
                 gone[row["source"]].add(row["place"])
+    inputs = _list_inputs(folder)
     if missing := [source for source in sorted(gone) if not is_file(as_path(source))]:
         raise UserError(f"{missing[0]} is not there any more. Run the command without --apply again.")
+    if changed := [container.source for container in inputs if _is_packed(container.source) and is_changed(container)]:
+        raise UserError(f"{changed[0]} has changed since it was searched. Run the command without --apply again.")
     copies = {source: target / _name_copy(number, source) for number, source in enumerate(sorted(gone), 1)}
     kept: Counter[str] = Counter()
     with whole_file(target / FILES) as temporary, temporary.open("wb") as lines, open_table(folder / f"{KEEP}.parquet") as table:
@@ -49,7 +53,7 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
             rows = batch.to_pylist()
             kept.update(row["source"] for row in rows)
             lines.writelines(os.fsencode(row["id"]) + b"\n" for row in rows if not _is_packed(row["source"]))
-    _write_manifest(target / MANIFEST, _list_inputs(folder) | {*kept, *removed}, kept, removed, copies)
+    _write_manifest(target / MANIFEST, {container.source for container in inputs} | {*kept, *removed}, kept, removed, copies)
     for source, places in gone.items():
         with whole_file(copies[source]) as temporary:
             (_filter_tar if is_tar(source) else _filter_parquet)(as_path(source), places, temporary)
@@ -65,12 +69,11 @@ def _name_copy(number: int, source: str) -> str:
     return f"{number:06d}-{name[: name.lower().rindex('.t')] + '.tar' if is_tar(source) else name}"
 
 
-def _list_inputs(folder: Path) -> set[str]:
-    """Return the sources of a run, also those without a picture."""
+def _list_inputs(folder: Path) -> list[Container]:
+    """Return what a run searched, also what holds no picture."""
     keys = (folder / INPUTS).read_text().split() if is_file(folder / INPUTS) else []
     indexes = (read_index(index_path(folder, key)) for key in keys)
-    containers = (index.container for index in indexes if index is not None)
-    return {container.source for container in containers}
+    return [index.container for index in indexes if index is not None]
 
 
 def _write_manifest(

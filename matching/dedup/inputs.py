@@ -17,6 +17,7 @@ from pathlib import Path
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import read_json, write_text
+from image_copies.data.remote import as_path
 from image_copies.data.sources.containers import FILES, Container, Part, kind_of
 from image_copies.data.sources.discovery import CANNOT_BE_OPENED, DAMAGED_ARCHIVE, look
 from image_copies.data.sources.walking import expand_sources, find_files, known_path
@@ -45,19 +46,31 @@ def list_containers(sources: Sequence[Path], size: int, excluded: Path, column: 
     for source, files in groupby(_find_files(sources, excluded), key=itemgetter(0)):
         batch, states = list[tuple[str, int]](), hashlib.sha256()
         for _, path, state in files:
-            said = f"{state.st_size} {state.st_mtime_ns};".encode()
             if (kind := kind_of(str(path))) != FILES:
-                yield Container(kind, str(path), hashlib.sha256(said).hexdigest(), column)
+                yield Container(kind, str(path), hashlib.sha256(_describe(state)).hexdigest(), column)
                 continue
             for name in _list_pictures(path):
                 batch.append((name, state.st_size))
-                states.update(said)
+                states.update(_describe(state))
                 ends = zlib.crc32(os.fsencode(name.removeprefix(source))) % size == 0
                 if (ends and len(batch) * 2 >= size) or len(batch) == MOST_FILES * size:
                     yield Container(FILES, source, states.hexdigest(), column, *zip(*batch, strict=True))
                     batch, states = [], hashlib.sha256()
         if batch:
             yield Container(FILES, source, states.hexdigest(), column, *zip(*batch, strict=True))
+
+
+def is_changed(container: Container) -> bool:
+    """Whether a tar or Parquet file is another one than was listed, or has gone."""
+    try:
+        state = as_path(container.source).stat()
+    except FileNotFoundError:
+        return True
+    return container.state != hashlib.sha256(_describe(state)).hexdigest()
+
+
+def _describe(state: os.stat_result) -> bytes:
+    return f"{state.st_size} {state.st_mtime_ns};".encode()
 
 
 def _find_files(sources: Sequence[Path], excluded: Path) -> Iterator[tuple[str, Path, os.stat_result]]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.names import text_of
-from image_copies.data.sources.archives import read_bytes
+from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import is_named_as_copy, order_by_size
 from image_copies.matching.verification.alignment import MAX_SIDE, Aligned, align, invert, map_points, resize_by
@@ -115,7 +115,7 @@ class EditComparer:
         if not (one.width and other.width and _is_same_scale(found)):
             return None
         try:
-            query, reference = ((self._decode(facts.path), read_bytes(facts.path)) for facts in (one, other))
+            query, reference = ((self._decode(facts.path), read_image_bytes(facts.path)) for facts in (one, other))
         except ImageError:
             return None
         to_reference = from_shares(reference[0].shape) @ found.homography @ invert(from_shares(query[0].shape))
@@ -169,7 +169,7 @@ class EditComparer:
             source, pixels = self._decode(query), self._decode(reference)
             homography = from_shares(pixels.shape) @ found.homography @ invert(from_shares(source.shape))
             doubted = found.differing >= MIN_DIFFERING
-            files = read_bytes(reference), read_bytes(query)
+            files = read_image_bytes(reference), read_image_bytes(query)
             self._left[query, reference] = follow_by_compression(
                 content=files[0], pixels=pixels, source=source, homography=homography, kept=files[1], exact=doubted
             )

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
-from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import digest_file, is_there
 from image_copies.data.remote import is_remote
-from image_copies.data.sources.archives import find_archive, read_bytes
+from image_copies.data.sources.archives import find_archive, read_image_bytes
 from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.notes import Key, Note, Notes, describe, find_missing, read_notes, read_sidecars
 from image_copies.matching.verification.contents import Contents, list_missing, read_contents
@@ -62,10 +61,7 @@ def read_holdings(path: Path) -> Holdings:
     Raises:
         ImageError: it cannot be read.
     """
-    try:
-        content = read_bytes(path)
-    except (OSError, UserError) as error:
-        raise ImageError(path, f"cannot be read ({error})") from error
+    content = read_image_bytes(path)
     sidecars = list_sidecars(path)
     notes = read_notes(content)
     for key, note in read_sidecars(sidecars).items():

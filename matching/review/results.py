@@ -1,5 +1,7 @@
 """The results of match.py as the review page shows them; decisions go to the index, choices of files to keep to plan.csv."""
 
+import hashlib
+import os
 import shlex
 import threading
 from collections.abc import Sequence
@@ -16,13 +18,14 @@ from image_copies.matching.commands.deciding import find_index
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.journal import Way
 from image_copies.matching.files.keeping import KeepSettings
+from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.group_plan import suggest
 from image_copies.matching.groups.series import list_series
 from image_copies.matching.index.decisions import Decisions, Word, word_of
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match, evidence_values, match_values, read_matches_csv
-from image_copies.matching.results.folder import MATCHES, MOVED, SearchNotes, read_notes
+from image_copies.matching.results.folder import JOURNAL, MATCHES, MOVED, SearchNotes, read_notes
 from image_copies.matching.results.overlays import lay_pair
 from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_center, pair_of, read_groups, read_state
 from image_copies.matching.review.shown import describe_outcome, facts_of, rank_group, show_facts, show_values, sum_bytes
@@ -107,7 +110,7 @@ class Results:
         ranked = [[group, len(rows), rank_group(rows), sum_bytes(rows, removed)] for group, rows in groups.items()]
         return {
             "groups": sorted(ranked, key=lambda group: (group[2], -group[3], group[0])),
-            "remove": {"files": len(going), "bytes": sum_bytes(going, removed)},
+            "remove": {"files": len(going), "bytes": sum_bytes(going, removed), "plan": _digest_plan(going)},
             "review": sum(row.action == "review" for rows in groups.values() for row in rows),
             "certain": {"groups": len({row.group for row, _ in certain}), "pairs": len(certain)},
             "removed": len(removed),
@@ -243,14 +246,14 @@ class Results:
             self.decisions.forget_all(last)
         return len(last)
 
-    def carry_out(self, way: Way, files: int) -> dict[str, Any]:
+    def carry_out(self, way: Way, shown: str) -> dict[str, Any]:
         """Carry out the plan, and return how many files were dealt with and which were left alone, with the reasons.
 
         Raises:
-            UserError: They are not as many as the page showed, or the plan cannot be carried out.
+            UserError: It is not what the page has `shown`, or cannot be carried out.
         """
         with self._changing:
-            if not self.plan.current or self.summarize_plan()["remove"]["files"] != files:
+            if not self.plan.current or self.summarize_plan()["remove"]["plan"] != shown:
                 raise UserError(CHANGED)
             return describe_outcome(carry_out_plan(self.folder, way, index=self.decisions.index))
 
@@ -261,6 +264,8 @@ class Results:
             UserError: It cannot be undone now.
         """
         with self._changing:
+            if not is_there(self.folder / JOURNAL):
+                raise UserError(f"Nothing was put back: {self.folder / JOURNAL} does not exist.")
             return describe_outcome(undo_plan(self.folder))
 
     def file(self, number: int) -> Path:
@@ -313,6 +318,11 @@ class Results:
             if word is not None:
                 found[pair] = word
         return found
+
+
+def _digest_plan(going: Sequence[PlanRow]) -> str:
+    """Return the SHA-256 of what goes and what stays instead, hexadecimal."""
+    return hashlib.sha256(b"".join(os.fsencode(f"{row.file}\0{row.kept}\0") for row in going)).hexdigest()
 
 
 def open_results(folder: Path, index: Path | None = None) -> Results:

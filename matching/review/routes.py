@@ -56,10 +56,10 @@ class CertainQuestion(ShownResults):
 
 
 class ApplyQuestion(ShownResults):
-    """Carry out the plan, of so many files as the page showed."""
+    """Carry out the plan, as the page showed it."""
 
     way: Literal["move", "delete-to-trash"]
-    files: int
+    plan: Digest
 
 
 class Review:
@@ -153,7 +153,7 @@ def review_router(review: Review) -> APIRouter:
 
     @router.post("/api/apply")
     def apply(question: ApplyQuestion) -> dict[str, Any]:
-        return review.require_shown(question.token).carry_out(question.way, question.files)
+        return review.require_shown(question.token).carry_out(question.way, question.plan)
 
     @router.post("/api/apply/undo")
     def put_back(question: ShownResults) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps, TiffImagePlugin
 
 from image_copies.data.decode import MAX_FILE_BYTES, MAX_IMAGE_PIXELS
-from image_copies.data.errors import ImageError, UserError
+from image_copies.data.errors import ImageError
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
-from image_copies.data.sources.archives import read_bytes
+from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.verification.embedded import OTHER_COLOURS, Embedded, list_embedded
 
 SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")  # RGB with transparency shows all that they hold
@@ -294,10 +294,7 @@ def _name(source: Path | bytes) -> Path:
 
 
 def _read(source: Path | bytes) -> bytes:
-    try:
-        return source if isinstance(source, bytes) else read_bytes(source, MAX_FILE_BYTES)
-    except (OSError, UserError) as error:
-        raise ImageError(_name(source), f"cannot be read ({error})") from error
+    return source if isinstance(source, bytes) else read_image_bytes(source, MAX_FILE_BYTES)
 
 
 @contextmanager

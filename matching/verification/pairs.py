@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -18,9 +18,9 @@ from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
-from image_copies.data.errors import ImageError, UserError
+from image_copies.data.errors import ImageError
 from image_copies.data.process import usable_cores
-from image_copies.data.sources.archives import read_bytes
+from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.verification import alignment
 from image_copies.matching.verification.contents import (
     Contents,
@@ -237,10 +237,7 @@ def see(source: Path | bytes | NDArray[np.uint8]) -> Seen:
     """
     if isinstance(source, np.ndarray):
         return Seen(prepare_picture(source), Shot(), lambda side: source)
-    try:
-        content = source if isinstance(source, bytes) else read_bytes(source, MAX_FILE_BYTES + 1)
-    except (OSError, UserError) as error:
-        raise ImageError(source if isinstance(source, Path) else Path("<bytes>"), f"cannot be read ({error})") from error
+    content = source if isinstance(source, bytes) else read_image_bytes(source, MAX_FILE_BYTES + 1)
     picture = prepare_picture(decode_rgb(content, short_side=alignment.MAX_SIDE))
     return Seen(picture, read_shot(content), partial(decode_rgb, source), source)
 
@@ -344,10 +341,10 @@ def verify_pairs(pairs: Sequence[Candidate | None], find: Callable[[Path], Featu
     def look(item: tuple[Path, list[int]]) -> list[tuple[int, Evidence | None]]:
         path, rows = item
         own = features.of(path)
-        if own is None:
-            return [(row, None) for row in rows]
-        found = verify_query(partial(decode_rgb, path), [pairs[row] for row in rows], features, own)
-        return list(zip(rows, found, strict=True))
+        found = list[Evidence | None]()
+        with suppress(ImageError):  # it may have gone meanwhile
+            found = [] if own is None else verify_query(partial(decode_rgb, path), [pairs[row] for row in rows], features, own)
+        return list(zip_longest(rows, found))
 
     evidence: list[Evidence | None] = [None] * len(pairs)
     with share_cores() as pool, tqdm(total=sum(map(len, by_query.values())), desc="verifying", unit="pair", leave=False) as bar:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
 from image_copies.data.decode import decode_rgb
-from image_copies.data.sources.archives import read_bytes
+from image_copies.data.sources.archives import read_image_bytes
 
 SIDE = 8  # pixels of a side of JPEG's blocks
 MEASURED_SIDE = 1024  # side in pixels of the middle part that is measured
@@ -64,7 +64,7 @@ def measure_quantisation(path: Path) -> Quantisation:
     Raises:
         ImageError: it cannot be read.
     """
-    content = read_bytes(path)
+    content = read_image_bytes(path)
     pixels = decode_rgb(content)
     top, left = (max(0, (side - MEASURED_SIDE) // 2) // SIDE * SIDE for side in pixels.shape[:2])
     grey = pixels[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE] @ GREY

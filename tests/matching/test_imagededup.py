@@ -134,8 +134,12 @@ def test_of_a_folder_only_what_a_plan_would_remove_is_to_be_removed(tmp_path: Pa
     removed = encoder.find_duplicates_to_remove(tmp_path)
     assert "captioned.jpg" not in removed and len({"again.jpg", "R000000.jpg"} & set(removed)) == 1
     assert len(encoder.find_duplicates_to_remove(tmp_path, recursive=True)) == len(removed) + 1
+    (tmp_path / "empty").mkdir()
     (tmp_path / "none").mkdir()
-    assert encoder.find_duplicates_to_remove(tmp_path / "below") == [] == encoder.find_duplicates_to_remove(tmp_path / "none")
+    (tmp_path / "none" / "link").symlink_to(tmp_path)
+    for named in (tmp_path / "none" / "link", tmp_path / "none" / ".."):
+        assert encoder.find_duplicates_to_remove(named) == removed
+    assert encoder.find_duplicates_to_remove(tmp_path / "below") == [] == encoder.find_duplicates_to_remove(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("name", ["__init__", "encode_image", "encode_images", "find_duplicates", "find_duplicates_to_remove"])

@@ -418,11 +418,11 @@ async function accept() {
 }
 
 async function apply() {
-  const { files, bytes: size } = state.all.remove;
+  const { files, bytes: size, plan } = state.all.remove;
   const text = `Each is the same file as one that stays, or a copy of it. What belongs to them goes along. "Put back" takes everything back.`;
   if (!(await ask(`Remove ${plural(files, "file")} (${bytes(size)})?`, text, `Remove ${plural(files, "file")}`, true))) return;
   await attempt(async () => {
-    const outcome = await request("/api/apply", { token: state.all.token, way: at("way").value, files });
+    const outcome = await request("/api/apply", { token: state.all.token, way: at("way").value, plan });
     await reload();
     report("Removed", outcome);
   });

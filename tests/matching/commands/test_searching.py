@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,13 +18,17 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.sources.discovery import discover
+from image_copies.matching.commands import searching
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.index import filling
 from image_copies.matching.index.filling import Added, add_pictures, forget_missing
 from image_copies.matching.index.store import digest_of, open_store, read_content, stored_files, vectors_by_digest
+from image_copies.matching.looks import Looks
 from image_copies.matching.matches import Rule
 from image_copies.matching.results.folder import hold_results_folder
 from image_copies.matching.search import Search
+from image_copies.matching.verification.features import local_features
+from image_copies.matching.verification.pairs import Candidate, find_features, verify_pairs
 from image_copies.models.inference import embedders
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.network.checkpoint import save_descriptor
@@ -391,3 +396,33 @@ def test_the_script_prints_the_message_and_exits_with_2(
 ) -> None:
     done = run_command(tmp_path, "match", "remove", "x", "--index", "none")
     assert done.returncode == 2 and done.stderr.startswith("error: ")
+
+
+@pytest.mark.parametrize("stage", ["_verify_pairs", "read_facts", "_judge_pairs", "make_groups", "write_results"])
+def test_files_that_vanish_during_a_search_stop_no_one(
+    pictures: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], stage: str
+) -> None:
+    """The compression of one was measured, and a part of another looked at, as if they had to be there."""
+    monkeypatch.chdir(pictures)
+    for path in below(pictures / "references")[:-1]:
+        with Image.open(path) as image:
+            image.crop((4, 4, image.width - 8, image.height)).save(pictures / "queries" / f"{path.stem} small.jpg", quality=80)
+    work = getattr(searching, stage)
+
+    def lose_files(*arguments: Any, **named: Any) -> Any:
+        for path in below(pictures / "queries")[::2]:
+            path.unlink()
+        return work(*arguments, **named)
+
+    monkeypatch.setattr(searching, stage, lose_files)
+    monkeypatch.setattr(Looks, "look", None)  # as of pictures for which it has no more room
+    assert run_match("queries", "references") == 0
+    assert Path("matches/plan.csv").is_file() and "plan: " in capsys.readouterr().out
+
+
+def test_a_query_that_has_gone_is_not_verified(pictures: Path) -> None:
+    """Its features are known, and a part of it would be looked at."""
+    path, other = pictures / "gone.jpg", pictures / "references" / "R000000.jpg"
+    flat = local_features(np.full((64, 64, 3), 128, np.uint8))
+    pair = Candidate(path, other, crop=(0.0, 0.0, 0.5, 0.5))
+    assert verify_pairs([pair, None], lambda found: flat if found == path else find_features(found)) == [None, None]

@@ -12,7 +12,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.sources.containers import Container, Part
 from image_copies.data.sources.tars import Member, open_tar, walk_tar
 from image_copies.matching.dedup.applying import write_filtered
-from image_copies.matching.dedup.inputs import index_path
+from image_copies.matching.dedup.inputs import index_path, list_containers
 from tests.matching.dedup.test_inputs import picture, write_tar
 
 
@@ -42,6 +42,12 @@ def results(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def write_index(folder: Path, key: str, container: Container) -> None:
+    path = index_path(folder, key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(container) | {"parts": [asdict(Part(0, 1, 0))], "problems": []}))
+
+
 def test_a_tar_loses_what_goes_and_the_rest_of_its_samples(results: Path) -> None:
     before = (results / "in.tar").read_bytes()
     (written,) = write_filtered(results, results / "new")
@@ -55,11 +61,10 @@ def test_a_tar_loses_what_goes_and_the_rest_of_its_samples(results: Path) -> Non
 
 
 def test_a_manifest_says_what_became_of_each_input(results: Path) -> None:
-    for key, source in (("00aa", "/b/empty.tar"), ("00bb", "/b/test.tar")):  # the latter of a test set, which is no input
-        path = index_path(results, key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        listed = {"parts": [asdict(Part(0, 1, 0))], "problems": []}
-        path.write_text(json.dumps(asdict(Container("tar", source, "", "image")) | listed))
+    write_tar(results / "empty.tar", {"notes.bin": b""})
+    (empty,) = list_containers([results / "empty.tar"], 1, results / "none")
+    for key, container in (("00aa", empty), ("00bb", Container("tar", "/b/test.tar"))):  # the latter of a test set, no input
+        write_index(results, key, container)
     (results / "inputs.txt").write_text("00aa")
     (written,) = write_filtered(results, results / "new")
     with (results / "new" / "manifest.csv").open(newline="") as file:
@@ -68,7 +73,7 @@ def test_a_manifest_says_what_became_of_each_input(results: Path) -> None:
             ["/a", "1", "0", "listed", "files.txt"],
             ["/a/b.jpg", "0", "1", "listed", "files.txt"],
             ["/a/x.tar", "1", "0", "unchanged", "/a/x.tar"],
-            ["/b/empty.tar", "0", "0", "unchanged", "/b/empty.tar"],
+            [str(results / "empty.tar"), "0", "0", "unchanged", str(results / "empty.tar")],
             [str(results / "in.tar"), "0", "4", "filtered", written.name],
         ]
     assert write_filtered(results, results / "new") == [written]  # again, over its own
@@ -88,3 +93,18 @@ def test_an_input_that_has_gone_is_named(results: Path) -> None:
         write_filtered(results, results / "new")
     with pytest.raises(UserError, match="run the command without --apply first"):
         write_filtered(results / "new", results / "newer")
+
+
+@pytest.mark.parametrize("name", ["in.tar", "other.tar"])
+def test_no_places_are_taken_from_a_file_that_has_changed(results: Path, name: str) -> None:
+    """Its pictures may lie in another order, and others would have gone; of another one the numbers would be wrong."""
+    write_tar(results / "other.tar", {"a.png": picture(7)})
+    for container in list_containers([results / "in.tar", results / "other.tar"], 1, results / "none"):
+        write_index(results, container.key, container)
+        with (results / "inputs.txt").open("a") as file:
+            file.write(f"{container.key}\n")
+    assert len(write_filtered(results, results / "new")) == 1
+    write_tar(results / name, {"b.png": picture(8)})
+    with pytest.raises(UserError, match=rf"{name} has changed since it was searched"):
+        write_filtered(results, results / "newer")
+    assert not (results / "newer").exists()

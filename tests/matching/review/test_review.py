@@ -244,9 +244,9 @@ def test_certain_groups_are_accepted_at_once_and_that_is_taken_back(client: Test
 def test_the_plan_is_carried_out_from_the_page_only_as_it_is_shown(client: TestClient, results: Path) -> None:
     album, shown = results.parent / "album", overview(client)
     before = read_tree(album)
-    question = {"token": shown["token"], "way": "move", "files": shown["remove"]["files"]}
-    assert question["files"] == 3 and shown["removed"] == 0
-    for wrong in ({"files": 2}, {"token": "old"}, {"way": "burn"}, {"way": "hardlink"}):
+    question = {"token": shown["token"], "way": "move", "plan": shown["remove"]["plan"]}
+    assert shown["remove"]["files"] == 3 and shown["removed"] == 0
+    for wrong in ({"plan": "0" * 64}, {"plan": 3}, {"token": "old"}, {"way": "burn"}, {"way": "hardlink"}):
         assert client.post("/api/apply", json=question | wrong).status_code in (400, 422)
     assert client.post("/api/apply", json=question, headers={"origin": "http://elsewhere.example"}).status_code == 403
     assert read_tree(album) == before
@@ -259,6 +259,24 @@ def test_the_plan_is_carried_out_from_the_page_only_as_it_is_shown(client: TestC
     assert set(read_tree(album)) == set(before) and client.get("/api/plan").json()["removed"] == 0
     (results / PLAN).write_bytes((results / PLAN).read_bytes().replace(b"1,remove", b"1,leave", 1))
     assert "plan was edited" in client.post("/api/apply", json=question).json()["message"]
+
+
+def test_a_plan_that_another_tab_changed_is_not_carried_out(client: TestClient, results: Path) -> None:
+    """As many files would go, and the one that was shown to stay among them."""
+    shown, at, before = overview(client), numbers(results), read_tree(results.parent / "album")
+    other = client.post("/api/kept", json={"token": shown["token"], "group": 2, "file": at["x.png"]})
+    assert other.status_code == 200 and overview(client)["remove"]["files"] == shown["remove"]["files"]
+    question = {"token": shown["token"], "way": "move"}
+    assert "plan was edited" in client.post("/api/apply", json=question | {"plan": shown["remove"]["plan"]}).json()["message"]
+    assert read_tree(results.parent / "album") == before
+    assert client.post("/api/apply", json=question | {"plan": overview(client)["remove"]["plan"]}).status_code == 200
+
+
+def test_without_the_folder_of_results_nothing_is_said_to_be_put_back(client: TestClient, results: Path) -> None:
+    token = overview(client)["token"]
+    results.rename(results.parent / "elsewhere")
+    assert "does not exist" in client.post("/api/apply/undo", json={"token": token}).json()["message"]
+    assert not results.exists()
 
 
 def test_what_is_called_no_copy_is_never_removed_by_an_older_plan(results: Path) -> None:
