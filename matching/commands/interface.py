@@ -103,8 +103,12 @@ def find_copies(
         Groups of copies, a list of lists of paths with `removable`; with `near`, `left_out`, `to_pandas()` and `show()`.
 
     Raises:
-        UserError: A folder is missing or holds no picture, or no path is given.
+        UserError: A folder is missing or holds no picture, no path is given, or `verify` or `views` is something else.
     """
+    if verify is not None and (isinstance(verify, bool) or not isinstance(verify, int) or verify < 0):
+        raise UserError(f"verify is {verify!r}: give a whole number of pictures, 0 for none, or None.")
+    if views is not None and not isinstance(views, bool):
+        raise UserError(f"views is {views!r}: give True, False or None.")
     quiet = Output(quiet=True)
     if progress is None:
         progress = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())

@@ -12,9 +12,12 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from image_copies.data.commands import name_review
+from image_copies.data.commands import name_command, name_review
+from image_copies.data.files import is_there
 from image_copies.data.names import text_of
 from image_copies.data.process import choose_workers
+from image_copies.data.remote import is_remote
+from image_copies.data.sources.archives import find_archive
 from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import check_target
 from image_copies.data.threads import map_in_threads
@@ -138,6 +141,8 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
             return None
         output = KeptOutput(output.json, output.quiet)
         found, grouped, left_out = _find_and_group(store, looks, settings, pictures, output)
+        if settings.index is not None:
+            _say_gone(found, settings.index, output)
         found = found if lists is None else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
         named = _name_sources(pictures.sources)
         write_results(folder, found.matches, grouped, settings.rule, output, settings.stacks, named)
@@ -249,6 +254,17 @@ def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> N
         needed = "" if lookup.threshold is None else f" (at least {lookup.threshold:.3f} for a copy)"
         output.say(f"nearest: {text_of(nearest.reference)}, score {nearest.score:.3f}{needed}")
         output.record("nearest", match_values(nearest))
+
+
+def _say_gone(found: Found, index: Path, output: Output) -> None:
+    """Say how many of the references that were found are not there any more: no copy can be confirmed by them, or removed."""
+    references = sorted({match.reference for match in found.matches.pairs})
+    gone = [path for path in references if not is_remote(path) and not is_there(path) and find_archive(path) is None]
+    if gone:
+        output.say(
+            f"not there any more: {count(len(gone), 'reference')} found in {index}, such as {text_of(gone[0])}. Take them out "
+            f"with: {name_command('match')} remove DIR --index {shlex.quote(text_of(index))}"
+        )
 
 
 def _say_unmatched(patterns: Sequence[str], pictures: Pictures, output: Output) -> None:

@@ -36,6 +36,7 @@ from image_copies.matching.search import Search, make_exclusions
 from image_copies.matching.verification.pairs import PairJudge, Seen
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, receive_picture
+from image_copies.submissions.vectors.files import MAX_NORM
 
 MAX_VECTORS = 1000  # vectors in one request
 
@@ -113,8 +114,8 @@ class SearchService:
             raise UserError(f"Each vector must have {self.extractor.dimensions} numbers. Send vectors of the index's network.")
         with np.errstate(over="ignore"):  # looked at below
             array = np.array(vectors, np.float32)
-        if not np.isfinite(array).all():
-            raise UserError("The vectors contain infinite or undefined numbers. Send finite ones.")
+        if not (np.linalg.norm(array.astype(np.float64), axis=1) <= MAX_NORM).all():
+            raise UserError("The vectors contain infinite, undefined or far too large numbers. Send those of the network.")
         return array
 
     def embed_views(self, content: bytes) -> NDArray[np.float32]:

@@ -109,6 +109,7 @@ def open_known_store(folder: Path) -> Iterator[Store]:
     Raises:
         UserError: There is no index, or it cannot be used.
     """
+    require_index(folder)
     identity, dimensions = read_maker(folder)
     with open_store(folder, identity, dimensions, new=False) as store:
         yield store

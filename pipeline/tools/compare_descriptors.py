@@ -24,6 +24,7 @@ from image_copies.submissions.scoring.any_vectors import read_set
 from image_copies.submissions.scoring.bootstrap import Interval, difference_interval, micro_average_precision_interval
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors, VectorSet
+from image_copies.submissions.vectors.repeated import describe_repeated
 
 SCRIPT_SIDE, SCRIPT_BATCH = 320, 16  # pixels of the squares that TorchScript files get, as SSCD's authors advise; images at once
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -47,7 +48,8 @@ def compare_descriptors(data: Path, compared: list[str]) -> None:
     table, first = Table(title=f"{data}: {len(truth.query_ids):,} queries, {len(folder.reference):,} references"), None
     for name in ("descriptor", "µAP", "95 % interval", "R@P90", "µAP − first", "95 % interval", "CPU s/picture"):
         table.add_column(name, justify="left" if name == "descriptor" else "right", overflow="fold")
-    stored = {name: _open(name, folder) for name in compared if name.endswith((".h5", ".npy"))}  # wrong ones are seen at once
+    stored = {name: _open(name, folder) for name in compared if _is_stored(name)}  # wrong ones are seen at once
+    troubles = list[str]()
     for name in compared:
         queries, references, seconds = stored.get(name) or _open(name, folder)
         scores, ranked = evaluate(queries, references, truth)
@@ -55,7 +57,15 @@ def compare_descriptors(data: Path, compared: list[str]) -> None:
         own = _format_interval(micro_average_precision_interval(ranked, truth), ".4f")
         table.add_row(name, *own, f"{scores.recall_at_precision_90:.4f}", *apart, "" if seconds is None else f"{seconds:.4f}")
         first = first or ranked
+        for part, vectors in (("queries", queries), ("references", references)):
+            troubles += describe_repeated(f"{name}, {part}", vectors)
     Console(width=130).print(table)
+    for trouble in troubles:
+        print(f"warning: {trouble}")
+
+
+def _is_stored(name: str) -> bool:
+    return name.endswith((".h5", ".npy")) and not name.startswith(TIMM)
 
 
 def _format_interval(interval: Interval | None, form: str) -> tuple[str, str]:
@@ -66,10 +76,8 @@ def _format_interval(interval: Interval | None, form: str) -> tuple[str, str]:
 
 def _open(name: str, folder: IscFolder) -> tuple[Vectors, VectorSet, float | None]:
     """Return the vectors of queries and references, and processor seconds for each picture where they were made here."""
-    if name.endswith(".h5"):
-        return *open_submission(Path(name)), None
-    if name.endswith(".npy"):
-        return *_read_array(Path(name), folder), None
+    if _is_stored(name):
+        return *(open_submission(Path(name)) if name.endswith(".h5") else _read_array(Path(name), folder)), None
     with tempfile.TemporaryDirectory() as place:
         path = find_file(Path(name))
         if name.startswith(TIMM):

@@ -4,7 +4,7 @@ import os
 import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,7 +18,7 @@ from image_copies.submissions.ensemble.projection import fit_projection, scale_t
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from image_copies.submissions.settings import Method, NormalizationSettings
-from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_ids, read_vectors
+from image_copies.submissions.vectors.files import MAX_NORM, Vectors, VectorSet, open_vectors, read_ids, read_vectors
 from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, describe_dataset_problem, open_hdf5
 
 Source = str | os.PathLike[str] | Mapping[str, ArrayLike]  # a file, or the vector [d] of each id
@@ -41,6 +41,9 @@ def score(queries: Source, references: Source, ground_truth: Truth) -> Scores:
     """
     truth = ground_truth if isinstance(ground_truth, Mapping) else read_ground_truth(_as_path(ground_truth, "the ground truth"))
     if not isinstance(truth, GroundTruth):
+        for query, copied in truth.items():
+            if copied is not None and not isinstance(copied, str):
+                raise UserError(f"the ground truth of {query!r} is {reprlib.repr(copied)}. Give one reference's id, or None.")
         truth = GroundTruth(list(truth), frozenset((query, copied) for query, copied in truth.items() if copied is not None))
     return rank_vectors(read_set(queries), open_set(references, "reference"), truth)[0]
 
@@ -55,6 +58,8 @@ def normalize(
     Raises:
         UserError: The dimensions differ, or there are fewer training vectors than the method looks at.
     """
+    if method not in get_args(Method):
+        raise UserError(f"method {method!r}: give {', '.join(get_args(Method))}.")
     asked, held = (scale_to_unit_length(_as_rows(given)) for given in (queries, training))
     _check_dimensions(asked.shape[1], held.shape[1], "the training vectors")
     with prefix_errors("the training vectors to normalise against"):
@@ -129,14 +134,20 @@ def _as_path(source: object, what: str) -> Path:
 
 
 def _as_rows(given: ArrayLike) -> NDArray[np.float32]:
-    """Return vectors as finite rows [n, d]."""
+    """Return vectors as rows [n, d] of a norm of at most MAX_NORM."""
     try:
-        rows = np.atleast_2d(np.asarray(given, np.float32))
+        if np.iscomplexobj(given):
+            raise ValueError("complex numbers")
+        with np.errstate(over="ignore"):  # looked at below
+            rows = np.atleast_2d(np.asarray(given, np.float32))
     except (TypeError, ValueError) as error:
         raise UserError(f"{reprlib.repr(given)} holds no vectors ({error}). Give an array [n, d] of numbers.") from error
-    if rows.ndim != 2 or not np.isfinite(rows).all():
-        problem = "holds NaN or infinity" if rows.ndim == 2 else f"has the shape {rows.shape}"
-        raise UserError(f"{reprlib.repr(given)} {problem}. Give an array [n, d] of finite numbers.")
+    if rows.ndim != 2 or not rows.shape[1]:
+        raise UserError(f"{reprlib.repr(given)} has the shape {rows.shape}. Give an array [n, d] of numbers.")
+    if not (np.linalg.norm(rows.astype(np.float64), axis=1) <= MAX_NORM).all():
+        raise UserError(
+            f"{reprlib.repr(given)} holds NaN, infinity, or a norm above {MAX_NORM:.0e}. Give an array of finite numbers."
+        )
     return rows
 
 

@@ -219,6 +219,8 @@ def test_a_kept_index_is_added_to_searched_and_removed_from(
     run_match("remove", "references/link.jpg", *index[2:])
     assert "removed 1 file" in capsys.readouterr().out
     shutil.move("references", "moved")
+    run_match(*index, "--queries", "queries", "--threshold", "-0.05")
+    assert "not there any more: 2 references found in kept, such as " in capsys.readouterr().out
     run_match("remove", "references", *index[2:])
     assert "removed 9 files" in capsys.readouterr().out
 
@@ -356,7 +358,7 @@ def test_verification_is_not_asked_for_and_forbidden(capsys: pytest.CaptureFixtu
         (["--queries", "q", "--references", "empty"], "empty holds no image"),
         (["--queries", "q", "--output", "q/picture.jpg/below"], "--output q/picture.jpg/below cannot be made"),
         (["--queries", "q", "--index", "none"], "none holds no index"),
-        (["remove", "q", "--index", "none"], "none/references.sqlite is not an index"),
+        (["remove", "q", "--index", "none"], "none holds no index"),
     ],
 )
 def test_wrong_options_give_one_message(

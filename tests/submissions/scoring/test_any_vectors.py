@@ -123,6 +123,10 @@ def test_what_does_not_belong_together_is_refused(queries: Vectors, references: 
     asked, held, truth = write(tmp_path, queries, references)
     with pytest.raises(UserError, match="the queries have 512 dimensions, the references 3"):
         image_copies.score(asked, {"R0": [1, 2, 3]}, truth)
+    with pytest.raises(UserError, match=r"ground truth of 'Q0' is \['R0', 'R1'\]"):
+        image_copies.score({"Q0": [1, 2]}, {"R0": [1, 2]}, {"Q0": ["R0", "R1"]})  # type: ignore[dict-item]
+    with pytest.raises(UserError, match="method 'method3': give none, method1, method2"):
+        image_copies.normalize([[1.0, 2.0]], [[1.0, 2.0]], method="method3")  # type: ignore[arg-type]
     with pytest.raises(UserError, match="holds NaN"):
         image_copies.score({"Q0": [1, np.nan]}, {"R0": [1, 2]}, {"Q0": "R0"})
     with pytest.raises(UserError, match=r"vectors of \[1, 2\] dimensions"):
@@ -163,7 +167,13 @@ def test_what_is_no_source_is_named(value: Any, tmp_path: Path, monkeypatch: pyt
             image_copies.score(*sources)
 
 
-@pytest.mark.parametrize("value", [None, "text", [["a"]], [[1.0], [1.0, 2.0]], np.zeros((2, 2, 2)), [[np.nan, 1.0]], object()])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, "text", [["a"]], [[1.0], [1.0, 2.0]], np.zeros((2, 2, 2)), [[np.nan, 1.0]], object()),
+        *(np.zeros((3, 0)), np.ones((2, 2), complex), np.full((2, 2), 1e19), [[1e39, 1.0]]),
+    ],
+)
 def test_what_holds_no_vectors_is_named(value: Any) -> None:
     unit: Any = np.eye(2)
     for given in ((value, unit), (unit, value)):
