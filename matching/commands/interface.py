@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.calibration import make_rule
@@ -148,7 +149,9 @@ def embed(pictures: Place | Sequence[Place]) -> NDArray[np.float32]:
         return np.zeros((0, extractor.dimensions), np.float32)
     found = extractor.extract_all(ImageSet([str(row) for row in range(len(paths))], paths))
     if found.unreadable.any():
-        raise UserError(f"{paths[int(found.unreadable.argmax())]} cannot be decoded as a picture. Leave it out.")
+        bad = paths[int(found.unreadable.argmax())]
+        decode_rgb(bad)  # says why
+        raise UserError(f"{bad} cannot be decoded as a picture. Leave it out.")
     return found.vectors
 
 
