@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from image_copies.data.errors import ImageError
 from image_copies.data.files import whole_file, whole_folder
 from image_copies.data.names import line_of
+from image_copies.data.sources.aside import set_aside
 from image_copies.data.sources.containers import Rereader, name_picture
 from image_copies.data.sources.tables import import_pyarrow
 from image_copies.matching.dedup.collection import Collection, Numbers
@@ -149,6 +150,7 @@ def write_page(
     numbers = {int(one[name]) for own in pairs.values() for one, _ in own for name in ("number", "kept")}
     certainties = np.array([verdict.certainty for verdict in decided.verdicts], np.int64)
     with whole_folder(folder / PAGE) as page, Rereader(column) as rereader:
+        set_aside(page)
         pictures = {}
         columns = ["id", "source", "place", "bytes"]
         for number, about in collection.look_up(np.array(sorted(numbers), np.int64), columns):

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from image_copies.data.errors import UserError
+from image_copies.data.sources.discovery import discover
 from image_copies.matching.commands.interface import find_copies
 from image_copies.matching.files.plan import list_companions, read_plan
 from image_copies.models.shipped import SHIPPED
@@ -39,6 +41,8 @@ def find_going(folder: Path) -> dict[Path, Path]:
     where = folder / "deduplicated"
     named = ["--input", str(folder / "album"), "--output", str(where), "--checkpoint", str(SHIPPED), "--json"]
     assert deduplicate(named) == 0
+    with pytest.raises(UserError, match="holds no image"):  # the page's thumbnails are set aside
+        discover([where])
     table = parquet.read_table(where / "remove.parquet", columns=["id", "copy_of"])
     return {Path(row["id"]): Path(row["copy_of"]) for row in table.to_pylist()}
 
