@@ -112,9 +112,10 @@ class SearchService:
         """
         if any(len(vector) != self.extractor.dimensions for vector in vectors):
             raise UserError(f"Each vector must have {self.extractor.dimensions} numbers. Send vectors of the index's network.")
-        with np.errstate(over="ignore"):  # looked at below
+        with np.errstate(over="ignore"):
             array = np.array(vectors, np.float32)
-        if not (np.linalg.norm(array.astype(np.float64), axis=1) <= MAX_NORM).all():
+            norms = np.linalg.norm(array, axis=1)  # infinite where they are too large for float32
+        if not (norms <= MAX_NORM).all():
             raise UserError("The vectors contain infinite, undefined or far too large numbers. Send those of the network.")
         return array
 

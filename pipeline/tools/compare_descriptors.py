@@ -19,12 +19,11 @@ from image_copies.data.squares import resize_square
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.network.backbones import TIMM
 from image_copies.models.network.settings import find_file
-from image_copies.submissions.formats.submission import open_submission
+from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.scoring.any_vectors import read_set
 from image_copies.submissions.scoring.bootstrap import Interval, difference_interval, micro_average_precision_interval
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors, VectorSet
-from image_copies.submissions.vectors.repeated import describe_repeated
 
 SCRIPT_SIDE, SCRIPT_BATCH = 320, 16  # pixels of the squares that TorchScript files get, as SSCD's authors advise; images at once
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -57,8 +56,7 @@ def compare_descriptors(data: Path, compared: list[str]) -> None:
         own = _format_interval(micro_average_precision_interval(ranked, truth), ".4f")
         table.add_row(name, *own, f"{scores.recall_at_precision_90:.4f}", *apart, "" if seconds is None else f"{seconds:.4f}")
         first = first or ranked
-        for part, vectors in (("queries", queries), ("references", references)):
-            troubles += describe_repeated(f"{name}, {part}", vectors)
+        troubles += [f"{name}: {oddity}" for oddity in describe_oddities(queries, references)]
     Console(width=130).print(table)
     for trouble in troubles:
         print(f"warning: {trouble}")

@@ -138,13 +138,14 @@ def _as_rows(given: ArrayLike) -> NDArray[np.float32]:
     try:
         if np.iscomplexobj(given):
             raise ValueError("complex numbers")
-        with np.errstate(over="ignore"):  # looked at below
+        with np.errstate(over="ignore"):
             rows = np.atleast_2d(np.asarray(given, np.float32))
+            norms = np.linalg.norm(rows, axis=-1)  # infinite where they are too large for float32
     except (TypeError, ValueError) as error:
         raise UserError(f"{reprlib.repr(given)} holds no vectors ({error}). Give an array [n, d] of numbers.") from error
     if rows.ndim != 2 or not rows.shape[1]:
         raise UserError(f"{reprlib.repr(given)} has the shape {rows.shape}. Give an array [n, d] of numbers.")
-    if not (np.linalg.norm(rows.astype(np.float64), axis=1) <= MAX_NORM).all():
+    if not (norms <= MAX_NORM).all():
         raise UserError(
             f"{reprlib.repr(given)} holds NaN, infinity, or a norm above {MAX_NORM:.0e}. Give an array of finite numbers."
         )

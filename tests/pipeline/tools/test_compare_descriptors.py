@@ -68,7 +68,7 @@ def test_any_descriptors_are_compared_in_one_table(evaluate: Evaluate, data: Pat
 def test_vectors_that_say_nothing_are_told(evaluate: Evaluate, data: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "nothing.npy", np.zeros((6, 3), np.float32))
     done = evaluate("--data", data, "nothing.npy")
-    assert "warning: nothing.npy, queries: 2 vectors are zero, the first is that of 'Q000000'" in done.stdout
+    assert "warning: nothing.npy: query: 2 vectors are zero, the first is that of 'Q000000'" in done.stdout
     done = evaluate("--data", data, "timm:none=nothing.npy")
     assert done.returncode == 2 and "timm" in done.stderr and "not a .npy" not in done.stderr
 
