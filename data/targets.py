@@ -50,6 +50,8 @@ def check_target_folder(folder: Path, option: str, marks: Iterable[str], written
     Raises:
         UserError: The folder holds such names, and none of the marks.
     """
+    if not is_folder(folder) and is_there(folder):
+        raise UserError(f"{option} {folder} is no folder. Choose another {option}.")
     if not is_folder(folder) or any(is_file(folder / mark) for mark in marks):
         return
     names = (path.name for path in folder.iterdir()) if written is None else (n for n in written if is_there(folder / n))

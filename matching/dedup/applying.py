@@ -1,15 +1,19 @@
 """Filtered copies of tars and Parquet files without the pictures to remove; the inputs stay as they are."""
 
+import csv
+import hashlib
+import io
 import os
+import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_file, whole_file
-from image_copies.data.remote import as_path
-from image_copies.data.sources.containers import Container
+from image_copies.data.files import is_file, open_regular, whole_file
+from image_copies.data.remote import as_path, map_files
+from image_copies.data.sources.containers import Container, read_or_say
 from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
 from image_copies.data.sources.tars import Member, is_picture, is_tar, open_tar, sample_of, walk_tar
 from image_copies.data.tables import write_table
@@ -25,10 +29,12 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
     """Write to `target` each tar and Parquet file of which pictures go, without them, and return the paths.
 
     With a picture of a WebDataset the sample's other files go, unless another picture of it stays. `files.txt` lists the loose
-    files that stay, `manifest.csv` all inputs and what became of each: what is "unchanged" has no copy in `target`.
+    files that stay, `manifest.csv` all inputs and what became of each: what is "unchanged" has no copy in `target`, what is
+    "unfinished" none that is whole. What was written to `target` before goes.
 
     Raises:
-        UserError: There are no lists, an input has gone or changed, `target` holds anything else, or the disk is full.
+        UserError: There are no lists, an input or a file that stays instead of what goes has gone or changed, `target` holds
+            anything else, or the disk is full.
     """
     listed = folder / f"{REMOVE}.parquet"
     if not is_file(listed):
@@ -36,11 +42,13 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
     check_target_folder(target, "--apply", [MANIFEST])
     gone: dict[str, set[int]] = defaultdict(set)
     removed: Counter[str] = Counter()
+    staying = set[str]()
     with open_table(listed) as table:
-        for row in table.read(["source", "place"]).to_pylist():
+        for row in table.read(["source", "place", "copy_of"]).to_pylist():
             removed[row["source"]] += 1
             if _is_packed(row["source"]):
                 gone[row["source"]].add(row["place"])
+                staying.add(row["copy_of"])
     inputs = _list_inputs(folder)
     if missing := [source for source in sorted(gone) if not is_file(as_path(source))]:
         raise UserError(f"{missing[0]} is not there any more. Run the command without --apply again.")
@@ -48,16 +56,49 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
         raise UserError(f"{changed[0]} has changed since it was searched. Run the command without --apply again.")
     copies = {source: target / _name_copy(number, source) for number, source in enumerate(sorted(gone), 1)}
     kept: Counter[str] = Counter()
-    with whole_file(target / FILES) as temporary, temporary.open("wb") as lines, open_table(folder / f"{KEEP}.parquet") as table:
-        for batch in table.iter_batches(columns=["source", "id"]):
+    with open_table(folder / f"{KEEP}.parquet") as table:
+        for batch in table.iter_batches(columns=["source", "id", "sha256"]):
             rows = batch.to_pylist()
             kept.update(row["source"] for row in rows)
-            lines.writelines(os.fsencode(row["id"]) + b"\n" for row in rows if not _is_packed(row["source"]))
-    _write_manifest(target / MANIFEST, {container.source for container in inputs} | {*kept, *removed}, kept, removed, copies)
+            _check_files([row for row in rows if row["id"] in staying and not _is_packed(row["source"])])
+    sources = {container.source for container in inputs} | {*kept, *removed}
+    before = _list_copies(target)
+    _write_manifest(target / MANIFEST, sources, kept, removed, copies, "unfinished")
+    for path in before - set(copies.values()):
+        path.unlink(missing_ok=True)
+    with whole_file(target / FILES) as temporary, temporary.open("wb") as lines, open_table(folder / f"{KEEP}.parquet") as table:
+        for batch in table.iter_batches(columns=["source", "id"]):
+            lines.writelines(os.fsencode(row["id"]) + b"\n" for row in batch.to_pylist() if not _is_packed(row["source"]))
     for source, places in gone.items():
         with whole_file(copies[source]) as temporary:
             (_filter_tar if is_tar(source) else _filter_parquet)(as_path(source), places, temporary)
+    _write_manifest(target / MANIFEST, sources, kept, removed, copies, "filtered")
     return list(copies.values())
+
+
+def _check_files(rows: Sequence[Mapping[str, str]]) -> None:
+    """Check that loose files, or members of archives, hold what they held, by their SHA-256; names that are no UTF-8 are not.
+
+    Raises:
+        UserError: One does not, or cannot be read.
+    """
+    named = [row for row in rows if "\\" not in row["id"]]  # others are listed escaped
+    contents = map_files(read_or_say, [as_path(row["id"]) for row in named])
+    for row, (content, problem) in zip(named, contents, strict=True):
+        if content is None or hashlib.sha256(content).hexdigest() != row["sha256"]:
+            raise UserError(
+                f"{row['id']} {problem or 'has changed since it was searched'}, and others would go for it. Run the command "
+                "without --apply again."
+            )
+
+
+def _list_copies(target: Path) -> set[Path]:
+    """Return the filtered files that an earlier manifest in the folder names."""
+    if not is_file(target / MANIFEST):
+        return set()
+    with open_regular(target / MANIFEST) as content, io.TextIOWrapper(content, "utf-8", "surrogateescape", newline="") as file:
+        names = [row.get("file") or "" for row in csv.DictReader(file)]
+    return {target / name for name in names if re.fullmatch(r"\d{6}-[^/]+", name)}
 
 
 def _is_packed(source: str) -> bool:
@@ -77,12 +118,17 @@ def _list_inputs(folder: Path) -> list[Container]:
 
 
 def _write_manifest(
-    path: Path, sources: set[str], kept: Mapping[str, int], removed: Mapping[str, int], copies: Mapping[str, Path]
+    path: Path,
+    sources: set[str],
+    kept: Mapping[str, int],
+    removed: Mapping[str, int],
+    copies: Mapping[str, Path],
+    state: str,
 ) -> None:
     def describe(source: str) -> list[object]:
         became, file = "unchanged", source
         if source in copies:
-            became, file = "filtered", copies[source].name
+            became, file = state, copies[source].name
         elif not _is_packed(source):
             became, file = "listed", FILES
         return [source, kept.get(source, 0), removed.get(source, 0), became, file]

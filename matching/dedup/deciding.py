@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import tempfile
+from collections.abc import Container
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from functools import partial
@@ -19,6 +20,7 @@ from image_copies.data.files import read_json, write_text
 from image_copies.data.remote import map_files
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.data.sources.containers import Rereader, is_loose, name_picture, read_or_say
+from image_copies.data.sources.tables import is_parquet
 from image_copies.matching.dedup.collection import Collection, Numbers, list_names
 from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
 from image_copies.matching.files.companions import find_companions, is_in_library
@@ -27,7 +29,7 @@ from image_copies.matching.groups.components import group_components, label_comp
 
 NOT_JUDGED = "not judged"
 PAIRS_PER_JOB = 64
-LIBRARY, REAL, LINKED, ARCHIVED = range(4)  # where a picture lies: what may stay for what, those of lower numbers first
+LIBRARY, REAL, LINKED, ROW, ARCHIVED = range(5)  # where a picture lies: what may stay for what, those of lower numbers first
 MOST_COMPANIONS = 99  # companions that are counted, at most
 # A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), its
 # group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal and no other
@@ -90,19 +92,22 @@ def _read(about: dict[str, Any], unpacked: Path) -> tuple[str, bytes]:
     return about["id"] if loose else PurePath(about["id"]).name, content
 
 
-def find_candidates(collection: Collection, pairs: NDArray[np.void]) -> Candidates:
+def find_candidates(collection: Collection, pairs: NDArray[np.void], damaged: Container[str] = ()) -> Candidates:
     """Group the pictures that occur in pairs PAIR [n] and return those that might go [n], by the group and their numbers.
 
     Of a group the picture with the most pixels stays, then that of the most bytes, then the first; of equal bytes the one to
-    which most files belong, then one whose name does not say that it was made of another, then the first. Links stay only where
-    there is no file, and members of archives only where there is nothing else, and do not go for a file or link. With
-    test sets there are no groups: each input is compared with the picture of a test set that is nearest.
+    which most files belong, then one whose name does not say that it was made of another, then the first. What lies in
+    `damaged` sources stays only where there is nothing else: other programs may not find it there. Links stay only where there
+    is no file, and members of archives only where there is nothing else, and do not go for a file or link; of equal bytes a
+    file or link stays before a table's row, which may be no more than its path. With test sets there are no groups: each input
+    is compared with the picture of a test set that is nearest.
     """
     numbers, places = np.unique(np.concatenate([pairs["first"], pairs["second"]]), return_inverse=True)
     first, second = places[: len(pairs)], places[len(pairs) :]
     digests, area, size = np.empty(len(numbers), "S32"), np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
     names = np.empty(len(numbers), "S20")  # digests: of a picture that two sources hold, neither is a copy
     lies, fewer = np.full(len(numbers), REAL, np.int8), np.zeros(len(numbers), np.int8)  # fewer: companions, negative
+    within = np.zeros(len(numbers), bool)  # a damaged source
     twins, made = np.zeros(len(numbers), bool), np.zeros(len(numbers), bool)
     twins[first[pairs["same"]]] = twins[second[pairs["same"]]] = collection.test_sets_begin is None
     columns = ["sha256", "width", "height", "bytes", "id", "source", "place"]
@@ -110,7 +115,10 @@ def find_candidates(collection: Collection, pairs: NDArray[np.void]) -> Candidat
         digests[place], area[place], size[place] = about["sha256"], about["width"] * about["height"], about["bytes"]
         name = f"{name_picture(about['source'], about['id'])} {about['place']}"
         names[place] = hashlib.sha256(name.encode()).digest()[:20]
-        if is_loose(about["source"], about["id"]):
+        within[place] = about["source"] in damaged
+        if is_parquet(about["source"]):
+            lies[place] = ROW
+        elif is_loose(about["source"], about["id"]):
             lies[place] = _find_place(about["id"])
             if twins[place]:
                 fewer[place] = -min(len(find_companions(Path(about["id"]))), MOST_COMPANIONS)
@@ -121,9 +129,10 @@ def find_candidates(collection: Collection, pairs: NDArray[np.void]) -> Candidat
         return _find_leaked(numbers, first, second, pairs["distance"], same, near)
     del digests, names  # the largest arrays
     twin_of = label_components(first[same], second[same], len(numbers))
-    best_first = np.lexsort((made, fewer, lies, twin_of))
+    best_first = np.lexsort((made, fewer, lies, within, twin_of))
     _, begins, contents_of = np.unique(twin_of[best_first], return_index=True, return_inverse=True)
     twin_of[best_first] = best_first[begins][contents_of]
+    lies[lies == ROW] = REAL  # of other bytes, and no path of them
     one, other = twin_of[first[near]], twin_of[second[near]]
     apart = one != other
     packed = pack_pairs(one[apart], other[apart], -pairs["distance"][near][apart])
@@ -134,7 +143,9 @@ def find_candidates(collection: Collection, pairs: NDArray[np.void]) -> Candidat
             groups[group.members] = min(group.members)
     groups = np.where(groups < 0, places, groups)[twin_of]
     contents = np.flatnonzero(twin_of == places)
-    best_first = contents[np.lexsort((contents, -size[contents], -area[contents], lies[contents], groups[contents]))]
+    best_first = contents[
+        np.lexsort((contents, -size[contents], -area[contents], lies[contents], within[contents], groups[contents]))
+    ]
     _, begins = np.unique(groups[best_first], return_index=True)
     kept = twin_of.copy()
     kept[best_first] = np.repeat(best_first[begins], np.diff(begins, append=len(best_first)))

@@ -73,6 +73,9 @@ def deduplicate(extractor: Extractor, onnx: Path | None, rule: Rule, settings: D
     embed = partial(embed_inputs, embedding, files=extractor.files, column=settings.column, problems=problems, output=output)
     inputs = embed(sources=settings.inputs)
     tests = embed(sources=settings.test_sets) if settings.test_sets else []
+    if both := {part.key for part in inputs} & {part.key for part in tests}:
+        index = read_index(index_path(embedding.folder, min(both)))
+        raise UserError(f"{index.container.source if index else min(both)} is an input and a test set: name it once.")
     report_vanished(embedding, inputs, output)
     for source, problem in problems[:NAMED]:
         output.say(f"{source}: {problem}")
@@ -92,7 +95,7 @@ def deduplicate(extractor: Extractor, onnx: Path | None, rule: Rule, settings: D
     )
     folder, planned = choose_folder(embedding.folder / PAIRS, embedding.identity, len(collection))
     lists = Lists(opened, -threshold, folder, planned, bool(settings.test_sets))
-    candidates = find_candidates(collection, find_pairs(collection, lists))
+    candidates = find_candidates(collection, find_pairs(collection, lists), {source for source, _ in problems})
     verdicts = judge_candidates(Judging(collection, folder, settings.column), candidates, settings.judged)
     decided = Decided(candidates, verdicts, settings.removes)
     counts = write_lists(settings.folder, collection, decided, problems)

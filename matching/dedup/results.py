@@ -53,15 +53,15 @@ class Decided:
             (verdict.kind in self.removes and not verdict.missed for verdict in self.verdicts), bool, len(self.verdicts)
         )
 
-    def staying(self) -> Numbers:
-        """Return the number of the picture of which each candidate is a copy [n], and which does not go itself."""
-        gone, kept = self.candidates[self.going()], self.candidates["kept"]
-        gone = gone[np.argsort(gone["number"])]
-        places = np.searchsorted(gone["number"], kept)
-        again = np.isin(kept, gone["number"])
-        kept = kept.copy()
-        kept[again] = gone["kept"][places[again]]
-        return kept
+    def deciding(self) -> Numbers:
+        """Return for each candidate the row that names what stays for it [n]: its own, or that of a picture that goes, too."""
+        numbers, kept = self.candidates["number"], self.candidates["kept"]
+        gone = np.flatnonzero(self.going())
+        gone = gone[np.argsort(numbers[gone])]
+        again = np.isin(kept, numbers[gone])
+        rows = np.arange(len(kept))
+        rows[again] = gone[np.searchsorted(numbers[gone], kept[again])]
+        return rows
 
 
 def write_lists(folder: Path, collection: Collection, decided: Decided, problems: Sequence[tuple[str, str]]) -> dict[str, int]:
@@ -70,7 +70,8 @@ def write_lists(folder: Path, collection: Collection, decided: Decided, problems
     `problems` are those of whole containers, after their paths. What is to be looked at is kept.
     """
     candidates, going, counts = decided.candidates, decided.going(), Counter[str]()
-    stays, originals = np.unique(decided.staying(), return_inverse=True)
+    deciding = decided.deciding()
+    stays, originals = np.unique(candidates["kept"][deciding], return_inverse=True)
     found_names = (name_picture(about["source"], about["id"]) for _, about in collection.look_up(stays, ["id", "source"]))
     names = np.fromiter(found_names, np.dtypes.StringDType(), len(stays))
     ordered = np.argsort(candidates["number"])
@@ -91,7 +92,8 @@ def write_lists(folder: Path, collection: Collection, decided: Decided, problems
                 about["sha256"] = about["sha256"].hex()
                 row = rows.get(number)
                 if row is not None:
-                    one, verdict = candidates[row], decided.verdicts[row]
+                    row_told = int(deciding[row]) if candidates["same"][row] else row  # its own bytes have gone, too
+                    one, verdict = candidates[row_told], decided.verdicts[row_told]
                     said = {"class": verdict.kind, "reason": verdict.reason, "certainty": verdict.certainty}
                     about |= said | {"group": one["group"], "score": 0.0 - one["distance"], "copy_of": names[originals[row]]}
                     found[REMOVE if going[row] else REVIEW].append(about)

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import open_regular, whole_file
+from image_copies.data.files import open_regular
 from image_copies.data.ground_truth import GroundTruth
+from image_copies.data.tables import write_table
 from image_copies.data.targets import begins_with
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, make_ranking, make_scores, search_readable
 from image_copies.submissions.vectors.files import Vectors, VectorSet
@@ -40,8 +41,7 @@ def write_pairs(path: Path, pairs: Sequence[tuple[str, str, float]]) -> int:
         UserError: when the disk is full.
     """
     rows = sorted(pairs, key=lambda pair: -pair[2])[:MAX_ROWS]
-    with whole_file(path) as temporary:
-        pd.DataFrame(rows, columns=CSV_COLUMNS).to_csv(temporary, index=False)
+    write_table(path, CSV_COLUMNS, rows)
     return len(rows)
 
 

@@ -1,6 +1,7 @@
 """Filtered copies hold everything but what goes; inputs stay as they are."""
 
 import csv
+import hashlib
 import json
 import tarfile
 from dataclasses import asdict
@@ -11,6 +12,7 @@ import pytest
 from image_copies.data.errors import UserError
 from image_copies.data.sources.containers import Container, Part
 from image_copies.data.sources.tars import Member, open_tar, walk_tar
+from image_copies.matching.dedup import applying
 from image_copies.matching.dedup.applying import write_filtered
 from image_copies.matching.dedup.inputs import index_path, list_containers
 from tests.matching.dedup.test_inputs import picture, write_tar
@@ -37,8 +39,12 @@ def results(tmp_path: Path) -> Path:
         places = [(found.name, found.data) for found in walk_tar(stream) if isinstance(found, Member)]
     going = [place for name, place in places if name in ("gone.png", "gone.seg.png", "half.a.png", f"{long}.png")]
     rows = {"id": ["?"] * 5, "source": [str(tmp_path / "in.tar")] * 4 + ["/a/b.jpg"], "place": [*going, 0]}
-    parquet.write_table(pa.table(rows | {"place": [*going, 0]}), tmp_path / "remove.parquet")
-    parquet.write_table(pa.table({"id": ["/a/c.jpg", "x.png"], "source": ["/a", "/a/x.tar"]}), tmp_path / "keep.parquet")
+    stays = ["/a/x.tar/x.png", "/a/x.tar/x.png", "/a/x.tar/x.png", str(tmp_path / "stays.png"), "/a/c.jpg"]
+    (tmp_path / "stays.png").write_bytes(picture(9))
+    parquet.write_table(pa.table(rows | {"copy_of": stays}), tmp_path / "remove.parquet")
+    kept = {"id": ["/a/c.jpg", "x.png", str(tmp_path / "stays.png")], "source": ["/a", "/a/x.tar", str(tmp_path)]}
+    kept["sha256"] = ["", "", hashlib.sha256(picture(9)).hexdigest()]
+    parquet.write_table(pa.table(kept), tmp_path / "keep.parquet")
     return tmp_path
 
 
@@ -57,7 +63,7 @@ def test_a_tar_loses_what_goes_and_the_rest_of_its_samples(results: Path) -> Non
         assert names == ["twice.png", "half.b.png", "half.txt", "notes/about.bin", "twice.png"]
         member = archive.extractfile("half.b.png")
         assert member is not None and member.read() == picture(5)
-    assert (results / "new" / "files.txt").read_text() == "/a/c.jpg\n"
+    assert (results / "new" / "files.txt").read_text() == f"/a/c.jpg\n{results / 'stays.png'}\n"
 
 
 def test_a_manifest_says_what_became_of_each_input(results: Path) -> None:
@@ -73,6 +79,7 @@ def test_a_manifest_says_what_became_of_each_input(results: Path) -> None:
             ["/a", "1", "0", "listed", "files.txt"],
             ["/a/b.jpg", "0", "1", "listed", "files.txt"],
             ["/a/x.tar", "1", "0", "unchanged", "/a/x.tar"],
+            [str(results), "1", "0", "listed", "files.txt"],
             [str(results / "empty.tar"), "0", "0", "unchanged", str(results / "empty.tar")],
             [str(results / "in.tar"), "0", "4", "filtered", written.name],
         ]
@@ -108,3 +115,32 @@ def test_no_places_are_taken_from_a_file_that_has_changed(results: Path, name: s
     with pytest.raises(UserError, match=rf"{name} has changed since it was searched"):
         write_filtered(results, results / "newer")
     assert not (results / "newer").exists()
+
+
+@pytest.mark.parametrize("content", [None, b"another picture"])
+def test_nothing_goes_for_a_file_that_has_gone_or_changed(results: Path, content: bytes | None) -> None:
+    (results / "stays.png").unlink()
+    if content is not None:
+        (results / "stays.png").write_bytes(content)
+    with pytest.raises(UserError, match=r"stays\.png .*(No such file|has changed since it was searched)"):
+        write_filtered(results, results / "new")
+    assert not (results / "new").exists()
+
+
+def test_what_an_earlier_run_wrote_and_this_one_does_not_goes(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A glob over the folder held inputs that had been taken out, and others twice."""
+    new = results / "new"
+    (written,) = write_filtered(results, new)
+    old = new / "000002-old.tar"
+    old.write_bytes(b"")
+    (new / "mine.tar").write_bytes(b"mine")
+    manifest = (new / "manifest.csv").read_text()
+    (new / "manifest.csv").write_text(f"{manifest}/b/old.tar,1,1,filtered,{old.name}\n/b/c.tar,1,1,filtered,../in.tar\n")
+    monkeypatch.setattr(applying, "_filter_tar", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        write_filtered(results, new)
+    assert f"unfinished,{written.name}" in (new / "manifest.csv").read_text() and not old.exists()
+    monkeypatch.undo()
+    assert write_filtered(results, new) == [written] and (new / "manifest.csv").read_text() == manifest
+    assert sorted(path.name for path in new.iterdir()) == [written.name, "files.txt", "manifest.csv", "mine.tar"]
+    assert (results / "in.tar").is_file()

@@ -113,3 +113,50 @@ def test_lists_hold_every_picture_and_only_sure_copies_go(tmp_path: Path) -> Non
     assert (tmp_path / "unreadable.txt").read_text().split() == ["/x.tar", "7.jpg"]
     parquet = pytest.importorskip("pyarrow.parquet")
     assert parquet.read_table(tmp_path / "remove.parquet")["copy_of"].to_pylist() == ["1.jpg", "1.jpg"]  # 2, like 5, goes
+
+
+def test_a_file_does_not_go_for_the_row_of_a_table_that_may_be_its_path(tmp_path: Path) -> None:
+    (tmp_path / "b.jpg").touch()
+    collection, _ = make(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(tmp_path / "0.parquet")
+    digests = table["sha256"].take([1, 1, 2, 3]).combine_chunks()
+    table = table.set_column(4, "sha256", [digests]).set_column(0, "id", [["0", str(tmp_path / "b.jpg"), "2", "3"]])
+    table = table.set_column(1, "source", [["/t.parquet", str(tmp_path), "/t.parquet", "/t.parquet"]])
+    parquet.write_table(table, tmp_path / "0.parquet")
+    assert list_going(find_candidates(collection, np.array([(0, 1, 0, True)], PAIR))) == [(0, 1, True)]
+    near = np.array([(1, 2, 0.1, False)], PAIR)  # of other bytes, and fewer pixels
+    assert list_going(find_candidates(collection, near)) == [(2, 1, False)]
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_what_lies_in_a_damaged_tar_stays_only_where_there_is_nothing_else(tmp_path: Path, same: bool) -> None:
+    collection, _ = make(tmp_path)
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = parquet.read_table(tmp_path / "0.parquet")
+    sources = ["/whole.tar", "/cut.tar", "/cut.tar", "/cut.tar"]
+    digests = table["sha256"].take([1, 1, 2, 2] if same else [0, 1, 2, 3]).combine_chunks()
+    parquet.write_table(table.set_column(1, "source", [sources]).set_column(4, "sha256", [digests]), tmp_path / "0.parquet")
+    pairs = np.array([(0, 1, 0.0, same), (2, 3, 0.0, same)], PAIR)
+    assert (
+        list_going(find_candidates(collection, pairs)) == [(0, 1, False), (3, 2, False)]
+        if not same
+        else [(1, 0, True), (3, 2, True)]
+    )
+    assert list_going(find_candidates(collection, pairs, {"/cut.tar"})) == [(1, 0, same), (3, 2, same)]
+
+
+def test_of_bytes_that_all_go_it_is_said_what_stays_for_them(tmp_path: Path) -> None:
+    """It said `same bytes` of a picture with others."""
+    collection, _ = make(tmp_path)
+    candidates = np.array([(2, 1, 1, 0.2, False), (5, 2, 1, 0.0, True)], CANDIDATE)
+    verdicts = [PairVerdict("certain", "cropped", 95), PairVerdict("same file", "the same bytes", 100)]
+    told = {}
+    for removes in (("same file", "certain"), ("same file",)):
+        write_lists(tmp_path, collection, Decided(candidates, verdicts, removes), [])
+        parquet = pytest.importorskip("pyarrow.parquet")
+        rows = parquet.read_table(tmp_path / "remove.parquet").to_pylist()
+        told[removes] = [(row["id"], row["copy_of"], row["class"], row["reason"], row["score"]) for row in rows]
+    certain = ("1.jpg", "certain", "cropped", -0.2)
+    assert told["same file", "certain"] == [("2.jpg", *certain), ("5.jpg", *certain)]
+    assert told["same file",] == [("5.jpg", "2.jpg", "same file", "the same bytes", 0.0)]

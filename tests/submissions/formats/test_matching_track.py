@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.formats.matching_track import evaluate_matches, write_matches
+from image_copies.submissions.formats.matching_track import evaluate_matches, write_matches, write_pairs
 from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors
@@ -108,3 +109,8 @@ def test_recall_by_edit_counts_copies_found_at_90_percent() -> None:
     assert table.loc["crop", "copies"] == 3 and table.loc["crop", "recall"] == pytest.approx(2 / 3)
     assert table.loc["blur", "recall"] == pytest.approx(1 / 2)
     assert tabulate_recall_by_number(ranked, truth, edits)["copies"].tolist() == [1, 2]
+
+
+def test_names_that_are_no_utf_8_are_written_as_they_are(tmp_path: Path) -> None:
+    assert write_pairs(tmp_path / "m.csv", [(os.fsdecode(b"b\xfe"), "R0", -0.5), ("Q1", "R,1", 2.0)]) == 2
+    assert (tmp_path / "m.csv").read_bytes() == b'query_id,reference_id,score\nQ1,"R,1",2.0\nb\xfe,R0,-0.5\n'
