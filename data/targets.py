@@ -48,10 +48,10 @@ def check_target_folder(folder: Path, option: str, marks: Iterable[str], written
         written: Names that would be replaced; None for any. A folder without them may hold anything else.
 
     Raises:
-        UserError: The folder holds such names, and none of the marks.
+        UserError: It is a file, or holds such names, and none of the marks.
     """
     if not is_folder(folder) and is_there(folder):
-        raise UserError(f"{option} {folder} is no folder. Choose another {option}.")
+        raise UserError(f"{option} {folder} is a file: it is left alone. Choose another {option}.")
     if not is_folder(folder) or any(is_file(folder / mark) for mark in marks):
         return
     names = (path.name for path in folder.iterdir()) if written is None else (n for n in written if is_there(folder / n))

@@ -91,6 +91,8 @@ def test_a_folder_of_other_things_is_left_alone(results: Path) -> None:
     (results / "mine" / "000001-in.tar").write_bytes(b"mine")
     with pytest.raises(UserError, match="left alone"):
         write_filtered(results, results / "mine")
+    with pytest.raises(UserError, match=r"in\.tar is a file: it is left alone"):
+        write_filtered(results, results / "in.tar")
     assert [path.read_bytes() for path in (results / "mine").iterdir()] == [b"mine"]
 
 
