@@ -56,19 +56,18 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
         raise UserError(f"{changed[0]} has changed since it was searched. Run the command without --apply again.")
     copies = {source: target / _name_copy(number, source) for number, source in enumerate(sorted(gone), 1)}
     kept: Counter[str] = Counter()
-    with open_table(folder / f"{KEEP}.parquet") as table:
+    with whole_file(target / FILES) as temporary, temporary.open("wb") as lines, open_table(folder / f"{KEEP}.parquet") as table:
         for batch in table.iter_batches(columns=["source", "id", "sha256"]):
             rows = batch.to_pylist()
             kept.update(row["source"] for row in rows)
-            _check_files([row for row in rows if row["id"] in staying and not _is_packed(row["source"])])
+            loose = [row for row in rows if not _is_packed(row["source"])]
+            _check_files([row for row in loose if row["id"] in staying])
+            lines.writelines(os.fsencode(row["id"]) + b"\n" for row in loose)
     sources = {container.source for container in inputs} | {*kept, *removed}
     before = _list_copies(target)
     _write_manifest(target / MANIFEST, sources, kept, removed, copies, "unfinished")
     for path in before - set(copies.values()):
         path.unlink(missing_ok=True)
-    with whole_file(target / FILES) as temporary, temporary.open("wb") as lines, open_table(folder / f"{KEEP}.parquet") as table:
-        for batch in table.iter_batches(columns=["source", "id"]):
-            lines.writelines(os.fsencode(row["id"]) + b"\n" for row in batch.to_pylist() if not _is_packed(row["source"]))
     for source, places in gone.items():
         with whole_file(copies[source]) as temporary:
             (_filter_tar if is_tar(source) else _filter_parquet)(as_path(source), places, temporary)

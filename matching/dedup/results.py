@@ -53,7 +53,7 @@ class Decided:
             (verdict.kind in self.removes and not verdict.missed for verdict in self.verdicts), bool, len(self.verdicts)
         )
 
-    def deciding(self) -> Numbers:
+    def find_staying(self) -> Numbers:
         """Return for each candidate the row that names what stays for it [n]: its own, or that of a picture that goes, too."""
         numbers, kept = self.candidates["number"], self.candidates["kept"]
         gone = np.flatnonzero(self.going())
@@ -70,8 +70,8 @@ def write_lists(folder: Path, collection: Collection, decided: Decided, problems
     `problems` are those of whole containers, after their paths. What is to be looked at is kept.
     """
     candidates, going, counts = decided.candidates, decided.going(), Counter[str]()
-    deciding = decided.deciding()
-    stays, originals = np.unique(candidates["kept"][deciding], return_inverse=True)
+    staying = decided.find_staying()
+    stays, originals = np.unique(candidates["kept"][staying], return_inverse=True)
     found_names = (name_picture(about["source"], about["id"]) for _, about in collection.look_up(stays, ["id", "source"]))
     names = np.fromiter(found_names, np.dtypes.StringDType(), len(stays))
     ordered = np.argsort(candidates["number"])
@@ -92,8 +92,8 @@ def write_lists(folder: Path, collection: Collection, decided: Decided, problems
                 about["sha256"] = about["sha256"].hex()
                 row = rows.get(number)
                 if row is not None:
-                    row_told = int(deciding[row]) if candidates["same"][row] else row  # its own bytes have gone, too
-                    one, verdict = candidates[row_told], decided.verdicts[row_told]
+                    told = int(staying[row]) if candidates["same"][row] else row  # what is true of its bytes is true of it
+                    one, verdict = candidates[told], decided.verdicts[told]
                     said = {"class": verdict.kind, "reason": verdict.reason, "certainty": verdict.certainty}
                     about |= said | {"group": one["group"], "score": 0.0 - one["distance"], "copy_of": names[originals[row]]}
                     found[REMOVE if going[row] else REVIEW].append(about)
