@@ -20,6 +20,7 @@ from image_copies.data.sources import containers
 from image_copies.data.sources.containers import Container, Picture, Rereader
 from image_copies.data.sources.tars import Member, open_tar, walk_tar
 from image_copies.matching.dedup.inputs import Index, index_container, list_containers
+from image_copies.pipeline.deduplicate import main as deduplicate
 
 BLOCK = 512
 
@@ -290,3 +291,12 @@ def test_an_object_store_that_fails_is_asked_again_and_then_named(
     object_store.files.pipe_file(f"{url}/loose//y.png", picture(4))
     with pytest.raises(StorageError, match="1 names with empty parts"):
         only([url / "loose"], tmp_path)
+
+
+def test_a_tar_is_not_an_input_and_a_test_set_at_once(tmp_path: Path) -> None:
+    """Its pictures went for each other."""
+    pytest.importorskip("pyarrow")
+    tar = tmp_path / "in.tar"
+    write_tar(tar, {"a.png": picture(1), "b.png": picture(1)})
+    with pytest.raises(UserError, match=r"in\.tar is an input and a test set: name it once"):
+        deduplicate(["--input", str(tar), "--against", str(tar), "--output", str(tmp_path / "out")])
