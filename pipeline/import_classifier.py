@@ -18,7 +18,10 @@ def make_parser() -> argparse.ArgumentParser:
     options = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--model", metavar="NAME", required=True, help="timm's name of a classifier that ends in ReLU")
     options.add_argument(
-        "--weights", metavar="FILE", default="pretrained", help="the whole model's weights (default: timm's, from the network)"
+        "--weights",
+        metavar="FILE",
+        default="pretrained",
+        help="the whole model's weights, by timm's names or efficientnet_pytorch's (default: timm's, from the network)",
     )
     options.add_argument("--output", type=named_path, metavar="DIR", required=True, help="folder for stage-1.safetensors")
     return options

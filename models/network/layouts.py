@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
@@ -13,7 +14,7 @@ CLASSY_INITIAL = re.compile(r"backbone\.initial_block\.(?:_?module\.)?([01])\.(.
 CONVOLUTIONS = {0: "conv1", 1: "bn1", 3: "conv2", 4: "bn2", 6: "conv3"}  # of a block's sequence, where 2 and 5 are ReLUs
 BASIC_DEPTHS = {2: 18, 6: 34}  # by the number of blocks in the third group, of two convolutions each
 DEPTHS = {6: 50, 23: 101}  # the same of three
-HEADS = ("backbone.fc.weight", "fc.weight", "projection.weight", "head.weight", "classifier.weight")  # of a layer after pooling
+HEADS = ("backbone.fc.weight", "fc.weight", "_fc.weight", "projection.weight", "head.weight", "classifier.weight")  # linear
 HEAD_WIDTH = 64  # channels of an attention head in DINO's and DINOv2's ViTs
 
 
@@ -38,6 +39,16 @@ def rename_classy_vision(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _is_bottleneck(state: dict[str, Tensor]) -> bool:
     return any(".convolutional_block.6." in name for name in state)
+
+
+def rename_efficientnet(state: dict[str, Tensor], own: Iterable[str]) -> dict[str, Tensor]:
+    """Give the weights of `efficientnet_pytorch`, which has timm's layers in the same order, timm's names; others keep theirs.
+
+    `own` are the names of timm's network, in their order.
+    """
+    if "_conv_stem.weight" not in state:
+        return state
+    return dict(zip(own, state.values(), strict=False))  # without its classifier, timm's has fewer
 
 
 def name_resnet(state: dict[str, Tensor]) -> str:

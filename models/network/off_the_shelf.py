@@ -9,6 +9,7 @@ from torch import nn
 from image_copies.data.errors import UserError
 from image_copies.models.network.backbones import check_backbone
 from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.layouts import rename_efficientnet
 from image_copies.models.network.settings import DescriptorSettings, weights_path
 from image_copies.models.network.weights_file import read_weights_file, state_of
 
@@ -41,6 +42,7 @@ def build_off_the_shelf(name: str, weights: str) -> tuple[Descriptor, nn.Linear,
         ) from error
     published: dict[str, Any] = getattr(whole, "pretrained_cfg", None) or {}
     if path is not None:
+        state = rename_efficientnet(state, whole.state_dict())
         last = state.get(f"{published.get('classifier')}.weight")
         whole.reset_classifier(whole.num_classes if last is None else len(last))
         try:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from image_copies.data.errors import UserError
 from image_copies.models.distributed import group_rank
 from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.layouts import dropped_head, rename_classy_vision
+from image_copies.models.network.layouts import dropped_head, rename_classy_vision, rename_efficientnet
 from image_copies.models.network.settings import weights_path
 from image_copies.models.network.weights_file import read_member_names, read_weights_file, require_weights_file, state_of
 
@@ -66,7 +66,7 @@ def without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_backbone(backbone: nn.Module, state: dict[str, Tensor], path: Path, share: float) -> list[str]:
-    """Load weights by the backbone's names or, of a ViT, by DINO's and DINOv2's; return the names that it has no place for.
+    """Load weights by the backbone's names, or by those of another layout; return the names that it has no place for.
 
     Raises:
         UserError: They are fewer than this share of the backbone's tensors.
@@ -74,6 +74,7 @@ def load_backbone(backbone: nn.Module, state: dict[str, Tensor], path: Path, sha
     if isinstance(backbone, VisionTransformer):  # DINO's and DINOv2's own names, position embeddings of another size
         state = checkpoint_filter_fn(dict(state), backbone)
     own = backbone.state_dict()
+    state = rename_efficientnet(state, own)
     fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
     if len(fitting) < share * len(own):
         missing = next(key for key in own if key not in fitting)

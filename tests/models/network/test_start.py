@@ -48,6 +48,14 @@ def test_of_a_descriptor_with_other_dimensions_only_the_backbone_is_taken(tmp_pa
     assert equal(source, loaded, "backbone.") and equal(fresh, loaded, "pooling.") and equal(fresh, loaded, "projection.")
 
 
+def test_a_backbone_by_the_names_of_efficientnet_pytorch(tmp_path: Path) -> None:
+    source = Descriptor(SETTINGS)
+    theirs = {f"_{number}": value for number, value in enumerate(source.backbone.state_dict().values())}
+    first = {"_conv_stem.weight": theirs.pop("_0")}
+    torch.save(first | theirs | {"_fc.weight": torch.ones(10, 4), "_fc.bias": torch.ones(10)}, tmp_path / "theirs.pth")
+    assert equal(source, start(tmp_path / "theirs.pth"), "backbone.")
+
+
 def test_a_member_of_a_joined_descriptor(joined: tuple[Path, list[Descriptor]]) -> None:
     path, members = joined
     for name, member in zip(("small", "large"), members, strict=True):
