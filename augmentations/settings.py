@@ -22,7 +22,7 @@ class TableSettings(Settings):
         family: The table: "query" (the ISC2021 paper's), "broad" (that, the edits beyond it and those of
             augmentations/tables/further.py), "many" (these and those of augmentations/tables/many.py), "reference" (JPEG
             quality 40-100 and flip), "multigrain_full" (flip, resized crop, colour jitter, PCA lighting), "autoaugment" (flip,
-            resized crop, AutoAugment's ImageNet policy), "crop_and_flip" (IDEAL: a random crop of 224 of 256 pixels per side,
+            resized crop, AutoAugment's ImageNet policy), "crop_and_flip" (IDEAL: a random crop of 224 / 256 of each side,
             flip) or "none".
         intensity: I of the ISC2021 paper's table, 0…1.
         extra: Whether edits beyond the paper's table are drawn, too: severe crops, hiding inside unrelated images, borders,

@@ -10,6 +10,8 @@ import numpy as np
 from image_copies.augmentations.edits import auto_augment, colour, geometry
 from image_copies.augmentations.tables.row import Edit, Parameters, always, draw_nothing
 
+CROPPED_SIDE = 224 / 256  # of each side: IDEAL squeezes a picture to 256 × 256 and crops that
+
 
 def _draw_crop(rng: np.random.Generator, intensity: float) -> Parameters:
     ratio = float(np.exp(rng.uniform(np.log(3 / 4), np.log(4 / 3))))
@@ -17,7 +19,8 @@ def _draw_crop(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def _draw_fixed_crop(rng: np.random.Generator, intensity: float) -> Parameters:
-    return {"area": (224 / 256) ** 2, "ratio": 1.0, "x": rng.random(), "y": rng.random()}
+    left, top = ((1 - CROPPED_SIDE) * rng.random(2)).tolist()
+    return {"x1": left, "y1": top, "x2": left + CROPPED_SIDE, "y2": top + CROPPED_SIDE}
 
 
 def _draw_jitter(rng: np.random.Generator, intensity: float) -> Parameters:
@@ -43,7 +46,7 @@ MULTIGRAIN_FULL: Sequence[Edit] = (
     Edit("pca_lighting", colour.pca_lighting, always(1.0), _draw_weights),
 )
 IDEAL_CROP_AND_FLIP: Sequence[Edit] = (  # IDEAL, section 5.1
-    Edit("resized_crop", geometry.resized_crop, always(1.0), _draw_fixed_crop),
+    Edit("crop", geometry.crop, always(1.0), _draw_fixed_crop),
     Edit("hflip", geometry.hflip, always(0.5), draw_nothing),
 )
 AUTO_AUGMENT: Sequence[Edit] = (

@@ -131,18 +131,23 @@ class TripletSettings(PairwiseSettings):
 
     Attributes:
         margin: How much farther from the anchor a negative must be than a positive.
+        reduction: "mean" over the triplets that violate the margin; "sum" over all (IDEAL, equation 2), whose gradients grow with
+            the number of triplets.
     """
 
     kind: Literal["triplet"] = "triplet"
     margin: float = Field(0.2, gt=0, le=2)
+    reduction: Literal["mean", "sum"] = "mean"
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
         from pytorch_metric_learning.losses import TripletMarginLoss
+        from pytorch_metric_learning.reducers import AvgNonZeroReducer, SumReducer
 
         from image_copies.models.objectives.pairs import PairObjective
 
-        return PairObjective(TripletMarginLoss(self.margin))
+        reducer = SumReducer() if self.reduction == "sum" else AvgNonZeroReducer()
+        return PairObjective(TripletMarginLoss(self.margin, reducer=reducer))
 
 
 class MultiSimilaritySettings(PairwiseSettings):

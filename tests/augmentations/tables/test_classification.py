@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 
 from image_copies.augmentations.composition import draw_record, edit_image, replay
@@ -26,17 +27,19 @@ def test_multigrain_full_has_its_four_parts_and_ranges() -> None:
     assert abs(weights.std() - 0.1) < 0.01
 
 
-def test_ideal_crops_224_of_256_pixels_at_random_and_flips() -> None:
+@pytest.mark.parametrize("width", [256, 344])
+def test_ideal_crops_the_same_share_of_each_side_and_flips(width: int) -> None:
+    """As the paper, which squeezes a picture of any aspect to 256 × 256, of which 224 × 224 are shown."""
     settings = AugmentationSettings(family="crop_and_flip")
-    picture = np.random.default_rng(1).integers(0, 256, (256, 256, 3), dtype=np.uint8)
+    picture = np.random.default_rng(1).integers(0, 256, (256, width, 3), dtype=np.uint8)
     results = [edit_image(picture, settings, generator_for(0, 0, str(number))) for number in range(400)]
-    assert {result.image.shape for result in results} == {(224, 224, 3)}
+    assert {result.image.shape for result in results} == {(224, width * 224 // 256, 3)}
     assert {tuple(entry["edit"] for entry in result.record) for result in results} == {
-        ("resized_crop",),
-        ("resized_crop", "hflip"),
+        ("crop",),
+        ("crop", "hflip"),
     }
-    corners = np.array([[result.record[0]["x"], result.record[0]["y"]] for result in results])
-    assert corners.min() < 0.05 and corners.max() > 0.95 and abs(np.corrcoef(corners.T)[0, 1]) < 0.2
+    corners = np.array([[result.record[0]["x1"], result.record[0]["y1"]] for result in results])
+    assert corners.min() < 0.01 and corners.max() > 0.115 and abs(np.corrcoef(corners.T)[0, 1]) < 0.2
 
 
 def test_auto_augment_replays_and_does_not_touch_torchs_generator() -> None:

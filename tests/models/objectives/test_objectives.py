@@ -71,9 +71,17 @@ def contrastive(x: Tensor, labels: Tensor) -> float:
     return mean(positive) + mean(negative)
 
 
-def triplet(x: Tensor, labels: Tensor) -> float:
+def violations(x: Tensor, labels: Tensor) -> list[float]:
     values = [float((x[a] - x[p]).norm() - (x[a] - x[n]).norm()) + 0.2 for a, p in pairs(labels) for n in others(labels, a)]
-    return mean([value for value in values if value > 0])
+    return [value for value in values if value > 0]
+
+
+def triplet(x: Tensor, labels: Tensor) -> float:
+    return mean(violations(x, labels))
+
+
+def summed_triplet(x: Tensor, labels: Tensor) -> float:
+    return sum(violations(x, labels))
 
 
 def multi_similarity(x: Tensor, labels: Tensor) -> float:
@@ -113,6 +121,7 @@ def angular(x: Tensor, labels: Tensor) -> float:
     [
         (ContrastiveSettings(), contrastive),
         (TripletSettings(), triplet),
+        (TripletSettings(reduction="sum"), summed_triplet),
         (MultiSimilaritySettings(), multi_similarity),
         (NPairSettings(), npair),
         (InfoNceSettings(), infonce),
