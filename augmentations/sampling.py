@@ -59,8 +59,9 @@ def _group_batches(
     unit: str = "groups of images",
     least: int = 1,
     whole: bool = False,
+    surplus: int = 0,
 ) -> Batches:
-    """Build batches of whole groups of keys.
+    """Build batches of whole groups of keys, of which the last of a full batch lacks its last `surplus` keys.
 
     Each process takes whole groups of every batch, as evenly as possible, so that together they see the same batches as a single
     process. The last, smaller batch of an epoch is dropped if it has too few groups for the processes, each of which needs
@@ -80,8 +81,10 @@ def _group_batches(
     def draw(epoch: int) -> Iterator[list[Key]]:
         drawn = groups_of(epoch)
         for batch in range(count):
-            own = np.array_split(drawn[batch * per_batch : (batch + 1) * per_batch], stream.ranks)[stream.rank]
-            yield [(epoch, row, repetition) for row, repetition in own.reshape(-1, 2).tolist()]
+            own = np.array_split(drawn[batch * per_batch : (batch + 1) * per_batch], stream.ranks)[stream.rank].reshape(-1, 2)
+            if batch < full and stream.rank == stream.ranks - 1:
+                own = own[: len(own) - surplus]
+            yield [(epoch, row, repetition) for row, repetition in own.tolist()]
 
     return Batches(count, stream.epochs, draw)
 
@@ -104,7 +107,9 @@ def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: b
 
 
 def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, stream: Stream) -> Batches:
-    """Build batches of ⌈batch_size / repetitions⌉ images, each in several edited copies (MultiGrain, section 4.1: 512 and 3).
+    """Build batches of ⌈batch_size / repetitions⌉ images in `repetitions` edited copies each (MultiGrain, section 3.3: 512 and 3).
+
+    The last image of a batch has as many copies as fill it.
 
     Raises:
         UserError: fewer than two repetitions, or a batch has fewer images than there are processes.
@@ -116,7 +121,8 @@ def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, str
         order = generator_for(stream.seed, epoch, "order of the repeated images").permutation(np.array(rows))
         return _repeat(order, repetitions)
 
-    return _group_batches(groups_of, len(rows), -(-batch_size // repetitions), stream)
+    images = -(-batch_size // repetitions)
+    return _group_batches(groups_of, len(rows), images, stream, surplus=images * repetitions - batch_size)
 
 
 def pk_batches(

@@ -8,17 +8,22 @@ from image_copies.augmentations.sampling import Stream, pk_batches, repeated_bat
 from image_copies.data.errors import UserError
 
 
-def test_repeated_batches_contain_every_image_the_requested_number_of_times_and_epochs_differ() -> None:
-    batches = repeated_batches(range(10), 11, 3, Stream(range(2), 1))
+@pytest.mark.parametrize(("size", "sizes"), [(12, [12, 12, 6]), (11, [11, 11, 6]), (10, [10, 10, 6])])
+def test_repeated_batches_are_full_of_edited_copies_and_epochs_differ(size: int, sizes: list[int]) -> None:
+    """MultiGrain's 512 are 171 images, the last of them in two copies instead of three."""
+    batches = repeated_batches(range(10), size, 3, Stream(range(2), 1))
     drawn = list(batches)
     assert len(drawn) == len(batches) == 6
-    assert [len(batch) for batch in drawn[:3]] == [12, 12, 6]
+    assert [len(batch) for batch in drawn[:3]] == sizes
     for epoch in (0, 1):
         keys = [key for batch in drawn[epoch * 3 : epoch * 3 + 3] for key in batch]
-        assert sorted(keys) == [(epoch, row, again) for row in range(10) for again in range(3)]
+        assert {key[1] for key in keys} == set(range(10)) and len(set(keys)) == sum(sizes)
+        assert {key[0] for key in keys} == {epoch} and {key[2] for key in keys} == {0, 1, 2}
     assert [key[1] for key in drawn[0]] != [key[1] for key in drawn[3]]
     assert drawn == list(batches)
-    assert drawn[3:] == list(repeated_batches(range(10), 11, 3, Stream(range(1, 2), 1)))
+    assert drawn[3:] == list(repeated_batches(range(10), size, 3, Stream(range(1, 2), 1)))
+    parts = [list(repeated_batches(range(10), size, 3, Stream(range(2), 1, rank, 2))) for rank in (0, 1)]
+    assert [first + second for first, second in zip(*parts, strict=True)] == drawn
 
 
 def test_pk_batches_contain_p_classes_of_k_images_and_every_image_is_drawn() -> None:
