@@ -7,7 +7,7 @@ FILE is models/<model>/stage-<n>.safetensors of a run; --data gives training ima
 """
 
 from image_copies.pipeline.run.cli import report_errors
-from image_copies.pipeline.tools.options import DIR, FILE, PIXELS, Table, above_zero, add_options, at_least, make_task_parser
+from image_copies.pipeline.tools.options import DIR, FILE, PIXELS, SEED, Table, above_zero, add_options, at_least, make_task_parser
 
 OPTIONS: Table = {
     "--checkpoint": FILE | {"required": True, "help": "the trained network"},
@@ -25,7 +25,7 @@ OPTIONS: Table = {
     "--images": {"type": at_least(2), "metavar": "N"}
     | {"help": "training images to use, as many of each class (default: search 2000, sgd 50000; all where there are fewer)"},
     "--learning-rate": {"type": above_zero("0.005"), "metavar": "RATE", "default": 0.005, "help": "with sgd (default: 0.005)"},
-    "--seed": {"type": int, "default": 0, "help": "seed of the choice of images and their edits (default: 0)"},
+    "--seed": {"type": SEED, "metavar": "N", "default": 0, "help": "seed of the choice of images and their edits (default: 0)"},
     "--workers": {"type": at_least(0), "metavar": "N", "help": "processes that read images (default: one per core)"},
 }
 

@@ -14,7 +14,7 @@ from image_copies.data.images import find_images
 from image_copies.data.locks import LOCK_NAME, hold_folder
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.manifest import fingerprint
-from image_copies.pipeline.tools.options import DIR, Table, add_options, make_task_parser
+from image_copies.pipeline.tools.options import DIR, SEED, Table, add_options, make_task_parser
 
 SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}  # in dataset.json: only what bears it is replaced
 SETS = ("cub", "cars", "online_products")
@@ -23,7 +23,7 @@ OPTIONS: Table = {
     "--set": {"choices": SETS, "help": "data set with classes, whose training classes are used"},
     "--root": DIR | {"help": "with --set: the unpacked archive"},
     "--output": DIR | {"help": "folder to make (default: runs/data/sample, or runs/data/<set>)"},
-    "--seed": {"type": int, "default": 0, "help": "seed of the pictures, the split and the edits (default: 0)"},
+    "--seed": {"type": SEED, "metavar": "N", "default": 0, "help": "seed of the pictures, the split and the edits (default: 0)"},
 }
 
 

@@ -39,6 +39,7 @@ RATE = checked(float, lambda rate: 0 < rate < 1, "give a rate per query between 
 PORT = checked(int, lambda port: 0 <= port < 2**16, "give a port from 1024 to 65535, or 0 for any free one")
 PIXELS = checked(int, lambda side: side >= 16, "give at least 16 pixels")
 SCORE = checked(float, lambda score: score <= 0, "scores are −‖q − r‖², at most 0; give a number such as -0.5")
+SEED = checked(int, lambda seed: 0 <= seed < 2**32, "give a whole number from 0 to 4294967295")
 DIR: dict[str, Any] = {"type": named_path, "metavar": "DIR"}
 FILE: dict[str, Any] = {"type": named_path, "metavar": "FILE"}
 PLACE: dict[str, Any] = {"type": named_place, "metavar": "DIR"}

@@ -1,5 +1,6 @@
 """The command image-copies: what it takes, how it names commands in messages, and how little it says and imports."""
 
+import importlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from image_copies.pipeline import command
 from image_copies.pipeline.command import TASKS, main
 from image_copies.pipeline.run.streams import end_with_reader
 from image_copies.pipeline.tools.match_options import parse_line
+from image_copies.pipeline.tools.options import add_options, make_task_parser
 
 TOP = Path(__file__).parents[2]
 
@@ -150,6 +152,16 @@ def test_one_query_is_answered_with_the_nearest(album: Path, tmp_path: Path) -> 
     done = call(query, "--references", album, "--json", folder=tmp_path)
     (record,) = (record for line in done.stdout.splitlines() if (record := json.loads(line))["type"] == "nearest")
     assert "/album/" in record["reference"] and record["score"] < -1
+
+
+@pytest.mark.parametrize("seed", ["-1", "18500000000000", "two"])
+@pytest.mark.parametrize("script", ["make_data", "choose_exponent"])
+def test_an_impossible_seed_is_a_line(capsys: pytest.CaptureFixture[str], script: str, seed: str) -> None:
+    with pytest.raises(SystemExit):
+        options = make_task_parser(script, "")
+        add_options(options, ["--seed"], importlib.import_module(f"image_copies.pipeline.{script}").OPTIONS)
+        options.parse_args(["--seed", seed])
+    assert f"{seed}: give a whole number from 0 to" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows does not tell whether a pipe is read")
