@@ -39,7 +39,7 @@ def rebuild_class_rows(
     rows: list[int],
     class_of: list[int],
 ) -> None:
-    """Rebuild the rows that this process holds from the network's own centroids (ISC2021 paper, section 2.4).
+    """Rebuild the rows that this process holds from the network's own centroids (ISC2021 paper, section 2.5.1).
 
     `edited` are the images of `squares` as the stage edits them, `rows` those that it learns from, whose classes are found by
     row. An objective without a class matrix is left alone.

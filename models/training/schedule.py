@@ -115,7 +115,7 @@ class EpochSchedule:
             self._scale(warm)
 
     def after_epoch(self, loss: float) -> None:
-        """Update the rates of the kind "plateau" with the mean loss of an epoch (ISC2021 paper: factor 0.9, patience 2).
+        """Update the rates of the kind "plateau" with the mean training loss of an epoch.
 
         While rates warm up, no loss lowers them.
         """

@@ -46,7 +46,7 @@ def build_edited_images(
     labelled: bool,
     seed: int,
 ) -> EditedImages:
-    """Return the images of a stage with their edits, whose intensity may rise from epoch to epoch.
+    """Return the images of a stage with their edits.
 
     Edits paste the `others`, and those of `squares` that the stage does not learn from, unless classes come from labels.
     """

@@ -1,7 +1,7 @@
 """Training one model through its drip stages: visible, resumable, the same whatever the number of workers or processes.
 
-A stage begins with the whole class matrix rebuilt from the backbone's own centroids (drip.py), runs until its loss threshold,
-a plateau or its budget ends it (stage.py), and leaves a checkpoint.
+A stage begins with the whole class matrix rebuilt from the backbone's own centroids (class_rows.py), runs until its loss
+threshold, a plateau or its budget ends it (stage.py), and leaves a checkpoint.
 """
 
 import time

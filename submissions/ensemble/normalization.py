@@ -171,8 +171,9 @@ def normalize_by_variant(
 def subtract_negatives(
     vectors: NDArray[np.float32], training: NDArray[np.float32], beta: float = 0.35, neighbours: int = 10
 ) -> NDArray[np.float32]:
-    """Subtract nearby training vectors, as S. Yokoo (2021) does on queries and references; for comparison.
+    """Subtract nearby training vectors from queries and references after S. Yokoo (2021), for comparison.
 
+    He first subtracts from the training vectors their own neighbours; here they stay as they are.
     x' = x − β · (mean of its nearest training vectors), scaled to unit length; zero rows stay zero. Vectors [n, d] and training
     vectors [m, d] are float32 of unit length.
 

@@ -130,7 +130,7 @@ def _cost(bench: Bench) -> Claim:
         return Row(
             "8c",
             text,
-            "figure A10, plots of seconds: minimal",
+            "figure A10, right: plots of seconds, minimal",
             f"{backbone} at {side} px, forward and backward pass, median processor time of "
             f"{TIMING_REPEATS}, {bench.seeds} rounds",
             "share of the pass: " + format_sides(shares),
