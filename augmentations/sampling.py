@@ -107,7 +107,7 @@ def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: b
 
 
 def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, stream: Stream) -> Batches:
-    """Build batches of ⌈batch_size / repetitions⌉ images in `repetitions` edited copies each (MultiGrain, section 3.3: 512 and 3).
+    """Build batches of ⌈batch_size / repetitions⌉ images in several edited copies each (MultiGrain, section 3.3: 512 and 3).
 
     The last image of a batch has as many copies as fill it.
 

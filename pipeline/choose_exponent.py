@@ -7,7 +7,17 @@ FILE is models/<model>/stage-<n>.safetensors of a run; --data gives training ima
 """
 
 from image_copies.pipeline.run.cli import report_errors
-from image_copies.pipeline.tools.options import DIR, FILE, PIXELS, SEED, Table, above_zero, add_options, at_least, make_task_parser
+from image_copies.pipeline.tools.options import (
+    DIR,
+    FILE,
+    PIXELS,
+    SEED,
+    Table,
+    above_zero,
+    add_options,
+    at_least,
+    make_task_parser,
+)
 
 OPTIONS: Table = {
     "--checkpoint": FILE | {"required": True, "help": "the trained network"},

@@ -26,6 +26,6 @@ def draw_share(settings: MixSettings) -> float | None:
 
 
 def mix_batch(images: Tensor, share: float) -> Mixed:
-    """Mix each image of a batch [n, 3, h, w], with one of it at random, which may be itself, by the weights λ = `share` and 1 − λ."""
+    """Mix each image of a batch [n, 3, h, w], with one of it at random, perhaps itself, by the weights λ = `share` and 1 − λ."""
     partner = torch.randperm(len(images)).to(images.device, non_blocking=True)
     return Mixed(share * images + (1 - share) * images[partner], partner, share)
