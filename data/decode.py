@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +20,16 @@ MIN_SIDE_PIXELS = 8
 MAX_FILE_BYTES = 800 * 2**20  # MAX_IMAGE_PIXELS with four uncompressed 16-bit channels
 PIXELS_PER_STRIP = 250_000  # converted at once, within the caches: 14 ms for 12 megapixels, 74 ms with 4,000,000
 MAX_SCANNED_PIXELS = 3_000_000_000  # of a progressive JPEG, over its scans: each costs as much as an image, in few bytes
+MIN_DEVIATION = 2.0  # grey levels: standard deviation of a frame that shows something
+MIN_CONTRAST, MIN_SEEN = 24.0, 0.02  # levels by which what is seen on white differs from it, and least share that is seen
 Decoded = dict[tuple[int, int], NDArray[np.uint8]]  # what was decoded of a picture, by the width and height that the decoder gave
 
 
 def decode_rgb(source: Path | bytes, short_side: int | None = None, decoded: Decoded | None = None) -> NDArray[np.uint8]:
     """Decode to RGB uint8 [h, w, 3]: EXIF orientation applied, transparency composited on white, deeper channels scaled to 8.
+
+    White drawings on a transparent ground are composited on black. Of an animation whose first frame shows nothing, as one that
+    fades in from black, the frame that shows most is decoded. What white is in deeper channels, `find_white` says.
 
     Args:
         source: A file, a member of an archive (`archive.zip/name/inside.jpg`), or the encoded bytes of an image.
@@ -90,6 +95,7 @@ def _to_rgb(image: Image.Image, name: Path, short_side: int | None, decoded: Dec
         raise ImageError(name, f"is {width} x {height}, larger than {limit:,} pixels")
     if min(width, height) < MIN_SIDE_PIXELS:
         raise ImageError(name, f"is {width} x {height}; the short side must be at least {MIN_SIDE_PIXELS} pixels")
+    _seek_shown_frame(image)
     if short_side is not None:
         scale = min(width, height) / short_side
         image.draft(None, (int(width / scale), int(height / scale)) if scale > 1 else image.size)
@@ -99,16 +105,29 @@ def _to_rgb(image: Image.Image, name: Path, short_side: int | None, decoded: Dec
     return decoded[given]
 
 
+def _seek_shown_frame(image: Image.Image) -> None:
+    """Seek the frame that shows most, of those of the first one's size, where the first frame shows nothing."""
+    if image.format == "MPO" or _is_deep(image) or not getattr(image, "is_animated", False):
+        return
+    size, best, most = image.size, 0, 0.0
+    with suppress(Exception):  # what is damaged behind a frame costs that one nothing
+        for number in range(MAX_IMAGE_PIXELS // (size[0] * size[1])):
+            image.seek(number)
+            deviation = float(np.asarray(image.convert("L")).std())
+            if image.size == size and deviation > most:
+                best, most = number, deviation
+            if number == 0 and deviation > MIN_DEVIATION:
+                return
+    image.seek(best)
+
+
 def _convert(image: Image.Image) -> NDArray[np.uint8]:
     """Decode to RGB uint8 [h, w, 3], upright."""
     ImageOps.exif_transpose(image, in_place=True)
-    strips = _cut_strips(image)
-    top = _find_white((np.asarray(image.crop(box), np.float32) for box in strips), image.mode) if _is_deep(image) else 255.0
-    if len(strips) == 1:
-        return _strip_to_rgb(image, top)
+    white, ground = find_white(image), _find_ground(image)
     pixels = np.empty((image.height, image.width, 3), np.uint8)
-    for box in strips:
-        pixels[box[1] : box[3]] = _strip_to_rgb(image.crop(box), top)
+    for box in _cut_strips(image):
+        pixels[box[1] : box[3]] = _strip_to_rgb(image.crop(box), white, ground)
     return pixels
 
 
@@ -116,16 +135,38 @@ def _is_deep(image: Image.Image) -> bool:
     return image.mode.startswith("I") or image.mode == "F"
 
 
-def _find_white(strips: Iterable[NDArray[np.float32]], mode: str) -> float:
-    """Return what white is: of floats 1, of all 255 or 65,535, the first that no finite value exceeds; others are black.
+def _is_transparent(image: Image.Image) -> bool:
+    return image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info
+
+
+def find_white(image: Image.Image) -> float:
+    """Return the value of white: of floats 1, 255 or 65,535, of integers 2ⁿ − 1 from 255, the first that no value exceeds.
 
     Raises:
         ValueError: No value is finite.
     """
+    if not _is_deep(image):
+        return 255.0
+    strips = (np.asarray(image.crop(box), np.float32) for box in _cut_strips(image))
     largest = max(strip.max(where=np.isfinite(strip), initial=-np.inf) for strip in strips)
     if largest == -np.inf:
         raise ValueError("no value is finite")
-    return next((top for top in ((1.0, 255.0) if mode == "F" else (255.0,)) if largest <= top), 65535.0)
+    if image.mode == "F":
+        return next((white for white in (1.0, 255.0) if largest <= white), 65535.0)
+    return 2.0 ** max(8, int(max(largest, 0)).bit_length()) - 1
+
+
+def _find_ground(image: Image.Image) -> str:
+    """Return the colour that a picture is composited on: black where next to nothing of it would be seen on white."""
+    if not _is_transparent(image):
+        return "white"
+    shown = seen = 0.0
+    for box in _cut_strips(image):
+        *colours, alpha = np.moveaxis(np.asarray(image.crop(box).convert("RGBA"), np.float32), 2, 0)
+        contrast = (255 - np.min(colours, axis=0)) * alpha / 255
+        shown += float(alpha.sum())
+        seen += float(alpha[contrast > MIN_CONTRAST].sum())
+    return "black" if seen < MIN_SEEN * shown else "white"
 
 
 def _cut_strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
@@ -134,17 +175,16 @@ def _cut_strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
     return [(0, row, image.width, min(row + rows, image.height)) for row in range(0, image.height, rows)]
 
 
-def _strip_to_rgb(image: Image.Image, top: float) -> NDArray[np.uint8]:
-    """Convert to RGB uint8 [h, w, 3]; `top` is the value of white in modes of more than 8 bits."""
+def _strip_to_rgb(image: Image.Image, white: float, ground: str) -> NDArray[np.uint8]:
+    """Convert to RGB uint8 [h, w, 3]; `white` is its value in modes of more than 8 bits, `ground` what shows through."""
     if _is_deep(image):
-        image = _to_eight_bits(image, top)
-    if image.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in image.info:
+        image = _to_eight_bits(image, white)
+    if _is_transparent(image):
         image = image.convert("RGBA")
-        white = Image.new("RGBA", image.size, "white")
-        image = Image.alpha_composite(white, image)
+        image = Image.alpha_composite(Image.new("RGBA", image.size, ground), image)
     return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
 
 
-def _to_eight_bits(image: Image.Image, top: float) -> Image.Image:
+def _to_eight_bits(image: Image.Image, white: float) -> Image.Image:
     values = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0, posinf=0.0)
-    return Image.fromarray(np.clip(values / top * 255, 0, 255).round().astype(np.uint8), mode="L")
+    return Image.fromarray(np.clip(values / white * 255, 0, 255).round().astype(np.uint8), mode="L")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import decode_rgb, find_white
 from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.files import is_link, is_there
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
@@ -42,6 +42,7 @@ class Facts:
         archived: Whether the path is inside an archive.
         frames: Number of frames of an animation, or of pages.
         companions: Names of the files next to it that belong to it (`companions.py`).
+        bits: Bits of the range of its values, which is shown: 12 of a detector's in a file of 16; 8 of usual pictures.
     """
 
     path: Path
@@ -58,6 +59,7 @@ class Facts:
     archived: bool = False
     frames: int = 1
     companions: tuple[str, ...] = ()
+    bits: int = 8
 
 
 def picture_facts(path: Path) -> Facts:
@@ -70,7 +72,7 @@ def picture_facts(path: Path) -> Facts:
         raise
     except (OSError, UserError):
         return Facts(path, linked=is_link(path), archived=archive is not None)
-    width, height, taken, tags, frames = _read_header(content)
+    width, height, taken, tags, frames, bits = _read_header(content)
     sharpness, flat = _measure_content(content)
     form = detect_format(content[:SIGNATURE_BYTES]) or ""
     return Facts(
@@ -88,6 +90,7 @@ def picture_facts(path: Path) -> Facts:
         archived=archive is not None,
         frames=frames,
         companions=find_companions(path) if archive is None and not is_remote(path) else (),
+        bits=bits,
     )
 
 
@@ -97,7 +100,7 @@ def facts_values(facts: Facts) -> dict[str, object]:
         "width": facts.width,
         "height": facts.height,
         "bytes": facts.size,
-        "format": facts.form,
+        "format": facts.form if facts.bits == 8 else f"{facts.form}, values of {facts.bits} bits",
         "taken": facts.taken,
         "exif_entries": facts.tags,
         "modified_ns": facts.modified,
@@ -117,8 +120,8 @@ def is_flat(pixels: NDArray[np.uint8]) -> bool:
     return bool((values - plane @ fitted).std(axis=0).max() < MAX_FLAT_DEVIATION)
 
 
-def _read_header(content: bytes) -> tuple[int, int, str, int, int]:
-    """Width and height as the picture is shown, the date it was taken, and the numbers of EXIF entries and of frames."""
+def _read_header(content: bytes) -> tuple[int, int, str, int, int, int]:
+    """Width and height as shown, date, numbers of EXIF entries and of frames, and bits of the values."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -129,9 +132,10 @@ def _read_header(content: bytes) -> tuple[int, int, str, int, int]:
                 width, height = image.size[::-1] if turned else image.size
                 stamp = inner.get(ExifTags.Base.DateTimeOriginal) or ""  # not that of the last change
                 frames = getattr(image, "n_frames", 1)
-                return width, height, _parse_date(str(stamp)), len(exif) + len(inner), frames
+                bits = int(find_white(image)).bit_length()
+                return width, height, _parse_date(str(stamp)), len(exif) + len(inner), frames, bits
     except Exception:  # damaged files raise anything
-        return 0, 0, "", 0, 1
+        return 0, 0, "", 0, 1, 8
 
 
 def _parse_date(stamp: str) -> str:

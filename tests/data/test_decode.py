@@ -57,13 +57,37 @@ def test_every_mode_becomes_rgb(mode: str, form: str) -> None:
     assert np.abs(pixels.astype(int) - expected).mean() < 12  # JPEG and WebP lose a little
 
 
-def test_transparency_shows_white_and_orientation_is_applied() -> None:
+@pytest.mark.parametrize(
+    ("drawn", "ground"), [("black", 255), ("silver", 255), ("white", 0), ((251, 252, 250), 0), ("yellow", 255)]
+)
+@pytest.mark.parametrize("form", ["PNG", "WEBP", "GIF"])
+def test_transparency_shows_the_ground_on_which_something_is_seen(drawn: str, ground: int, form: str) -> None:
+    image = Image.new("RGBA", (40, 30), (0, 0, 0, 0))
+    image.paste(drawn, (10, 10, 30, 20))
+    pixels = decode_rgb(encoded(image, form, **({"lossless": True} if form == "WEBP" else {})))
+    assert (pixels[0] == ground).all() and np.ptp(pixels) > 20
+    image.paste("black", (0, 0, 5, 5))  # which is seen on white
+    assert decode_rgb(encoded(image, "PNG"))[-1, 0, 0] == 255
+
+
+def test_what_is_transparent_throughout_is_white_and_orientation_is_applied() -> None:
     clear = Image.new("RGBA", (20, 10), (0, 0, 0, 0))
     assert (decode_rgb(encoded(clear, "PNG")) == 255).all()
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = decode_rgb(encoded(PICTURE, "JPEG", exif=exif))
     assert turned.shape[:2] == PICTURE.size
+
+
+@pytest.mark.parametrize("form", ["GIF", "PNG", "WEBP", "TIFF"])
+@pytest.mark.parametrize(("first", "shown"), [(0, 2), (1, 0)])
+def test_an_animation_is_shown_by_its_first_frame_or_one_that_shows_something(form: str, first: int, shown: int) -> None:
+    frames = [PICTURE.convert("RGB").point(lambda level, share=share: level * share // 6) for share in (first, 3, 6, 4)]
+    content = encoded(frames[0], form, save_all=True, append_images=frames[1:], duration=100)
+    found = decode_rgb(content)
+    assert np.abs(found.astype(int) - np.asarray(frames[shown])).mean() < 8
+    if form in ("GIF", "TIFF") and not first:
+        assert decode_rgb(content[: len(content) * 3 // 4]).std() > 0  # damaged behind what is shown
 
 
 def test_reduced_decoding_keeps_at_least_the_requested_short_side() -> None:
@@ -172,11 +196,18 @@ def test_nan_in_floats_is_black(tmp_path: Path) -> None:
     assert not pixels[3, 4].any() and (pixels[0] == 200).all()
 
 
-@pytest.mark.parametrize(("largest", "white"), [(0.5, 1.0), (1.0, 1.0), (200.0, 255.0), (40_000.0, 65_535.0)])
-def test_white_of_floats_is_the_first_that_they_do_not_exceed(tmp_path: Path, largest: float, white: float) -> None:
-    values = np.linspace(0, largest, 256, dtype=np.float32).reshape(16, 16)
-    Image.fromarray(values).save(tmp_path / "a.tif")
-    assert np.abs(decode_rgb(tmp_path / "a.tif")[..., 0] - values / white * 255).max() <= 0.51
+@pytest.mark.parametrize(
+    ("largest", "kind", "white"),
+    [
+        *((0.5, np.float32, 1.0), (1.0, np.float32, 1.0), (200.0, np.float32, 255.0), (40_000.0, np.float32, 65_535.0)),
+        *((90, np.uint16, 255), (1000, np.uint16, 1023), (4095, np.uint16, 4095), (4096, np.uint16, 8191)),
+        *((65_535, np.uint16, 65_535), (10**6, np.int32, 2**20 - 1)),
+    ],
+)
+def test_white_is_the_first_that_no_value_exceeds(largest: float, kind: type[np.generic], white: float) -> None:
+    values = np.linspace(0, largest, 256).reshape(16, 16).astype(kind)
+    content = encoded(Image.fromarray(values), "TIFF")
+    assert np.abs(decode_rgb(content)[..., 0] - values / white * 255).max() <= 0.51
 
 
 def test_a_picture_without_a_finite_value_is_none(tmp_path: Path) -> None:
