@@ -7,7 +7,7 @@
     python benchmarks/gpu.py --docs                               # writes gpu.json's rows, copied from rows.jsonl, into gpu.md
 
 Parts: product (half-precision products summed in float32), search (25,000 × 1,000,000), loader (edited images by workers),
-decoding (JPEG files), eager (a training step of two models by batch size), head (1.8 million classes with tf_efficientnet_b5),
+eager (a training step of two models by batch size), head (1.8 million classes with tf_efficientnet_b5),
 faster (the step as a CUDA graph and compiled), neighbours (of query normalisation), dedup (two blocks of vectors compared),
 embed (as a share of the forward pass), nccl (exchange between processes, one for each GPU), determinism (equal digests of two
 runs and of one killed and resumed), steps (the seven models: time, shares, memory, layout, waits, save and resume), drip (a
@@ -36,7 +36,7 @@ from gpu_drip import measure_drip
 from gpu_row import Row
 from gpu_sizes import FULL, SMOKE, Sizes
 from gpu_steps import KINDS, WAYS, measure_batches, measure_head, measure_steps
-from gpu_throughput import measure_decoding, measure_dedup, measure_embedding, measure_loader, measure_neighbours, measure_search
+from gpu_throughput import measure_dedup, measure_embedding, measure_loader, measure_neighbours, measure_search
 from measurements import Measurements
 from page_tables import make_table, write_tables
 from rich.console import Console
@@ -68,7 +68,6 @@ PARTS = {
     "product": Part(measure_product, short=True),
     "search": Part(measure_search, short=True),
     "loader": Part(measure_loader, lambda sizes: map(str, sizes.loader), short=True),
-    "decoding": Part(measure_decoding, lambda sizes: map(str, sizes.loader), short=True),
     "eager": Part(measure_batches, lambda sizes: [f"{model} eager" for model in sizes.batched]),
     "head": Part(measure_head, lambda sizes: [f"same {sizes.large_batch}", *(f"{kind} {sizes.head.batch}" for kind in KINDS)]),
     "faster": Part(measure_batches, lambda sizes: [f"{model} {way}" for model in sizes.batched for way in WAYS if WAYS[way]]),

@@ -10,7 +10,6 @@ import cv2
 import numpy as np
 import torch
 from full_size import simulate
-from gpu_decoding import PHOTO, compare_decoders, write_photos
 from gpu_row import Row, measure_median, read_clock
 from gpu_sizes import Sizes
 from torch.utils.data import DataLoader
@@ -18,7 +17,8 @@ from torch.utils.data import DataLoader
 from image_copies.augmentations.dataset import EditedImages, overlay_material
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
-from image_copies.data.errors import UserError
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural.sample import write_pictures
 from image_copies.matching.dedup.near import find_near, hold_vectors
 from image_copies.models.inference.embed import embed_batch, embed_images, measure_memory_format
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -29,6 +29,7 @@ from image_copies.pipeline.steps.gpu_search import TorchSearch
 from image_copies.submissions.search.backend import search_block, use_backend
 from image_copies.submissions.search.exact import search_pairs
 
+PHOTO = (1024, 768)  # pixels
 NEIGHBOURS = 10  # per query
 NEAR = 0.8  # squared distance: copies that `simulate` makes are nearer, all others farther
 WANTED_SIZE, WANTED_SPEED = 160, 5700  # pixels; images/s that tf_efficientnetv2_s takes there in large batches
@@ -51,13 +52,6 @@ def measure_loader(device: torch.device, sizes: Sizes, item: str) -> Iterator[Ro
         yield Row(named, shown, f"at least {WANTED_SPEED:,}" if wanted else "", most >= WANTED_SPEED if wanted else None)
 
 
-def measure_decoding(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
-    """Compare the loader's decoding of JPEG files with the device's, and how far their squares are apart."""
-    images, batch, workers = min(4000, sizes.embed_images), min(64, sizes.embed_batch), max(sizes.loader_workers)
-    rates = compare_decoders(device, int(item), images, batch, workers)
-    yield Row(f"JPEG files of {PHOTO[0]} × {PHOTO[1]} decoded for {item} px, images/s", rates)
-
-
 def _time_loader(data: EditedImages, workers: int, each: int, device: torch.device) -> float:
     """Return images per second of so many workers, each of which edits `each` images or more, until the device has them."""
     batch = min(64, each)
@@ -72,30 +66,31 @@ def _time_loader(data: EditedImages, workers: int, each: int, device: torch.devi
 
 
 def measure_embedding(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
-    """Compare embed_images on JPEG files of 1024 × 768, decoded by the cores or the device, with the forward pass alone."""
+    """Compare embed_images on JPEG files of the size of PHOTO with the forward pass alone."""
     backbone, size = item.split()[0], int(item.split()[1])
     with tempfile.TemporaryDirectory() as name:
-        found = write_photos(Path(name), sizes.embed_images)
+        found = _write_photos(Path(name), sizes.embed_images)
         descriptor = Descriptor(DescriptorSettings(backbone=backbone)).eval().to(device)
-        for decode_on in ("cpu", "device"):
-            settings = EmbeddingSettings.model_validate(
-                {"batch_size": sizes.embed_batch, "precision": sizes.precision, "decode_on": decode_on}
-            )
-            measure_memory_format(Checkpoint(descriptor, size, {}), settings)
-            batch = torch.randn(sizes.embed_batch, 3, size, size, device=device)
-            embed = partial(embed_batch, descriptor, batch, [size], precision=sizes.precision)
-            alone = sizes.embed_batch / measure_median(device, embed, sizes.repeats)
-            what, started = f"embedding, {backbone} at {size} px, decode_on: {decode_on}", read_clock(device)
-            try:
-                for _ in embed_images(Checkpoint(descriptor, size, {}), found, settings):
-                    pass
-            except UserError as error:  # of the device's decoder
-                yield Row(what, str(error))
-                continue
-            whole = len(found) / (read_clock(device) - started)
-            figure = f"{whole:.0f} images/s of {alone:.0f} in the forward pass alone: {whole / alone:.0%}"
-            goal = decode_on == "device"  # 16 cores decode fewer images than the network embeds
-            yield Row(what, figure, "at least 80 %" if goal else "", whole >= 0.8 * alone if goal else None)
+        settings = EmbeddingSettings.model_validate({"batch_size": sizes.embed_batch, "precision": sizes.precision})
+        measure_memory_format(Checkpoint(descriptor, size, {}), settings)
+        batch = torch.randn(sizes.embed_batch, 3, size, size, device=device)
+        embed = partial(embed_batch, descriptor, batch, [size], precision=sizes.precision)
+        alone = sizes.embed_batch / measure_median(device, embed, sizes.repeats)
+        started = read_clock(device)
+        for _ in embed_images(Checkpoint(descriptor, size, {}), found, settings):
+            pass
+        whole = len(found) / (read_clock(device) - started)
+    figure = f"{whole:.0f} images/s of {alone:.0f} in the forward pass alone: {whole / alone:.0%}"
+    yield Row(f"embedding, {backbone} at {size} px", figure)
+
+
+def _write_photos(folder: Path, count: int) -> ImageSet:
+    """Write procedural pictures as JPEG files of the size of PHOTO, at most 200, and name them `count` times."""
+    for path in list(write_pictures(folder, "T", min(200, count), 0)):
+        cv2.imwrite(str(path), cv2.resize(cv2.imread(str(path)), PHOTO))  # type: ignore[arg-type]  # it was just written
+    originals = find_images(folder).paths
+    links = [originals[number % len(originals)] for number in range(count)]
+    return ImageSet([f"U{number}" for number in range(count)], links)
 
 
 def measure_search(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:

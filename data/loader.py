@@ -1,7 +1,7 @@
 """Data sets of unedited images for torch's loaders."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import TypeVar
 
 import torch
@@ -49,9 +49,5 @@ class SquaresOfSizes(FileContents[dict[int, tuple[Tensor, bool]]]):
 
     def load(self, content: bytes) -> dict[int, tuple[Tensor, bool]]:
         """Return the squares by size, and whether each could be read."""
-        return load_squares(content, self.sizes)
-
-
-def load_squares(content: bytes, sizes: Iterable[int]) -> dict[int, tuple[Tensor, bool]]:
-    """Decode an encoded image to uint8 [3, size, size] at each size, with True; zeros with False where it is unreadable."""
-    return {size: (torch.from_numpy(square), readable) for size, (square, readable) in decode_squares(content, sizes).items()}
+        squares = decode_squares(content, self.sizes)
+        return {size: (torch.from_numpy(square), readable) for size, (square, readable) in squares.items()}

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 MAX_INTEGER = 2**40  # larger settings would neither fit on a disk nor finish
+GONE = {"decode_on": "cpu"}  # keys that settings had, and the value at which they did what is done without them
 
 
 class Settings(BaseModel):
@@ -34,8 +35,8 @@ Recorded = TypeVar("Recorded", bound=Settings)
 def read_recorded(settings: type[Recorded], content: Any) -> Recorded:
     """Read settings from JSON values that were recorded of them, perhaps by an earlier version, which had other keys.
 
-    Missing keys have their defaults. Keys without a place today are ignored if they were switched off (null or false), and so is
-    null where today's key takes none.
+    Missing keys have their defaults. Keys without a place today are ignored if they were switched off (null, false or the value
+    in `GONE`), and so is null where today's key takes none.
 
     Raises:
         ValidationError: when anything else is not valid today.
@@ -45,13 +46,15 @@ def read_recorded(settings: type[Recorded], content: Any) -> Recorded:
         try:
             return settings.model_validate(content)
         except ValidationError as error:
-            off = [
-                item["loc"]
-                for item in error.errors()
-                if item["input"] is None or (item["type"] == "extra_forbidden" and item["input"] is False)
-            ]
+            off = [item["loc"] for item in error.errors() if _is_off(item["loc"], item["type"], item["input"])]
             if not any(_remove(content, where) for where in off):
                 raise
+
+
+def _is_off(where: Sequence[int | str], problem: str, value: Any) -> bool:
+    if value is None:
+        return True
+    return problem == "extra_forbidden" and (value is False or value == GONE.get(str(where[-1])))
 
 
 def _remove(content: Any, where: Sequence[int | str]) -> bool:

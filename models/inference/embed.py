@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,13 +12,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from image_copies.augmentations.dataset import normalize_pixels
-from image_copies.data.encoded import EncodedBatch, EncodedImages, join_encoded
 from image_copies.data.images import ImageSet
 from image_copies.data.loader import SquaresOfSizes
 from image_copies.data.process import choose_workers
 from image_copies.data.threads import overlap
 from image_copies.models.device import autocast, best_device, report_lack_of_memory
-from image_copies.models.inference.device_decoding import DeviceDecoder, open_decoder
 from image_copies.models.inference.embedders import EmbeddedBlock, check_finite
 from image_copies.models.inference.folding import fold_batch_norms
 from image_copies.models.inference.padding import pad_batch
@@ -45,19 +42,17 @@ class _Launched:
 
 Network = tuple[Checkpoint, EmbeddingSettings]  # a descriptor, and how it embeds
 Batch = Mapping[int, tuple[Tensor, Tensor]]  # by size: pixels uint8 [n, 3, s, s], which images could be read [n]
-LoadedBatches = Iterator[Batch | EncodedBatch]
+LoadedBatches = Iterator[Batch]
 
 
 def load_batches(networks: Sequence[Network], images: ImageSet) -> LoadedBatches:
     """Start the processes that decode images for `embed_together`, and return their batches, of the first network's size."""
     settings = networks[0][1]
     sizes = {max(image_sizes(how, checkpoint.image_size)) for checkpoint, how in networks}
-    elsewhere = settings.decode_on == "device"
     loader: DataLoader[Any] = DataLoader(
-        EncodedImages(images, sizes) if elsewhere else SquaresOfSizes(images, sizes),
+        SquaresOfSizes(images, sizes),
         settings.batch_size,
         num_workers=choose_workers(settings.workers),
-        collate_fn=partial(join_encoded, sizes=sorted(sizes)) if elsewhere else None,
         pin_memory=best_device().type == "cuda",
         worker_init_fn=_lower_priority,
     )
@@ -79,20 +74,17 @@ def embed_together(
 ) -> Iterator[tuple[EmbeddedBlock, ...]]:
     """Embed images with several networks, each file read once: a block of each network, with the bits that it has alone.
 
-    The networks' settings have the same batch_size and decode_on. `batches` are from `load_batches`, if that was called before.
+    The networks' settings have the same batch_size. `batches` are from `load_batches`, if that was called before.
 
     Raises:
         UserError: As for `embed_images`.
     """
     device = best_device()
-    with report_lack_of_memory("while the device's decoder was tried", MEMORY_REMEDY):
-        decoder = open_decoder(device) if networks[0][1].decode_on == "device" else None
     launches = [prepare_network(checkpoint, settings, device) for checkpoint, settings in networks]
     batches = load_batches(networks, images) if batches is None else batches
 
-    def launch(loaded: Batch | EncodedBatch) -> list[_Launched]:
-        squares = _finish(loaded, decoder)
-        return [launch(squares) for launch in launches]
+    def launch(loaded: Batch) -> list[_Launched]:
+        return [launch(loaded) for launch in launches]
 
     def read(launched: list[_Launched]) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
         return [read_launched(one) for one in launched]
@@ -107,17 +99,6 @@ def embed_together(
             check_finite(vectors, images.paths[first : first + len(vectors)])
         yield tuple(EmbeddedBlock(first, vectors, unreadable) for vectors, unreadable in results)
         first += len(results[0][0])
-    if decoder is not None and decoder.refused:
-        print(f"  the device's decoder refused {decoder.refused:,} JPEG files, which were decoded on the CPU", flush=True)
-
-
-def _finish(loaded: Batch | EncodedBatch, decoder: DeviceDecoder | None) -> Batch:
-    """Decode what the workers have left to the device."""
-    if not isinstance(loaded, EncodedBatch):
-        return loaded
-    assert decoder is not None  # as many batches as are encoded are made by load_batches for the same settings
-    with report_lack_of_memory(f"while {len(loaded.rows)} JPEG files were decoded on the device", MEMORY_REMEDY):
-        return decoder.make_squares(loaded)
 
 
 def prepare_network(checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device) -> Callable[[Batch], _Launched]:

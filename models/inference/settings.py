@@ -25,8 +25,6 @@ class EmbeddingSettings(Settings):
         shard: Images per shard, the most that a killed run loses.
         whiten: Whether a whitening descriptor whitens its vectors. Where step 03 is to reduce them it should not: PCA comes
             first, because after whitening all variances are equal and it has nothing to choose by.
-        decode_on: "device" decodes plain JPEG files on an NVIDIA GPU in step 02 (nvJPEG, by torchvision) and resizes them there;
-            pixels differ by a few levels, so that vectors made otherwise are stale. "cpu" leaves them to the workers.
     """
 
     image_size: int | None = Field(None, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
@@ -39,7 +37,6 @@ class EmbeddingSettings(Settings):
     workers: int | None = Field(None, ge=0)
     shard: int = Field(50_000, ge=1)
     whiten: bool = True
-    decode_on: Literal["cpu", "device"] = "cpu"
 
     def what_makes_vectors(self) -> "EmbeddingSettings":
         """The settings that vectors depend on: without the number of workers, the sizes of batches and shards, and `views`."""
@@ -48,10 +45,6 @@ class EmbeddingSettings(Settings):
     def what_makes_shards(self) -> str:
         """The settings that the shards of a stopped run depend on, as JSON: all but the number of workers, and `views`."""
         return self.with_defaults("workers", "views").model_dump_json(exclude_defaults=True)
-
-    def on_cpu(self) -> "EmbeddingSettings":
-        """Return the same settings with images decoded on the CPU, as everything but step 02 does."""
-        return self.with_defaults("decode_on")
 
 
 class HandmadeModelSettings(HandmadeSettings):

@@ -57,9 +57,9 @@ class EmbeddingJob:
     output: Path
 
     def makes_shards_with(self, other: "EmbeddingJob") -> bool:
-        """Whether both embed the same images at once: decoded alike, in shards and batches of the same sizes, for equal bits."""
+        """Whether both embed the same images at once: in shards and batches of the same sizes, for equal bits."""
         mine, others = self.settings, other.settings
-        return (mine.shard, mine.batch_size, mine.decode_on) == (others.shard, others.batch_size, others.decode_on)
+        return (mine.shard, mine.batch_size) == (others.shard, others.batch_size)
 
 
 def embed_to_file(
@@ -173,7 +173,7 @@ def _count_images(shard: EmbeddingShard) -> int:
 
 
 def _open_networks(checkpoints: Sequence[Path], settings: list[EmbeddingSettings]) -> list[Network]:
-    _report_device(choose_workers(settings[0].workers), settings[0].decode_on == "device")
+    _report_device(choose_workers(settings[0].workers))
     networks = [(load_descriptor(path), how) for path, how in zip(checkpoints, settings, strict=True)]
     for loaded, how in networks:
         measure_memory_format(loaded, how)
@@ -181,10 +181,10 @@ def _open_networks(checkpoints: Sequence[Path], settings: list[EmbeddingSettings
 
 
 @cache
-def _report_device(workers: int, decodes: bool) -> None:
-    """Print the device, whether it decodes JPEG files, and the workers, once for all files of a step."""
-    described, read = describe_device(best_device()), "read images, and JPEGs are decoded there" if decodes else "decode images"
-    print(f"  embedding on {described}; {workers} workers {read}, {usable_cores()} cores", flush=True)
+def _report_device(workers: int) -> None:
+    """Print the device and the workers, once for all files of a step."""
+    device = describe_device(best_device())
+    print(f"  embedding on {device}; {workers} workers decode images, {usable_cores()} cores", flush=True)
 
 
 def _starts_early() -> bool:

@@ -126,7 +126,7 @@ def _time_embedding(run: Run, name: str) -> tuple[float, int]:
     else:
         network = Checkpoint(HandmadeDescriptor(settings.descriptor_settings()), IMAGE_SIZE, {})
     network.descriptor.eval()
-    how = run.embedding(name).on_cpu().model_copy(update={"workers": 0, "batch_size": TIMED})
+    how = run.embedding(name).model_copy(update={"workers": 0, "batch_size": TIMED})
     for first in (0, TIMED):  # the first ones warm up
         start = time.perf_counter()
         vectors = [block.vectors for block in embed_images(network, images.select(images.ids[first : first + TIMED]), how)]

@@ -6,7 +6,6 @@ from pathlib import Path
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.images import find_images
 from image_copies.data.process import print_once
-from image_copies.models.device import best_device, describe_device
 from image_copies.models.inference.settings import FileModelSettings, HandmadeModelSettings, UntrainedModelSettings
 from image_copies.models.network.backbones import check_backbone
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
@@ -29,7 +28,6 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
     Raises:
         UserError: when an image to learn from is a query or a reference, or as for `check_models`.
     """
-    _warn_of_decoding(run)
     _warn_of_few_images(run, roles)
     require_no_tests(run, roles.classes, f"the training of {name}")
     require_no_tests(run, roles.overlays, f"the pasted images of {name}")
@@ -56,8 +54,8 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         cache=run.paths.cache,
         seed=run.recipe.seed,
         embedding=run.embedding(name),
-        watch=None if run.recipe.watch is None else watch_folder(run.recipe.watch, run.embedding(name).on_cpu()),
-        validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name).on_cpu()),
+        watch=None if run.recipe.watch is None else watch_folder(run.recipe.watch, run.embedding(name)),
+        validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name)),
     )
 
 
@@ -87,16 +85,6 @@ def _check_files(model: ModelSettings | UntrainedModelSettings, made_here: Path)
         raise UserError(f"{file}: no such file. `file` of the recipe names a checkpoint or a published descriptor.")
     if isinstance(model, ModelSettings) and model.descriptor.weights not in ("none", "pretrained") and not is_made_here(file):
         find_start(model.descriptor.weights)
-
-
-def _warn_of_decoding(run: Run) -> None:
-    """Print that step 02 would be refused on this machine, where the recipe leaves JPEG files to a GPU and there is none."""
-    wanted = any(run.embedding(name).decode_on == "device" for name in run.recipe.models)
-    if wanted and best_device().type != "cuda":
-        _warn_once(
-            f"  step 02 will need an NVIDIA GPU (embedding.decode_on: device), and here is {describe_device(best_device())}: "
-            "do it on another machine, or set decode_on to cpu"
-        )
 
 
 def _warn_of_few_images(run: Run, roles: TrainingRoles) -> None:

@@ -66,7 +66,7 @@ def run_extractor(run: Run) -> Extractor:
         return projection.apply(vectors, variant.dimensions, variant.eigen_power)
 
     made_from = {
-        "embedding": [one.on_cpu().what_makes_vectors().model_dump(mode="json", exclude_defaults=True) for one in own],
+        "embedding": [one.what_makes_vectors().model_dump(mode="json", exclude_defaults=True) for one in own],
         "dimensions": variant.dimensions,
         "eigen_power": variant.eigen_power,
     }

@@ -18,7 +18,7 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 QUICK, SLOW = (
     ["product", "search", "dedup"],
-    ["nccl", "neighbours", "decoding", "eager", "faster", "loader", "embed", "determinism", "head", "steps"],
+    ["nccl", "neighbours", "eager", "faster", "loader", "embed", "determinism", "head", "steps"],
 )
 
 
@@ -73,9 +73,9 @@ def test_behind_an_item_at_which_a_process_dies_the_others_are_measured(tmp_path
         "    numpy.random.default_rng = lambda *_: os._exit(9)\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "product", "search", "decoding"]) == 1
+    assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "product", "search", "dedup"]) == 1
     rows = [(part, row.what) for part, row in gpu.read_table(tmp_path / "rows.jsonl", 0)]
-    assert [part for part, _ in rows] == ["product", "search", "decoding"] and rows[1][1] == "failed"
+    assert [part for part, _ in rows] == ["product", "search", "dedup", "dedup"] and rows[1][1] == "failed"
 
 
 def test_items_are_asked_for_by_how_they_begin(tmp_path: Path) -> None:
@@ -186,15 +186,3 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Bare
     where = os.environ | {"PYTHONPATH": f"{tmp_path}:{top}"}
     done = subprocess.run(command, cwd=top, env=where, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and done.stdout.count("pass") == 2, done.stderr[-2000:]
-
-
-def test_a_machine_without_the_decoder_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    import gpu_decoding
-
-    def lacking(files: list[torch.Tensor]) -> list[torch.Tensor]:
-        raise RuntimeError("decode_jpegs_cuda: torchvision not compiled with nvJPEG support\nmore")
-
-    assert "squares differ by 0." in gpu_decoding.compare_decoders(torch.device("cpu"), 64, 4, 2, 0)
-    monkeypatch.setattr(gpu_decoding, "find_decoder", lambda device: lacking)
-    said = gpu_decoding.compare_decoders(torch.device("cpu"), 64, 4, 2, 0)
-    assert "this one does not: decode_jpegs_cuda: torchvision not compiled with nvJPEG support. Set" in said

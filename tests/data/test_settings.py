@@ -27,6 +27,7 @@ class Outer(Settings):
         ({"name": "a", "fast": None, "inner": {"depth": None}}, Outer(name="a")),  # null stood for the default
         ({"name": "a", "inner": {"limit": None}}, Outer(name="a", inner=Inner(limit=None))),  # a value of today's
         ({"name": "a", "gone": None, "parts": [{"depth": 2, "off": False}]}, Outer(name="a", parts=(Inner(depth=2),))),
+        ({"name": "a", "decode_on": "cpu", "inner": {"decode_on": "cpu"}}, Outer(name="a")),  # a key that is gone
     ],
 )
 def test_what_an_earlier_version_recorded_is_completed(recorded: dict[str, Any], settings: Outer) -> None:
@@ -41,6 +42,7 @@ def test_what_an_earlier_version_recorded_is_completed(recorded: dict[str, Any],
         ({}, ("name",)),
         ({"name": None}, ("name",)),
         ({"name": "a", "gone": 0.5}, ("gone",)),
+        ({"name": "a", "decode_on": "device"}, ("decode_on",)),
         ({"name": "a", "inner": {"depth": "deep"}}, ("inner", "depth")),
         ({"name": "a", "parts": [None]}, ("parts", 0)),
         (None, ()),

@@ -141,17 +141,6 @@ def test_a_network_that_fails_leaves_the_others_alone(
             embed_to_file(other.checkpoint, images, other.settings, other.output)
 
 
-def test_what_all_of_them_fail_of_is_said_once(
-    images: ImageSet, checkpoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COPY_DETECTION_DEVICE", "cpu")
-    settings = PLAIN.model_copy(update={"decode_on": "device"})
-    own, *others = [EmbeddingJob(path, settings, tmp_path / f"{path.stem}.h5") for path in checkpoints]
-    with pytest.raises(UserError, match="decode_on: device is for NVIDIA GPUs"):
-        embed_to_file(own.checkpoint, images, settings, own.output, find_others=lambda: others)
-    assert "decode_on" not in capsys.readouterr().out  # only in the error, with which the command ends
-
-
 def test_networks_that_do_not_fit_into_memory_at_once_embed_in_turn(
     images: ImageSet, checkpoints: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,30 +19,6 @@ from image_copies.pipeline.steps.definitions import TRAIN, run_step
 from image_copies.pipeline.steps.plan import bound_at_once, print_plan
 from image_copies.pipeline.steps.train_apart import train_at_once
 
-WARNING = "  step 02 will need an NVIDIA GPU (embedding.decode_on: device), and here is the CPU (COPY_DETECTION_DEVICE=cpu)"
-
-
-@pytest.mark.parametrize(("embedding", "warnings"), [("{workers: 0, decode_on: device}", 1), ("{workers: 0}", 0)])
-def test_that_it_needs_a_gpu_is_said_once_for_all_models(
-    small_run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    embedding: str,
-    warnings: int,
-) -> None:
-    monkeypatch.setenv("COPY_DETECTION_DEVICE", "cpu")
-    monkeypatch.setattr(step, "whiten_handmade", lambda *_: None)
-    step._warn_once.cache_clear()
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    recipe = (folder / "recipe.yaml").read_text().replace("embedding: {workers: 0}", f"embedding: {embedding}")
-    (folder / "recipe.yaml").write_text(recipe.replace("models:", "models:\n  gabor: {kind: gabor}\n  pixels: {kind: pixels}"))
-    run = open_existing_run(folder)
-    for name in ("gabor", "pixels"):
-        step.train(run, name, assign_training_roles(run))
-    assert capsys.readouterr().out.count(WARNING) == warnings
-
 
 @pytest.mark.parametrize("model", [{"kind": "gabor"}, {"kind": "file", "file": "shipped", "background": True}])
 @pytest.mark.parametrize("missing", [0, 1])
