@@ -84,7 +84,8 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("if judgement.is_certain and not loss:", "if not loss:"),
         ("if judgement.is_certain and not loss:", "if judgement.is_certain:"),
         ('if file == kept or center.action == "remove" or', "if file == kept or"),
-        ("is_intact if differ else lambda path: True)", "lambda path: True)"),
+        ("is_sound = is_intact if", "is_sound = (lambda path: True) if"),
+        ('itertools.product(("same_bytes", "was_certain"), ordered)', 'itertools.product(("was_certain",), ordered)'),
         ("is_certain\n        or not is_intact(facts.path)", "is_certain"),
     ],
     ("matching/files/surplus.py", SURPLUS): [
@@ -101,11 +102,14 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("self.decision is not False and (", "("),
     ],
     ("matching/files/keeping.py", f"{FACTS} {PLAN}"): [
-        ("-facts.width * facts.height, -facts.frames", "facts.width * facts.height, -facts.frames"),
-        ("-facts.frames, -len(facts.companions)", "0, -len(facts.companions)"),
-        ("return *size, *guarded, is_named_as_copy(facts.path),", "return *size, *guarded, False,"),
-        ("guarded = not (targets and", "guarded = (targets and"),
-        ("if not facts.linked and not facts.archived] or list(members)", "] or list(members)"),
+        ("_: -facts.width * facts.height,", "_: facts.width * facts.height,"),
+        ("_: -facts.frames,", "_: 0,"),
+        ("_: is_named_as_copy(facts.path),", "_: False,"),
+        ("_: is_among_copies(facts.path),", "_: False,"),
+        ("path.resolve() not in choice.targets", "path.resolve() in choice.targets"),
+        ("_: facts.linked or facts.archived,", "_: False,"),
+        ("<= 1 and abs(one.height - other.height) <= 1", "<= 0 and abs(one.height - other.height) <= 0"),
+        ("NEAR_IN_TIME = 600 * 10**9", "NEAR_IN_TIME = 0"),
     ],
     ("matching/files/originals.py", ORIGINALS): [
         ("MIN_DIFFERING = 1.9", "MIN_DIFFERING = 190.0"),
@@ -198,7 +202,7 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("match.score >= threshold\n", "match.score > threshold\n"),
     ],
     ("matching/dedup/deciding.py", DEDUP): [
-        ("-size[contents], -area[contents]", "-size[contents], area[contents]"),
+        ("for _, column in reversed(keys)]", "for _, column in keys]"),
         (" & (digests[first] == digests[second])", ""),
         (" & (names[first] != names[second])", ""),
         ("distances[chosen], ~same[chosen]", "-distances[chosen], ~same[chosen]"),

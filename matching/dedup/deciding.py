@@ -24,13 +24,13 @@ from image_copies.data.sources.tables import is_parquet
 from image_copies.matching.dedup.collection import Collection, Numbers, list_names
 from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
 from image_copies.matching.files.companions import find_companions, is_in_library
-from image_copies.matching.files.keeping import is_named_as_copy
+from image_copies.matching.files.facts import Facts
+from image_copies.matching.files.keeping import CRITERIA, Choice
 from image_copies.matching.groups.components import group_components, label_components, pack_pairs
 
 NOT_JUDGED = "not judged"
 PAIRS_PER_JOB = 64
 LIBRARY, REAL, LINKED, ROW, ARCHIVED = range(5)  # where a picture lies: what may stay for what, those of lower numbers first
-MOST_COMPANIONS = 99  # companions that are counted, at most
 # A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), its
 # group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal and no other
 # files belong to it.
@@ -95,41 +95,44 @@ def _read(about: dict[str, Any], unpacked: Path) -> tuple[str, bytes]:
 def find_candidates(collection: Collection, pairs: NDArray[np.void], damaged: Container[str] = ()) -> Candidates:
     """Group the pictures that occur in pairs PAIR [n] and return those that might go [n], by the group and their numbers.
 
-    Of a group the picture with the most pixels stays, then that of the most bytes, then the first; of equal bytes the one to
-    which most files belong, then one whose name does not say that it was made of another, then the first. What lies in
-    `damaged` sources stays only where there is nothing else: other programs may not find it there. Links stay only where there
-    is no file, and members of archives only where there is nothing else, and do not go for a file or link; of equal bytes a
-    file or link stays before a table's row, which may be no more than its path. With test sets there are no groups: each input
-    is compared with the picture of a test set that is nearest.
+    Equal bytes come first, whatever else is in the group. Of these, and of the contents of a group, the picture stays that
+    CRITERIA say, by what is known of all pictures, then the first. What lies in `damaged` sources stays only where there is
+    nothing else: other programs may not find it there. Links stay only where there is no file, and members of archives only where
+    there is nothing else, and do not go for a file or link; of equal bytes a file or link stays before a table's row, which may
+    be no more than its path. With test sets there are no groups: each input is compared with the picture of a test set that is
+    nearest.
     """
     numbers, places = np.unique(np.concatenate([pairs["first"], pairs["second"]]), return_inverse=True)
     first, second = places[: len(pairs)], places[len(pairs) :]
-    digests, area, size = np.empty(len(numbers), "S32"), np.zeros(len(numbers), np.int64), np.zeros(len(numbers), np.int64)
+    digests = np.empty(len(numbers), "S32")
     names = np.empty(len(numbers), "S20")  # digests: of a picture that two sources hold, neither is a copy
-    lies, fewer = np.full(len(numbers), REAL, np.int8), np.zeros(len(numbers), np.int8)  # fewer: companions, negative
-    within = np.zeros(len(numbers), bool)  # a damaged source
-    twins, made = np.zeros(len(numbers), bool), np.zeros(len(numbers), bool)
-    twins[first[pairs["same"]]] = twins[second[pairs["same"]]] = collection.test_sets_begin is None
+    lies = np.full(len(numbers), REAL, np.int8)
+    within, alone = np.zeros(len(numbers), bool), np.ones(len(numbers), bool)  # in a damaged source; without companions
+    twins = np.zeros(len(numbers), bool)
+    twins[first[pairs["same"]]] = twins[second[pairs["same"]]] = True
+    keys = [(criterion.key, np.empty(len(numbers), criterion.column)) for criterion in CRITERIA if criterion.column]
     columns = ["sha256", "width", "height", "bytes", "id", "source", "place"]
     for place, (_, about) in enumerate(collection.look_up(numbers, columns)):
-        digests[place], area[place], size[place] = about["sha256"], about["width"] * about["height"], about["bytes"]
+        digests[place], path, companions = about["sha256"], Path(about["id"]), tuple[str, ...]()
         name = f"{name_picture(about['source'], about['id'])} {about['place']}"
         names[place] = hashlib.sha256(name.encode()).digest()[:20]
         within[place] = about["source"] in damaged
         if is_parquet(about["source"]):
             lies[place] = ROW
         elif is_loose(about["source"], about["id"]):
-            lies[place] = _find_place(about["id"])
-            if twins[place]:
-                fewer[place] = -min(len(find_companions(Path(about["id"]))), MOST_COMPANIONS)
-        made[place] = twins[place] and is_named_as_copy(Path(about["id"]))
+            lies[place], companions = _find_place(about["id"]), find_companions(path) if twins[place] else ()
+        alone[place] = not companions
+        facts = Facts(path, about["width"], about["height"], about["bytes"], companions=companions)
+        for key, column in keys:
+            column[place] = key(facts, Choice())
     same = pairs["same"] & (digests[first] == digests[second]) & (names[first] != names[second])
     near = ~pairs["same"]
     if collection.test_sets_begin is not None:
         return _find_leaked(numbers, first, second, pairs["distance"], same, near)
     del digests, names  # the largest arrays
     twin_of = label_components(first[same], second[same], len(numbers))
-    best_first = np.lexsort((made, fewer, lies, within, twin_of))
+    best = [column for _, column in reversed(keys)]
+    best_first = np.lexsort((*best, lies, within, twin_of))
     _, begins, contents_of = np.unique(twin_of[best_first], return_index=True, return_inverse=True)
     twin_of[best_first] = best_first[begins][contents_of]
     lies[lies == ROW] = REAL  # of other bytes, and no path of them
@@ -143,9 +146,7 @@ def find_candidates(collection: Collection, pairs: NDArray[np.void], damaged: Co
             groups[group.members] = min(group.members)
     groups = np.where(groups < 0, places, groups)[twin_of]
     contents = np.flatnonzero(twin_of == places)
-    best_first = contents[
-        np.lexsort((contents, -size[contents], -area[contents], lies[contents], within[contents], groups[contents]))
-    ]
+    best_first = contents[np.lexsort(tuple(column[contents] for column in (*best, lies, within, groups)))]
     _, begins = np.unique(groups[best_first], return_index=True)
     kept = twin_of.copy()
     kept[best_first] = np.repeat(best_first[begins], np.diff(begins, append=len(best_first)))
@@ -154,7 +155,7 @@ def find_candidates(collection: Collection, pairs: NDArray[np.void], damaged: Co
     distances[twin_of != places] = 0
     going = np.flatnonzero((kept != places) & (lies != LIBRARY) & ((lies != ARCHIVED) | (lies[kept] == ARCHIVED)))
     going = going[np.argsort(groups[going], kind="stable")]
-    return _pack(numbers, going, kept[going], groups[going], distances[going], (twin_of[going] != going) & (fewer[going] == 0))
+    return _pack(numbers, going, kept[going], groups[going], distances[going], (twin_of[going] != going) & alone[going])
 
 
 def _find_place(path: str) -> int:

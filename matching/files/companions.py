@@ -13,6 +13,12 @@ RAW_ENDINGS = frozenset(_RAW.split())
 LIBRARIES = frozenset({".git", "@eaDir", "iPhoto Library"})
 LIBRARY_ENDINGS = frozenset([".photoslibrary", ".photolibrary", ".aplibrary", ".lrdata", ".lrlibrary", ".cocatalog", ".app"])
 NUMBERED = re.compile(r"\(\d+\)$")
+PARTS = re.compile(
+    r"\.RAW-\d+(?:\.MP)?\.(?:COVER|ORIGINAL)$"
+)  # of a shot of Pixel phones: X.RAW-01.COVER.jpg, X.RAW-02.ORIGINAL.dng
+EDITED_WORDS = "edited|edit|bearbeitet|modifié|editad[ao]|modificato|bewerkt"
+EDITED = re.compile(rf"-(?:{EDITED_WORDS})(?=\(\d+\)$|$)")
+LONGEST_NOTED = 46  # characters of a picture's name to which Google Takeout cuts it for the notes
 MAX_LISTED_FOLDERS = 64  # folders whose names are kept
 
 
@@ -36,7 +42,7 @@ def find_companions(picture: Path) -> tuple[str, ...]:
     except OSError:
         return ()
     names = listed.get(_first_part(picture.name), [])
-    twins = [name for name in names if name != picture.name and _stem(name) == picture.stem and _ending(name) in IMAGE_ENDINGS]
+    twins = [name for name in names if name != picture.name and _is_of_shot(name, picture) and _ending(name) in IMAGE_ENDINGS]
     return tuple(
         name
         for name in names
@@ -44,19 +50,31 @@ def find_companions(picture: Path) -> tuple[str, ...]:
         and _ending(name) not in IMAGE_ENDINGS - RAW_ENDINGS
         and (
             (name.startswith(f"{picture.name}.") and not NUMBERED.search(_stem(name)))
-            or (_stem(name) == picture.stem and not twins)
+            or name == picture.stem  # PXL_1.MP to PXL_1.MP.jpg
+            or (_is_of_shot(name, picture) and not twins)
         )
-    ) + _find_numbered(picture, listed)
+    ) + _find_notes(picture, listed)
 
 
-def _find_numbered(picture: Path, listed: dict[str, list[str]]) -> tuple[str, ...]:
-    """Return the notes of a picture `IMG_1(2).jpg` as Google writes them: `IMG_1.jpg(2).json`."""
-    number = NUMBERED.search(picture.stem)
-    name = picture.stem[: number.start()] + picture.suffix if number else ""
+def _find_notes(picture: Path, listed: dict[str, list[str]]) -> tuple[str, ...]:
+    """Return the notes of a picture under other names that Google Takeout gives them.
+
+    IMG_1.jpg(2).json belongs to IMG_1(2).jpg, IMG_1.jpg.json to IMG_1-edited.jpg where IMG_1.jpg is not there, and a name that is
+    cut to that of the only picture that begins so.
+    """
+    cut, owner = picture.name[:LONGEST_NOTED], EDITED.sub("", picture.stem)
+    if cut != picture.name:
+        begun = [name for names in listed.values() for name in names if name.startswith(cut)]
+        alone = sum(_ending(name) in IMAGE_ENDINGS for name in begun) == 1
+        return tuple(name for name in begun if alone and name == f"{cut}.json")
+    if owner + picture.suffix in listed.get(_first_part(owner), ()) and owner != picture.stem:
+        return ()
+    number = _find_number(owner)
+    name = owner.removesuffix(number) + picture.suffix
     return tuple(
         each
         for each in listed.get(_first_part(name), ())
-        if number and each.startswith(name) and _ending(each) == ".json" and _stem(each).endswith(number[0])
+        if name != picture.name and each.startswith(name) and _ending(each) == ".json" and _find_number(_stem(each)) == number
     )
 
 
@@ -66,7 +84,7 @@ def find_pictures(raw: Path) -> list[str]:
         names = _list_names(raw.parent, raw.parent.stat().st_mtime_ns)[_first_part(raw.name)]
     except OSError:
         return []
-    return [name for name in names if _stem(name) == raw.stem and _ending(name) in IMAGE_ENDINGS]
+    return [name for name in names if _is_of_shot(name, raw) and _ending(name) in IMAGE_ENDINGS]
 
 
 @lru_cache(MAX_LISTED_FOLDERS)
@@ -77,6 +95,16 @@ def _list_names(folder: Path, changed: int) -> dict[str, list[str]]:
         for name in sorted(entry.name for entry in entries if not entry.is_dir()):
             names[_first_part(name)].append(name)
     return names
+
+
+def _is_of_shot(name: str, picture: Path) -> bool:
+    """Whether a camera may have written a file together with a picture, by its name but for the ending."""
+    return PARTS.sub("", _stem(name)) == PARTS.sub("", picture.stem)
+
+
+def _find_number(stem: str) -> str:
+    found = NUMBERED.search(stem)
+    return found[0] if found else ""
 
 
 def _first_part(name: str) -> str:

@@ -15,11 +15,14 @@ from image_copies.data.decode import decode_rgb, find_white
 from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.files import is_link, is_there
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
+from image_copies.data.names import text_of
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive, read_bytes
 from image_copies.matching.files.companions import find_companions
 
 MEASURED_SIDE = 256  # pixels of the long side at which sharpness and flatness are measured
+# how the dates begin that clocks show when they have been reset: those of Macintosh, Unix, here and in America, FAT and cameras
+RESET_CLOCKS = "1904-01-01", "1969-12-31", "1970-01-01", "1980-01-01", "2000-01-01 00:00:00"
 MAX_FLAT_DEVIATION = 2.0  # grey levels: standard deviation around a plane below which a picture counts as flat
 
 
@@ -33,7 +36,7 @@ class Facts:
         height: Height in pixels; 0 if the picture cannot be decoded.
         size: Size of the file in bytes.
         modified: Modification time in nanoseconds since 1970.
-        taken: Date of the exposure in the EXIF data, `YYYY-MM-DD HH:MM:SS`; empty if there is none.
+        taken: Date of the exposure in the EXIF data, `YYYY-MM-DD HH:MM:SS`; empty if there is none, or a reset clock's.
         tags: Number of EXIF entries.
         form: Format by its content, such as JPEG.
         sharpness: Variance of the Laplacian at a long side of 256 pixels; higher is sharper.
@@ -60,6 +63,21 @@ class Facts:
     frames: int = 1
     companions: tuple[str, ...] = ()
     bits: int = 8
+
+    @property
+    def name(self) -> str:
+        """Name of the file, to be shown."""
+        return text_of(self.path.name)
+
+    @property
+    def date(self) -> str:
+        """Date taken or, where EXIF has none, the file date, as text that sorts by time."""
+        return self.taken or str(datetime.fromtimestamp(self.modified // 10**9))
+
+    @property
+    def described_date(self) -> str:
+        """That date, and which of the two it is."""
+        return f"{self.date} ({'taken' if self.taken else 'file date'})"
 
 
 def picture_facts(path: Path) -> Facts:
@@ -140,9 +158,10 @@ def _read_header(content: bytes) -> tuple[int, int, str, int, int, int]:
 
 def _parse_date(stamp: str) -> str:
     try:
-        return str(datetime.strptime(stamp.strip("\0 "), "%Y:%m:%d %H:%M:%S"))
+        date = str(datetime.strptime(stamp.strip("\0 "), "%Y:%m:%d %H:%M:%S"))
     except ValueError:
         return ""
+    return "" if date.startswith(RESET_CLOCKS) else date
 
 
 def _measure_content(content: bytes) -> tuple[float, bool]:

@@ -4,27 +4,34 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from fnmatch import fnmatchcase
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import numpy as np
+from numpy.typing import DTypeLike
+
 from image_copies.data.errors import UserError
-from image_copies.data.names import text_of
-from image_copies.matching.files.companions import is_in_library
+from image_copies.matching.files.companions import EDITED_WORDS, is_in_library
 from image_copies.matching.files.facts import Facts
 
 REFERENCE = "a reference"  # the reason to keep one
+FIRST_BY_PATH = "all the same, first by its path"
 KeepRule = Literal["largest", "oldest", "folder-order"]
 KEEP_RULES: tuple[KeepRule, ...] = get_args(KeepRule)
 PATH = "path:"  # begins a rule by path
-# what file managers and galleries call what they make of a file: "a (1)", "a - Copy (2)", "Kopie von a", "aのコピー", "a-edited"
-MADE = r"copy|copie|c[oòó]pia|kopi[aeio]?|kópia|kopya|копия|копія|edited|edit|bearbeitet|modifié|editad[ao]|modificato|bewerkt"
+# what file managers and galleries call what they make of a file: "a (1)", "a - Copy (2)", "a 2", "Kopie von a", "a-edited"
+MADE = r"copy|copie|c[oòó]pia|kopi[aeio]?|kópia|kopya|копия|копія|" + EDITED_WORDS
 MADE_ATTACHED = r"コピー|副本|拷贝|複製|복사본|編集済み|已编辑|수정됨"  # in scripts that leave no gap
 MADE_OF_ANOTHER = re.compile(
-    rf"\(\d+\)$|^(?:{MADE}|{MADE_ATTACHED})(?:[\W_]|$)|(?:[\W_](?:{MADE})|{MADE_ATTACHED})[\W_]*\d*\W*$", re.IGNORECASE
+    rf"\(\d+\)$|\S[ ~-][2-9]$|^(?:{MADE}|{MADE_ATTACHED})(?:[\W_]|$)|(?:[\W_](?:{MADE})|{MADE_ATTACHED})[\W_]*\d*\W*$",
+    re.IGNORECASE,
 )
+# folders of copies and of what was thrown away: "Backup", "old disk", "Kopien", "Downloads", "$RECYCLE.BIN", ".Trash-1000"
+AWAY = r"back-?ups?|sicherung(?:en)?|sauvegardes?|old|copies|kopien|duplicates?|downloads?|trash(?:es)?|recycle|papierkorb"
+OF_COPIES = re.compile(rf"(?:^|[\W_])(?:{MADE}|{AWAY})(?:[\W\d_]|$)|{MADE_ATTACHED}", re.IGNORECASE)
+NEAR_IN_TIME = 600 * 10**9  # nanoseconds between file dates that say nothing: copying and unpacking write many in a row
+MOST_COMPANIONS = 99  # that are counted
 
 
 def _is_neither(path: Path) -> bool:
@@ -49,6 +56,38 @@ class KeepSettings:
     folders: Sequence[Path] = ()
     is_protected: Callable[[Path], bool] = _is_neither
     is_reference: Callable[[Path], bool] = _is_neither
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a choice depends on besides the files.
+
+    Attributes:
+        settings: Which file to keep.
+        targets: Files that links of the group lead to, by their resolved paths.
+        count_copies: Counts the files of the group that are certainly copies of one.
+    """
+
+    settings: KeepSettings = KeepSettings()
+    targets: Collection[Path] = ()
+    count_copies: Callable[[Path], int] = lambda path: 0
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A reason to keep a file rather than others.
+
+    Attributes:
+        key: Of a file; the lowest stays.
+        words: The reason, a format of the file that stays, the next one, and the keys of both.
+        is_near: Whether a second file counts for as good as the best one.
+        column: Type of its keys in an array; None where what it needs is not known of millions of files.
+    """
+
+    key: Callable[[Facts, Choice], Any]
+    words: str
+    is_near: Callable[[Facts, Facts], bool] = lambda best, facts: False
+    column: DTypeLike | None = None
 
 
 def is_rule(word: str) -> bool:
@@ -80,45 +119,14 @@ def find_pattern(path: Path, patterns: Sequence[str]) -> int:
     return next((number for number, matching in enumerate(matches) if matching), len(patterns))
 
 
-def choose_kept(
-    members: Sequence[Facts], settings: KeepSettings, is_sound: Callable[[Path], bool] = lambda path: True
-) -> tuple[Facts, str]:
-    """Choose the picture to keep and give the reason in words.
-
-    Ties are broken by pixels, frames, companions, bytes, EXIF entries, names that say that a file was made of another one, date,
-    and finally by path. Links and members of archives are chosen only if the group contains nothing else, damaged files only if
-    all are.
-
-    Args:
-        members: Facts of the group's files, at least one.
-        settings: Which one to keep.
-        is_sound: Whether a file can be decoded whole; asked until one can.
-    """
-    ordered = sort_files(members, settings)
-    if len(ordered) > 1 and (sound := next((facts for facts in ordered if is_sound(facts.path)), ordered[0])) != ordered[0]:
-        return sound, f"{text_of(ordered[0].path.name)}, which comes before it, is damaged"
-    if settings.is_reference(ordered[0].path):
-        return ordered[0], REFERENCE
-    if (place := find_pattern(ordered[0].path, settings.preferred)) < len(settings.preferred):
-        return ordered[0], f"its path matches {settings.preferred[place]}"
-    return ordered[0], _explain_choice(ordered, settings.keep, settings.folders, find_link_targets(members))
+def is_named_as_copy(path: Path) -> bool:
+    """Whether a file's name says that it was made of another one, as `IMG_7 (1).jpg` and `IMG_7 - Copy.jpg` do."""
+    return MADE_OF_ANOTHER.search(unicodedata.normalize("NFC", path.stem)) is not None
 
 
-def sort_files(members: Sequence[Facts], settings: KeepSettings) -> list[Facts]:
-    """Sort files, those to keep first; without links and members of archives where there is anything else."""
-    real = [facts for facts in members if not facts.linked and not facts.archived] or list(members)
-    make_size_key = partial(_make_size_key, targets=find_link_targets(members))
-    orders: dict[KeepRule, Callable[[Facts], Any]] = {
-        "largest": make_size_key,
-        "oldest": lambda facts: (_get_date(facts), make_size_key(facts)),
-        "folder-order": lambda facts: (_find_place(facts.path, settings.folders), make_size_key(facts)),
-    }
-
-    def make_key(facts: Facts) -> Any:
-        first = not settings.is_reference(facts.path), find_pattern(facts.path, settings.preferred)
-        return *first, orders[settings.keep](facts), facts.path
-
-    return sorted(real, key=make_key)
+def is_among_copies(path: Path) -> bool:
+    """Whether a folder of a file is one of copies by its name, as `Backup` and `Downloads` are."""
+    return any(OF_COPIES.search(unicodedata.normalize("NFC", part)) for part in path.parent.parts)
 
 
 def find_link_targets(files: Iterable[Facts]) -> set[Path]:
@@ -126,65 +134,103 @@ def find_link_targets(files: Iterable[Facts]) -> set[Path]:
     return {facts.path.resolve() for facts in files if facts.linked}
 
 
-def order_by_size(members: Iterable[Facts]) -> list[Facts]:
-    """Return files in the order of the rule "largest"."""
-    return sorted(members, key=lambda facts: (_make_size_key(facts), facts.path))
+def _find_preferred(facts: Facts, choice: Choice) -> tuple[int, str]:
+    """Return the number of the first pattern that a file matches, and the pattern."""
+    patterns = choice.settings.preferred
+    place = find_pattern(facts.path, patterns)
+    return place, (*patterns, "")[place]
 
 
-def _explain_choice(ordered: list[Facts], rule: KeepRule, folders: Sequence[Path], targets: Collection[Path]) -> str:
-    best = ordered[0]
-    if len(ordered) == 1:
-        return "the only file that is neither a link nor inside an archive"
-    second = ordered[1]
-    if rule == "oldest" and _get_date(best) != _get_date(second):
-        return f"oldest: {_format_date(best)}, the next {_format_date(second)}"
-    if rule == "folder-order" and _find_place(best.path, folders) != _find_place(second.path, folders):
-        place = _find_place(best.path, folders)
-        return f"in folder {place + 1} of the order, the next in {_find_place(second.path, folders) + 1}"
-    if best.width * best.height != second.width * second.height:
-        return f"largest: {best.width} × {best.height}, the next {second.width} × {second.height}"
-    if best.frames != second.frames:
-        return f"as large, more frames or pages: {best.frames}, the next {second.frames}"
-    if len(best.companions) != len(second.companions):
-        return f"as large, more files belong to it: {len(best.companions)}, to the next {len(second.companions)}"
-    if best.size != second.size:
-        return f"as large in pixels, more bytes: {best.size:,}, the next {second.size:,}"
-    if best.tags != second.tags:
-        return f"as large, more EXIF entries: {best.tags}, the next {second.tags}"
-    if targets and (best.path.resolve() in targets) != (second.path.resolve() in targets):
-        return "all the same, but a link leads to it"
-    if is_in_library(best.path) != is_in_library(second.path):
-        return "all the same, but inside the library of a program"
-    if is_named_as_copy(second.path) != is_named_as_copy(best.path):
-        return f"all the same, but by its name {text_of(second.path.name)} was made of another file"
-    if _get_date(best) != _get_date(second):
-        return f"as large, older: {_format_date(best)}, the next {_format_date(second)}"
-    return "all the same, first by its path"
+def _find_place(facts: Facts, choice: Choice) -> int:
+    """Return the number of the first folder that a file lies in, from 1."""
+    places = enumerate(choice.settings.folders, 1)
+    around = facts.path, *facts.path.parents
+    return next((place for place, folder in places if folder in around), len(choice.settings.folders) + 1)
 
 
-def is_named_as_copy(path: Path) -> bool:
-    """Whether a file's name says that it was made of another one, as `IMG_7 (1).jpg` and `IMG_7 - Copy.jpg` do."""
-    return MADE_OF_ANOTHER.search(unicodedata.normalize("NFC", path.stem)) is not None
+def _have_near_sides(one: Facts, other: Facts) -> bool:
+    return abs(one.width - other.width) <= 1 and abs(one.height - other.height) <= 1
 
 
-def _make_size_key(facts: Facts, targets: Collection[Path] = ()) -> tuple[int, int, int, int, int, bool, bool, bool, str]:
-    size = -facts.width * facts.height, -facts.frames, -len(facts.companions), -facts.size, -facts.tags
-    guarded = not (targets and facts.path.resolve() in targets), not is_in_library(facts.path)
-    return *size, *guarded, is_named_as_copy(facts.path), _get_date(facts)
+def _have_near_dates(one: Facts, other: Facts) -> bool:
+    return not (one.taken or other.taken) and abs(one.modified - other.modified) < NEAR_IN_TIME
 
 
-def _get_date(facts: Facts) -> str:
-    """Return the date taken or, where EXIF has none, the file date, as text that sorts by time."""
-    return facts.taken or _format_file_date(facts)
+OLDEST = Criterion(lambda facts, _: facts.date, "older: {0.described_date}, the next {1.described_date}", _have_near_dates)
+IN_ORDER = Criterion(_find_place, "in folder {2} of the order, the next in {3}")
+BY_RULE: dict[KeepRule, list[Criterion]] = {"largest": [], "oldest": [OLDEST], "folder-order": [IN_ORDER]}
+ASKED = [  # before the rule
+    Criterion(lambda facts, _: facts.linked or facts.archived, "the only file that is neither a link nor inside an archive"),
+    Criterion(lambda facts, choice: not choice.settings.is_reference(facts.path), REFERENCE),
+    Criterion(_find_preferred, "its path matches {2[1]}"),
+]
+CRITERIA = [  # after the rule
+    Criterion(
+        lambda facts, _: -facts.width * facts.height,
+        "largest: {0.width} × {0.height}, the next {1.width} × {1.height}",
+        _have_near_sides,
+        np.int64,
+    ),
+    Criterion(lambda facts, _: -facts.frames, "as large, more frames or pages: {0.frames}, the next {1.frames}"),
+    Criterion(
+        lambda facts, _: -min(len(facts.companions), MOST_COMPANIONS),
+        "as large, more files belong to it than to the next",
+        column=np.int8,
+    ),
+    Criterion(lambda facts, _: -facts.size, "as large in pixels, more bytes: {0.size:,}, the next {1.size:,}", column=np.int64),
+    Criterion(lambda facts, _: -facts.tags, "as large, more EXIF entries: {0.tags}, the next {1.tags}"),
+    Criterion(
+        lambda facts, choice: not choice.targets or facts.path.resolve() not in choice.targets,
+        "all the same, but a link leads to it",
+    ),
+    Criterion(lambda facts, _: not is_in_library(facts.path), "all the same, but inside the library of a program"),
+    Criterion(lambda facts, _: is_named_as_copy(facts.path), "all the same, but {1.name} is named as a copy", column=bool),
+    Criterion(
+        lambda facts, _: is_among_copies(facts.path), "all the same, but the next is in a folder of copies", column=np.bool_
+    ),
+    Criterion(lambda facts, choice: -choice.count_copies(facts.path), "all the same, but more files are certainly copies of it"),
+    OLDEST,
+]
 
 
-def _format_file_date(facts: Facts) -> str:
-    return str(datetime.fromtimestamp(facts.modified // 10**9))
+def choose_kept(
+    members: Sequence[Facts],
+    settings: KeepSettings,
+    is_sound: Callable[[Path], bool] = lambda path: True,
+    count_copies: Callable[[Path], int] = lambda path: 0,
+) -> tuple[Facts, str]:
+    """Choose the picture to keep and give the reason in words: the first criterion by which it comes before the next one.
+
+    Damaged files are chosen only if all are.
+
+    Args:
+        members: Facts of the group's files, at least one.
+        settings: Which one to keep.
+        is_sound: Whether a file can be decoded whole; asked until one can.
+        count_copies: Counts the files of the group that are certainly copies of one.
+    """
+    criteria, ranked = _rank(members, Choice(settings, find_link_targets(members), count_copies))
+    (keys, best), (next_keys, second) = ranked[0], ranked[min(1, len(ranked) - 1)]
+    if len(ranked) > 1 and (sound := next((facts for _, facts in ranked if is_sound(facts.path)), best)) is not best:
+        return sound, f"{best.name}, which comes before it, is damaged"
+    for criterion, *both in zip(criteria, keys, next_keys, strict=True):
+        if both[0] != both[1]:
+            return best, criterion.words.format(best, second, *both)
+    return best, FIRST_BY_PATH
 
 
-def _format_date(facts: Facts) -> str:
-    return f"{_get_date(facts)} ({'taken' if facts.taken else 'file date'})"
+def sort_files(members: Sequence[Facts], settings: KeepSettings | None = None) -> list[Facts]:
+    """Sort files, those to keep first."""
+    return [facts for _, facts in _rank(members, Choice(settings or KeepSettings(), find_link_targets(members)))[1]]
 
 
-def _find_place(path: Path, folders: Sequence[Path]) -> int:
-    return next((place for place, folder in enumerate(folders) if folder == path or folder in path.parents), len(folders))
+def _rank(members: Sequence[Facts], choice: Choice) -> tuple[list[Criterion], list[tuple[tuple[Any, ...], Facts]]]:
+    """Return the criteria, and the files with their keys, those to keep first; near the best key counts for that."""
+    criteria = [*ASKED, *BY_RULE[choice.settings.keep], *CRITERIA]
+    columns = list[list[Any]]()
+    for criterion in criteria:
+        keys = [criterion.key(facts, choice) for facts in members]
+        best = min(keys)
+        first = members[keys.index(best)]
+        columns.append([best if criterion.is_near(first, facts) else key for key, facts in zip(keys, members, strict=True)])
+    return criteria, sorted(zip(zip(*columns, strict=True), members, strict=True), key=lambda ranked: (ranked[0], ranked[1].path))

@@ -15,7 +15,7 @@ from image_copies.data.errors import ImageError
 from image_copies.data.names import text_of
 from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.keeping import is_named_as_copy, order_by_size
+from image_copies.matching.files.keeping import NEAR_IN_TIME, is_named_as_copy, sort_files
 from image_copies.matching.verification.alignment import MAX_SIDE, Aligned, align, invert, map_points, resize_by
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.derivation import find_made
@@ -221,7 +221,7 @@ def find_advantage(kept: Facts, file: Facts, compare: Comparing, distrusted: boo
     sure, more = _has_new_detail(found.query), _compare_compression(found)
     by = "compression" if _is_same_scale(found) else "scaling and compression"
     advantages = {  # the first that holds is the reason
-        "it is the larger file": distrusted and theirs and order_by_size([kept, file])[0] is file,
+        "it is the larger file": distrusted and theirs and sort_files([kept, file])[0] is file,
         f"the kept file {' and '.join(own)}": own,
         f"one of the two {' and '.join(unclear)}": unclear,
         "it has something that the kept file lacks": found.reference.covered,  # a caption, or another name in the same form
@@ -293,7 +293,7 @@ def _find_made(one: Facts, other: Facts, found: Comparison, find_derived: Callab
         "does not say when it was taken": [not facts.taken for facts in (one, other)],
         "has fewer EXIF entries": [-one.tags, -other.tags],
         "is named as a copy": [is_named_as_copy(facts.path) for facts in (one, other)],
-        "has a younger file": [one.modified, other.modified],
+        "has a younger file": [one.modified, other.modified] if abs(one.modified - other.modified) > NEAR_IN_TIME else [0, 0],
     }
     for words, (mine, others) in clues.items():
         if mine != others:

@@ -1,5 +1,7 @@
 """What becomes of each file of a group, and why: which is kept, which may go, and which are to be looked at."""
 
+import itertools
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +18,6 @@ from image_copies.matching.files.keeping import (
     choose_kept,
     find_link_targets,
     find_pattern,
-    order_by_size,
     sort_files,
 )
 from image_copies.matching.files.originals import LEAST_EDITED, choose_least_edited
@@ -30,9 +31,9 @@ def plan_group(group: int, files: Sequence[Path], knowledge: Knowledge, settings
 
     A file may be removed only if it certainly is a copy of the kept file itself, is no link, lies in no archive and is neither
     protected nor a reference. What stays beside the kept file, such as another shot of the same scene, is kept instead of its own
-    certain copies, by the pairs that are known to be such. Where there are references, one of them is kept. The rule "largest"
-    keeps the least edited of the largest file and its certain copies. A person is to look at what has something that the kept
-    file lacks, whatever it is kept for.
+    certain copies, by the pairs that are known to be such; equal bytes go first. Where there are references, one of them is kept.
+    The rule "largest" keeps the least edited of the largest file and its certain copies. A person is to look at what has
+    something that the kept file lacks, whatever it is kept for.
     """
     members, digests = [knowledge.facts[path] for path in files], knowledge.digests
     kept, why = _choose(members, knowledge, settings)
@@ -54,13 +55,18 @@ def plan_group(group: int, files: Sequence[Path], knowledge: Knowledge, settings
 
 def _choose(members: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) -> tuple[Facts, str]:
     """Return which of some files is kept and why: by the rule, and by "largest" the least edited one."""
-    differ = len({knowledge.digests[facts.path] for facts in members}) > 1
-    kept, why = choose_kept(members, settings, is_intact if differ else lambda path: True)
+    digests = {facts.path: knowledge.digests[facts.path] for facts in members}
+    copies = Counter[bytes]()
+    for one, other in itertools.combinations(digests, 2):
+        if digests[one] != digests[other] and knowledge.of(one, other).was_certain:
+            copies.update((digests[one], digests[other]))
+    is_sound = is_intact if len(set(digests.values())) > 1 else lambda path: True
+    kept, why = choose_kept(members, settings, is_sound, lambda path: copies[digests[path]])
     chosen = settings.is_reference(kept.path) or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
     if settings.keep != "largest" or chosen:
         return kept, why
-    copies = (facts for facts in order_by_size(members) if _can_replace(facts, kept, knowledge))
-    return choose_least_edited(kept, copies, knowledge.comparer) or (kept, why)
+    others = (facts for facts in sort_files(members) if _can_replace(facts, kept, knowledge))
+    return choose_least_edited(kept, others, knowledge.comparer) or (kept, why)
 
 
 def suggest(two: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) -> tuple[Facts | None, str]:
@@ -75,13 +81,14 @@ def suggest(two: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) 
 def _plan_remaining(planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
     """Let files that stay beside the kept one be kept instead of their own certain copies; none of those goes through a chain."""
     rows = {row.file: row for row in planned}
-    for facts in sort_files([row.facts for row in planned if row.facts is not None], settings):
-        file, center = facts.path, rows[facts.path]
-        if file == kept or center.action == "remove" or center.merged or not facts.width or is_raw(file):
+    ordered = sort_files([row.facts for row in planned if row.facts is not None], settings)
+    for certain, facts in itertools.product(("same_bytes", "was_certain"), ordered):
+        file, center, equal = facts.path, rows[facts.path], certain == "same_bytes"
+        if file == kept or center.action == "remove" or (center.merged and not equal) or not facts.width or is_raw(file):
             continue
-        others = (row for row in rows.values() if row.action in ("review", "leave") and not row.merged and row.file != file)
-        copies = [row for row in others if knowledge.of(file, row.file).was_certain]
-        if not copies or not is_intact(file):
+        others = (row for row in rows.values() if row.action in ("review", "leave") and (equal or not row.merged))
+        copies = [row for row in others if row.file != file and getattr(knowledge.of(file, row.file), certain)]
+        if not copies or not (equal or is_intact(file)):
             continue
         members = [facts, *(row.facts for row in copies if row.facts is not None)]
         best, why = (facts, center.reason) if center.action == "keep" else _choose(members, knowledge, settings)

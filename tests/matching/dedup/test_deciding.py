@@ -81,7 +81,8 @@ def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_b
     table = parquet.read_table(tmp_path / "0.parquet")
     names = [str(tmp_path / name) for name in ("a (1).jpg", "a.jpg", "b.jpg", "c.jpg")]
     digests = table["sha256"].take([1, 1, 1, 3]).combine_chunks()
-    parquet.write_table(table.set_column(0, "id", [names]).set_column(4, "sha256", [digests]), tmp_path / "0.parquet")
+    table = table.set_column(0, "id", [names]).set_column(4, "sha256", [digests]).set_column(5, "width", [[10] * 4])
+    parquet.write_table(table, tmp_path / "0.parquet")
     pairs = np.array([(0, 1, 0, True), (1, 2, 0, True)], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, True)]
     (tmp_path / "b.xmp").touch()

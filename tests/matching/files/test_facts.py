@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from image_copies.matching.files.facts import Facts, facts_values, is_flat, picture_facts
-from image_copies.matching.files.keeping import KeepRule, KeepSettings, choose_kept, is_named_as_copy
+from image_copies.matching.files.keeping import KeepRule, KeepSettings, choose_kept, is_among_copies, is_named_as_copy
 
 RNG = np.random.default_rng(0)
 
@@ -58,22 +58,28 @@ def test_facts_are_those_of_the_picture_as_it_is_shown(tmp_path: Path) -> None:
     assert picture_facts(tmp_path / "link.jpg").linked
 
 
+HOUR = 3600 * 10**9
+
+
 @pytest.mark.parametrize(
     ("rule", "members", "kept", "reason"),
     [
         ("largest", [facts("/a"), facts("/b", width=20)], "/b", "largest: 20 × 10"),
-        ("largest", [facts("/a"), facts("/b", size=200)], "/b", "more bytes: 200"),
+        ("largest", [facts("/a", height=11), facts("/b", size=200)], "/b", "more bytes: 200"),  # a row of pixels
         ("largest", [facts("/a"), facts("/b", tags=3)], "/b", "more EXIF entries: 3"),
         ("largest", [facts("/b"), facts("/a")], "/a", "first by its path"),
+        ("largest", [facts("/a (1).jpg", modified=1), facts("/a.jpg")], "/a.jpg", "but a (1).jpg is named as a copy"),
         (
             "largest",
-            [facts("/a (1).jpg", modified=1), facts("/a.jpg")],
-            "/a.jpg",
-            "by its name a (1).jpg was made of another file",
+            [facts("/Backup/old disk/a", modified=1), facts("/Rome/a")],
+            "/Rome/a",
+            "in a folder of copies",
         ),
-        ("oldest", [facts("/a", taken="2020-01-01 00:00:00"), facts("/b", taken="1999-01-01 00:00:00")], "/b", "oldest: 1999"),
-        ("oldest", [facts("/a", modified=2 * 10**18), facts("/b", modified=10**18, width=1)], "/b", "file date"),
-        ("folder-order", [facts("/y/a", width=99), facts("/x/b")], "/x/b", "in folder 1"),
+        ("largest", [facts("/b", modified=HOUR), facts("/a", modified=HOUR + 10**9)], "/a", "first by its path"),
+        ("largest", [facts("/b", modified=HOUR), facts("/a", modified=2 * HOUR)], "/b", "older: "),
+        ("oldest", [facts("/a", taken="2020-01-01 00:00:00"), facts("/b", taken="1999-01-01 00:00:00")], "/b", "older: 1999"),
+        ("oldest", [facts("/a", modified=2 * HOUR), facts("/b", modified=HOUR, width=1)], "/b", "file date"),
+        ("folder-order", [facts("/y/a", width=99), facts("/x/b")], "/x/b", "in folder 1 of the order, the next in 2"),
         ("largest", [facts("/a", linked=True, width=99), facts("/b")], "/b", "neither a link"),
         ("largest", [facts("/a.zip/a", archived=True, width=99), facts("/b")], "/b", "nor inside an archive"),
     ],
@@ -83,53 +89,33 @@ def test_the_kept_file_is_chosen_with_a_reason(rule: KeepRule, members: list[Fac
     assert found.path == Path(kept) and reason in why
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            "{} (1)",
-            "{}(12)",
-            "{} copy",
-            "{} copy 2",
-            "{}_copy",
-            "{} - Copy",
-            "{} - Copy (2)",
-            "Copy of {}",
-            "{} Kopie",
-            "{} - Kopie",
-        ),
-        *(
-            "Kopie von {}",
-            "{} copie",
-            "{} - Copie",
-            "{} copia",
-            "Copia de {}",
-            "{} kopia",
-            "{} – kopia",
-            "{}のコピー",
-            "{} のコピー 2",
-        ),
-        *(
-            "{} - コピー",
-            "{}副本",
-            "{} - 副本",
-            "{} 副本 (3)",
-            "{}-edited",
-            "{}-bearbeitet",
-            "{}-modifié",
-            "{} (bearbeitet)",
-            "{}_edit",
-        ),
-    ],
-)
+NAMES = """{} (1)|{}(12)|{} copy|{} copy 2|{}_copy|{} - Copy|{} - Copy (2)|Copy of {}|{} Kopie|{} - Kopie|Kopie von {}|{} copie
+{} - Copie|{} copia|Copia de {}|{} kopia|{} – kopia|{}のコピー|{} のコピー 2|{} - コピー|{}副本|{} - 副本|{} 副本 (3)
+{}-edited|{}-bearbeitet|{}-modifié|{} (bearbeitet)|{}_edit|{} 2|{}-2|{}~2"""
+FOLDERS = "Backup|backups|old|old disk|Fotos Backup 2019|copies|Copy of Rome|Kopie|Kopien|Downloads|.Trash-1000|$RECYCLE.BIN"
+
+
+@pytest.mark.parametrize("name", NAMES.replace("\n", "|").split("|"))
 def test_of_equal_files_the_one_that_is_not_named_as_a_copy_is_kept(name: str) -> None:
     for stem in ("IMG_007", "Ärger", "写真"):
         copy = facts(f"/0/{name.format(stem)}.jpg", modified=1)
         assert choose_kept([copy, facts(f"/1/{stem}.jpg")], KeepSettings())[0].path == Path(f"/1/{stem}.jpg")
 
 
+def test_other_names_say_nothing() -> None:
+    names = "IMG_007", "2024-05-04 12.00.01", "photocopy", "xerocopie", "Copyright", "page 12", "a (1) b", "editor", "IMG-0002"
+    assert not any(is_named_as_copy(Path(f"/{name}.jpg")) for name in names)
+    folders = "gold", "Oldenburg", "2019", "Photocopies", "Binz", "Trashigang"
+    assert not any(is_among_copies(Path(f"/{folder}/old.jpg")) for folder in folders)
+    assert all(is_among_copies(Path(f"/{folder}/Rome/a.jpg")) for folder in FOLDERS.split("|"))
+
+
 @pytest.mark.parametrize(
-    "name", ["IMG_007", "2024-05-04 12.00.01", "photocopy", "xerocopie", "Copyright", "page 2", "a (1) b", "editor"]
+    ("stamp", "taken"),
+    [("1904:01:01", ""), ("1970:01:01", ""), ("1980:01:01", ""), ("2000:01:01", ""), ("2000:01:02", "2000-01-02 00:00:00")],
 )
-def test_other_names_say_nothing(name: str) -> None:
-    assert not is_named_as_copy(Path(f"/{name}.jpg"))
+def test_the_date_of_a_reset_clock_is_none(tmp_path: Path, stamp: str, taken: str) -> None:
+    exif = Image.Exif()
+    exif.get_ifd(0x8769)[0x9003] = f"{stamp} 00:00:00"
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.jpg", exif=exif)
+    assert picture_facts(tmp_path / "a.jpg").taken == taken

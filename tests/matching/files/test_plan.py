@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.facts import Facts, picture_facts
-from image_copies.matching.files.keeping import KeepSettings, order_by_size
+from image_copies.matching.files.keeping import KeepSettings, sort_files
 from image_copies.matching.files.plan import PlanRow, list_companions, read_plan, write_plan
 from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.judgement import Judgement, Kind
 from tests.search_results import CERTAIN, know_alike, know_all_alike
+
+LIKELY = Judgement("likely", "the pixels agree in part", 70)
 
 
 def draw(side: int, seed: int = 0) -> Image.Image:
@@ -42,7 +45,7 @@ def test_a_file_goes_only_for_one_that_it_is_certainly_a_copy_of_itself(tmp_path
     certain = {frozenset("ab"), frozenset("bc"), frozenset("cd"), frozenset("bd")}
 
     def judge(one: Path, other: Path) -> Judgement:
-        return CERTAIN if frozenset((one.stem, other.stem)) in certain else Judgement("likely", "the pixels agree in part", 70)
+        return CERTAIN if frozenset((one.stem, other.stem)) in certain else LIKELY
 
     rows = plan_group(1, [facts.path for facts in members], know_all_alike(members, judge), KeepSettings())
     kept = {row.file.stem: (row.action, row.kept.stem) for row in rows}
@@ -72,7 +75,7 @@ def test_frames_count_for_more_than_bytes(tmp_path: Path) -> None:
     draw(64).save(tmp_path / "a.png", compress_level=0)
     draw(64).save(tmp_path / "b.png")
     members = [picture_facts(tmp_path / "a.png"), replace(picture_facts(tmp_path / "b.png"), frames=2)]
-    assert members[0].size > members[1].size and order_by_size(members)[0] is members[1]
+    assert members[0].size > members[1].size and sort_files(members)[0] is members[1]
 
 
 def test_a_link_of_the_album_is_not_left_without_its_file(tmp_path: Path) -> None:
@@ -102,6 +105,31 @@ def test_what_belongs_to_a_picture_is_listed_with_it(tmp_path: Path) -> None:
     assert rows["IMG_1.JPG"].action == "remove" and [path.name for path in list_companions(rows["IMG_1.JPG"])] == own
     assert [path.name for path in list_companions(rows["two.jpg"])] == ["two.jpg.xmp"] and not list_companions(rows["two.png"])
     assert not list_companions(rows["large.png"])
+
+
+LONG = "a_very_long_name_of_a_picture_that_a_messenger_saved"
+
+
+@pytest.mark.parametrize(
+    ("picture", "other", "beside"),
+    [
+        ("PXL_1.RAW-01.COVER.jpg", "PXL_1.RAW-02.ORIGINAL.dng", ""),
+        ("PXL_1.RAW-01.MP.COVER.jpg", "PXL_1.RAW-02.ORIGINAL.dng", "PXL_2.RAW-01.MP.COVER.jpg"),
+        ("PXL_2.MP.jpg", "PXL_2.MP", "PXL_2.jpg"),
+        (f"{LONG}.jpg", f"{LONG[:46]}.json", f"{LONG[:44]}.jpg"),
+        ("IMG_7-edited.jpg", "IMG_7.jpg.supplemental-metadata.json", "IMG_7.png"),
+        ("IMG_7-edited(1).jpg", "IMG_7.jpg(1).json", "IMG_7.jpg"),
+        ("IMG_7(1).jpg", "IMG_7.jpg.supplemental-metadata(1).json", "IMG_7.jpg"),
+        *((name, "", name.replace("-edited", "")) for name in ("IMG_7-edited.jpg", "IMG_7-edited(1).jpg")),
+        (f"{LONG}.jpg", "", f"{LONG}_again.jpg"),
+    ],
+)
+def test_files_of_telephones_and_of_takeout_belong_to_a_picture(tmp_path: Path, picture: str, other: str, beside: str) -> None:
+    """`beside`: another picture; without `other`, what else the table names is its own, or belongs to both."""
+    notes = ("IMG_7.jpg.supplemental-metadata.json", "IMG_7.jpg(1).json", f"{LONG[:46]}.json")
+    for name in (picture, other, beside, *(() if other else notes)):
+        (tmp_path / (name or "none")).touch()
+    assert find_companions(tmp_path / picture) == ((other,) if other else ())
 
 
 @pytest.mark.parametrize("name", ["IMG_1.mov", "IMG_1.CR2", "IMG_1.JPG.json", "IMG_1.aae"])
@@ -228,6 +256,29 @@ def test_what_was_called_no_copy_stays(tmp_path: Path, decision: bool | None, ac
     rows = plan_group(1, [facts.path for facts in members], knowledge, KeepSettings())
     assert rows[1].action == action
     assert knowledge.of(members[0].path, members[1].path).matches == (decision is not False)
+
+
+def test_equal_bytes_go_first(tmp_path: Path) -> None:
+    """Of two files of the same bytes both were to be looked at, next to a third one of which they may be copies."""
+    draw(96).save(tmp_path / "large.png")
+    for name in ("a.png", "b.png"):
+        draw(64).save(tmp_path / name)
+    members = [picture_facts(tmp_path / name) for name in ("a.png", "b.png", "large.png")]
+    knowledge = know_all_alike(members, lambda *pair: LIKELY)
+    rows = {row.file.stem: row for row in plan_group(1, [facts.path for facts in members], knowledge, KeepSettings())}
+    assert (rows["large"].action, rows["a"].action, rows["b"].action) == ("keep", "keep", "remove")
+    assert rows["b"].kept == tmp_path / "a.png"
+
+
+def test_of_files_that_are_all_the_same_a_damaged_one_is_the_one_without_copies(tmp_path: Path) -> None:
+    """Decoders pass over some wrong bytes without a word."""
+    draw(96).save(tmp_path / "a.bmp")
+    (tmp_path / "b.bmp").write_bytes((tmp_path / "a.bmp").read_bytes()[:-1] + b"\x7f")
+    draw(64).save(tmp_path / "small.bmp")
+    members = [picture_facts(tmp_path / f"{name}.bmp") for name in ("a", "b", "small")]
+    knowledge = know_all_alike(members, lambda *pair: CERTAIN if {path.stem for path in pair} == {"b", "small"} else LIKELY)
+    rows = plan_group(1, [facts.path for facts in members], knowledge, KeepSettings())
+    assert rows[0].file.stem == "b" and rows[0].reason == "all the same, but more files are certainly copies of it"
 
 
 @pytest.mark.parametrize(
