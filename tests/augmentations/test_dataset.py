@@ -1,5 +1,6 @@
 """Pixels depend on (seed, epoch, image id) and on nothing else."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,8 @@ def test_query_set_is_complete_and_reproducible(images: ImageSet, tmp_path: Path
         assert (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes()
     edits = (tmp_path / "one" / "query_edits.csv").read_text().splitlines()[1:]
     assert all(line.split(",")[1] for line in edits)  # every query was edited
+    for line in map(json.loads, (tmp_path / "one" / "query_records.jsonl").read_text().splitlines()):
+        assert line["source_id"] not in json.dumps(line["record"])  # nothing is pasted into its own copy
 
 
 def test_unreadable_sources_are_skipped(images: ImageSet, tmp_path: Path) -> None:

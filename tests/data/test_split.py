@@ -12,6 +12,9 @@ def test_roles_are_disjoint_and_complete(count: int, seed: int, validation: floa
     split = split_training(ids, seed, validation, overlay)
     roles = [split.classes, split.overlays, split.references, split.distractors]
     assert sorted(image_id for role in roles for image_id in role) == ids
+    assert abs(len(split.references) - 2 * len(split.distractors)) <= 2
+    assert len(split.references) + len(split.distractors) == round(validation * count)
+    assert len(split.overlays) == round(overlay * count)
     assert split == split_training(ids[::-1], seed, validation, overlay)
 
 

@@ -141,8 +141,13 @@ def test_margin_loss_equals_its_formula_with_two_classes_of_which_one_negative_c
     x = functional.normalize(vectors.double())
     terms = [max(0.0, 0.2 + float((x[i] - x[j]).norm()) - 1.2) for i, j in ((0, 1), (1, 0))]
     terms += [max(0.0, 0.2 - float((x[i] - x[2]).norm()) + 1.2) for i in (0, 1)]
-    loss = MarginSettings().build(8, 6, 0)(vectors, labels).loss
+    objective = MarginSettings().build(8, 6, 0)
+    loss = objective(vectors, labels).loss
     assert loss.item() == pytest.approx(sum(terms) / 4, rel=1e-5)
+    loss.backward()
+    signs = [(term > 0) * sign for term, sign in zip(terms, (-1, -1, 1, 1), strict=True)]
+    assert objective.beta.grad is not None and 1 in signs and -1 in signs
+    assert objective.beta.grad.item() == pytest.approx(sum(signs) / 4)
 
 
 def test_margin_loss_of_a_batch_of_one_class_is_that_of_its_positives(vectors: Tensor) -> None:

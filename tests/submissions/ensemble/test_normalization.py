@@ -40,11 +40,21 @@ def literal(query: np.ndarray, training: np.ndarray, method: str, beta: float, k
     return moved
 
 
+def draw_vectors(rng: np.random.Generator, count: int, dimensions: int, around: float = 0.0) -> np.ndarray:
+    """Unit vectors [count, dimensions], around a multiple of the first axis."""
+    drawn = rng.standard_normal((count, dimensions)).astype(np.float32)
+    drawn[:, 0] += around
+    return scale_to_unit_length(drawn)
+
+
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10**6), st.sampled_from(["method1", "method2"]), st.floats(0.1, 3), st.integers(3, 20))
 def test_methods_equal_the_equations(seed: int, method: Method, beta: float, k: int) -> None:
+    """The first query is far from all training vectors: its mean cosine is below 0."""
     rng = np.random.default_rng(seed)
-    queries, training = (scale_to_unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 40))
+    queries, training = draw_vectors(rng, 5, 8), draw_vectors(rng, 40, 8, around=3)
+    queries[0] = -training.mean(axis=0)
+    queries = scale_to_unit_length(queries)
     neighbours = find_neighbours(queries, training, k)
     moved = normalize_queries(queries, training, neighbours, method, beta, NormalizationSettings(direction_neighbours=k))
     for row, query in enumerate(queries):
@@ -52,7 +62,7 @@ def test_methods_equal_the_equations(seed: int, method: Method, beta: float, k: 
 
 
 def test_none_and_zero_rows_stay() -> None:
-    training = scale_to_unit_length(np.random.default_rng(1).standard_normal((30, 4)).astype(np.float32))
+    training = draw_vectors(np.random.default_rng(1), 30, 4)
     queries = np.concatenate([training[:1], np.zeros((1, 4), np.float32)])
     neighbours = find_neighbours(queries, training, 10)
     settings = NormalizationSettings(direction_neighbours=10)
@@ -66,7 +76,7 @@ def test_none_and_zero_rows_stay() -> None:
 def test_each_mean_has_its_own_neighbours(method: Method, similar: int, k: int) -> None:
     """More neighbours for the similarity than for the direction leave Eq. 12 as it is; every way to normalise agrees."""
     rng = np.random.default_rng(4)
-    queries, training = (scale_to_unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 40))
+    queries, training = (draw_vectors(rng, n, 8) for n in (5, 40))
     settings = NormalizationSettings(methods=method, similarity_neighbours=similar, direction_neighbours=k, beta1=0.9, beta2=0.9)
     moved = normalize_by_variant(queries, training, Variant(8, 0.0, method, 0.9), settings)
     expected = queries if method == "none" else [literal(query, training, method, 0.9, k, similar) for query in queries]
@@ -84,7 +94,7 @@ def test_a_method_is_one_row_of_the_table() -> None:
     assert tuple(METHODS) == get_args(Method)
     assert len({row.label for row in METHODS.values()}) == len(METHODS)
     rng = np.random.default_rng(7)
-    queries, training = (scale_to_unit_length(rng.standard_normal((n, 8)).astype(np.float32)) for n in (5, 200))
+    queries, training = (draw_vectors(rng, n, 8) for n in (5, 200))
     settings = NormalizationSettings()
     results = {method: moved for method, _, moved in apply_normalizations(queries, training, settings)}
     assert {vectors.tobytes() for vectors in results.values()} == {
@@ -120,17 +130,18 @@ def test_too_few_training_vectors() -> None:
 
 def test_score_normalisation_shifts_each_querys_distances() -> None:
     rng = np.random.default_rng(5)
-    queries, training, references = (scale_to_unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50, 9))
+    queries, training, references = draw_vectors(rng, 9, 6), draw_vectors(rng, 50, 6, around=3), draw_vectors(rng, 9, 6)
     moved, against = normalize_scores(queries, training, alpha=0.8), append_zero(references)
     before = ((queries[:, None] - references[None]) ** 2).sum(axis=2)
     after = ((moved[:, None] - against[None]) ** 2).sum(axis=2)
     nearest = np.sort(queries @ training.T, axis=1)[:, -3:].mean(axis=1)  # Eq. 1, with S = −D² = 2 (cos − 1)
+    assert nearest.min() < 0 < nearest.max()
     np.testing.assert_allclose(after - before, np.repeat(2 * 0.8 * np.maximum(nearest, 0)[:, None], 9, axis=1), atol=1e-4)
 
 
 def test_negative_embedding_subtraction_is_literal() -> None:
     rng = np.random.default_rng(6)
-    vectors, training = (scale_to_unit_length(rng.standard_normal((n, 6)).astype(np.float32)) for n in (4, 50))
+    vectors, training = (draw_vectors(rng, n, 6) for n in (4, 50))
     moved = subtract_negatives(vectors, training, beta=0.35, neighbours=10)
     for row, vector in enumerate(vectors):
         nearest = training[np.argsort(-(training @ vector))[:10]]
