@@ -1,10 +1,23 @@
-"""Stages that ask for more classes than there are."""
+"""Which images are a stage's classes, and stages that ask for more than there are."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from image_copies.data.errors import UserError
 from image_copies.models.training.settings import StageSettings
+
+
+def order_classes(stages: Sequence[StageSettings], own: int, extra: int) -> list[int]:
+    """The order of `own` images and `extra` ones after them, of which every stage learns the first: each stage's mixture."""
+
+    def taken() -> Iterator[int]:
+        for stage in stages:
+            if stage.classes is not None:
+                yield from range(min(own, stage.classes - stage.extra_classes))
+                yield from range(own, own + min(extra, stage.extra_classes))
+        yield from range(own + extra)
+
+    return list(dict.fromkeys(taken()))
 
 
 def check_class_counts(stages: Sequence[StageSettings], available: int, report: Callable[..., Any]) -> None:
@@ -40,7 +53,8 @@ def repeats_stage_before(stages: Sequence[StageSettings], index: int, available:
         return False
     before, now = stages[index - 1], stages[index]
     grows = (before.classes or available) < min(now.classes or available, available)
-    return before.classes != now.classes and not grows and before == now.model_copy(update={"classes": before.classes})
+    same_classes = {"classes": before.classes, "extra_classes": before.extra_classes}
+    return before.classes != now.classes and not grows and before == now.model_copy(update=same_classes)
 
 
 def _format_stages(stages: list[int]) -> str:

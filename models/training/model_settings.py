@@ -105,8 +105,12 @@ class ModelSettings(Settings):
     @model_validator(mode="after")
     def _classes_never_shrink(self) -> "ModelSettings":
         counts = [stage.classes or 2**62 for stage in self.stages]
-        if counts != sorted(counts):
-            raise ValueError("stages must not have fewer classes than the stage before: a class keeps its index")
+        extra = [stage.extra_classes for stage in self.stages]
+        own = [count - mixed for count, mixed in zip(counts, extra, strict=True)]
+        if any(numbers != sorted(numbers) for numbers in (counts, extra, own)):
+            raise ValueError("stages must not have fewer classes than the stage before, of either kind: a class keeps its index")
+        if min(own) < 0:
+            raise ValueError("extra_classes are some of a stage's classes: give no more of them")
         return self
 
     @model_validator(mode="after")

@@ -123,6 +123,7 @@ class StageSettings(Settings):
 
     Attributes:
         classes: Number of classes; None, or more than there are, for all.
+        extra_classes: How many of `classes` are of the recipe's extra_classes; where one kind lacks images, the other has more.
         intensity: Intensity of the edits, 0…1.
         image_size: Input size in pixels.
         batch_size: Images per batch, over all processes.
@@ -141,6 +142,7 @@ class StageSettings(Settings):
     """
 
     classes: int | None = Field(None, ge=2)
+    extra_classes: int = Field(0, ge=0)
     intensity: float = Field(0.5, ge=0, le=1)
     image_size: int = Field(160, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     batch_size: int = Field(64, ge=2)

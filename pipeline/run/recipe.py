@@ -112,7 +112,7 @@ class QuerySettings(Settings):
 
 
 class ClassSettings(Settings):
-    """Further images that join the training classes.
+    """Further images that join the training classes: after all others, or as the stages' own extra_classes say.
 
     Attributes:
         folders: Folders of images, each image a class.
@@ -281,6 +281,7 @@ def scale_recipe(recipe: Recipe, share: float) -> Recipe:
             stage.model_copy(
                 update={
                     "classes": stage.classes and max(2, round(share * stage.classes)),
+                    "extra_classes": round(share * stage.extra_classes),
                     "epochs": min(2, stage.epochs),
                     "iterations": stage.iterations and max(1, round(share * stage.iterations)),
                 }

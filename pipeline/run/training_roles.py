@@ -18,7 +18,8 @@ from image_copies.pipeline.run.run import Run
 class TrainingRoles:
     """The training images by role: disjoint, unless the recipe trains on all of them (`split.learn_all`)."""
 
-    classes: ImageSet  # trained on, in fixed order: a stage with C classes uses the first C
+    classes: ImageSet  # trained on, in fixed order, extra classes last
+    own: int  # how many of them are no extra classes
     labels: NDArray[np.int64] | None  # [n] of 0 … C − 1; None where every image is its own class
     overlays: ImageSet  # are pasted into others
     references: ImageSet  # the copies among the synthetic queries are made from and searched in these
@@ -39,6 +40,7 @@ def assign_training_roles(run: Run) -> TrainingRoles:
     learnt = split.classes + (others if recipe.split.learn_all else [])
     return TrainingRoles(
         classes=_join_sets(training.select(learnt), extra),
+        own=len(learnt),
         labels=_read_labels(run, learnt, extra),
         overlays=training.select(split.overlays),
         references=training.select(split.references),

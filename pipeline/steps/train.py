@@ -10,6 +10,7 @@ from image_copies.models.inference.settings import FileModelSettings, HandmadeMo
 from image_copies.models.network.backbones import check_backbone
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.start import find_start
+from image_copies.models.training.class_counts import order_classes
 from image_copies.models.training.handmade import whiten_handmade
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
@@ -44,9 +45,10 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
     if isinstance(settings, HandmadeModelSettings):
         whiten_handmade(settings, roles.classes, run.paths.model(name), run.embedding(name).workers)
         return
+    order = order_classes(settings.stages, roles.own, len(roles.classes) - roles.own)
     train_model(
         settings,
-        roles.classes,
+        roles.classes if roles.labels is not None else roles.classes.select([roles.classes.ids[row] for row in order]),
         roles.overlays,
         labels=roles.labels,
         name=name,

@@ -23,9 +23,11 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import ObjectiveOutput
+from image_copies.models.training.class_counts import order_classes
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
+from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.trainer import train_model
 
 SETTINGS = ModelSettings.model_validate(
@@ -258,11 +260,33 @@ def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkey
     assert not list((tmp_path / "model").glob("*.safetensors"))
 
 
-def test_stages_must_not_shrink() -> None:
-    with pytest.raises(ValueError, match="must not have fewer classes"):
-        ModelSettings.model_validate(
-            {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"classes": 20}, {"classes": 10}]}
-        )
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([{"classes": 20}, {"classes": 10}], "must not have fewer classes"),
+        ([{"classes": 20}, {"classes": 30, "extra_classes": 15}], "of either kind"),
+        ([{"classes": 20, "extra_classes": 5}, {"classes": 30}], "of either kind"),
+        ([{"classes": 20, "extra_classes": 25}], "give no more of them"),
+    ],
+)
+def test_stages_must_not_shrink(stages: list[dict[str, int]], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet"}, "stages": stages})
+
+
+@pytest.mark.parametrize(
+    ("own", "extra", "first", "second"),  # the stages' classes; extra ones are numbered from 100
+    [
+        (8, 9, [0, 1, 100, 101], [0, 1, 2, 3, 4, 5, 100, 101, 102, 103]),
+        (8, 0, [0, 1, 2, 3], [0, 1, 2, 3, 4, 5, 6, 7]),
+        (5, 9, [0, 1, 100, 101], [0, 1, 2, 3, 4, 100, 101, 102, 103, 104]),
+    ],
+)
+def test_each_stage_has_its_share_of_extra_classes(own: int, extra: int, first: list[int], second: list[int]) -> None:
+    stages = [StageSettings(classes=4, extra_classes=2), StageSettings(classes=10, extra_classes=4)]
+    order = [row if row < own else row - own + 100 for row in order_classes(stages, own, extra)]
+    assert (sorted(order[:4]), sorted(order[:10]), len(order)) == (first, second, own + extra)
+    assert order_classes([StageSettings(classes=4), StageSettings()], own, extra) == list(range(own + extra))
 
 
 def test_unreadable_training_images_are_left_out_and_told(

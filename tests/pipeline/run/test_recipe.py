@@ -6,6 +6,7 @@ import yaml
 
 from image_copies.augmentations.composition import list_edits
 from image_copies.data.errors import UserError
+from image_copies.models.objectives.settings import ArcFaceSettings
 from image_copies.pipeline.run.manifest import describe_state, find_changes, to_json
 from image_copies.pipeline.run.recipe import read_recipe, refuse_pca_after_whitening, scale_recipe
 from image_copies.pipeline.run.run import open_run
@@ -32,17 +33,67 @@ def test_the_recipe_at_the_head_of_the_documentation_is_valid(tmp_path: Path) ->
     assert list(read_recipe(tmp_path / "recipe.yaml").trained_models) == ["mine"]
 
 
-def test_the_papers_seven_models() -> None:
+WARMUP, PLATEAU, HALVING = ("warmup_cosine", 4, 100, 1e-3), ("plateau", 0.9, 2), ("plateau", 0.5, 3)
+SCHEDULES = {  # backbone, dimensions and last classes of the paper's table 1; the rest from the authors' repository, in thousands
+    "v2l-512": ("tf_efficientnetv2_l", 512, WARMUP, [(980, 0, 1.0, 384, 8, 2.0), (980, 0, 1.0, 512, 8, 0.87)]),
+    "v2s-224": ("efficientnetv2_rw_s", 384, WARMUP, [(1000, 200, 1.0, 224, 64, 0.99)]),
+    "v2s-160": ("efficientnetv2_rw_s", 384, PLATEAU, [(1000, 0, 0.7, 160, 64, 0.67)]),
+    "nfnet-l1-384d": (
+        "eca_nfnet_l1", 384, PLATEAU,
+        [(50, 0, 1.0, 160, 64, 2.0), (50, 50, 1.0, 160, 64, 2.0), (100, 100, 1.0, 160, 64, 2.0), (300, 200, 1.0, 160, 64, 1.0),
+         (800, 200, 1.0, 160, 64, 0.9)],
+    ),
+    "nfnet-l1-256d": (
+        "eca_nfnet_l1", 256, PLATEAU,
+        [(25, 25, 0.5, 160, 200, 2.0), (50, 50, 0.5, 160, 100, 2.0), (100, 100, 0.6, 160, 64, 2.0), (250, 250, 0.7, 160, 64, 1.0),
+         (500, 500, 0.75, 160, 64, 1.0), (1000, 500, 0.75, 160, 64, 0.93)],
+    ),
+    "b5-256d": (
+        "tf_efficientnet_b5", 256, HALVING,
+        [(40, 0, 0.5, 160, 200, 2.0), (80, 0, 0.5, 160, 100, 2.0), (150, 0, 0.6, 160, 100, 2.0), (150, 200, 0.7, 160, 64, 2.0),
+         (200, 500, 0.75, 160, 64, 1.0), (1000, 500, 0.75, 160, 64, 1.0)],
+    ),
+    "b5-256d-large": (
+        "tf_efficientnet_b5", 256, HALVING,
+        [(40, 0, 0.5, 160, 200, 2.0), (80, 0, 0.5, 160, 100, 2.0), (150, 0, 0.6, 160, 100, 2.0), (300, 0, 0.7, 160, 64, 1.0),
+         (500, 100, 0.75, 160, 64, 1.0), (1000, 800, 0.75, 160, 64, 1.0)],
+    ),
+}  # fmt: skip
+SUBMITTED_EPOCHS = {  # of the last stage, or of both of v2l-512: from the names of their checkpoints, whose epochs count from 0
+    "v2l-512": 52, "v2s-224": 68, "v2s-160": 80, "nfnet-l1-384d": 15, "nfnet-l1-256d": 18, "b5-256d": 38, "b5-256d-large": 10,
+}  # fmt: skip
+
+
+def test_the_papers_seven_models_have_their_own_schedules() -> None:
     models = read_recipe(RECIPES / "isc2021.yaml").trained_models
-    table = {(m.stages[-1].image_size, m.stages[-1].classes, m.descriptor.dimensions) for m in models.values()}
-    assert table == {
-        (512, 980_000, 512),
-        (224, 1_200_000, 384),
-        (160, 1_000_000, 384),
-        (160, 1_500_000, 256),
-        (160, 1_800_000, 256),
-    }
-    assert len(models) == 7
+    assert list(models) == list(SCHEDULES)
+    for name, (backbone, dimensions, rates, stages) in SCHEDULES.items():
+        model, scheduler = models[name], models[name].scheduler
+        assert model.descriptor.backbone.partition(".")[0] == backbone and model.descriptor.dimensions == dimensions
+        warmup = (scheduler.warmup_epochs, scheduler.decay_epochs, scheduler.floor)
+        assert (scheduler.kind, *(warmup if rates is WARMUP else (scheduler.factor, scheduler.patience))) == rates
+        assert [
+            ((each.classes or 0) - each.extra_classes, each.extra_classes, each.intensity, each.image_size, each.batch_size)
+            for each in model.stages
+        ] == [(own * 1000, extra * 1000, *rest) for own, extra, *rest, _ in stages]
+        assert [stage.stop_loss for stage in model.stages] == [stage[-1] for stage in stages]
+        epochs = [stage.epochs for stage in model.stages]
+        assert (sum(epochs) if name == "v2l-512" else epochs[-1]) == SUBMITTED_EPOCHS[name]
+        optimizer, objective = model.optimizer, model.objective
+        assert (optimizer.kind, optimizer.learning_rate, optimizer.clip_norm, optimizer.accumulate) == ("adam", 1e-3, 1.0, 1)
+        assert isinstance(objective, ArcFaceSettings) and (objective.margin, objective.scale) == (0.4, 40)
+
+
+def test_the_fast_form_differs_in_batches_and_rates() -> None:
+    theirs, fast = (read_recipe(RECIPES / f"{name}.yaml").trained_models for name in ("isc2021", "isc2021-batch-512"))
+    for name, model in fast.items():
+        for own, stage in zip(theirs[name].stages, model.stages, strict=True):
+            factor = (stage.batch_size / own.batch_size) ** 0.5
+            assert stage.learning_rate_factor == pytest.approx(factor, abs=0.005)
+            assert stage.with_defaults("batch_size", "learning_rate_factor") == own.with_defaults("batch_size")
+        assert model.descriptor == theirs[name].descriptor
+        changed = {"warmup_steps": 0 if model.scheduler.kind == "warmup_cosine" else 300}
+        assert model.scheduler == theirs[name].scheduler.model_copy(update=changed)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +240,8 @@ def test_all_problems_are_listed(tmp_path: Path) -> None:
 def test_a_scaled_recipe_has_fewer_classes_and_epochs() -> None:
     recipe = read_recipe(RECIPES / "isc2021.yaml")
     small = scale_recipe(recipe, 0.001)
-    assert [stage.classes for stage in small.trained_models["v2l-512"].stages] == [50, 100, 200, 500, 980]
+    stages = small.trained_models["b5-256d-large"].stages
+    assert [(stage.classes, stage.extra_classes) for stage in stages[2:]] == [(150, 0), (300, 0), (600, 100), (1800, 800)]
     assert {stage.epochs for model in small.trained_models.values() for stage in model.stages} == {2}
     assert (small.queries.count, small.queries.copies) == (20, 4)
     before, after = ([model.descriptor for model in each.trained_models.values()] for each in (recipe, small))

@@ -12,12 +12,29 @@ from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.pipeline.run.run import Run, open_existing_run
+from image_copies.pipeline.run.run import Run, open_existing_run, open_run
 from image_copies.pipeline.run.training_roles import assign_training_roles
 from image_copies.pipeline.steps import train as step
 from image_copies.pipeline.steps.definitions import TRAIN, run_step
 from image_copies.pipeline.steps.plan import bound_at_once, print_plan
 from image_copies.pipeline.steps.train_apart import train_at_once
+
+
+def test_each_stage_learns_its_mixture_of_extra_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {"data/training_images": "T", "data/reference_images": "R", "data/query_images": "Q", "more": "M"}
+    for folder, prefix in folders.items():
+        (tmp_path / folder).mkdir(parents=True)
+        for number in range(12):
+            (tmp_path / folder / f"{prefix}{number:02d}.jpg").write_text(f"{prefix}{number}")
+    stages = [{"classes": 4, "extra_classes": 3}, {"classes": 12, "extra_classes": 5}]
+    model = {"descriptor": {"backbone": "test_efficientnet"}, "stages": stages}
+    recipe = {"models": {"one": model}, "extra_classes": {"folders": [str(tmp_path / "more")]}}
+    (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    given = list[str]()
+    monkeypatch.setattr(step, "train_model", lambda settings, classes, *_, **__: given.extend(classes.ids))
+    run = open_run(tmp_path / "run", tmp_path / "recipe.yaml", tmp_path / "data")
+    step.train(run, "one", assign_training_roles(run))
+    assert [sum(name.startswith("M") for name in given[:classes]) for classes in (4, 12)] == [3, 5]
 
 
 @pytest.mark.parametrize("model", [{"kind": "gabor"}, {"kind": "file", "file": "shipped", "background": True}])
