@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import prefix_errors
+from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
 from image_copies.data.squares import resize_square
@@ -29,11 +30,10 @@ from image_copies.models.inference.embedders import (
     list_square_sizes,
     load_batch,
 )
-from image_copies.models.inference.graph import open_network
+from image_copies.models.inference.graph import list_graphs, open_network
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.description import Stored, read_stored
-from image_copies.models.network.stored_graph import digest_checkpoint
 from image_copies.submissions.ensemble.normalization import (
     Neighbours,
     count_neighbours_needed,
@@ -151,7 +151,7 @@ def checkpoint_extractor(checkpoint: Path) -> Extractor:
         normalizer=None if stored is None or not len(stored.background) else _make_normalizer(stored),
         calibrate=partial(_find_tail, checkpoint, stored),
         source=partial(checkpoint_extractor, checkpoint.absolute()),
-        files=(checkpoint.absolute(),),
+        files=(checkpoint.absolute(), *list_graphs(checkpoint)),
     )
 
 
@@ -182,8 +182,8 @@ def onnx_extractor(path: Path) -> Extractor:
 
 
 def digest_files(files: list[Path], settings: dict[str, object]) -> str:
-    """Return the SHA-256 of settings and files, without the graphs in checkpoints: it identifies the extractor."""
+    """Return the SHA-256 of settings and files: it identifies the extractor."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for path in files:
-        digest.update(bytes.fromhex(digest_checkpoint(path)))
+        digest.update(bytes.fromhex(digest_file(path)))
     return digest.hexdigest()

@@ -16,9 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file
+from image_copies.data.files import digest_file, whole_file
 from image_copies.matching.threshold import TAIL_SHARE, Tail, find_minima, fit_minima
-from image_copies.models.network.stored_graph import digest_checkpoint
 
 MIN_REFERENCES = 100  # references that the tail is fitted on; to fewer, unrelated pictures are added
 DRAWN_VIEWS = 3  # views of each query that are kept, drawn for each,
@@ -78,7 +77,7 @@ def write_synthetic(checkpoint: Path, queries: SyntheticQueries) -> None:
     for name in ("whole", "views", "pictures"):
         tensors[name], tensors[f"{name}_scale"] = _pack(getattr(queries, name))
     with whole_file(synthetic_path(checkpoint)) as temporary:
-        temporary.write_bytes(save(tensors, {"checkpoint": digest_checkpoint(checkpoint)}))
+        temporary.write_bytes(save(tensors, {"checkpoint": digest_file(checkpoint)}))
 
 
 def read_synthetic(checkpoint: Path) -> SyntheticQueries | None:
@@ -98,7 +97,7 @@ def read_synthetic(checkpoint: Path) -> SyntheticQueries | None:
             )
     except (OSError, SafetensorError) as error:
         raise UserError(f"{path} cannot be read ({error}). Remove it, or write it again: export.py --unrelated.") from error
-    if owner != digest_checkpoint(checkpoint):
+    if owner != digest_file(checkpoint):
         raise UserError(
             f"{path} was made with other weights than {checkpoint}. Remove it, or write it again: export.py --unrelated."
         )

@@ -3,7 +3,7 @@
 export.py --output descriptor.onnx                    the latest run; another with --run DIR
 export.py --checkpoint FILE --output descriptor.onnx  a single network
 export.py --output descriptor.safetensors             the run as a checkpoint: match.py --checkpoint descriptor.safetensors
-export.py --checkpoint FILE --graph                   add to FILE what match.py needs to use it without torch: its graph
+export.py --checkpoint FILE --graph                   write beside FILE what match.py needs to use it without torch: its graph
 export.py --checkpoint FILE --unrelated SOURCE OTHERS  write next to FILE what states its false alarms, which leaves FILE as it is
 
 An ONNX file runs without this code. It takes uint8 square RGB images; its metadata ("description") says how to prepare them.
@@ -21,7 +21,7 @@ from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.tools.options import FILE, FLAG, OPTIONS, add_options, make_task_parser
 
 OWN = {
-    "--graph": FLAG | {"help": "with --checkpoint: add to it what match.py needs to use it without torch"},
+    "--graph": FLAG | {"help": "with --checkpoint: write beside it what match.py needs to use it without torch"},
     "--unrelated": {"type": named_path, "nargs": 2, "metavar": ("SOURCE", "OTHERS")}
     | {"help": "with --checkpoint: fit its false alarms again, on edited pictures that it has not learnt from, and on others"},
     "--output": FILE | {"default": Path("descriptor.onnx"), "help": "default: descriptor.onnx"},

@@ -1,11 +1,15 @@
-"""A checkpoint's network without torch: the checkpoint may hold its own graph, an ONNX model that takes the weights from there.
+"""A checkpoint's network without torch: by its graph, an ONNX model beside the checkpoint that takes the weights from there.
 
-The graph gives the vectors that torch gives, to SAME_VECTORS in a coordinate, so that both belong into the same index.
+`NAME.graph.onnx` embeds pictures; where views are embedded with less work, `NAME.views.onnx` does that. A graph gives torch's
+vectors, to SAME_VECTORS in a coordinate: both belong into the same index. It names the checkpoint's file: one that is renamed
+needs its graph written again.
 """
 
 import ctypes
 import os
-from collections.abc import Mapping
+import threading
+from dataclasses import replace
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,20 +21,19 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.installation import name_install
 from image_copies.data.process import DEVICE_VARIABLE
-from image_copies.models.inference.embedders import Embedder
-from image_copies.models.inference.onnx_embedder import open_session
+from image_copies.models.inference.embedders import Embedder, Squares
+from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.stored_graph import read_graph
 
 DRIVERS = {"nt": "nvcuda.dll", "posix": "libcuda.so.1"}  # NVIDIA's, by os.name
-NAME_PREFIX = "descriptors.0."  # of the weights in a graph
+GRAPH, VIEWS = ".graph.onnx", ".views.onnx"  # in place of a checkpoint's ending
 
 
 def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
-    """Open a checkpoint's network: by ONNX Runtime if it holds a graph, unless torch can use a GPU; otherwise by torch.
+    """Open a checkpoint's network: by ONNX Runtime if it has a graph, unless torch can use a GPU; otherwise by torch.
 
     Raises:
-        UserError: The checkpoint is missing or damaged, or it holds no graph and torch is not installed.
+        UserError: The checkpoint is missing or damaged, or it has no graph and torch is not installed.
     """
     has_torch = find_spec("torch") is not None
     if not (has_torch and _has_gpu()):
@@ -40,8 +43,8 @@ def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     if not has_torch:
         _check(checkpoint)
         raise UserError(
-            f"{checkpoint} cannot be used without torch: it holds no graph of its weights. Install torch with: "
-            f"{name_install('train')}; or add a graph where it is installed: "
+            f"{checkpoint} cannot be used without torch: no graph of its weights is beside it. Install torch with: "
+            f"{name_install('train')}; or write the graph where it is installed: "
             f"{name_command('export')} --checkpoint {checkpoint} --graph"
         )
     from image_copies.models.inference.torch_embedder import load_embedder  # imported here: torch takes seconds
@@ -49,21 +52,34 @@ def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     return load_embedder(checkpoint, settings)
 
 
+def list_graphs(checkpoint: Path) -> list[Path]:
+    """Return the graphs that lie beside a checkpoint."""
+    beside = (checkpoint.resolve().with_suffix(ending) for ending in (GRAPH, VIEWS))
+    return [path for path in beside if path.is_file()]
+
+
 def _open_graph(checkpoint: Path) -> Embedder | None:
     """Open the graph of a checkpoint; None where there is none of its weights."""
+    checkpoint = checkpoint.resolve()
     try:
-        graph = read_graph(checkpoint)
-    except OSError:
+        network = open_onnx(checkpoint.with_suffix(GRAPH), checkpoint)
+    except (UserError, OSError):
         return None
-    if graph is None:
-        return None
-    views = None if graph.views is None else (graph.views.content, name_weights(graph.views.weights))
-    return open_session(checkpoint, graph.content, name_weights(graph.weights), views)
+    views = checkpoint.with_suffix(VIEWS)
+    if not views.is_file():
+        return network
+    opening = threading.Lock()
 
+    @cache
+    def open_views() -> Embedder:
+        return open_onnx(views, checkpoint)
 
-def name_weights(weights: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Return the weights of a checkpoint by their names in its graph."""
-    return {NAME_PREFIX + name: weight for name, weight in weights.items()}
+    def embed_alone(squares: Squares) -> NDArray[np.float32]:
+        with opening:
+            opened = open_views()
+        return opened.embed(squares)
+
+    return replace(network, alone=embed_alone)
 
 
 def _check(checkpoint: Path) -> None:

@@ -2,10 +2,7 @@
 
 import json
 import os
-import threading
-from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +12,7 @@ from pydantic import ValidationError
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
+from image_copies.data.files import digest_file
 from image_copies.data.settings import Settings
 from image_copies.models.inference.embedders import Embedder, Squares
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the import leaves a device id at home, for its maker
 
 DESCRIPTION, VECTORS = "description", "vectors"
-Weights = Mapping[str, NDArray[np.float32]]  # of any shape, by their names in a model
+MADE_OF = "made_of"  # among a graph's notes: the SHA-256 of its checkpoint
 
 
 class OnnxDescription(Settings):
@@ -41,74 +39,54 @@ def input_name(size: int) -> str:
     return f"pixels_{size}"
 
 
-def open_onnx(path: Path) -> Embedder:
+def open_onnx(path: Path, checkpoint: Path | None = None) -> Embedder:
     """Open an ONNX file on a GPU if ONNX Runtime supports it, otherwise on the CPU.
 
+    Args:
+        path: The file.
+        checkpoint: The file in the same folder that holds its weights; None where it holds them itself.
+
     Raises:
-        UserError: The file is missing, cannot be run, or was not written by pipeline/export.py.
+        UserError: The file is missing, cannot be run, was not written by pipeline/export.py, or is the graph of other weights.
     """
     if not path.is_file():
         raise UserError(f"{path}: no such ONNX file. Write one with: {name_command('export')} --run DIR --output {path}")
-    return open_session(path, path.read_bytes())
+    return open_session(path, path.read_bytes(), checkpoint)
 
 
-def open_session(
-    path: Path, content: bytes, weights: Weights | None = None, views: tuple[bytes, Weights] | None = None
-) -> Embedder:
-    """Open an ONNX model.
-
-    Args:
-        path: The file that holds it, for messages.
-        content: The model's bytes.
-        weights: The weights that it does not hold itself, of any shape, by name; None for a model that holds all.
-        views: The model that embeds views, and its weights; None where that is the same one.
+def open_session(path: Path, content: bytes, checkpoint: Path | None = None) -> Embedder:
+    """Open an ONNX model; `path` is for messages, `content` the model's bytes, the rest is as for `open_onnx`.
 
     Raises:
-        UserError: It cannot be run, or was not written by this project.
+        UserError: As for `open_onnx`.
     """
     import onnxruntime  # imported here: only these files need the runtime
 
     on_gpu = "CUDAExecutionProvider" in onnxruntime.get_available_providers()
-
-    def start(model: bytes, weights: Weights | None) -> "onnxruntime.InferenceSession":
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3  # errors only
-        options.intra_op_num_threads = 0 if on_gpu else 1  # threads embed batches side by side
-        if weights is not None:
-            values = [onnxruntime.OrtValue.ortvalue_from_numpy(each) for each in weights.values()]
-            options.add_external_initializers(list(weights), values)
-        elif _keeps_weights_elsewhere(model):
-            raise ValueError("it keeps weights in external files, which is not supported")
-        providers = ["CUDAExecutionProvider", "CPUExecutionProvider"] if on_gpu else ["CPUExecutionProvider"]
-        return onnxruntime.InferenceSession(model, options, providers=providers)
-
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # none: errors are raised
+    options.intra_op_num_threads = 0 if on_gpu else 1  # threads embed batches side by side
+    weights_folder = path if checkpoint is None else checkpoint.parent  # a file is no folder: weights elsewhere are an error
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(weights_folder))
+    providers = ["CUDAExecutionProvider", "CPUExecutionProvider"] if on_gpu else ["CPUExecutionProvider"]
     try:
-        session = start(content, weights)
+        session = onnxruntime.InferenceSession(content, options, providers=providers)
     except Exception as error:  # the runtime raises its own kinds of errors
         raise UserError(
             f"{path} is not an ONNX file that can be run: {(str(error) or type(error).__name__).splitlines()[0]}"
         ) from error
     description = _read_description(path, session)
-
-    def run(started: "onnxruntime.InferenceSession", squares: Squares) -> NDArray[np.float32]:
-        pixels = {input_name(size): np.ascontiguousarray(squares[size]) for size in description.sizes}
-        return np.asarray(started.run([VECTORS], pixels)[0], np.float32)
-
-    starting = threading.Lock()
-
-    @cache
-    def start_alone() -> "onnxruntime.InferenceSession":
-        return session if views is None else start(*views)
-
-    def embed_alone(squares: Squares) -> NDArray[np.float32]:
-        with starting:
-            started = start_alone()
-        return run(started, squares)
+    if checkpoint is not None and description.notes.get(MADE_OF) != digest_file(checkpoint):
+        raise UserError(
+            f"{path} is not the graph of the weights in {checkpoint}. Write it again: "
+            f"{name_command('export')} --checkpoint {checkpoint} --graph"
+        )
 
     def embed(squares: Squares) -> NDArray[np.float32]:
-        return run(session, squares)
+        pixels = {input_name(size): np.ascontiguousarray(squares[size]) for size in description.sizes}
+        return np.asarray(session.run([VECTORS], pixels)[0], np.float32)
 
-    return Embedder(description.sizes, description.dimensions, embed, None if on_gpu else nullcontext, alone=embed_alone)
+    return Embedder(description.sizes, description.dimensions, embed, None if on_gpu else nullcontext)
 
 
 def is_exported(path: Path) -> bool:
@@ -118,16 +96,6 @@ def is_exported(path: Path) -> bool:
     except UserError:
         return False
     return True
-
-
-def _keeps_weights_elsewhere(content: bytes) -> bool:
-    """Whether an ONNX file takes tensors from other files; each such tensor has an entry "location"."""
-    if b"location" not in content:
-        return False
-    import onnx  # imported here: it is needed for strange files only
-    from onnx.external_data_helper import _get_all_tensors, uses_external_data
-
-    return any(uses_external_data(tensor) for tensor in _get_all_tensors(onnx.load_model_from_string(content)))
 
 
 def _read_description(path: Path, session: "onnxruntime.InferenceSession") -> OnnxDescription:

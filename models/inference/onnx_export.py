@@ -6,7 +6,7 @@ and dropped the 1e-12 under a square root, by which pictures with flat areas dif
 
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,23 +20,23 @@ from torch import Tensor, nn
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file
+from image_copies.data.files import digest_file, whole_file
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference.embed import average_vectors, image_sizes, make_views
 from image_copies.models.inference.embedders import SAME_VECTORS, Embedder
 from image_copies.models.inference.folding import draw_pictures
-from image_copies.models.inference.graph import NAME_PREFIX, name_weights
-from image_copies.models.inference.onnx_embedder import DESCRIPTION, VECTORS, OnnxDescription, input_name, open_session
+from image_copies.models.inference.graph import GRAPH, VIEWS
+from image_copies.models.inference.onnx_embedder import DESCRIPTION, MADE_OF, VECTORS, OnnxDescription, input_name, open_session
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.joined import JoinedDescriptor
-from image_copies.models.network.stored_graph import GRAPH, read_float_tensors, write_graph
 
 MAX_DIFFERENCE = 1e-4  # of a vector's coordinate between ONNX Runtime and torch
 DRAWN = 24  # pictures drawn for the comparison
 OPSET_VERSION = 18
+NAME_PREFIX = "descriptors.0."  # of a checkpoint's weights in its graph
 PREPROCESSING = (
     "Decode to 8-bit RGB with the EXIF orientation applied, 16 bits scaled to 8 and transparency on white. Resize to size x size "
     "without keeping the shape: by pixel areas (OpenCV INTER_AREA) where the image's short side is longer than size, else "
@@ -113,37 +113,41 @@ def export_onnx(
 
 
 def add_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
-    """Add its graph to a checkpoint, and one for views, which take the weights from there (graph.py); both are verified before.
+    """Write a checkpoint's graph beside it, and one for views (graph.py); each is verified before.
 
     Returns:
-        The largest difference of a coordinate between the graph and torch, on drawn pictures and on the photographs.
+        The largest difference of a coordinate between the graphs and torch, on drawn pictures and on the photographs.
 
     Raises:
         UserError: The checkpoint cannot be used, or the difference exceeds SAME_VECTORS.
     """
-    loaded = load_descriptor(checkpoint)
-    content, weights, difference = _make_verified(checkpoint, loaded, photographs)
-    views = None
-    if isinstance(loaded.descriptor, JoinedDescriptor) and (own := loaded.descriptor.for_views()) is not loaded.descriptor:
-        second, names, of_views = _make_verified(checkpoint, replace(loaded, descriptor=own), photographs)
-        views, difference = (second, names), max(difference, of_views)
-    write_graph(checkpoint, content, weights, views)
-    return difference
+    checkpoint = checkpoint.resolve()
+    loaded, views = load_descriptor(checkpoint), checkpoint.with_suffix(VIEWS)
+    difference = _write_graph(checkpoint.with_suffix(GRAPH), checkpoint, loaded, photographs)
+    views.unlink(missing_ok=True)
+    if not isinstance(loaded.descriptor, JoinedDescriptor):
+        return difference
+    own = loaded.descriptor.for_views()
+    if own is loaded.descriptor:
+        return difference
+    return max(difference, _write_graph(views, checkpoint, replace(loaded, descriptor=own), photographs))
 
 
-def _make_verified(checkpoint: Path, loaded: Checkpoint, photographs: Sequence[Path]) -> tuple[bytes, tuple[str, ...], float]:
-    """Return a checkpoint's graph, the names of the weights that it takes from there, and its difference from torch.
+def _write_graph(path: Path, checkpoint: Path, loaded: Checkpoint, photographs: Sequence[Path]) -> float:
+    """Write the graph of a descriptor whose weights are in a checkpoint; return its difference from torch.
 
     Raises:
         UserError: The network cannot be exported, or the difference exceeds SAME_VECTORS.
     """
     module = Exported([(loaded, EmbeddingSettings())], None).eval().cpu()
     model = _make_graph(module)
-    weights = _leave_weights(model, read_float_tensors(checkpoint))
-    _describe(model, module, loaded.descriptor.dimensions, {})
+    _leave_weights(model, checkpoint)
+    _describe(model, module, loaded.descriptor.dimensions, {MADE_OF: digest_file(checkpoint)})
     content = ir.to_proto(model).SerializeToString()
-    difference = _verify(module, open_session(checkpoint, content, name_weights(weights)), SAME_VECTORS, photographs)
-    return content, tuple(weights), difference  # the weights are let go: Windows replaces no file that is mapped
+    difference = _verify(module, open_session(path, content, checkpoint), SAME_VECTORS, photographs)
+    with whole_file(path) as temporary:
+        temporary.write_bytes(content)
+    return difference
 
 
 def _make_graph(module: Exported) -> ir.Model:
@@ -188,17 +192,23 @@ def _computes_no_weight(node: ir.Node) -> bool | None:
     return False if node.op_type == "Transpose" else None
 
 
-def _leave_weights(model: ir.Model, tensors: Mapping[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
-    """Let the graph take every weight from the checkpoint's tensors that is among them; return those."""
-    left = {}
+def _leave_weights(model: ir.Model, checkpoint: Path) -> None:
+    """Let the graph take every weight that the checkpoint has in float32 from there.
+
+    A safetensors file is the length of its header, the header as JSON (type, shape and place of each tensor), and the bytes.
+    """
+    with checkpoint.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
     for name, value in model.graph.initializers.items():
-        own = name.removeprefix(NAME_PREFIX)
-        if own not in tensors or value.dtype != ir.DataType.FLOAT or tuple(value.shape or ()) != tensors[own].shape:
+        stored = header.get(name.removeprefix(NAME_PREFIX), {"dtype": None})
+        shape = list(value.shape or ())
+        if value.dtype != ir.DataType.FLOAT or stored["dtype"] != "F32" or stored["shape"] != shape:
             continue
-        shape = ir.Shape(list(tensors[own].shape))
-        value.const_value = ir.ExternalTensor(GRAPH, None, None, ir.DataType.FLOAT, shape=shape, name=name)
-        left[own] = tensors[own]
-    return left
+        first, end = stored["data_offsets"]
+        value.const_value = ir.ExternalTensor(
+            checkpoint.name, 8 + length + first, end - first, ir.DataType.FLOAT, shape=ir.Shape(shape), name=name
+        )
 
 
 def _describe(model: ir.Model, module: Exported, dimensions: int, notes: dict[str, Any]) -> None:

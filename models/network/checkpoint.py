@@ -12,13 +12,12 @@ from safetensors.torch import save_file
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import whole_file_apart
 from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.description import DESCRIPTION, parse_description
+from image_copies.models.network.description import DESCRIPTION, OLD_GRAPH, parse_description
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.layouts import is_vit
 from image_copies.models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings, is_local
-from image_copies.models.network.stored_graph import GRAPH
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def load_descriptor(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys() if name != GRAPH}  # noqa: SIM118 (not a mapping)
+            weights = {name: file.get_tensor(name) for name in file.keys() if name != OLD_GRAPH}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
         raise UserError(
             f"{path} is not a safetensors file ({error}). A checkpoint of a run: train its model again (step 01); "

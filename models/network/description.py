@@ -21,6 +21,7 @@ from image_copies.models.network.settings import (
 )
 
 DESCRIPTION = "description"  # key of the metadata
+OLD_GRAPH = "onnx_graph"  # a tensor of the checkpoints that earlier versions exported; it is no weight
 About = TypeVar("About", DescriptorSettings, HandmadeSettings, JoinedSettings)
 
 

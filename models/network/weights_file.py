@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.stored_graph import GRAPH
+from image_copies.models.network.description import OLD_GRAPH
 
 
 def read_weights_file(path: Path) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def read_weights_file(path: Path) -> dict[str, Any]:
         )
     try:
         if path.suffix == ".safetensors":
-            return {name: tensor for name, tensor in load_file(path).items() if name != GRAPH}
+            return {name: tensor for name, tensor in load_file(path).items() if name != OLD_GRAPH}
         with torch.serialization.safe_globals([argparse.Namespace]):
             content: Any = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

@@ -1,4 +1,4 @@
-"""The descriptor that ships with the project (docs/model_card.md): weights, from which torch goes on to train, and graph.
+"""The descriptor that ships with the project (docs/model_card.md): weights for torch, and their graph.
 
 `python pipeline/export.py --run DIR --output models/shipped/descriptor.safetensors` writes both.
 """

@@ -32,7 +32,7 @@ MAX_BACKGROUND = 7_500  # training vectors stored for query normalisation
 def export_joined(run: Run, output: Path) -> None:
     """Write a run, finished up to step 03, as one checkpoint, with which `match.py --checkpoint` works as with the run.
 
-    It holds its graph, with which that needs no torch.
+    Beside it is its graph, with which that needs no torch.
 
     Only query normalisation may differ, because at most MAX_BACKGROUND training vectors are stored. The threshold is calibrated
     on queries that are normalised against the stored ones.

@@ -8,7 +8,6 @@ from image_copies.data.errors import UserError
 from image_copies.models.inference.onnx_export import LinearMap, add_graph, export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.pipeline.run.paths import RunPaths
 from image_copies.pipeline.run.provenance import code_version
 from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.pipeline.tools.run_extractor import run_checkpoints, run_embeddings
@@ -34,16 +33,13 @@ def export(output: Path, checkpoint: Path | None = None, run: Path | None = None
 
 
 def add_checkpoint_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> None:
-    """Add its graph to a checkpoint; print how much its vectors differ from torch's, on photographs, too.
+    """Write a checkpoint's graph beside it; print how much its vectors differ from torch's, on photographs, too.
 
     Raises:
-        UserError: when the checkpoint cannot be used or is a run's own, or the vectors differ too much from those of torch.
+        UserError: when the checkpoint cannot be used, or the vectors differ too much from those of torch.
     """
-    run = checkpoint.resolve().parents[2:3]  # of models/NAME/stage-N.safetensors
-    if run and RunPaths(run[0]).manifests.is_dir():
-        raise UserError(f"{checkpoint} belongs to the run {run[0]}, whose later steps would be stale: copy it elsewhere first.")
     difference = add_graph(checkpoint, photographs)
-    print(f"{checkpoint}: holds its graph, which differs from torch by at most {difference:.1e}")
+    print(f"{checkpoint}: beside it is its graph, which differs from torch by at most {difference:.1e}")
 
 
 def export_checkpoint(checkpoint: Path, output: Path) -> float:

@@ -1,6 +1,8 @@
-"""The graph in a checkpoint gives torch's vectors without torch, and changes nothing else."""
+"""The graph beside a checkpoint gives torch's vectors without torch, and changes nothing else."""
 
+import shutil
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,16 +21,16 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference import graph
 from image_copies.models.inference.embedders import SAME_VECTORS, Squares
-from image_copies.models.inference.graph import open_network
-from image_copies.models.inference.onnx_embedder import open_onnx, open_session
+from image_copies.models.inference.graph import GRAPH, VIEWS, list_graphs, open_network
+from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import Exported, add_graph, export_onnx, largest_difference
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+from image_copies.models.network.description import OLD_GRAPH
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
-from image_copies.models.network.stored_graph import GRAPH, digest_checkpoint, read_graph
 from image_copies.models.network.weights_file import read_weights_file
 from image_copies.models.shipped import SHIPPED
 
@@ -36,8 +38,8 @@ SETTINGS = EmbeddingSettings()
 OPENED_BY_TORCH = "image_copies.models.inference.torch_embedder.load_embedder"
 
 
-def count_convolutions(content: bytes) -> int:
-    return Counter(node.op_type for node in onnx.load_model_from_string(content).graph.node)["Conv"]
+def count_convolutions(graph: Path) -> int:
+    return Counter(node.op_type for node in onnx.load(graph, load_external_data=False).graph.node)["Conv"]
 
 
 @pytest.fixture(autouse=True)
@@ -108,29 +110,21 @@ def test_photographs_are_compared_too(checkpoint: Path, tmp_path: Path) -> None:
     assert largest_difference(module, wrong, [photograph]) > 0.5
 
 
-def test_weights_are_held_once_and_nothing_tells_of_this_machine(checkpoint: Path) -> None:
-    """The graph is stored in whole bytes, without a weight."""
-    with safe_open(SHIPPED, framework="numpy") as file:
-        content = file.get_tensor(GRAPH).tobytes()
+def test_weights_are_held_once_and_nothing_tells_of_this_machine() -> None:
+    content = SHIPPED.with_suffix(GRAPH).read_bytes()
     assert len(content) < SHIPPED.stat().st_size / 20
     assert str(Path(__file__).parents[3]).encode() not in content and b"site-packages" not in content
-    with safe_open(checkpoint, framework="numpy") as file, pytest.raises(UserError, match="keeps weights in external files"):
-        open_session(checkpoint, file.get_tensor(GRAPH).tobytes())
 
 
-def test_a_graph_changes_neither_identity_nor_weights(checkpoint: Path, tmp_path: Path) -> None:
-    """Indexes that were made before stay usable; a second graph replaces the first."""
-    path = tmp_path / "other.safetensors"
-    torch.manual_seed(2)
-    save_descriptor(path, HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=16)), 64, {"stage": 1})
-    before, identity, without = path.read_bytes(), digest_checkpoint(path), load_descriptor(path)
+def test_a_graph_changes_no_checkpoint_and_is_written_again(checkpoint: Path, tmp_path: Path) -> None:
+    path = shutil.copy(checkpoint, tmp_path)
+    before = path.read_bytes()
+    assert list_graphs(path) == []
     for _ in range(2):
+        path.with_suffix(VIEWS).write_bytes(b"of earlier weights")
         add_graph(path)
-        assert path.read_bytes() != before and digest_checkpoint(path) == identity != digest_checkpoint(checkpoint)
-    opened = load_descriptor(path)
-    assert opened.notes == {"stage": 1} and opened.descriptor.state_dict().keys() == without.descriptor.state_dict().keys()
-    assert all(tensor.equal(opened.descriptor.state_dict()[name]) for name, tensor in without.descriptor.state_dict().items())
-    assert read_weights_file(path).keys() == without.descriptor.state_dict().keys()
+        assert path.read_bytes() == before and list_graphs(path) == [path.with_suffix(GRAPH)]
+    assert path.with_suffix(GRAPH).read_bytes() == checkpoint.with_suffix(GRAPH).read_bytes()
 
 
 def check_that_torch_is_needed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +133,7 @@ def check_that_torch_is_needed(path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     open_network(path, SETTINGS)
     assert opened == [path]
     monkeypatch.setattr(graph, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="cannot be used without torch: it holds no graph of its weights"):
+    with pytest.raises(UserError, match="cannot be used without torch: no graph of its weights is beside it"):
         open_network(path, SETTINGS)
 
 
@@ -149,31 +143,42 @@ def test_torch_or_a_graph_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     check_that_torch_is_needed(path, monkeypatch)
 
 
-def change(checkpoint: Path, path: Path, name: str, tensor: torch.Tensor, notes: str | None = None) -> Path:
-    """Write a checkpoint with another tensor and, where given, other notes on its graph."""
-    with safe_open(checkpoint, framework="pt") as file:
-        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    save_file(tensors | {name: tensor}, path, metadata | ({} if notes is None else {GRAPH: notes}))
-    return path
+def change_graph(graph: Path) -> None:
+    graph.write_bytes(graph.read_bytes()[:1000])
 
 
-@pytest.mark.parametrize(
-    ("name", "tensor", "notes"),
-    [
-        ("whitening_matrix", torch.zeros(16, 512), None),  # the graph was made of other weights
-        (GRAPH, torch.tensor(list(b"no graph"), dtype=torch.uint8), None),
-        (GRAPH, torch.zeros(0, dtype=torch.uint8), None),
-        ("more", torch.zeros(3), None),
-        ("more", torch.zeros(3), "{}"),
-        ("more", torch.zeros(3), "no JSON"),
-    ],
-)
+def change_weights(graph: Path) -> None:
+    checkpoint = graph.with_name("gabor.safetensors")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1] + b"!")
+
+
+def rename_checkpoint(graph: Path) -> None:
+    graph.with_name("gabor.safetensors").rename(graph.with_name("moved.safetensors"))
+    graph.rename(graph.with_name("moved.graph.onnx"))
+
+
+def put_another(graph: Path) -> None:
+    """A whole network, with its weights, that was made of another checkpoint."""
+    export_onnx([(load_descriptor(graph.with_name("gabor.safetensors")), SETTINGS)], None, {}, graph)
+
+
+@pytest.mark.parametrize("change", [change_graph, change_weights, rename_checkpoint, put_another, Path.unlink])
 def test_a_graph_that_is_damaged_or_of_other_weights_is_not_used(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, tensor: torch.Tensor, notes: str | None
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
 ) -> None:
-    path = change(checkpoint, tmp_path / "changed.safetensors", name, tensor, notes)
-    assert (digest_checkpoint(path) == digest_checkpoint(checkpoint)) is (name == GRAPH)
+    for path in (checkpoint, *list_graphs(checkpoint)):
+        shutil.copy(path, tmp_path)
+    change(tmp_path / "gabor.graph.onnx")
+    (path,) = tmp_path.glob("*.safetensors")
     check_that_torch_is_needed(path, monkeypatch)
+
+
+def test_checkpoints_of_earlier_versions_hold_a_graph_that_is_no_weight(checkpoint: Path, tmp_path: Path) -> None:
+    path = tmp_path / "old.safetensors"
+    with safe_open(checkpoint, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        save_file(tensors | {OLD_GRAPH: torch.zeros(9, dtype=torch.uint8)}, path, file.metadata())
+    assert load_descriptor(path).descriptor.state_dict().keys() == read_weights_file(path).keys() == tensors.keys()
 
 
 @pytest.mark.parametrize("bytes_left", [0, 4, 100, -10])
@@ -216,10 +221,10 @@ def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path, flips: 
     path = tmp_path / "joined.safetensors"
     save_descriptor(path, joined, 64, {})
     add_graph(path)
-    stored = read_graph(path)
-    assert stored is not None and (stored.views is None) is (views and not flips)
-    if stored.views is not None:  # a mirror image is another pass
-        whole, of_views = (count_convolutions(each.content) for each in (stored, stored.views))
+    graphs = list_graphs(path)
+    assert len(graphs) == (1 if views and not flips else 2)
+    if len(graphs) == 2:  # a mirror image is another pass
+        whole, of_views = map(count_convolutions, graphs)
         assert whole / of_views == (2 + flips) / (1 + views)
     pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 64, 64)).astype(np.uint8)
     first, second = (each(torch.from_numpy(pixels) / 255) for each in descriptors)
@@ -231,8 +236,6 @@ def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path, flips: 
 
 
 def test_a_single_network_embeds_views_as_it_does_pictures(checkpoint: Path) -> None:
-    stored = read_graph(checkpoint)
-    assert stored is not None and stored.views is None
     pixels = {64: np.random.default_rng(0).integers(0, 256, (2, 3, 64, 64)).astype(np.uint8)}
     network = open_network(checkpoint, SETTINGS)
     assert np.array_equal(network.embed_alone(pixels), network.embed(pixels))

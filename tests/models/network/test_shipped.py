@@ -5,6 +5,7 @@ import hashlib
 import pytest
 import torch
 
+from image_copies.models.inference.graph import list_graphs
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.shipped import SHIPPED
@@ -12,9 +13,11 @@ from image_copies.models.shipped import SHIPPED
 pytestmark = pytest.mark.skipif(not SHIPPED.is_file(), reason="the project is packed without its weights")
 
 
-def test_it_is_the_file_that_was_measured() -> None:
-    wanted, name = SHIPPED.with_suffix(".sha256").read_text().split()
-    assert name == SHIPPED.name and hashlib.sha256(SHIPPED.read_bytes()).hexdigest() == wanted
+def test_they_are_the_files_that_were_measured() -> None:
+    lines = [line.split() for line in SHIPPED.with_suffix(".sha256").read_text().splitlines()]
+    assert {name for _, name in lines} == {SHIPPED.name, *(path.name for path in list_graphs(SHIPPED))}
+    for wanted, name in lines:
+        assert hashlib.sha256((SHIPPED.parent / name).read_bytes()).hexdigest() == wanted
     assert SHIPPED.stat().st_size <= 20_000_000
 
 

@@ -21,7 +21,6 @@ from image_copies.pipeline.match import main
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from image_copies.pipeline.tools.export_checkpoint import export_joined
-from image_copies.pipeline.tools.export_onnx import add_checkpoint_graph
 from image_copies.pipeline.tools.run_extractor import held_out_ids, open_extractor, run_extractor
 from image_copies.submissions.vectors.files import read_vectors
 
@@ -158,12 +157,3 @@ def test_no_path_of_this_machine_is_written(small_run: Path, exported: Path, tmp
     inner = joined.model_copy(update={"members": (named,)})
     outer = joined.model_copy(update={"members": (named.model_copy(update={"descriptor": inner}),)})
     assert "a.pth" in outer.model_dump_json() and "a.pth" not in without_weights_files(outer).model_dump_json()
-
-
-def test_a_checkpoint_of_a_run_gets_no_graph_in_place(small_run: Path) -> None:
-    """Steps 02 and later would be stale."""
-    (checkpoint, *_) = small_run.glob("models/*/stage-*.safetensors")
-    before = checkpoint.read_bytes()
-    with pytest.raises(UserError, match=r"belongs to the run .*: copy it elsewhere first"):
-        add_checkpoint_graph(checkpoint)
-    assert checkpoint.read_bytes() == before
