@@ -1,15 +1,14 @@
 """Collective operations of the training processes: gathered rows, sums, log-sum-exps. With one process, each is the identity."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
 
 from image_copies.data.errors import UserError
-from image_copies.data.process import process_count, process_rank, process_rank_on_machine
-from image_copies.data.watch import speak_if_killed
+from image_copies.data.process import process_count, process_rank
 from image_copies.models.device import is_lack_of_memory
 
 LOST_PROCESS_PHRASES = (
@@ -76,24 +75,16 @@ def log_sum_over_processes(local: Tensor) -> Tensor:
 
 @contextmanager
 def report_lost_process(work: str) -> Iterator[None]:
-    """Turn an error of the library about a lost process into a message for the user, even where none reaches Python.
+    """Turn an error of the library about a lost process into a message for the user.
 
-    NCCL's watchdog, a thread of C++, ends the process when a collective operation fails or takes too long, because what comes
-    after it would be computed from damaged data (torch's documentation of init_process_group); nothing of Python runs then, so
-    that a process next to it speaks, one on each machine. TORCH_NCCL_BLOCKING_WAIT would let errors reach Python, but makes the
-    host wait for every operation: it is not set.
+    Where NCCL's watchdog ends a process, nothing of Python runs: torchrun's message is all there is.
 
     Raises:
         UserError: when another process was lost in the block.
     """
     remedy = f"Run the same command again: {work} continues from the saved state."
-    killed = (
-        f"process {process_rank()} of {process_count()} of the {work} was ended by a signal: killed, perhaps for lack of memory, "
-        f"or aborted by NCCL because another process was lost or did not answer. {remedy}"
-    )
     try:
-        with speak_if_killed(killed) if process_count() > 1 and not process_rank_on_machine() else nullcontext():
-            yield
+        yield
     except RuntimeError as error:
         said = str(error)
         lost = isinstance(error, distributed.DistError) or any(word in said.lower() for word in LOST_PROCESS_PHRASES)

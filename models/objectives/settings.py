@@ -3,8 +3,6 @@
 Reading settings does not import torch: `build` imports the module that it needs and passes plain values to the objective.
 """
 
-import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
@@ -19,16 +17,6 @@ if TYPE_CHECKING:
     from image_copies.models.objectives.margin import MarginLoss
     from image_copies.models.objectives.multigrain import MultiGrain, Softmax
     from image_copies.models.objectives.pairs import PairObjective
-
-
-@dataclass(frozen=True)
-class ClassRows:
-    """The class-dependent memory of an objective in one process."""
-
-    held: int = 0  # number of rows of the class matrix or classifier [held, d] in this process, each with a gradient
-    copied: int = 0  # number of rows that each step copies in addition, each with a gradient
-    compared: int = 0  # number of classes whose logits [n, compared] exist at once
-    rounded: int = 0  # number of rows of which a step keeps a copy in half precision
 
 
 class ObjectiveSettings(Settings):
@@ -48,10 +36,6 @@ class ObjectiveSettings(Settings):
     def positives(self) -> Literal["class", "instance"] | None:
         """What the two images of a positive pair have in common; None if the objective compares no pairs."""
         return None
-
-    def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """Return the memory of one process; `batch` counts the images of all processes."""
-        return ClassRows()
 
 
 class PairwiseSettings(ObjectiveSettings):
@@ -96,12 +80,6 @@ class ArcFaceSettings(ObjectiveSettings):
         from image_copies.models.objectives.arcface import ArcFace
 
         return ArcFace(dimensions, classes, seed=seed, **self.model_dump(exclude={"kind"}))
-
-    def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """Return the memory of the class matrix, of which each process holds a part."""
-        held = -(-classes // processes)
-        copied = min(held, math.ceil(self.negatives * held) + batch) if self.negatives else 0
-        return ClassRows(held, copied, self.chunk, (copied or held) if self.rounded_rows else 0)
 
 
 class ContrastiveSettings(PairwiseSettings):
@@ -272,10 +250,6 @@ class SoftmaxSettings(ObjectiveSettings):
 
         return Softmax(dimensions, classes)
 
-    def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """Return the rows of the classifier; every process holds all of them in memory."""
-        return ClassRows(held=classes)
-
 
 class MultiGrainSettings(DistanceWeightedSettings):
     """λ · cross entropy + (1 − λ) · margin loss between copies of one image (MultiGrain, equation 5).
@@ -298,10 +272,6 @@ class MultiGrainSettings(DistanceWeightedSettings):
     def positives(self) -> Literal["class", "instance"] | None:
         """Copies of one image, if the margin loss has a weight above 0."""
         return "instance" if self.weight < 1 else None
-
-    def class_rows(self, classes: int, batch: int, processes: int) -> ClassRows:
-        """Return the rows of the classifier, which every process holds in memory; none if its weight is 0."""
-        return ClassRows(held=classes if self.weight > 0 else 0)
 
 
 PairSettings = ContrastiveSettings | TripletSettings | MultiSimilaritySettings | NPairSettings | InfoNceSettings | AngularSettings

@@ -55,7 +55,7 @@ from image_copies.models.training.state import DRAWN_FOR, Progress, save_state
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
 MEMORY_REMEDY = (
     "Lower batch_size (with optimizer.accumulate the step stays as large) or image_size of the stage, use precision bf16, "
-    "class_kind adafactor or more processes; `--plan` estimates what fits. A changed recipe trains from the start; the same one "
+    "class_kind adafactor or more processes. A changed recipe trains from the start; the same one "
     "goes on from the last saved state where more memory is free."
 )
 

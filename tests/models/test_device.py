@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -23,8 +22,6 @@ from image_copies.models.network.checkpoint import Checkpoint, save_descriptor
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.final_whitening import learn_whitening
-from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.plan import plan_model
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, count: int, rank: int, processes: int) -> list[int]:
@@ -96,19 +93,6 @@ def test_a_size_that_takes_too_much_memory_is_not_called_untrainable(monkeypatch
     assert "cannot be trained" not in str(reported.value)
 
 
-def test_the_plan_names_batch_and_size_when_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("image_copies.models.training.plan.check_image_sizes", lambda *_: None)
-    stages = [{"classes": 4, "image_size": 64, "batch_size": 24}]
-    settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "stages": stages})
-
-    def full(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-    monkeypatch.setattr(Descriptor, "forward", full)
-    with pytest.raises(UserError, match=r"24 images of 64 px .*batch_size 24.* Lower batch_size"):
-        list(plan_model(settings, 8))
-
-
 def test_embedding_and_whitening_name_batch_and_size_when_memory_runs_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,18 +124,6 @@ def test_a_lost_process_is_reported_whatever_the_backend_says(monkeypatch: pytes
         report_lost_process("embedding"),
     ):
         raise distributed.DistBackendError("communicator was aborted on rank 1")
-    watched: list[str] = []
-
-    def watch(message: str) -> nullcontext[None]:
-        watched.append(message)
-        return nullcontext()
-
-    monkeypatch.setattr("image_copies.models.distributed.speak_if_killed", watch)
-    for own in ("1", "0"):  # one process of a machine is watched
-        monkeypatch.setenv("LOCAL_RANK", own)
-        with report_lost_process("training"):
-            assert len(watched) == (own == "0")
-    assert "process 0 of 2 of the training was ended by a signal" in watched[0] and "command again" in watched[0]
     with pytest.raises(torch.OutOfMemoryError), report_lost_process("training"):
         raise torch.OutOfMemoryError("CUDA out of memory while NCCL was used")
     monkeypatch.setenv("WORLD_SIZE", "1")

@@ -2,7 +2,6 @@
 
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +15,6 @@ from image_copies.pipeline.run.run import Run, open_existing_run, open_run
 from image_copies.pipeline.run.training_roles import assign_training_roles
 from image_copies.pipeline.steps import train as step
 from image_copies.pipeline.steps.definitions import TRAIN, run_step
-from image_copies.pipeline.steps.plan import bound_at_once, print_plan
-from image_copies.pipeline.steps.train_apart import train_at_once
 
 
 def test_each_stage_learns_its_mixture_of_extra_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,63 +90,33 @@ def test_a_later_models_missing_weights_are_missed_before_any_is_trained(
     else:
         with pytest.raises(UserError, match=message):
             step.train(run, "one", assign_training_roles(run))
-        with pytest.raises(UserError, match=message):
-            print_plan(run, 1)
     run.checkpoint("two").parent.mkdir()
     run.checkpoint("two").touch()
     step.check_models(run)  # has learnt already
 
 
-def _open_three(small_run: Path, folder: Path) -> Run:
-    """Copy the run, with two models that stand alone and one that starts from the first of them."""
-    shutil.copytree(small_run, folder)
-    shutil.rmtree(folder / "models")
-    text = (folder / "recipe.yaml").read_text()
-    before, after = text.split("models:", 1)[0], text[text.index("embedding:") :]
-    network, rest = (
-        "backbone: test_efficientnet, dimensions: 16",
-        "workers: 0, stages: [{image_size: 32, batch_size: 16, epochs: 1}]",
-    )
-    models = [(name, "none") for name in ("one", "two")] + [("three", folder / "models/one/stage-1.safetensors")]
-    lines = [f"  {name}: {{descriptor: {{{network}, weights: {weights}}}, {rest}}}\n" for name, weights in models]
-    (folder / "recipe.yaml").write_text(before + "models:\n" + "".join(lines) + after)
-    return open_existing_run(folder)
+def test_models_of_runs_of_their_own_are_those_of_one_run(small_run: Path, tmp_path: Path) -> None:
+    """As docs/gpu.md trains several at the same time: their folders are moved into the run of all, which takes them as they are."""
+    recipe = yaml.safe_load((small_run / "recipe.yaml").read_text())
+    network = {"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "workers": 0}
+    model = network | {"stages": [{"image_size": 32, "batch_size": 16, "epochs": 1}]}
 
+    def open_with(folder: Path, *names: str) -> Run:
+        shutil.copytree(small_run, folder, ignore=shutil.ignore_patterns("models"))
+        (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"models": dict.fromkeys(names, model)}))
+        return open_existing_run(folder)
 
-def test_models_that_are_trained_at_once_are_those_of_one_after_the_other(
-    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = _open_three(small_run, tmp_path / "sequence")
+    expected, moved = open_with(tmp_path / "all", "one", "two"), open_with(tmp_path / "moved", "one", "two")
     run_step(expected, TRAIN)
-    run = _open_three(small_run, tmp_path / "at-once")
-    train_at_once(run, 2)
-    assert run.checkpoint("one").exists() and run.checkpoint("two").exists() and not run.checkpoint("three").exists()
-    run_step(run, TRAIN)
     for name in ("one", "two"):
-        assert run.checkpoint(name).read_bytes() == expected.checkpoint(name).read_bytes()
-    assert run.checkpoint("three").exists()
-    monkeypatch.setattr("image_copies.pipeline.steps.train_apart.get_context", lambda _: pytest.fail("a model was trained again"))
-    train_at_once(run, 2)
-
-
-def test_a_training_that_fails_leaves_the_others_to_finish(
-    small_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run = _open_three(small_run, tmp_path / "run")
-    run.paths.model("one").parent.mkdir()
-    run.paths.model("one").write_text("a file where the folder should be")
-    with pytest.raises(UserError, match="the training of one ended with an error, which is above"):
-        train_at_once(run, 1)
-    assert run.checkpoint("two").exists() and "error" in capfd.readouterr().err
-
-
-def test_models_at_once_take_as_long_as_the_fullest_gpu_or_all_edits() -> None:
-    def stage(most: float, edits: float) -> Any:
-        return SimpleNamespace(most_seconds=most, epoch_seconds=10.0, edit_seconds=edits)
-
-    models = [[stage(50, 1), stage(30, 1)], [stage(40, 1)], [stage(20, 1)]]
-    assert bound_at_once(models, 1) == 140 and bound_at_once(models, 2) == 80 and bound_at_once(models, 3) == 80
-    assert bound_at_once([[stage(50, 9)], [stage(50, 9)]], 2) == pytest.approx(90)
+        alone = open_with(tmp_path / name, name)
+        run_step(alone, TRAIN)
+        shutil.move(alone.paths.model(name), moved.paths.model(name))
+    before = [moved.checkpoint(name).stat().st_mtime_ns for name in ("one", "two")]
+    run_step(moved, TRAIN)
+    assert [moved.checkpoint(name).stat().st_mtime_ns for name in ("one", "two")] == before
+    for name in ("one", "two"):
+        assert moved.checkpoint(name).read_bytes() == expected.checkpoint(name).read_bytes()
 
 
 def test_a_recipe_may_name_a_folder_to_watch(small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
