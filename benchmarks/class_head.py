@@ -3,7 +3,7 @@
     python benchmarks/class_head.py [--classes 200000] [--dimensions 256] [--batch 64] [--repeats 5]   joins class_head.json
     python benchmarks/class_head.py --docs                                              writes the table of quality.md
 
-On the CPU: the exact head, half-precision products, rounded rows, sampled negatives. A step on a GPU: benchmarks/gpu.py.
+On the CPU: the exact head, half-precision products, rounded rows. A step on a GPU: benchmarks/gpu.py.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from image_copies.models.objectives.settings import ArcFaceSettings
 RESULTS = Path(__file__).with_name("class_head.json")
 COMMAND = "benchmarks/class_head.py --docs"
 PLAIN = "all logits at once"
-CHUNK, SAMPLED = ArcFaceSettings().chunk, 0.1
+CHUNK = ArcFaceSettings().chunk
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -96,11 +96,11 @@ def find_costs(ways: dict[str, Loss], matrix: nn.Parameter, embeddings: Tensor, 
 def measure(about: dict[str, int], seed: int) -> Figures:
     """Return differences and costs of all ways."""
     torch.manual_seed(seed)
-    head, rounded, sampled = (
+    head, rounded = (
         ArcFaceSettings(chunk=about["chunk"], **given).build(about["dimensions"], about["classes"], 0)
-        for given in ({}, {"rounded_rows": True}, {"negatives": SAMPLED})
+        for given in ({}, {"rounded_rows": True})
     )
-    rounded.matrix = sampled.matrix = head.matrix
+    rounded.matrix = head.matrix
     embeddings = torch.randn(about["batch"], about["dimensions"], requires_grad=True)
     labels = torch.randint(about["classes"], (about["batch"],))
     ways: dict[str, Loss] = {
@@ -108,7 +108,6 @@ def measure(about: dict[str, int], seed: int) -> Figures:
         "in chunks": partial(compute_chunked_loss, head, False),
         "in chunks, bf16 products": partial(compute_chunked_loss, head, True),
         "in chunks, bf16 products, rounded rows": partial(compute_chunked_loss, rounded, True),
-        f"in chunks, {SAMPLED:.0%} of the negatives (an approximation)": partial(compute_chunked_loss, sampled, False),
     }
     differences = find_differences(ways, head.matrix, embeddings, labels)
     return differences | find_costs(ways, head.matrix, embeddings, labels, about["repeats"])

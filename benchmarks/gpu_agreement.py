@@ -77,7 +77,7 @@ def _exchange(rank: int, processes: int, device_type: str, folder: str) -> None:
 
 def _arcface(processes: int, device: torch.device) -> ArcFace:
     """Build a class matrix whose rows are distributed unevenly over the processes."""
-    return ArcFace(16, 24 * processes + 1, margin=0.4, scale=16.0, chunk=64, negatives=None, seed=0).to(device)
+    return ArcFace(16, 24 * processes + 1, margin=0.4, scale=16.0, chunk=64, seed=0).to(device)
 
 
 def measure_determinism(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:

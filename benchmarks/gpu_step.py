@@ -10,11 +10,9 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.objectives.settings import ArcFaceSettings
-from image_copies.models.training.clipping import clip_gradients, join_rows
+from image_copies.models.training.clipping import clip_gradients
 from image_copies.models.training.schedule import build_optimizers
 from image_copies.models.training.settings import OptimizerSettings
-
-SAMPLED = 0.1  # share of the classes that a step compares with class_kind sparse_adam
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,9 @@ class StepSize:
     image_size: int = 160
     chunk: int = 131_072
 
-    def head_settings(self, negatives: float | None = None) -> ArcFaceSettings:
+    def head_settings(self) -> ArcFaceSettings:
         """The class head's settings, for batches larger than those of isc2021.yaml as in isc2021-batch-512.yaml."""
-        return ArcFaceSettings(chunk=self.chunk, negatives=negatives, rounded_rows=self.batch > 64)
+        return ArcFaceSettings(chunk=self.chunk, rounded_rows=self.batch > 64)
 
 
 class TrainingStep:
@@ -49,9 +47,7 @@ class TrainingStep:
         settings = DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions)
         self.device = device
         self.descriptor = Descriptor(settings).to(device)
-        negatives = SAMPLED if class_kind == "sparse_adam" else None
-        self.head = draw_head(size.head_settings(negatives), size, device)
-        self.head.sparse_rows = class_kind == "sparse_adam"
+        self.head = draw_head(size.head_settings(), size, device)
         optimizing = OptimizerSettings.model_validate({"class_kind": class_kind})
         self.optimizers = build_optimizers(self.descriptor, self.head, optimizing, fused=device.type == "cuda")
         self.images = torch.randn(size.batch, 3, size.image_size, size.image_size, device=device)
@@ -86,7 +82,6 @@ class TrainingStep:
     def run(self) -> None:
         """Do one step."""
         self.compute_gradients()
-        join_rows(self.head.matrix, batches=1)
         clip_gradients([*self.descriptor.parameters(), *self.head.parameters()], 1.0)
         for optimizer in self.optimizers:
             optimizer.step()

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from gpu_row import Row, measure_busy_seconds, measure_median
 from gpu_sizes import Sizes
-from gpu_step import SAMPLED, StepSize, TrainingStep, draw_head
+from gpu_step import StepSize, TrainingStep, draw_head
 
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.memory_format import MIN_GAIN, choose_memory_format
@@ -23,7 +23,7 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import Progress, WrittenState, load_state
 
 GIB = 2**30
-KINDS = ("same", "adafactor", "sparse_adam")  # optimisers of the class matrix
+KINDS = ("same", "adafactor")  # optimisers of the class matrix
 WAYS = {"eager": None, "graph": "reduce-overhead", "compiled": "default"}  # modes of torch.compile; the second uses CUDA graphs
 MAX_SHARE = 0.9  # of the free memory that a step may be expected to need
 CLASS_COPIES = 5  # of the class matrix: itself, its gradient, two moments, and what is rounded or copied
@@ -79,9 +79,8 @@ def measure_head(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]
     kind, batch = item.split()
     size = replace(sizes.head, batch=int(batch))
     rounded = ", rounded_rows" if size.head_settings().rounded_rows else ""
-    sample = f", a {SAMPLED:.0%} sample" if kind == "sparse_adam" else ""
     row, share, costs, memory = _step_row(
-        f"{size.classes:,} classes, {kind}, batch {batch}{rounded}{sample}", device, size, sizes.repeats, kind
+        f"{size.classes:,} classes, {kind}, batch {batch}{rounded}", device, size, sizes.repeats, kind
     )
     yield row
     if size.batch == sizes.large_batch:

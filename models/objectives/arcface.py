@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.sparse import check_sparse_tensor_invariants
 
 from image_copies.models.distributed import (
     gather_together,
@@ -37,16 +36,11 @@ class ArcFace(Objective):
     part of the matrix is exact. Under autocast, products of embeddings and matrix are computed in half precision and summed in
     float32.
 
-    With `negatives`, each step compares with a random subset of the classes besides the batch's own (X. An et al., Partial FC,
-    2021): an approximation without correction for the classes left out, so the loss is lower than the exact one. The logs then
-    include share_of_classes, and only the rows drawn have a nonzero gradient.
-
     `matrix` holds prototypes [classes of this process, d], of any norm. The arguments are those of `ArcFaceSettings`; classes are
     counted over all processes.
     """
 
     takes_local_batch = True
-    step: Tensor
 
     def __init__(
         self,
@@ -56,18 +50,14 @@ class ArcFace(Objective):
         margin: float,
         scale: float,
         chunk: int,
-        negatives: float | None,
         seed: int,
         rounded_rows: bool = False,
     ) -> None:
         super().__init__()
         self.classes, self.seed, self.rounded_rows = classes, seed, rounded_rows
-        self.margin, self.scale, self.chunk, self.negatives = margin, scale, chunk, negatives
+        self.margin, self.scale, self.chunk = margin, scale, chunk
         self.rows = shard_rows(classes, group_rank(), group_size())
         self.matrix = nn.Parameter(_draw_prototypes(self.rows, classes, dimensions, seed))
-        self.register_buffer("step", torch.zeros((), dtype=torch.long))
-        self._steps: int | None = None  # the value of `step`, read from the device only after a state was loaded
-        self.register_load_state_dict_post_hook(_forget_steps)  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
     def class_matrix(self) -> ClassMatrix:
         """Return this process's part of the class matrix, which drip training rebuilds."""
@@ -79,37 +69,15 @@ class ArcFace(Objective):
         """Compute the mean cross-entropy over the batch of all processes; logs the mean cosine to the own class's prototype."""
         unit, labels = gather_together(functional.normalize(embeddings), labels)
         own_part = labels - self.rows.start  # outside 0…len(matrix)−1: another process holds the class
-        matrix, own_part = self._sample(own_part) if self.negatives else (self.matrix, own_part)
-        logs = {"share_of_classes": len(matrix) / max(1, len(self.matrix))} if self.negatives else {}
         chunk = choose_chunk(self.chunk, len(unit), unit.shape[1], unit.device)
         of_classes = _RoundedClassSums if self.rounded_rows and product_dtype is torch.bfloat16 else _ClassSums
         sums = of_classes.apply(  # type: ignore[no-untyped-call]  # torch's apply has no types
-            unit, matrix, own_part, self.scale, chunk, product_dtype
+            unit, self.matrix, own_part, self.scale, chunk, product_dtype
         )
         own, others = sums
         target = angular_margin(own, self.margin)
         loss = functional.softplus(others - self.scale * target).mean()
-        return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean(), **logs})
-
-    def _sample(self, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw rows of this process, with the batch's own; return them and the labels [n] as their numbers, −1 elsewhere."""
-        steps = int(self.step) if self._steps is None else self._steps
-        if self.training:
-            self.step += 1
-            steps += 1
-        self._steps = steps
-        generator = seeded_generator(self.seed, steps, labels.device)
-        count = math.ceil((self.negatives or 1.0) * len(self.matrix))
-        inside = (labels >= 0) & (labels < len(self.matrix))
-        drawn = torch.randperm(len(self.matrix), generator=generator, device=labels.device)[:count]
-        rows = torch.cat([torch.where(inside, labels, drawn[0]), drawn]).unique()
-        picked = _pick_rows(self.matrix, rows) if self.sparse_rows else self.matrix.index_select(0, rows)
-        return picked, torch.where(inside, torch.searchsorted(rows, labels.clamp(min=0)), -1)
-
-
-def _forget_steps(objective: nn.Module, _: object) -> None:
-    """Discard the cached number of steps after a state was loaded."""
-    objective._steps = None  # type: ignore[assignment]  # nn.Module's attributes are typed as modules and tensors
+        return ObjectiveOutput(loss, {"cosine_to_own_class": own.detach().mean()})
 
 
 def angular_margin(cosine: Tensor, margin: float) -> Tensor:
@@ -130,27 +98,6 @@ def choose_chunk(given: int, images: int, dimensions: int, device: torch.device)
     bytes_per_class = 4 * (3 * images + 2 * dimensions)  # logits, weights and their rounded copies; unit rows and gradients
     room = int(CHUNK_SHARE * torch.cuda.get_device_properties(device).total_memory) // bytes_per_class
     return max(given, 1 << max(0, room.bit_length() - 1))
-
-
-def _pick_rows(matrix: Tensor, rows: Tensor) -> Tensor:
-    picked: Tensor = _PickedRows.apply(matrix, rows)  # type: ignore[no-untyped-call]  # torch's apply has no types
-    return picked
-
-
-class _PickedRows(torch.autograd.Function):
-    """Different rows, in ascending order, of a matrix, whose gradient is a sparse tensor of these rows."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, rows: Tensor) -> Tensor:
-        ctx.save_for_backward(rows)
-        ctx.size = matrix.shape
-        return matrix.index_select(0, rows)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        (rows,) = ctx.saved_tensors
-        with check_sparse_tensor_invariants(False):  # or torch warns that it does not
-            return torch.sparse_coo_tensor(rows[None], gradients[0], ctx.size, is_coalesced=True), None
 
 
 class _ClassSums(torch.autograd.Function):
@@ -180,7 +127,6 @@ class _ClassSums(torch.autograd.Function):
         embeddings, matrix, lengths, inside, rows, total = ctx.saved_tensors
         to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
         largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / WEIGHT_RANGE)
-        total = total.clamp(min=torch.finfo(torch.float32).min)  # −∞ if no other class was drawn
         for start in range(0, len(matrix), ctx.chunk):
             part = slice(start, start + ctx.chunk)
             weights = _compute_logits_of_others(
@@ -228,7 +174,7 @@ class _RoundedClassSums(torch.autograd.Function):
         to_own, to_total = gradients
         embeddings, matrix, lengths, unit, inside, rows, total, *kept = ctx.saved_tensors
         scaled = (ctx.scale * embeddings).to(unit.dtype)
-        factors = (to_total * ctx.scale * torch.exp(-total.clamp(min=-2 * ctx.scale)))[:, None]  # −∞ if no other class was drawn
+        factors = (to_total * ctx.scale * torch.exp(-total))[:, None]
         weighted = (factors * embeddings).to(unit.dtype)
         to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
         for number, start in enumerate(range(0, len(matrix), ctx.chunk)):

@@ -36,7 +36,6 @@ class Objective(nn.Module):
     takes_local_batch: bool = False
     measures: bool = True  # whether the next batch computes figures that are only logged and make a GPU synchronise
     others: Tensor | None = None  # [n], the class that each image of a mixed batch also shows; of the next batch
-    sparse_rows: bool = False  # whether a class matrix of which a step compares some rows has a sparse gradient of these rows
 
     if TYPE_CHECKING:  # nn.Module's own call is untyped
 

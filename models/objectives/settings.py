@@ -55,8 +55,6 @@ class ArcFaceSettings(ObjectiveSettings):
         scale: Factor s of the logits.
         chunk: Number of classes whose logits are computed at a time, which bounds memory. On a GPU as many more as a 32nd of its
             memory holds.
-        negatives: Fraction of the classes, drawn at random, that each step compares with (X. An et al., Partial FC, 2021), an
-            approximation; None for all classes.
         rounded_rows: With precision bf16, round the class matrix once a step and keep that for the backward pass, with exp of the
             logits where that takes no more memory than the matrix: half to ¾ of the memory traffic, for up to 1.5 × the matrix in
             memory. Rounding differs; scale at most 64.
@@ -66,7 +64,6 @@ class ArcFaceSettings(ObjectiveSettings):
     margin: float = Field(0.4, ge=0, lt=3.1416)
     scale: float = Field(40.0, gt=0)
     chunk: int = Field(16_384, ge=1)
-    negatives: float | None = Field(None, gt=0, lt=1)
     rounded_rows: bool = False
 
     @model_validator(mode="after")

@@ -15,19 +15,11 @@ from image_copies.data.process import choose_workers
 from image_copies.models.device import autocast
 from image_copies.models.distributed import share_buffers
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.objectives.base import Objective
 from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 
 FIRST_CENTROID_EPOCH = -1  # the rebuild uses the edits of epochs −1, −2, …, which training never uses
-
-
-def build_head(settings: ModelSettings, dimensions: int, classes: int, seed: int) -> Objective:
-    """Build the recipe's objective (`ObjectiveSettings.build`); its class matrix has the gradients that its optimiser takes."""
-    objective = settings.objective.build(dimensions, classes, seed)
-    objective.sparse_rows = settings.optimizer.class_kind == "sparse_adam"
-    return objective
 
 
 def rebuild_class_rows(

@@ -16,7 +16,7 @@ from image_copies.models.distributed import gather_together
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective, ObjectiveOutput
 from image_copies.models.objectives.domains import sum_over_domains
-from image_copies.models.training.clipping import clip_gradients, join_rows
+from image_copies.models.training.clipping import clip_gradients
 from image_copies.models.training.mixing import draw_share, mix_batch
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import EpochSchedule, build_optimizers
@@ -53,7 +53,8 @@ class Learner:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a saved state, except the descriptor's weights, which are loaded already."""
-        self.objective.load_state_dict(state["objective"])
+        known = self.objective.state_dict().keys()  # earlier versions counted ArcFace's steps, too
+        self.objective.load_state_dict({name: value for name, value in state["objective"].items() if name in known})
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
             _arrange_like_parameters(getattr(optimizer, "optimizer", optimizer))
@@ -129,20 +130,18 @@ class Learner:
                 self.fabric.backward(output.loss / count)
             images += len(pixels)
             figures.append({"loss": loss, **output.logs})
-        self._arrange_gradients(len(figures))
+        self._arrange_gradients()
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
         return images, figures
 
-    def _arrange_gradients(self, batches: int) -> None:
-        """Bring the gradients that `batches` have left to their scale, and clip them if the settings say so."""
+    def _arrange_gradients(self) -> None:
+        """Bring the gradients to their scale, and clip them if the settings say so."""
         for optimizer in self.optimizers:
             self.fabric.strategy.precision.unscale_gradients(getattr(optimizer, "optimizer", optimizer))
-        matrix = self.objective.class_matrix()
-        if matrix is not None:
-            join_rows(matrix.parameter, batches)
         if self.clip_norm is not None:
+            matrix = self.objective.class_matrix()
             parameters = [*self.descriptor.parameters(), *self.objective.parameters()]
             clip_gradients(parameters, self.clip_norm, None if matrix is None else matrix.parameter)
 

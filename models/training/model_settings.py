@@ -142,15 +142,6 @@ class ModelSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _rows_for_a_sparse_optimizer(self) -> "ModelSettings":
-        if self.optimizer.class_kind == "sparse_adam" and getattr(self.objective, "negatives", None) is None:
-            raise ValueError(
-                "optimizer.class_kind sparse_adam moves the rows that a step compares: set objective.negatives (arcface), or "
-                "another class_kind"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _one_gradient_scaler(self) -> "ModelSettings":
         if self.precision == "16" and self.optimizer.class_kind != "same":
             raise ValueError(

@@ -63,8 +63,6 @@ def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float, fused: 
     filled = [group for group in groups if group["params"]]
     if kind == "adafactor":
         return torch.optim.Adafactor(filled)
-    if kind == "sparse_adam":
-        return torch.optim.SparseAdam(filled)
     if kind == "adam":
         return torch.optim.Adam(filled, fused=fused or None)
     if kind == "muon":

@@ -49,8 +49,7 @@ class OptimizerSettings(Settings):
             class matrix are points, not a linear map.
         class_kind: Optimiser of the objective's parameters, including the class matrix: "same"; "adam"; or, if its two moment
             matrices take too much memory, "adafactor" (one float per class and per dimension, kept by each process for its own
-            part) or "plain_sgd" (no state); or "sparse_adam", Adam of the rows that a step compares alone, with
-            `objective.negatives`: rows that are not drawn keep their place and their moments.
+            part) or "plain_sgd" (no state).
         accumulate: Batches whose gradients are accumulated for one step.
         learning_rate: Learning rate of the descriptor.
         backbone_learning_rate: Learning rate of the backbone alone, usually lower if it is pretrained; None for learning_rate.
@@ -61,7 +60,7 @@ class OptimizerSettings(Settings):
     """
 
     kind: Literal["adam", "muon", "sgd"] = "adam"
-    class_kind: Literal["same", "adam", "adafactor", "plain_sgd", "sparse_adam"] = "same"
+    class_kind: Literal["same", "adam", "adafactor", "plain_sgd"] = "same"
     accumulate: int = Field(1, ge=1)
     learning_rate: float = Field(1e-3, gt=0)
     backbone_learning_rate: float | None = Field(None, gt=0)

@@ -14,7 +14,6 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective
 from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training.begin import Training
-from image_copies.models.training.class_rows import build_head
 from image_copies.models.training.curve import read_rows, record_validation
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.modes import LEAST_AGREEMENT, measure_agreement
@@ -57,7 +56,7 @@ def build_edited_images(
 def build_objective(settings: ModelSettings, descriptor: Descriptor, classes: int, seed: int) -> Objective:
     """Build the recipe's objective with the terms added to it; s of SVMax is logged with every one."""
     dimensions = descriptor.dimensions // (len(DOMAINS) if settings.descriptor.domains else 1)
-    return Svmax(build_head(settings, dimensions, classes, seed), settings.svmax)
+    return Svmax(settings.objective.build(dimensions, classes, seed), settings.svmax)
 
 
 def check_modes(training: Training, squares: CachedImages, rows: list[int], image_size: int) -> None:

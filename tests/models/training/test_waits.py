@@ -55,13 +55,7 @@ def train(tmp_path: Path, change: dict[str, Any]) -> None:
     train_model(ModelSettings.model_validate(settings | change), images, images, tmp_path / "model", tmp_path / "cache", seed=0)
 
 
-@pytest.mark.parametrize(
-    ("negatives", "of_classes"),
-    [(None, "same"), (0.5, "same"), (0.5, "sparse_adam")],
-)
-def test_a_step_waits_twice_at_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, negatives: float | None, of_classes: str
-) -> None:
+def test_a_step_waits_twice_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learn, steps = Learner.learn, list[Counter[str]]()
 
     def counted(self: Learner, batches: Iterator[Any], *arguments: Any) -> Any:
@@ -72,9 +66,7 @@ def test_a_step_waits_twice_at_most(
         return result
 
     monkeypatch.setattr(Learner, "learn", counted)
-    optimizer = {"kind": "sgd", "class_kind": of_classes}  # Adam counts its steps in tensors of the host, which no GPU waits for
-    objective = {"kind": "arcface", "negatives": negatives}
-    train(tmp_path, {"objective": objective, "optimizer": optimizer})
+    train(tmp_path, {"optimizer": {"kind": "sgd"}})  # Adam counts its steps in tensors of the host, which no GPU waits for
     assert len(steps) == 10
     usual = [found for step, found in enumerate(steps) if step % stage_run.STEPS_PER_MEASUREMENT]
     assert all(1 <= sum(found.values()) <= 2 for found in usual), steps
@@ -104,15 +96,3 @@ def test_a_regularised_batch_measures_each_time() -> None:
     assert "mean_singular_value" in objective(embeddings, labels).logs
     objective.measures = False
     assert "mean_singular_value" not in objective(embeddings, labels).logs
-
-
-def test_negatives_are_drawn_as_the_loaded_state_says() -> None:
-    """The number of steps is kept on the host; a loaded state must replace it there, too."""
-    settings = ArcFaceSettings(negatives=0.3)
-    first, second = (settings.build(8, 50, 0) for _ in range(2))
-    embeddings, labels = torch.randn(4, 8), torch.arange(4)
-    for _ in range(3):
-        first(embeddings, labels)
-    second(embeddings, labels)
-    second.load_state_dict(first.state_dict())
-    assert second(embeddings, labels).loss == first(embeddings, labels).loss != second(embeddings, labels).loss

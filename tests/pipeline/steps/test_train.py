@@ -96,7 +96,7 @@ def test_a_later_models_missing_weights_are_missed_before_any_is_trained(
 
 
 def test_models_of_runs_of_their_own_are_those_of_one_run(small_run: Path, tmp_path: Path) -> None:
-    """As docs/gpu.md trains several at the same time: their folders are moved into the run of all, which takes them as they are."""
+    """As docs/gpu.md trains several at the same time: their folders are moved into the run of all."""
     recipe = yaml.safe_load((small_run / "recipe.yaml").read_text())
     network = {"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "workers": 0}
     model = network | {"stages": [{"image_size": 32, "batch_size": 16, "epochs": 1}]}
