@@ -11,7 +11,7 @@ TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
 RESULTS = sorted((TOP / "benchmarks").glob("*.json"))
 COMMANDS = (
-    *("ablation", "class_head", "dedup", "edits", "false_alarms", "gpu", "imagededup_suite", "index_growth", "lookalikes"),
+    *("ablation", "class_head", "dedup", "edits", "false_alarms", "gpu", "index_growth", "lookalikes"),
     *("perception_yardstick", "quality", "same_scene", "service", "sure_and_fast", "verification", "which_original"),
 )
 NO_RESULTS = {"recipe.md", "gpu.md"}  # settings, goals and estimates
@@ -73,23 +73,3 @@ def test_the_page_has_what_the_rates_come_to() -> None:
 def test_results_say_what_made_them(path: Path) -> None:
     kept = json.loads(path.read_text(encoding="utf-8"))["measurements"]
     assert kept and all(entry["commit"] and entry["machine"] and entry["seed"] is not None for entry in kept)
-
-
-def test_imagededups_tests_are_told_apart(tmp_path: Path) -> None:
-    import imagededup_suite
-
-    (tmp_path / "tests" / "data").mkdir(parents=True)
-    (tmp_path / "tests" / "test_cnn.py").write_text(
-        "import pytest\nfrom imagededup.methods.cnn import CNN\nfrom imagededup.utils.models import ViT\n"
-        "from torchvision.transforms import transforms\n\n\n"
-        "def test_threshold():\n    with pytest.raises(ValueError):\n"
-        "        CNN().find_duplicates(min_similarity_threshold=1.3)\n\n\n"
-        "def test_wrong():\n    assert CNN().encode_images('nowhere') == 576\n\n\n"
-        "def test_private():\n    cnn = CNN()\n    cnn._check_threshold_bounds(thresh=1.1)\n\n\n"
-        "def test_scores():\n    CNN().find_duplicates(encoding_map={}, min_similarity_threshold=0.9)\n",
-        encoding="utf-8",
-    )
-    kinds, passed = imagededup_suite.run_suite(tmp_path)
-    counted, inner, scores = imagededup_suite.COUNTED, "internals", "its network's scores"
-    assert kinds == {"test_threshold": counted, "test_wrong": counted, "test_private": inner, "test_scores": scores}
-    assert passed["test_threshold"] and not passed["test_wrong"] and not passed["test_private"]
