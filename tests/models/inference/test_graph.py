@@ -117,7 +117,7 @@ def test_weights_are_held_once_and_nothing_tells_of_this_machine() -> None:
 
 
 def test_a_graph_changes_no_checkpoint_and_is_written_again(checkpoint: Path, tmp_path: Path) -> None:
-    path = shutil.copy(checkpoint, tmp_path)
+    path = Path(shutil.copy(checkpoint, tmp_path))
     before = path.read_bytes()
     assert list_graphs(path) == []
     for _ in range(2):
