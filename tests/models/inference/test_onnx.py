@@ -132,7 +132,7 @@ def test_weights_in_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.
     sides = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1000]) for name in ("a", "b")]
     graph = onnx.helper.make_graph([onnx.helper.make_node("Add", ["a", "weights"], ["b"])], "g", sides[:1], sides[1:], [weights])
     onnx.save_model(
-        onnx.helper.make_model(graph, ir_version=10),
+        onnx.helper.make_model(graph, ir_version=10, opset_imports=[onnx.helper.make_opsetid("", 18)]),
         "split.onnx",
         save_as_external_data=True,
         location="weights.bin",
