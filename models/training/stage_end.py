@@ -1,7 +1,6 @@
 """What a stage leaves: its rows of the curve, its checkpoint, and a report that warns where it went wrong."""
 
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.training.classifier import save_classifier
@@ -18,7 +16,6 @@ from image_copies.models.training.curve import EpochRow, append_rows, read_rows
 from image_copies.models.training.files import stage_checkpoint
 from image_copies.models.training.learner import Learner
 from image_copies.models.training.settings import StageSettings
-from image_copies.models.training.state import Progress
 
 NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its stage's last epoch; reads it from the curve
     "stage": int,
@@ -27,14 +24,6 @@ NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its 
     "ended_by": str,
     "validation": float,
 }
-
-
-def leave_out_stage(folder: Path, progress: Progress, fabric: Fabric) -> Progress:
-    """Copy the checkpoint of the stage before for a stage that would repeat it; return where training stands then."""
-    if fabric.global_rank == 0:
-        with whole_file(stage_checkpoint(folder, progress.stage + 1)) as temporary:
-            shutil.copyfile(stage_checkpoint(folder, progress.stage), temporary)
-    return Progress(progress.stage + 1, step=progress.step)
 
 
 def write_start(folder: Path, score: float | None, size: int, fabric: Fabric) -> None:

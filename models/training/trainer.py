@@ -24,7 +24,6 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.training.batches import build_batches
 from image_copies.models.training.begin import Training, Validate, Watch, begin_training, find_unlabelled
-from image_copies.models.training.class_counts import repeats_stage_before
 from image_copies.models.training.class_rows import rebuild_class_rows
 from image_copies.models.training.collapse import embed_classes, measure_collapse
 from image_copies.models.training.curve import EpochRow, read_rows, record_validation
@@ -43,7 +42,6 @@ from image_copies.models.training.stage_begin import (
 )
 from image_copies.models.training.stage_end import (
     find_troubles,
-    leave_out_stage,
     report_end,
     restore_checkpoint,
     write_checkpoint,
@@ -96,7 +94,6 @@ def train_model(
     """
     training, progress, state = begin_training(settings, classes, overlays, folder, cache, seed, validate, watch, labels, name)
     fabric, descriptor, stages = training.fabric, training.descriptor, settings.stages
-    available = len(set(training.class_of))
     unlabelled = find_unlabelled(training)
     shown = embedding or settings.embedding or EmbeddingSettings()
     with report_lost_process("training"), choose_algorithms(settings.deterministic):
@@ -116,15 +113,10 @@ def train_model(
                 flush=True,
             )
         while progress.stage < len(stages):
-            if not (progress.epoch or progress.batch) and repeats_stage_before(stages, progress.stage, available):
-                progress = leave_out_stage(folder, progress, fabric)
-                save_state(folder, training.identity, progress, state, fabric)
-                continue
             size = stages[progress.stage].image_size
             rest, learner = _learn_stage(training, progress, state)
             progress = Progress(progress.stage + 1, step=progress.step)
-            left = range(progress.stage, len(stages))
-            if settings.descriptor.whiten and all(repeats_stage_before(stages, index, available) for index in left):
+            if settings.descriptor.whiten and progress.stage == len(stages):
                 learn_whitening(descriptor, unlabelled, settings.workers, shown, size)
             if fabric.global_rank == 0:
                 write_stage(folder, rest, learner, size)
