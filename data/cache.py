@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,27 +59,31 @@ def cache_images(
 ) -> CachedImages:
     """Return the images resized to the area of a square of `size` pixels; the first call writes the cache, later ones map it.
 
-    The file's name contains a digest of the arguments and of the images' ids, file sizes and modification times: a changed image
-    set gets a new file. The form "pixels" is the fastest and takes at most 3 · size² bytes per image; "jpeg" (quality 95) takes
-    about a tenth of that and has to be decoded at every access. The aspect is each image's own
-    (`data.squares.resize_own_aspect`), or a square that all are squashed to.
+    The file's name contains the size and a digest of the form and of the images' ids, file sizes and modification times: a
+    changed image set gets a new file, another order of the images does not. A new file replaces those of other sizes. The form
+    "pixels" is the fastest and takes at most 3 · size² bytes per image; "jpeg" (quality 95) takes about a sixth of that and has
+    to be decoded at every access. The aspect is each image's own (`data.squares.resize_own_aspect`).
 
     Raises:
         UserError: the disk is full.
     """
-    name = f"{len(images)}x{size}-{images.digest(prefix=f'{size} {form} own')[:16]}"
-    pixels_file, about_file = folder / f"{name}.{form}", folder / f"{name}.npz"
+    stored = images.select(sorted(images.ids))
+    named = f"{len(images)}-{stored.digest(prefix=f'{form} own')[:16]}"
+    pixels_file, about_file = (folder / f"{named}-{size}.{ending}" for ending in (form, "npz"))
     cached = _open_cache(images, pixels_file, about_file)
     if cached is None:  # trainings at the same time share what the first of them makes
         with hold_lock_file(folder / ".caching", f"another process has cached images in {folder} for a day", wait=86_400):
             cached = _open_cache(images, pixels_file, about_file)
             if cached is None:
-                packed = map_in_threads(partial(_pack, size, form), images.paths, max(1, workers))
+                packed = map_in_threads(partial(_pack, size, form), stored.paths, max(1, workers))
                 shown = tqdm(packed, total=len(images), desc=f"caching {size} px", unit="image", leave=False)
-                ends, shapes, problems = _write_packed(images, shown, pixels_file)
+                ends, shapes, problems = _write_packed(stored, shown, pixels_file)
                 with whole_file(about_file) as temporary, temporary.open("wb") as file:
                     np.savez(file, ends=ends, shapes=shapes, problems=np.frombuffer(json.dumps(problems).encode(), np.uint8))
                 cached = _open_cache(images, pixels_file, about_file)
+                for old in set(folder.glob(f"{named}-*")) - {pixels_file, about_file}:
+                    with suppress(OSError):  # Windows removes no mapped file
+                        old.unlink()
     if cached is None:
         raise RuntimeError(f"{pixels_file} cannot be read back")
     return cached
@@ -93,24 +98,28 @@ def _open_cache(images: ImageSet, pixels_file: Path, about_file: Path) -> Cached
         if length < int(ends[-1] if len(ends) else 0):
             return None
         content = np.memmap(pixels_file, np.uint8, mode="r") if length else np.zeros(0, np.uint8)  # an empty file has no map
-        return CachedImages(images.ids, _Rows(content, ends, None if pixels_file.suffix == ".jpeg" else shapes), problems)
+        place = {image_id: row for row, image_id in enumerate(sorted(images.ids))}
+        places = np.array([place[image_id] for image_id in images.ids], np.int64)
+        return CachedImages(images.ids, _Rows(content, ends, None if pixels_file.suffix == ".jpeg" else shapes, places), problems)
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Concatenated images: row i ends at byte ends[i], exclusive, and has the height and width shapes[i]; None for JPEGs."""
+    """Concatenated images: the one at place i ends at byte ends[i], exclusive, and is shapes[i] high and wide; None for JPEGs."""
 
     content: NDArray[np.uint8]
     ends: NDArray[np.int64]
     shapes: NDArray[np.int64] | None
+    places: NDArray[np.int64]  # of each row
 
     def __getitem__(self, row: int) -> NDArray[np.uint8]:
-        part = np.asarray(self.content[self.ends[row - 1] if row else 0 : self.ends[row]])
+        place = int(self.places[row])
+        part = np.asarray(self.content[self.ends[place - 1] if place else 0 : self.ends[place]])
         if self.shapes is None:
             return as_uint8(cv2.imdecode(part, cv2.IMREAD_COLOR_RGB))
-        return part.reshape(*self.shapes[row].tolist(), 3)
+        return part.reshape(*self.shapes[place].tolist(), 3)
 
 
 def _write_packed(images: ImageSet, packed: Iterable[Packed], target: Path) -> Written:

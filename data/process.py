@@ -34,8 +34,15 @@ def usable_cores() -> int:
 
 
 def choose_workers(given: int | None) -> int:
-    """Return the number of data-loading workers: `given`, or else this process's share of the cores, 1…MAX_DEFAULT_WORKERS."""
-    return given if given is not None else max(1, min(MAX_DEFAULT_WORKERS, usable_cores() // processes_on_machine()))
+    """Return this process's share of the data-loading workers of a machine, at least 1; none only if 0 are given.
+
+    They are those given, or else one for each core, and at most MAX_DEFAULT_WORKERS of a process.
+    """
+    if given == 0:
+        return 0
+    if given is None:
+        return max(1, min(MAX_DEFAULT_WORKERS, usable_cores() // processes_on_machine()))
+    return max(1, given // processes_on_machine())
 
 
 def is_first_process() -> bool:

@@ -45,8 +45,8 @@ class ModelSettings(Settings):
         precision: "32", or the mixed precision of training.
         compile: Whether to use torch.compile: faster steps on a GPU after some minutes of compilation per stage.
         deterministic: Whether to use only algorithms that give identical results in every run on the same machine; slower.
-        workers: Data-loading workers, which edit images; None for this process's share of the cores.
-        cache: Format of the resized images on disk; "jpeg" takes a tenth of the space of "pixels".
+        workers: Data-loading workers, which edit images, of all processes on a machine together; None for one on each core.
+        cache: Format of the resized images on disk; "jpeg" takes a sixth of the space of "pixels".
         stages: Drip stages, in order.
         embedding: How this model embeds; None for the recipe's settings.
         whitening_images: Folder of unlabelled images on which descriptor.whiten is fitted (MultiGrain uses 20,000 of YFCC100M);

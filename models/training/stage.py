@@ -24,10 +24,11 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Identity, Progress, WrittenState
 
-SAVE_INTERVAL_SECONDS = 30.0  # plus the time of writing and 2 × STEPS_PER_CHECK steps: what a killed run loses at most
+SAVE_INTERVAL_SECONDS = 30.0  # plus the time of writing and 2 × STEPS_PER_CHECK steps: what a killed run loses at most, unless …
+SAVING_PAUSE = 120.0  # times as long as it took to save the last state until the next one is saved, …
+LONGEST_INTERVAL_SECONDS = 600.0  # at most: a state of a million classes, every 30 seconds, would be terabytes a day
 STEPS_PER_CHECK = 8  # between checks of the clock and reads of figures from the device
 STEPS_PER_MEASUREMENT = 8  # between figures that make the device synchronise
-MAX_SAVING_SHARE = 0.05  # of the time that saving holds training up: states that take long are saved less often
 MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
 REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
 LabelledBatches = Iterator[tuple[Tensor, Tensor, Tensor]]
@@ -53,7 +54,7 @@ class _Saver:
     """Saves the training state when it is time, on all processes together; one is written while training goes on."""
 
     def __init__(self, run: StageRun) -> None:
-        self.run, self.saved, self.cost = run, time.monotonic(), 0.0
+        self.run, self.saved, self.took = run, time.monotonic(), 0.0
         self.writing: WrittenState | None = None
 
     def __enter__(self) -> Self:
@@ -67,8 +68,10 @@ class _Saver:
     def due(self) -> bool:
         """Whether it is time to save; a state that was written in the meantime is finished."""
         waited = time.monotonic() - self.saved
-        late = waited > max(SAVE_INTERVAL_SECONDS, self.cost / MAX_SAVING_SHARE)
         written = self.writing is not None and self.writing.is_written()
+        if self.writing is not None:
+            self.took = waited
+        late = waited > max(SAVE_INTERVAL_SECONDS, min(SAVING_PAUSE * self.took, LONGEST_INTERVAL_SECONDS))
         late, written = self.run.learner.fabric.broadcast((late, written))
         if written:
             self.finish()
@@ -76,13 +79,12 @@ class _Saver:
 
     def save(self, progress: Progress, rows: list[EpochRow]) -> None:
         _check_weights(self.run, progress)
-        started, fabric = time.monotonic(), self.run.learner.fabric
+        fabric = self.run.learner.fabric
         self.finish()
         if fabric.global_rank == 0:
             append_rows(self.run.folder, rows)
-        self.writing = WrittenState(self.run.folder, self.run.identity, progress, self.run.learner.state(), fabric)
         self.saved = time.monotonic()
-        self.cost = self.saved - started
+        self.writing = WrittenState(self.run.folder, self.run.identity, progress, self.run.learner.state(), fabric)
 
     def finish(self) -> None:
         """Wait until the state that is being written, if any, counts."""

@@ -152,7 +152,8 @@ class Recipe(Settings):
         baselines: Whether step 06 also scores the two baselines, and step 03 those on the synthetic queries, without which
             nothing warns of a submission below them.
         watch: Folder whose figures stand in the curve of each epoch, and which nothing is chosen by: query_images,
-            reference_images and public_ground_truth.csv (µAP), or class folders (R@1, and with a linear classifier, whose classes
+            reference_images and public_ground_truth.csv (µAP of at most 10,000 queries and references, those of the true pairs
+            first), or class folders (R@1, and with a linear classifier, whose classes
             must be the folders, top-1 and cross entropy). None for none.
     """
 

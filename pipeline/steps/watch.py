@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.data.ground_truth import read_ground_truth
-from image_copies.data.images import find_images
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.images import ImageSet, find_images
 from image_copies.data.labels import read_class_folders
 from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE
 from image_copies.models.inference.protocols import View, embed_view
@@ -19,6 +19,8 @@ from image_copies.models.training.begin import Watch
 from image_copies.pipeline.steps.validate import embed_in_memory
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.scoring.retrieval import recall_at
+
+MOST_WATCHED = 10_000  # queries, and references: a million would take longer than most epochs
 
 
 def watch_folder(folder: Path, settings: EmbeddingSettings) -> Watch:
@@ -31,8 +33,10 @@ def watch_folder(folder: Path, settings: EmbeddingSettings) -> Watch:
 
 
 def _watch_queries(folder: Path, settings: EmbeddingSettings) -> Watch:
-    queries, references = find_images(folder / QUERY), find_images(folder / REFERENCE)
     truth = read_ground_truth(folder / GROUND_TRUTH)
+    queries = choose_watched(find_images(folder / QUERY).select(truth.query_ids), {query for query, _ in truth.pairs})
+    references = choose_watched(find_images(folder / REFERENCE), {reference for _, reference in truth.pairs})
+    truth = GroundTruth(queries.ids, truth.pairs)
 
     def measure(descriptor: Descriptor, image_size: int, classifier: nn.Linear | None) -> dict[str, float]:
         checkpoint = Checkpoint(descriptor, image_size, {})
@@ -40,6 +44,14 @@ def _watch_queries(folder: Path, settings: EmbeddingSettings) -> Watch:
         return {"watched_uap": evaluate(found, among, truth)[0].micro_average_precision}
 
     return measure
+
+
+def choose_watched(images: ImageSet, copies: set[str]) -> ImageSet:
+    """Return at most MOST_WATCHED images: those of the true pairs first, and others from first to last."""
+    order = sorted(images.ids, key=lambda image_id: image_id not in copies)
+    paired = sum(image_id in copies for image_id in order)
+    step = max(1, -(-(len(order) - paired) // max(1, MOST_WATCHED - paired)))
+    return images.select([*order[:paired], *order[paired::step]])
 
 
 def _watch_classes(folder: Path) -> Watch:

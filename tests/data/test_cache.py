@@ -29,7 +29,12 @@ def test_a_torn_cache_is_made_again(tmp_path: Path, form: Literal["pixels", "jpe
         again = cache_images(images, 16, cache, form)
         assert path.read_bytes() == content
         assert all(np.array_equal(again.pixels[row], whole[row]) for row in range(4))
-    assert cache_images(images, 24, cache, form).pixels[0].size == pytest.approx(1.5**2 * whole[0].size, rel=0.1)
+    turned = cache_images(images.select(images.ids[::-1]), 16, cache, form)  # as another model takes the classes
+    assert len(list(cache.iterdir())) == 3  # with the lock
+    larger = cache_images(images, 24, cache, form)
+    assert larger.pixels[0].size == pytest.approx(1.5**2 * whole[0].size, rel=0.1)
+    assert [path.suffix for path in cache.iterdir() if "-16." in path.name] == []  # a stage of another size follows
+    assert all(np.array_equal(turned.pixels[3 - row], whole[row]) for row in range(4))
 
 
 def test_images_are_encoded_by_all_threads_and_come_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

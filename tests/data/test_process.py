@@ -17,9 +17,13 @@ def test_only_the_first_of_several_prints(monkeypatch: pytest.MonkeyPatch, capsy
     assert capsys.readouterr().out == "process 0 of 2\n"
 
 
-@pytest.mark.parametrize(("cores", "processes", "workers"), [(2, 1, 2), (1, 1, 1), (64, 1, 16), (64, 8, 8), (4, 8, 1)])
-def test_workers_follow_the_cores_of_a_process(monkeypatch: pytest.MonkeyPatch, cores: int, processes: int, workers: int) -> None:
+@pytest.mark.parametrize(
+    ("cores", "processes", "unsaid", "of_40"), [(2, 1, 2, 40), (1, 1, 1, 40), (64, 1, 16, 40), (64, 8, 8, 5), (4, 80, 1, 1)]
+)
+def test_workers_are_those_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, cores: int, processes: int, unsaid: int, of_40: int
+) -> None:
+    """Eight processes with `workers: 16` were 128 loaders."""
     monkeypatch.setattr("image_copies.data.process.usable_cores", lambda: cores)
     monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
-    assert choose_workers(None) == workers
-    assert choose_workers(0) == 0 and choose_workers(40) == 40  # what is asked for counts
+    assert (choose_workers(None), choose_workers(40), choose_workers(0)) == (unsaid, of_40, 0)

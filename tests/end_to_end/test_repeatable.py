@@ -73,7 +73,7 @@ def test_workers_and_a_stop_leave_the_submission_as_it_is(
 
     do(tmp_path / "whole", 0)
     monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(stage_run, "MAX_SAVING_SHARE", 1e9)
+    monkeypatch.setattr(stage_run, "SAVING_PAUSE", 0.0)
     monkeypatch.setattr(stage_run, "STEPS_PER_CHECK", 1)
     learn, steps = Learner.learn, iter(range(5))  # into the second stage's first epoch
 

@@ -96,7 +96,7 @@ def replace(module: str, **names: Any) -> None:
 
 def save_at_every_step() -> None:
     """A training saves its state after every step instead of twice a minute."""
-    replace("image_copies.models.training.stage", SAVE_INTERVAL_SECONDS=0.0, STEPS_PER_CHECK=1, MAX_SAVING_SHARE=1e9)
+    replace("image_copies.models.training.stage", SAVE_INTERVAL_SECONDS=0.0, STEPS_PER_CHECK=1, SAVING_PAUSE=0.0)
 
 
 def log_losses() -> None:

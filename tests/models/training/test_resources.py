@@ -61,7 +61,7 @@ def test_moments_keep_the_memory_format_of_their_weights(
 ) -> None:
     """A resumed Adam must not step over channels_last weights with moments in another format; the moments stay the same."""
     monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(stage_run, "MAX_SAVING_SHARE", 1e9)
+    monkeypatch.setattr(stage_run, "SAVING_PAUSE", 0.0)
     monkeypatch.setattr(stage_run, "STEPS_PER_CHECK", 1)
     learn, restore, steps = Learner.learn, Learner.restore, []
     formats: list[tuple[object, object]] = []

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -82,7 +83,7 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]
     images = find_images(tmp_path / "pictures")
     stage = {"image_size": 32, "batch_size": 2, "epochs": 5}
     settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_nfnet"}, "workers": 0, "stages": [stage]})
-    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("MAX_SAVING_SHARE", 1e9), ("STEPS_PER_CHECK", 1)):
+    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("SAVING_PAUSE", 0.0), ("STEPS_PER_CHECK", 1)):
         monkeypatch.setattr(stage_run, name, value)
     return lambda: train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0)
 
@@ -213,3 +214,18 @@ def test_a_training_that_began_before_a_key_goes_on_and_another_value_is_named(t
     save_state(tmp_path, before, Progress(step=1), STATE, fabric)
     with pytest.raises(UserError, match=r"saved ones cannot be read by this version \(stages\.0\.gone: Extra inputs"):
         load_state(tmp_path, now, fabric)
+
+
+@pytest.mark.parametrize(("took", "interval"), [(0.1, 30), (1.0, 120), (5.1, 600), (40.0, 600)])
+def test_a_state_that_takes_long_is_saved_less_often(monkeypatch: pytest.MonkeyPatch, took: float, interval: float) -> None:
+    """A million classes were written every 72 seconds, 7 to 14 TB a day."""
+    clock = [0.0]
+    monkeypatch.setattr(stage_run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    alone = SimpleNamespace(broadcast=lambda value: value, world_size=1)
+    run: Any = SimpleNamespace(learner=SimpleNamespace(fabric=alone))
+    saver = stage_run._Saver(run)
+    saver.writing = SimpleNamespace(is_written=lambda: clock[0] >= took, finish=lambda: None)  # type: ignore[assignment]
+    due = list[bool]()
+    for clock[0] in (took / 2, took, interval - 1, interval + 1):
+        due.append(saver.due())
+    assert due == [False, False, False, True]
