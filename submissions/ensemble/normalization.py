@@ -173,7 +173,7 @@ def subtract_negatives(
 ) -> NDArray[np.float32]:
     """Subtract nearby training vectors from queries and references after S. Yokoo (2021), for comparison.
 
-    He first subtracts from the training vectors their own neighbours; here they stay as they are.
+    He first smooths each training vector by its ten nearest, weighted by the cosine's cube; here they stay as they are.
     x' = x − β · (mean of its nearest training vectors), scaled to unit length; zero rows stay zero. Vectors [n, d] and training
     vectors [m, d] are float32 of unit length.
 
