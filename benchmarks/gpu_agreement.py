@@ -130,7 +130,7 @@ def _stopping_at(step: int) -> Iterator[None]:
     learn, calls, before = (
         Learner.learn,
         list[int](),
-        (stage.SAVE_INTERVAL_SECONDS, stage.MAX_SAVING_SHARE, stage.STEPS_PER_CHECK),
+        (stage.SAVE_INTERVAL_SECONDS, stage.SAVING_PAUSE, stage.STEPS_PER_CHECK),
     )
 
     def stopping(self: Learner, *arguments: Any) -> Any:
@@ -139,10 +139,10 @@ def _stopping_at(step: int) -> Iterator[None]:
             raise KeyboardInterrupt
         return learn(self, *arguments)
 
-    stage.SAVE_INTERVAL_SECONDS, stage.MAX_SAVING_SHARE, stage.STEPS_PER_CHECK = 0.0, 1e9, 1
+    stage.SAVE_INTERVAL_SECONDS, stage.SAVING_PAUSE, stage.STEPS_PER_CHECK = 0.0, 0.0, 1
     Learner.learn = stopping  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         Learner.learn = learn  # type: ignore[method-assign]
-        stage.SAVE_INTERVAL_SECONDS, stage.MAX_SAVING_SHARE, stage.STEPS_PER_CHECK = before
+        stage.SAVE_INTERVAL_SECONDS, stage.SAVING_PAUSE, stage.STEPS_PER_CHECK = before

@@ -109,7 +109,7 @@ def test_a_resumed_stage_keeps_its_format_and_a_deterministic_one_is_not_measure
 
     monkeypatch.setattr(begin, "choose_memory_format", choose)
     monkeypatch.setattr(Learner, "learn", killed)
-    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("MAX_SAVING_SHARE", 1e9), ("STEPS_PER_CHECK", 1)):
+    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("SAVING_PAUSE", 0.0), ("STEPS_PER_CHECK", 1)):
         monkeypatch.setattr(f"image_copies.models.training.stage.{name}", value)
 
     def train(chosen: ModelSettings, folder: str) -> None:

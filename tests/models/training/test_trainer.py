@@ -89,7 +89,7 @@ def test_a_killed_training_goes_on_with_the_same_curve(
     settings = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | change)
     whole = train(images, tmp_path / "whole", settings)
     monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(stage_run, "MAX_SAVING_SHARE", 1e9)
+    monkeypatch.setattr(stage_run, "SAVING_PAUSE", 0.0)
     monkeypatch.setattr(stage_run, "STEPS_PER_CHECK", 1)
     learn, calls = Learner.learn, []
 
