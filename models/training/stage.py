@@ -24,9 +24,9 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Identity, Progress, WrittenState
 
-SAVE_INTERVAL_SECONDS = 30.0  # plus the time of writing and 2 × STEPS_PER_CHECK steps: what a killed run loses at most, unless …
-SAVING_PAUSE = 120.0  # times as long as it took to save the last state until the next one is saved, …
-LONGEST_INTERVAL_SECONDS = 600.0  # at most: a state of a million classes, every 30 seconds, would be terabytes a day
+SAVE_INTERVAL_SECONDS = 30.0  # plus the time of writing and 2 × STEPS_PER_CHECK steps: what a killed run loses
+SAVING_PAUSE = 120.0  # times the duration of saving: a longer interval, since a million classes would be terabytes a day
+LONGEST_INTERVAL_SECONDS = 600.0
 STEPS_PER_CHECK = 8  # between checks of the clock and reads of figures from the device
 STEPS_PER_MEASUREMENT = 8  # between figures that make the device synchronise
 MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
