@@ -182,7 +182,7 @@ def measure_speeds(backbone: str, found: ImageSet) -> tuple[float, float]:
 
     def forward(batches: int) -> None:
         for _ in range(batches):
-            embed_batch(descriptor, batch, [160])
+            embed_batch(descriptor, batch)
         if device.type == "cuda":
             torch.cuda.synchronize()  # or the time would be that of queueing the work
 

@@ -74,7 +74,7 @@ def measure_embedding(device: torch.device, sizes: Sizes, item: str) -> Iterator
         settings = EmbeddingSettings.model_validate({"batch_size": sizes.embed_batch, "precision": sizes.precision})
         measure_memory_format(Checkpoint(descriptor, size, {}), settings)
         batch = torch.randn(sizes.embed_batch, 3, size, size, device=device)
-        embed = partial(embed_batch, descriptor, batch, [size], precision=sizes.precision)
+        embed = partial(embed_batch, descriptor, batch, precision=sizes.precision)
         alone = sizes.embed_batch / measure_median(device, embed, sizes.repeats)
         started = read_clock(device)
         for _ in embed_images(Checkpoint(descriptor, size, {}), found, settings):

@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 MAX_INTEGER = 2**40  # larger settings would neither fit on a disk nor finish
-GONE = {"decode_on": "cpu"}  # keys that settings had, and the value at which they did what is done without them
+GONE: dict[str, Any] = {"decode_on": "cpu", "scales": [1.0]}  # keys that are gone, by the value that does what is done without
 
 
 class Settings(BaseModel):

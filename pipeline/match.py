@@ -94,11 +94,10 @@ def _compare(options: argparse.Namespace, output: Output) -> int:
 def _search(options: argparse.Namespace, output: Output) -> int:
     from image_copies.matching.commands import searching
     from image_copies.matching.commands.sources import Sources, find_pictures
-    from image_copies.matching.files.keeping import read_rules
-    from image_copies.matching.groups.planning import GroupSettings
+    from image_copies.matching.files.keeping import KeepSettings, read_rules
     from image_copies.pipeline.run.provenance import describe_origin
 
-    grouping = GroupSettings(*read_rules(options.keep), bound=options.group_size, hub_matches=options.hub_matches)
+    grouping = KeepSettings(*read_rules(options.keep))
     sources = Sources(
         queries=[*options.sets, *options.pictures, *options.queries],
         references=[path for path in options.references if not is_hash_list(path)],
@@ -130,10 +129,11 @@ def _search(options: argparse.Namespace, output: Output) -> int:
 def _open_network(options: argparse.Namespace) -> "tuple[Extractor, Rule]":
     """Return what describes pictures, and when two of them count as copies."""
     from image_copies.matching.calibration import make_rule
+    from image_copies.matching.commands.interface import MOST_REFERENCES
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
-    return extractor, make_rule(extractor, options.threshold, options.false_alarms, options.most, options.unrelated)
+    return extractor, make_rule(extractor, options.threshold, options.false_alarms, MOST_REFERENCES, options.unrelated)
 
 
 if __name__ == "__main__":

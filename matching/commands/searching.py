@@ -27,8 +27,8 @@ from image_copies.matching.commands.indexing import say_added
 from image_copies.matching.commands.paths import indexed_sources, make_protection_check, refuse_within
 from image_copies.matching.commands.sources import Pictures, Sources
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.files.keeping import PATH, find_pattern
-from image_copies.matching.groups.planning import Grouped, GroupSettings, drop_flat, make_groups, read_facts
+from image_copies.matching.files.keeping import PATH, KeepSettings, find_pattern
+from image_copies.matching.groups.planning import Grouped, drop_flat, make_groups, read_facts
 from image_copies.matching.groups.series import number_series
 from image_copies.matching.hash_lists import BITS, MAX_DISTANCE, HashLists, read_hash_lists
 from image_copies.matching.index.decisions import read_decisions
@@ -74,7 +74,7 @@ class SearchSettings:
 
     rule: Rule
     index: Path | None = None
-    grouping: GroupSettings = field(default_factory=GroupSettings)
+    grouping: KeepSettings = field(default_factory=KeepSettings)
     verified: int | None = 0
     views: bool | None = False
     track: Path | None = None
@@ -191,7 +191,7 @@ def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, p
         [
             *(extractor.identity, pictures.sources, settings.rule, folder, settings.verified, settings.views),
             *(settings.sets, settings.exact, settings.removes_references, settings.stacks, settings.made_by, Path.cwd()),
-            *(grouping.keep, grouping.preferred, grouping.bound, grouping.hub_matches, read_decisions(store), sys.argv[0]),
+            *(grouping.keep, grouping.preferred, read_decisions(store), sys.argv[0]),
         ],
         known | dict(zip(new, hashed, strict=True)),
     )

@@ -18,7 +18,6 @@ from image_copies.matching.groups.copies import CopyGroup, list_copies
 from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
-from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.matching.groups.series import list_joining
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Exclusions, Found, Match
@@ -26,19 +25,6 @@ from image_copies.matching.verification.pairs import PairJudge, share_cores
 
 READER_THREADS = 2
 LARGE = 30_000_000  # pixels of a picture from which on a group is planned alone: a comparison takes gigabytes
-
-
-@dataclass(frozen=True)
-class GroupSettings(KeepSettings):
-    """How groups are made and planned.
-
-    Attributes:
-        bound: Most contents of a group.
-        hub_matches: Fewest matches of a hub.
-    """
-
-    bound: int = MAX_GROUP_SIZE
-    hub_matches: int = MIN_HUB_MATCHES
 
 
 @dataclass(frozen=True)
@@ -78,16 +64,15 @@ def make_groups(
     score_pairs: PairScorer,
     judge: PairJudge,
     exclusions: Exclusions,
-    settings: GroupSettings,
+    settings: KeepSettings,
 ) -> Grouped:
     """Group the copies that were found and plan each group; facts that have been read already are not read again."""
     threshold = found.matches.threshold if found.matches.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
     grouped = group_files(
-        *(list_joining(found.matches.pairs, facts), found.digests, score_pairs, threshold, flat, settings.bound),
+        *(list_joining(found.matches.pairs, facts), found.digests, score_pairs, threshold, flat, MAX_GROUP_SIZE),
         rejected=exclusions.rejected,
         accepted=exclusions.accepted,
-        least_of_hub=settings.hub_matches,
     )
     facts = facts | read_facts([path for group in grouped.groups for path in group if path not in facts])
 

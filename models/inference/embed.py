@@ -25,7 +25,7 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.memory_format import choose_memory_format
 
-MEMORY_REMEDY = "Lower batch_size (of `embedding` in the recipe), image_size or scales, or stop other programs that use memory."
+MEMORY_REMEDY = "Lower batch_size (of `embedding` in the recipe), image_size, or stop other programs that use memory."
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ LoadedBatches = Iterator[Batch]
 def load_batches(networks: Sequence[Network], images: ImageSet) -> LoadedBatches:
     """Start the processes that decode images for `embed_together`, and return their batches, of the first network's size."""
     settings = networks[0][1]
-    sizes = {max(image_sizes(how, checkpoint.image_size)) for checkpoint, how in networks}
+    sizes = {how.image_size or checkpoint.image_size for checkpoint, how in networks}
     loader: DataLoader[Any] = DataLoader(
         SquaresOfSizes(images, sizes),
         settings.batch_size,
@@ -103,19 +103,19 @@ def embed_together(
 
 def prepare_network(checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device) -> Callable[[Batch], _Launched]:
     """Put a copy of a network, for inference, on the device and return what sends a batch through it."""
-    sizes = image_sizes(settings, checkpoint.image_size)
+    size = settings.image_size or checkpoint.image_size
     with report_lack_of_memory("while a network was put on the device", MEMORY_REMEDY):
-        descriptor = fold_batch_norms(checkpoint.descriptor, max(sizes)).to(device)
+        descriptor = fold_batch_norms(checkpoint.descriptor, size).to(device)
         descriptor.arrange(descriptor.memory_format)
     descriptor.pool_with(settings.pooling_exponent)
     descriptor.whitens = settings.whiten
 
     def launch(loaded: Batch) -> _Launched:
-        pixels, readable = loaded[max(sizes)]
+        pixels, readable = loaded[size]
         whole = pad_batch(pixels, settings.batch_size, device)
-        with report_lack_of_memory(describe_batch(len(whole), max(sizes)), MEMORY_REMEDY):
+        with report_lack_of_memory(describe_batch(len(whole), size), MEMORY_REMEDY):
             batch = normalize_pixels(whole.to(device, non_blocking=True), descriptor.mean, descriptor.std)
-            vectors = embed_batch(descriptor, batch, sizes, settings.flip, settings.precision)[: len(pixels)].float()
+            vectors = embed_batch(descriptor, batch, settings.flip, settings.precision)[: len(pixels)].float()
             return _Launched(vectors.to("cpu", non_blocking=device.type == "cuda"), readable, _mark_arrival(device))
 
     return launch
@@ -141,7 +141,7 @@ def _mark_arrival(device: torch.device) -> torch.cuda.Event | None:
 
 def measure_memory_format(checkpoint: Checkpoint, settings: EmbeddingSettings) -> None:
     """Arrange a network that is going to embed in the memory format in which it does so faster on the best device."""
-    device, size = best_device(), max(image_sizes(settings, checkpoint.image_size))
+    device, size = best_device(), settings.image_size or checkpoint.image_size
     chosen = choose_memory_format(checkpoint.descriptor, device, size, settings.batch_size, settings.precision, learns=False)
     checkpoint.descriptor.arrange(chosen)
 
@@ -152,38 +152,18 @@ def describe_batch(images: int, size: int) -> str:
 
 
 @torch.inference_mode()
-def embed_batch(descriptor: nn.Module, pixels: Tensor, sizes: list[int], flip: bool = False, precision: str = "32") -> Tensor:
-    """Embed normalised images [n, 3, s, s] as unit vectors [n, d].
-
-    Each is the unit mean over the input sizes in pixels and, with `flip`, over mirror images.
-    """
+def embed_batch(descriptor: nn.Module, pixels: Tensor, flip: bool = False, precision: str = "32") -> Tensor:
+    """Embed normalised images [n, 3, s, s] as unit vectors [n, d]; `flip` is as for `embed_views`."""
     with autocast(pixels.device, precision):
-        return average_vectors(
-            [descriptor(view.contiguous(memory_format=torch.channels_last)) for view in make_views(pixels, sizes, flip)]
-        )
+        return embed_views(lambda view: descriptor(view.contiguous(memory_format=torch.channels_last)), pixels, flip)
 
 
-def image_sizes(settings: EmbeddingSettings, trained_at: int) -> list[int]:
-    """Return the input sizes in pixels at which each image is embedded; `trained_at` is the default of settings.image_size."""
-    size = settings.image_size or trained_at
-    return [max(16, round(size * scale)) for scale in settings.scales]
-
-
-def make_views(pixels: Tensor, sizes: list[int], flip: bool) -> list[Tensor]:
-    """Return images [n, 3, s, s] resized to each of `sizes` and, with `flip`, also mirrored."""
-    views = [pixels if size == pixels.shape[2] else _resize(pixels, size) for size in sizes]
-    return views + ([view.flip(3) for view in views] if flip else [])
-
-
-def average_vectors(vectors: list[Tensor]) -> Tensor:
-    """Return the unit mean [n, d] of several sets of unit vectors, each [n, d]."""
-    return vectors[0] if len(vectors) == 1 else nn.functional.normalize(torch.stack(vectors).sum(dim=0))
+def embed_views(embed: Callable[[Tensor], Tensor], pixels: Tensor, flip: bool) -> Tensor:
+    """Return the unit vectors [n, d] of images [n, 3, s, s] or, with `flip`, the unit mean with those of their mirror images."""
+    vectors = embed(pixels)
+    return nn.functional.normalize(vectors + embed(pixels.flip(3))) if flip else vectors
 
 
 def _lower_priority(_: int) -> None:
     """Give data-loading workers a lower priority than the network, which shares the cores with them."""
     os.nice(10)
-
-
-def _resize(pixels: Tensor, size: int) -> Tensor:
-    return nn.functional.interpolate(pixels, (size, size), mode="bilinear", antialias=True, align_corners=False)

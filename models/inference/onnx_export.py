@@ -23,7 +23,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file, whole_file
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.squares import decode_square, resize_square
-from image_copies.models.inference.embed import average_vectors, image_sizes, make_views
+from image_copies.models.inference.embed import embed_views
 from image_copies.models.inference.embedders import SAME_VECTORS, Embedder
 from image_copies.models.inference.folding import draw_pictures
 from image_copies.models.inference.graph import GRAPH, VIEWS
@@ -66,8 +66,8 @@ class Exported(nn.Module):
     def __init__(self, models: Sequence[Model], projection: LinearMap | None) -> None:
         super().__init__()
         self.descriptors = nn.ModuleList([checkpoint.descriptor.eval() for checkpoint, _ in models])
-        self.views = [(image_sizes(settings, checkpoint.image_size), settings.flip) for checkpoint, settings in models]
-        self.sizes = sorted({max(sizes) for sizes, _ in self.views})
+        self.views = [(settings.image_size or checkpoint.image_size, settings.flip) for checkpoint, settings in models]
+        self.sizes = sorted({size for size, _ in self.views})
         self.projects = projection is not None
         for checkpoint, settings in models:
             checkpoint.descriptor.pool_with(settings.pooling_exponent)
@@ -79,15 +79,14 @@ class Exported(nn.Module):
     def forward(self, *squares: Tensor) -> Tensor:
         """Return unit vectors [n, d] of uint8 squares [n, 3, s, s], one tensor for each of `sizes`."""
         parts = [
-            self._describe(descriptor, squares[self.sizes.index(max(sizes))], sizes, flip)  # type: ignore[arg-type]  # a ModuleList's items are typed as Module
-            for descriptor, (sizes, flip) in zip(self.descriptors, self.views, strict=True)
+            self._describe(descriptor, squares[self.sizes.index(size)], flip)  # type: ignore[arg-type]  # a ModuleList's items are typed as Module
+            for descriptor, (size, flip) in zip(self.descriptors, self.views, strict=True)
         ]
         vectors = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
         return nn.functional.normalize((vectors - self.mean) @ self.axes) if self.projects else vectors
 
-    def _describe(self, descriptor: Descriptor, pixels: Tensor, sizes: list[int], flip: bool) -> Tensor:
-        floats = normalize_pixels(pixels, descriptor.mean, descriptor.std)
-        return average_vectors([descriptor(view) for view in make_views(floats, sizes, flip)])
+    def _describe(self, descriptor: Descriptor, pixels: Tensor, flip: bool) -> Tensor:
+        return embed_views(descriptor, normalize_pixels(pixels, descriptor.mean, descriptor.std), flip)
 
 
 def export_onnx(

@@ -1,7 +1,7 @@
 """How images are embedded, and the models of a recipe that are not trained: handmade ones, files, and vectors."""
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,6 @@ class EmbeddingSettings(Settings):
 
     Attributes:
         image_size: Input size in pixels; None for that of the last stage.
-        scales: Each image is embedded at each of these multiples of image_size; the vector is the unit mean over them.
         batch_size: Images per batch.
         flip: Whether the mean includes the mirrored image.
         views: Whether this model embeds a query's views (matching/views.py), too, once the run is a checkpoint of `export.py`;
@@ -28,7 +27,6 @@ class EmbeddingSettings(Settings):
     """
 
     image_size: int | None = Field(None, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
-    scales: tuple[Annotated[float, Field(gt=0, le=16)], ...] = Field((1.0,), min_length=1)
     batch_size: int = Field(128, ge=1)
     flip: bool = False
     views: bool = True

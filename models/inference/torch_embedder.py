@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from image_copies.models.device import best_device
-from image_copies.models.inference.embed import image_sizes, measure_memory_format, prepare_network, read_launched
+from image_copies.models.inference.embed import measure_memory_format, prepare_network, read_launched
 from image_copies.models.inference.embedders import Embedder, Squares, Waiting
 from image_copies.models.inference.parallel import use_one_thread
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -29,7 +29,7 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     if device.type == "cuda":
         torch.backends.cudnn.allow_tf32 = False  # its errors of 1e-3 would belong into another index than the CPU's vectors
     measure_memory_format(loaded, settings)
-    size = max(image_sizes(settings, loaded.image_size))
+    size = settings.image_size or loaded.image_size
 
     def prepare(checkpoint: Checkpoint) -> Callable[[Squares], Waiting]:
         begin = prepare_network(checkpoint, settings, device)

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from image_copies.data.errors import UserError
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
@@ -38,7 +37,7 @@ def export_joined(run: Run, output: Path) -> None:
     on queries that are normalised against the stored ones.
 
     Raises:
-        UserError: when a step has not been done, or a model is embedded at several scales.
+        UserError: when a step has not been done.
     """
     projection, normalizer = load_projection(run.require(run.paths.projection)), run_normalizer(run)
     variant = normalizer.variant
@@ -73,13 +72,7 @@ def _choose_background(run: Run, training: Vectors) -> list[str]:
 
 
 def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[ImageDescriptor, MemberSettings]:
-    """Return a model of the run as it embeds, and what the checkpoint says of it.
-
-    Raises:
-        UserError: when it is embedded at several scales.
-    """
-    if embedding.scales != (1.0,):
-        raise UserError(f"{path} is embedded at several scales, which a checkpoint cannot store: set embedding.scales to [1].")
+    """Return a model of the run as it embeds, and what the checkpoint says of it."""
     checkpoint = load_descriptor(path)
     descriptor = checkpoint.descriptor
     descriptor.pool_with(embedding.pooling_exponent)

@@ -11,7 +11,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import is_folder
 from image_copies.data.sources.archives import is_archive
 from image_copies.matching.files.keeping import KEEP_RULES, is_rule
-from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
 from image_copies.pipeline.cluster.options import add_ray_options
 from image_copies.pipeline.run.cli import named_place
 from image_copies.pipeline.tools.options import (
@@ -56,14 +55,10 @@ OPTIONS: Table = {
     | {"help": "search with crops, a turn and the negative of unsure pictures, too; default: as for --verify"},
     "--matching-track": FILE | {"help": "also write the pairs as the competition's CSV"},
     "--exact": FLAG | {"help": "compare with every reference, even in a large index"},
-    "--most": {"type": at_least(1), "default": 10, "metavar": "N", "help": "maximum number of references per query; default 10"},
     "--keep": {"type": RULE_TO_KEEP, "nargs": "+", "default": ["largest"], "metavar": "RULE"}
     | {"help": f"which file of a group to keep: {', '.join(KEEP_RULES)}; path:PATTERN, such as 'path:originals/*': first these"},
     "--stack": FLAG | {"help": "write the groups as stacks.json and stacks.csv, for a gallery; plan no removal"},
     "--remove-references": FLAG | {"help": "let the plan remove references, too; without it they stay"},
-    "--group-size": {"type": at_least(2), "default": 200, "metavar": "N", "help": "maximum size of a group; default 200"},
-    "--hub-matches": {"type": at_least(2), "default": MIN_HUB_MATCHES, "metavar": "N"}
-    | {"help": "matches from which a picture that unrelated ones match, such as a logo, is kept apart; default 50"},
     "--apply": {"choices": APPLY_CHOICES, "help": "carry out OUTPUT/plan.csv, which a search wrote; `--apply move --help`"},
     "--undo": FLAG | {"help": "undo what --apply did"},
     "--plan": FILE | {"help": "use this plan instead"},
@@ -74,9 +69,9 @@ OPTIONS: Table = {
     "--quiet": FLAG | {"help": "no messages"},
 }
 SEARCH = (
-    *("search:", ("--verify", "--no-verify"), "--views", "--most", "--exact", "--no-self", "--matching-track"),
+    *("search:", ("--verify", "--no-verify"), "--views", "--exact", "--no-self", "--matching-track"),
     *("network and threshold:", *NETWORK, *RULE, "--unrelated"),
-    *("groups, and what to do with them:", "--keep", ("--stack", "--remove-references"), "--group-size", "--hub-matches"),
+    *("groups, and what to do with them:", "--keep", ("--stack", "--remove-references")),
     *("--protect", "--read-only"),
 )
 # What each task takes. A first word names the task; two are named by their option, and a search by nothing.

@@ -122,5 +122,5 @@ def test_embedding_stays_on_its_gpu(settings: DescriptorSettings | HandmadeSetti
         move(descriptor)
         pixels = torch.zeros(4, 3, 32, 32, dtype=torch.uint8)
         images = dataset.normalize_pixels(pixels.to(GPU), descriptor.mean, descriptor.std)
-        vectors = embed_batch(descriptor, images, [32, 48], flip=True, precision="bf16")
+        vectors = embed_batch(descriptor, images, flip=True, precision="bf16")
         assert vectors.device == GPU and vectors.shape == (4, descriptor.dimensions)

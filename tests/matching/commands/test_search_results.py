@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -24,8 +23,6 @@ from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.squares import decode_squares
 from image_copies.matching.files.plan import read_plan, write_plan
-from image_copies.matching.groups import planning
-from image_copies.matching.groups.grouped import FileGroups, group_files
 from image_copies.matching.groups.series import list_series
 from image_copies.matching.index import codes
 from image_copies.matching.matches import read_matches_csv
@@ -512,8 +509,6 @@ def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: p
         (["--apply", "move"], "there is no plan"),
         (["--undo", "album"], "unrecognized arguments: album"),
         (["--app", "move"], "there is no plan"),
-        (["--queries", "album", "--group-size", "1"], "at least 2"),
-        (["--queries", "album", "--hub-matches", "1"], "at least 2"),
         (["--queries", "@none.txt"], "cannot be read"),
     ],
 )
@@ -531,21 +526,6 @@ def test_where_there_is_nothing_to_undo_that_is_said(album: Path, checkpoint: Pa
     for arguments in (["--apply", "move"], ["--undo"], ["--undo"]):
         main(arguments)
     assert "nothing to undo: all that matches/journal.jsonl records has been taken back" in capsys.readouterr().out
-
-
-def test_from_how_many_matches_a_picture_is_a_hub_is_an_option(
-    album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked, original = list[int](), cast("Callable[..., FileGroups]", group_files)
-
-    def noted(*arguments: Any, least_of_hub: int, **options: Any) -> FileGroups:
-        asked.append(least_of_hub)
-        return original(*arguments, least_of_hub=least_of_hub, **options)
-
-    monkeypatch.setattr(planning, "group_files", noted)
-    run_match(checkpoint, "--queries", "album", "--hub-matches", "7")
-    run_match(checkpoint, "--queries", "album")
-    assert asked == [7, 50]
 
 
 def test_a_large_index_says_that_its_search_is_approximate_and_finds_the_same(

@@ -115,7 +115,7 @@ def test_a_plan_that_was_taken_back_changes_nothing(
     assert STANDS in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("options", [["--keep", "oldest"], ["--threshold", "-0.01"], ["--stack"], ["--no-self"], ["--most", "3"]])
+@pytest.mark.parametrize("options", [["--keep", "oldest"], ["--threshold", "-0.01"], ["--stack"], ["--no-self"]])
 def test_other_settings_are_another_search(
     options: list[str], search: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,7 +67,7 @@ def test_all_models_and_the_projection_as_torch_gives_them(
     for checkpoint in checkpoints:
         descriptor, size = require_trained_network(checkpoint, exported).eval(), checkpoint.image_size
         descriptor.pool_with(4.0)
-        parts.append(embed_batch(descriptor, normal(squares[size], descriptor), [size], flip=size == 48).numpy())
+        parts.append(embed_batch(descriptor, normal(squares[size], descriptor), flip=size == 48).numpy())
     expected = (np.concatenate(parts, axis=1) - projection.mean) @ projection.axes
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     network = open_onnx(exported)
@@ -117,12 +117,6 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path, exported: Path) -> Non
     onnx.save(model, tmp_path / "plain.onnx")
     with pytest.raises(UserError, match="does not describe what it takes"):
         open_onnx(tmp_path / "plain.onnx")
-
-
-@pytest.mark.slow
-def test_several_scales(checkpoints: list[Checkpoint], tmp_path: Path) -> None:
-    settings = EmbeddingSettings(scales=(1.0, 0.7, 1.3))
-    assert export_onnx([(checkpoints[1], settings)], None, {}, tmp_path / "scales.onnx") <= 1e-4
 
 
 def test_weights_in_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
