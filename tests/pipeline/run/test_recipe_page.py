@@ -11,7 +11,8 @@ from image_copies.pipeline.run.recipe_page import find_settings, make_page
 
 TOP = Path(__file__).parents[3]
 WITHOUT_A_RECIPE = {
-    "projection_bias": "published descriptors have it",
+    **dict.fromkeys(("projection_bias", "mean", "std"), "published descriptors have it"),
+    **dict.fromkeys(("frozen_statistics", "backbone_learning_rate"), "docs/training.md says when"),
 }
 
 
