@@ -1,6 +1,6 @@
 """Deliberate errors in what decides which files go: does a test notice each of them?
 
-    python benchmarks/mutants.py [--only TEXT] [--jobs 2]      TEXT: a part of a file's name or of an error
+    python benchmarks/mutants.py [--only TEXT …] [--jobs 2]      TEXT: a part of a file's name or of an error
 
 In a copy of the working tree one text of one file is replaced, and the tests are run that are named for it. The table lists the
 errors that no test noticed; the exit code is 1 if there are any. A text that a file holds not exactly once is an error.
@@ -37,6 +37,10 @@ ACTING = "tests/matching/files/test_acting.py"
 GROUPS = "tests/matching/groups"
 VIEWS = "tests/matching/test_views.py"
 DEDUP = "tests/matching/dedup"
+COMPOSITION = "tests/augmentations/test_composition.py"
+COMPOSED = f"{COMPOSITION}::test_order_and_exclusions {COMPOSITION}::test_probabilities_of_named_edits_replace_those_of_the_table"
+AUGMENTED = "tests/augmentations/test_dataset.py"
+TRAINER = "tests/models/training/test_trainer.py"
 MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) → errors: a text, and what replaces it
     ("matching/verification/judgement.py", JUDGEMENT): [
         ("MIN_BLOCKS = 12", "MIN_BLOCKS = 2"),
@@ -210,6 +214,77 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) �
         ("near = distances <= limit", "near = distances <= limit + ROUNDING"),
         ("kept = first != second", "kept = first >= 0"),
     ],
+    ("data/cache.py", "tests/data/test_cache.py"): [
+        ("{named}-{size}.{ending}", "{named}-some.{ending}"),
+        ("prefix=f'{form} own'", "prefix='own'"),
+    ],
+    ("data/split.py", "tests/data/test_split.py"): [
+        ("round(held_out * 2 / 3)", "round(held_out / 3)"),
+        ('f"{seed}:{image_id}"', 'f"{image_id}"'),
+    ],
+    ("augmentations/query_set.py", "tests/augmentations/test_query_set.py"): [
+        (" if image_id != source_id]", "]"),
+        ("generator_for(seed, attempt, query_id)", 'generator_for(seed, attempt, "")'),
+        ("left_out[place // 2 % len(left_out)]", "left_out[0]"),
+    ],
+    ("augmentations/sampling.py", "tests/augmentations/test_sampling.py tests/models/training/test_batches.py"): [
+        ("place // len(images)) for place", "0) for place"),
+        ('generator_for(stream.seed, epoch, "order of the images")', 'generator_for(stream.seed, 0, "order of the images")'),
+    ],
+    ("augmentations/composition.py", COMPOSED): [
+        ("chosen * own / edit.probability(1.0)", "chosen"),
+        (" or done.intersection(edit.not_after)", ""),
+    ],
+    ("augmentations/dataset.py", AUGMENTED): [
+        ("if row >= count]", "]"),
+        ("epoch, self.images.ids[row], repetition)", 'epoch, "", repetition)'),
+    ],
+    ("models/training/stage_begin.py", AUGMENTED): [
+        ("rows[-1] + 1)", "0)"),
+        ("len(squares) if labelled else ", ""),
+    ],
+    ("models/training/stage.py", f"{TRAINER} -k plateau"): [
+        ("epochs_since_lowest >= stage", "epochs_since_lowest > stage"),
+        ("MIN_RELATIVE_FALL = 0.01", "MIN_RELATIVE_FALL = 0.0"),
+        ("progress.lowest_loss = loss if falls else progress.lowest_loss", "progress.lowest_loss = loss"),
+    ],
+    ("models/training/stage.py", f"{TRAINER} -k stages_grow"): [('run.learner.schedule.after_epoch(means["loss"])', "pass")],
+    ("models/training/trainer.py", f"{TRAINER} -k class_matrix"): [("WORKING_SCALE = 1.5", "WORKING_SCALE = 1.0")],
+    ("models/training/learner.py", f"{TRAINER} -k two_halves"): [("output.loss / count", "output.loss")],
+    ("models/training/class_rows.py", "tests/models/training/test_centroids.py"): [
+        ("FIRST_CENTROID_EPOCH - number)", "FIRST_CENTROID_EPOCH)"),
+        ("    descriptor.eval()\n", ""),
+    ],
+    ("models/training/schedule.py", "tests/models/training/test_schedule.py"): [("(steps_done + 1) / (", "steps_done / (")],
+    ("models/training/batches.py", "tests/models/training/test_batches.py"): [
+        ("number // passes.per_epoch * MAX_REPETITIONS_PER_PASS", "0"),
+    ],
+    ("models/training/mixing.py", "tests/models/training/test_mixing.py"): [
+        ("share * images + (1 - share) * images[partner]", "(1 - share) * images + share * images[partner]"),
+    ],
+    ("models/training/class_counts.py", f"{TRAINER} -k recipe_itself_repeats"): [
+        ("before.classes != now.classes and not grows", "not grows"),
+    ],
+    ("models/objectives/margin.py", "tests/models/objectives/test_objectives.py"): [
+        ("negatives] + self.beta).relu()", "negatives] + self.beta.detach()).relu()"),
+        ("positives] - self.beta).relu()", "positives] - self.beta.detach()).relu()"),
+    ],
+    ("submissions/ensemble/projection.py", "tests/submissions/ensemble/test_projection.py"): [("kept > floor", "kept > 0")],
+    ("submissions/ensemble/selection.py", "tests/submissions/ensemble/test_selection.py"): [
+        ('float(same.iloc[0]["beta"])', 'float(same.iloc[-1]["beta"])'),
+    ],
+    ("submissions/ensemble/validation.py", "tests/submissions/ensemble/test_selection.py"): [
+        ("kept & ~training.unreadable", "kept"),
+    ],
+    ("submissions/scoring/bootstrap.py", "tests/submissions/scoring/test_bootstrap.py"): [("[2.5, 97.5]", "[5, 95]")],
+    ("submissions/search/nearest.py", "tests/submissions/search/test_nearest.py"): [("SPARE = 8", "SPARE = 0")],
+    ("submissions/ensemble/normalization.py", "tests/submissions/ensemble/test_normalization.py"): [
+        (
+            "np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)",
+            "np.abs(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True))",
+        ),
+        ("np.maximum(found.cosines.mean(axis=1, keepdims=True), 0)", "np.abs(found.cosines.mean(axis=1, keepdims=True))"),
+    ],
     ("matching/dedup/applying.py", DEDUP): [("bool(pictures[sample]) and pictures[sample] <= places", "bool(pictures[sample])")],
 }
 
@@ -224,10 +299,10 @@ class Mutant:
     new: str
 
 
-def list_mutants(only: str) -> Iterator[Mutant]:
+def list_mutants(only: Sequence[str]) -> Iterator[Mutant]:
     for (file, tests), errors in MUTANTS.items():
         for old, new in errors:
-            if only in file or only in old or only in new:
+            if not only or any(text in part for text in only for part in (file, old, new)):
                 yield Mutant(file, tests, old, new)
 
 
@@ -264,7 +339,7 @@ def is_noticed(tree: Path, mutant: Mutant) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="TEXT", help="errors that hold this text, or files whose names do")
+    parser.add_argument("--only", nargs="+", default=(), metavar="TEXT", help="errors that hold a text, or files whose names do")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree to work in at once (default: 2)")
     options = parser.parse_args()
     mutants, trees = list(list_mutants(options.only)), SimpleQueue[Path]()

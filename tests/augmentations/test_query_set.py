@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,16 @@ def test_a_broken_overlay_costs_no_query_and_a_broken_source_costs_its_own(
     assert "1 of 8 queries were not made" in capsys.readouterr().out
     records = (tmp_path / "queries" / "query_records.jsonl").read_text()
     assert overlays.ids[5] in records and not any(image_id in records for image_id in overlays.ids[:5])
+
+
+def test_queries_have_edits_of_their_own_and_none_is_pasted_into_its_own_copy(tmp_path: Path) -> None:
+    list(write_pictures(tmp_path / "pictures", "T", 2, seed=1, workers=1))
+    images, pasting = find_images(tmp_path / "pictures"), AugmentationSettings(only=("paste",))
+    make_query_set(images, images, images, pasting, 0, 8, 8, tmp_path / "queries")
+    lines = [json.loads(line) for line in (tmp_path / "queries" / "query_records.jsonl").read_text().splitlines()]
+    assert len({json.dumps(line["record"]) for line in lines}) == 8
+    for line in lines:
+        assert line["source_id"] not in json.dumps(line["record"])
 
 
 def test_every_second_query_has_edits_that_are_left_out_too_by_turns(tmp_path: Path) -> None:

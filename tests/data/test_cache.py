@@ -35,6 +35,11 @@ def test_a_torn_cache_is_made_again(tmp_path: Path, form: Literal["pixels", "jpe
     assert larger.pixels[0].size == pytest.approx(1.5**2 * whole[0].size, rel=0.1)
     assert [path.suffix for path in cache.iterdir() if "-16." in path.name] == []  # a stage of another size follows
     assert all(np.array_equal(turned.pixels[3 - row], whole[row]) for row in range(4))
+    other = cache_images(images, 24, cache, "jpeg" if form == "pixels" else "pixels")  # beside it
+    again = cache_images(images, 24, cache, form)
+    for row in range(4):
+        assert np.abs(other.pixels[row].astype(int) - larger.pixels[row]).mean() < 6
+        assert np.array_equal(again.pixels[row], larger.pixels[row])
 
 
 def test_images_are_encoded_by_all_threads_and_come_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,13 +128,6 @@ def test_bytes_reach_the_disk_before_the_name_does(tmp_path: Path, monkeypatch: 
     assert done == names
 
 
-def test_an_older_folder_is_there_until_the_new_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for content in ("old", "new"):
-        with whole_folder(tmp_path / "b") as temporary:
-            (temporary / content).touch()
-    assert [path.name for path in (tmp_path / "b").iterdir()] == ["new"] and len(list(tmp_path.iterdir())) == 1
-
-
 KILLED = """
 import os, sys
 from pathlib import Path

@@ -220,12 +220,6 @@ def test_what_is_not_there_is_named(object_store: Any, place: str, message: str)
         find_images(place)
 
 
-def test_names_that_no_path_can_have_are_refused(object_store: Any) -> None:
-    url = object_store.make_bucket("odd-names", {"a//b.png": picture(1)})
-    with pytest.raises(StorageError, match=r"1 names with empty parts.*'a//'"):
-        find_images(url)
-
-
 def test_missing_credentials_are_named(
     object_store: Any, monkeypatch: pytest.MonkeyPatch, forget_connections: Callable[[], None]
 ) -> None:

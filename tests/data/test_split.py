@@ -16,6 +16,7 @@ def test_roles_are_disjoint_and_complete(count: int, seed: int, validation: floa
     assert len(split.references) + len(split.distractors) == round(validation * count)
     assert len(split.overlays) == round(overlay * count)
     assert split == split_training(ids[::-1], seed, validation, overlay)
+    assert split.classes != split_training(ids, seed + 1, validation, overlay).classes
 
 
 def test_too_few_images_say_which_role_is_empty() -> None:

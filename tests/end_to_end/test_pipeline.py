@@ -213,16 +213,6 @@ def test_an_unknown_backbone_is_named(finished: Path, tmp_path: Path, step: Step
     assert "Did you mean test_efficientnet" in fails(tmp_path, "01_train")
 
 
-def test_a_changed_recipe_makes_later_steps_stale(finished: Path, tmp_path: Path, step: Step) -> None:
-    copy = tmp_path / "runs" / "copy"
-    shutil.copytree(finished / "runs" / "tiny", copy)
-    changed = tmp_path / "changed.yaml"
-    changed.write_text(RECIPE.replace("dimensions: [8, 16]", "dimensions: 4"))
-    assert "up to date" in step(tmp_path, "00_augment", "--run", copy, "--recipe", changed)
-    assert "ensemble changed" in step(tmp_path, "03_ensemble", "--run", copy)
-    assert "choice.csv changed" in step(tmp_path, "04_normalize", "--run", copy)
-
-
 def test_later_steps_say_that_an_earlier_one_is_stale(finished: Path, tmp_path: Path, step: Step, fails: Step) -> None:
     assert "stale" not in (finished / "log.txt").read_text()
     copy = tmp_path / "runs" / "copy"
@@ -329,46 +319,6 @@ def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
     ):
         done = run_all(*arguments)
         assert done.returncode == 2 and done.stderr.startswith("error: "), arguments
-
-
-def test_an_embedding_in_shards_keeps_every_image(finished: Path, tmp_path: Path) -> None:
-    from image_copies.models.inference.settings import EmbeddingSettings
-    from image_copies.pipeline.steps.embed import embed_to_file
-
-    checkpoint, images = finished / "runs/tiny/models/one/stage-3.safetensors", find_images(finished / "data/training_images")
-    embed_to_file(checkpoint, images, EmbeddingSettings(shard=9, workers=0, flip=True), tmp_path / "v.h5")
-    with h5py.File(tmp_path / "v.h5") as file:
-        assert len(file["ids"]) == 50 and np.asarray(file["unreadable"]).sum() == 1
-        lengths = np.linalg.norm(file["vectors"], axis=1)
-    assert np.isclose(lengths, 1).sum() == 49 and (lengths == 0).sum() == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"v.h5", "v.unreadable.txt"}
-
-
-def test_a_killed_embedding_keeps_its_shards(finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from image_copies.data.shards import Place
-    from image_copies.models.inference.embed import Network
-    from image_copies.models.inference.settings import EmbeddingSettings
-    from image_copies.pipeline.steps import embed as embedding
-
-    checkpoint, images = finished / "runs/tiny/models/one/stage-3.safetensors", find_images(finished / "data/training_images")
-    settings = EmbeddingSettings(shard=20, workers=0)
-    done: list[Path] = []
-    whole = embedding._embed_shard
-
-    def killed(networks: list[Network], shard: embedding.EmbeddingShard, place: Place) -> None:
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(shard.key)
-        whole(networks, shard, place)
-
-    monkeypatch.setattr(embedding, "_embed_shard", killed)
-    with pytest.raises(KeyboardInterrupt):
-        embedding.embed_to_file(checkpoint, images, settings, tmp_path / "v.h5")
-    assert not (tmp_path / "v.h5").exists() and all(path.is_file() for path in done)
-    done.clear()
-    embedding.embed_to_file(checkpoint, images, settings, tmp_path / "v.h5")
-    assert len(done) == 1  # only the third shard was left to do
-    assert not list(tmp_path.glob(".v-shards*"))
 
 
 def test_any_folder_can_be_embedded(finished: Path, tmp_path: Path, step: Step, fails: Step) -> None:

@@ -79,12 +79,6 @@ def test_dedup_without_its_extra_is_refused_before_anything_is_written(
     assert not list(typed.iterdir())
 
 
-def test_undo_without_anything_to_undo(typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("matches").mkdir()
-    main(["undo"])
-    assert "nothing to undo" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_help_names_the_task_as_it_is_typed(task: str, typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:

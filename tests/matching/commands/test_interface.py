@@ -190,11 +190,3 @@ def test_what_is_no_path_is_named(given: Any) -> None:
             call(given)
     with pytest.raises(UserError, match="no path is given"):
         image_copies.find_copies([])
-
-
-@pytest.mark.parametrize("name", ["a\rb", "a\nb", "a\r\nb"])
-def test_names_that_break_lines_are_found(tmp_path: Path, name: str, album: Path) -> None:
-    for copied in (f"{name}.jpg", "plain.jpg"):
-        (tmp_path / copied).write_bytes((album / "R000001.jpg").read_bytes())
-    (group,) = image_copies.find_copies(tmp_path)
-    assert {path.name for path in group} == {f"{name}.jpg", "plain.jpg"}

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
@@ -112,18 +111,6 @@ def test_of_a_burst_nothing_is_removed_but_an_edited_copy_of_a_shot(
     assert [Path(line).name for line in Path("matches/clean-0-train.txt").read_text().splitlines()] == ["shot0.jpg"]
 
 
-@pytest.mark.parametrize("way", ["move", "hardlink", "symlink", "delete-to-trash"])
-def test_a_plan_is_applied_and_undone_by_the_command(album: Path, checkpoint: Path, way: str) -> None:
-    before = read_tree(album)
-    run_match(checkpoint, "--queries", "album")
-    removed = pd.read_csv("matches/plan.csv").query("action == 'remove'")["file"].tolist()
-    assert main(["--apply", way]) == 0
-    for name in removed:
-        gone = not os.path.lexists(name)
-        assert gone == (way in ("move", "delete-to-trash"))
-    assert main(["--undo"]) == 0 and read_tree(album) == before
-
-
 def test_files_whose_path_matches_are_kept_before_larger_ones(
     album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -138,15 +125,6 @@ def test_files_whose_path_matches_are_kept_before_larger_ones(
     assert {row.file.parent.name for row in read_plan(Path("others/plan.csv")) if row.action == "keep"} >= {"a"}
     with pytest.raises(UserError, match="give one of them"):
         run_match(checkpoint, "--queries", "album", "--keep", "largest", "oldest")
-
-
-@pytest.mark.parametrize("words", [["biggest"], ["path:"], ["largest", "album"]])
-def test_what_is_no_rule_is_named(album: Path, checkpoint: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder behind `--keep largest` was taken for a rule, and there was nothing to do."""
-    with pytest.raises(SystemExit):
-        run_match(checkpoint, "--keep", *words)
-    message = f"--keep: {words[-1]}: give largest, oldest, folder-order or path:PATTERN, and folders before --keep"
-    assert message in capsys.readouterr().err
 
 
 def test_nothing_in_a_read_only_folder_is_planned_moved_or_changed(album: Path, checkpoint: Path) -> None:
@@ -345,14 +323,6 @@ def test_two_files_give_one_answer(album: Path, checkpoint: Path, capsys: pytest
         main(["--checkpoint", str(checkpoint), str(first), str(copy), "--no-verify"])
 
 
-def test_exit_codes_are_those_of_cmp(
-    album: Path, checkpoint: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
-    base = ["--checkpoint", checkpoint, "--threshold", THRESHOLD, album / "a" / "R000000.jpg"]
-    others = (album / "b" / "smaller.png", album / "b" / "white.png", "none.jpg")
-    assert [run_command(album, "match", *base, other).returncode for other in others] == [0, 1, 2]
-
-
 def test_json_lines_stand_alone_on_standard_output(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (album / "notes.txt").write_text("x")
     run_match(checkpoint, "--queries", "album", "--json")
@@ -434,25 +404,6 @@ def test_decisions_hold_by_content_and_can_be_taken_back(
     assert any({"R000000.jpg", "renamed.png"} <= group for group in groups_of())
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["decide", "a.jpg", "copy"], "arguments are required: word"),
-        (["decisions"], "there are no results of a search"),
-        (["decide", "a.jpg", "b.jpg", "copy", "--index", "none"], "holds no index"),
-        (["leakage", "album"], "at least two"),
-        (["leakage", "album", "album/../album"], "at least two"),
-        (["leakage", "album/a", "album/b", "--queries", "album"], "no option --queries"),
-    ],
-)
-def test_wrong_decisions_and_sets_are_refused(
-    album: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises((UserError, SystemExit)) as refused:
-        main(arguments)
-    assert message in f"{refused.value}{capsys.readouterr().err}"
-
-
 def test_leakage_between_sets_and_similar_folders(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = read_tree(album)
     run_match(checkpoint, "leakage", "album/a", "album/b")
@@ -498,24 +449,6 @@ def test_queries_are_embedded_once(album: Path, checkpoint: Path, monkeypatch: p
         run_match(checkpoint, "--queries", "album/b", "--references", "album/a")
     assert sum(embedded) == 6 + 3  # same.jpg holds the bytes of a reference
     assert {"smaller.png", "same.jpg"} <= {Path(name).name for name in pd.read_csv("matches/matches.csv")["query"]}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--apply", "move", "--undo"], "no option --undo"),
-        (["--apply", "move", "--queries", "album"], "no option --queries"),
-        (["--apply", "hardlink", "--to", "x"], "--to is the destination"),
-        (["--apply", "move"], "there is no plan"),
-        (["--undo", "album"], "unrecognized arguments: album"),
-        (["--app", "move"], "there is no plan"),
-        (["--queries", "@none.txt"], "cannot be read"),
-    ],
-)
-def test_wrong_options_are_refused(album: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises((UserError, SystemExit)) as refused:
-        main(arguments)
-    assert message in f"{refused.value}{capsys.readouterr().err}"
 
 
 def test_where_there_is_nothing_to_undo_that_is_said(album: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

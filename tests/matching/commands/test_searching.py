@@ -175,17 +175,8 @@ def test_the_command_writes_csv_and_gallery(
     pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(pictures)
-    options = [
-        "--checkpoint",
-        checkpoint,
-        "--queries",
-        "queries",
-        "--references",
-        "references",
-        "--threshold",
-        "-0.05",
-        "--no-verify",
-    ]
+    folders = ["--queries", "queries", "--references", "references"]
+    options = ["--checkpoint", checkpoint, *folders, "--threshold", "-0.05", "--no-verify"]
     run_match(*options)
     table = pd.read_csv(pictures / "matches" / "matches.csv")
     known = ["query", "reference", "score", "expected_false_alarms", "class", "reason", "certainty", "series", "sharpest"]
@@ -318,12 +309,6 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
     assert opened == [SHIPPED]
 
 
-def test_verification_is_not_asked_for_and_forbidden(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        run_match("--queries", "q", "--verify", "--no-verify")
-    assert stopped.value.code == 2 and "--no-verify: not allowed with argument --verify" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -357,6 +342,22 @@ def test_verification_is_not_asked_for_and_forbidden(capsys: pytest.CaptureFixtu
         (["--queries", "q", "--output", "q/picture.jpg/below"], "--output q/picture.jpg/below cannot be made"),
         (["--queries", "q", "--index", "none"], "none holds no index"),
         (["remove", "q", "--index", "none"], "none holds no index"),
+        (["--queries", "q", "--verify", "--no-verify"], "--no-verify: not allowed with argument --verify"),
+        (["--queries", "q", "--keep", "biggest"], "--keep: biggest: give largest, oldest, folder-order or path:PATTERN"),
+        (["--queries", "q", "--keep", "path:"], "--keep: path:: give largest, oldest, folder-order or path:PATTERN"),
+        (["--keep", "largest", "q"], "--keep: q: give largest, oldest, folder-order or path:PATTERN, and folders before --keep"),
+        (["--apply", "move", "--undo"], "no option --undo"),
+        (["--apply", "move", "--queries", "q"], "no option --queries"),
+        (["--apply", "move"], "there is no plan"),
+        (["--undo", "q"], "unrecognized arguments: q"),
+        (["--app", "move"], "there is no plan"),
+        (["--queries", "@none.txt"], "cannot be read"),
+        (["decide", "a.jpg", "copy"], "arguments are required: word"),
+        (["decisions"], "there are no results of a search"),
+        (["decide", "a.jpg", "b.jpg", "copy", "--index", "none"], "holds no index"),
+        (["leakage", "q"], "at least two"),
+        (["leakage", "q", "q/../q"], "at least two"),
+        (["leakage", "q", "r", "--queries", "q"], "no option --queries"),
     ],
 )
 def test_wrong_options_give_one_message(

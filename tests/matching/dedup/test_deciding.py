@@ -91,12 +91,6 @@ def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_b
     assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, False)], "to be looked at"
 
 
-def test_without_pairs_nothing_goes(tmp_path: Path) -> None:
-    collection, pairs = make(tmp_path)
-    pairs = np.empty(0, PAIR)
-    assert not len(find_candidates(collection, pairs))
-
-
 def test_each_input_is_compared_with_the_nearest_picture_of_a_test_set(tmp_path: Path) -> None:
     collection, pairs = make(tmp_path, inputs=4)
     pairs = np.array([(0, 4, 0.3, False), (0, 7, 0.2, False), (2, 4, 0.1, False), (2, 5, 0.0, True)], PAIR)

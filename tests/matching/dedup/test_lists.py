@@ -129,17 +129,6 @@ def test_of_very_many_copies_each_keeps_its_nearest() -> None:
     assert all((0, int(other)) in found for other in np.argsort(far[0])[1:200])
 
 
-@pytest.mark.parametrize("count", [0, 1])
-def test_nothing_is_paired_with_nothing(count: int) -> None:
-    assert find(pack(unit(count))) == {} == find(pack(unit(count)), pack(unit(0)))
-
-
-def test_where_nothing_can_be_read_there_are_no_pairs(tmp_path: Path) -> None:
-    write(tmp_path / "0.parquet", np.zeros((1, 16), np.float16), [None])
-    collection = Collection([tmp_path / "0.parquet"], np.array([0, 1]), 1, [""])
-    assert not len(find_pairs(collection, Lists(open_nothing, 0.1, tmp_path / "lists", 1, False)))
-
-
 def write(path: Path, vectors: NDArray[np.float16], digests: Sequence[bytes | None]) -> None:
     """Vectors as they are left by embedding; those without a digest are of no picture."""
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")

@@ -15,7 +15,6 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.matching.index import segments
-from image_copies.matching.index.decisions import decide, read_decisions
 from image_copies.matching.index.search import find_nearest, open_search
 from image_copies.matching.index.store import (
     Content,
@@ -56,10 +55,6 @@ def test_nearest_names_the_files_and_exact_distances(store: Store) -> None:
     assert np.array_equal(index.vectors_of(index.numbers()), VECTORS)
     assert find_nearest(index, VECTORS[:2], 50).contents.shape == (2, 20)
     assert find_nearest(index, VECTORS[:0], 3).contents.shape == (0, 0)
-
-
-def test_an_empty_index_finds_nothing(store: Store) -> None:
-    assert find_nearest(open_search(store), VECTORS[:2], 3).contents.shape == (2, 0)
 
 
 def test_the_same_bytes_are_kept_once(store: Store) -> None:
@@ -127,27 +122,6 @@ def test_a_database_that_makes_no_sense_is_named(store: Store, damage: str) -> N
     store.database.execute(damage)
     with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "extractor", 8) as opened:
         open_search(opened)
-
-
-def test_a_damaged_decision_is_named(store: Store) -> None:
-    add(store, 1, 2)
-    decide(store, (Path("/a"), Path("/b")), (b"1" * 32, b"2" * 32), copy=True)
-    assert [decision.names for decision in read_decisions(store)] == [(Path("/a"), Path("/b"))]
-    store.database.execute("UPDATE decisions SET first_name = 7")
-    with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "extractor", 8) as opened:
-        read_decisions(opened)
-
-
-def test_a_file_is_no_index(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="is a file"), open_store(tmp_path / "file", "extractor", 8):
-        pass
-
-
-def test_a_damaged_database_is_named(tmp_path: Path) -> None:
-    (tmp_path / "references.sqlite").write_bytes(b"no database at all" * 100)
-    with pytest.raises(UserError, match="cannot be used"), open_store(tmp_path, "extractor", 8):
-        pass
 
 
 @pytest.mark.parametrize("content", [b"", None])

@@ -27,7 +27,9 @@ from image_copies.models.training.class_counts import order_classes
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
+from image_copies.models.training.schedule import EpochSchedule
 from image_copies.models.training.settings import StageSettings
+from image_copies.models.training.state import Progress
 from image_copies.models.training.trainer import train_model
 
 SETTINGS = ModelSettings.model_validate(
@@ -61,8 +63,11 @@ def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS) ->
         return list(csv.DictReader(file))
 
 
-def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path) -> None:
+def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = list[float]()
+    monkeypatch.setattr(EpochSchedule, "after_epoch", lambda _, loss: losses.append(loss))
     rows = train(images, tmp_path)
+    assert losses == pytest.approx([float(row["loss"]) for row in rows], rel=1e-3)
     assert [row["classes"] for row in rows] == ["8", "8", "16", "16", "24", "24"]
     assert [row["ended_by"] for row in rows] == ["", "epochs", "", "epochs", "", "epochs"]
     assert rows[-1]["validation"] == "0.5" and rows[0]["validation"] == ""
@@ -129,6 +134,36 @@ def test_a_stage_ends_when_the_loss_is_low(images: ImageSet, tmp_path: Path) -> 
     stages = tuple(stage.model_copy(update={"stop_loss": 1e9}) for stage in SETTINGS.stages)
     rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": stages}))
     assert [row["ended_by"] for row in rows] == ["loss", "loss", "loss"]
+
+
+@pytest.mark.parametrize(
+    ("losses", "ends"),
+    [
+        ([10.0, 9.95, 9.91], ["", "", "plateau"]),  # falls by less than a hundredth in two epochs
+        ([10.0, 9.95, 9.89, 9.85, 9.8], ["", "", "", "", "plateau"]),
+        ([10.0, 11.0, 9.0, 8.0, 7.0, 6.0], ["", "", "", "", "", "epochs"]),
+    ],
+)
+def test_a_stage_ends_at_a_plateau(losses: list[float], ends: list[str]) -> None:
+    stage, progress = SETTINGS.stages[0].model_copy(update={"plateau_epochs": 2, "epochs": 6}), Progress()
+    found = []
+    for loss in losses:
+        stage_run._next_epoch(progress, loss)
+        found.append(stage_run._end_reason(stage, progress, loss))
+    assert found == ends
+
+
+def test_two_halves_of_a_batch_make_the_step_of_the_whole(images: ImageSet, tmp_path: Path) -> None:
+    """SGD's steps are as large as its gradients, and nothing here depends on the other images of a batch."""
+    sgd = SETTINGS.optimizer.model_copy(update={"kind": "sgd", "clip_norm": None})
+    trained = []
+    for batch_size, accumulate in ((8, 1), (4, 2)):
+        stage = SETTINGS.stages[0].model_copy(update={"batch_size": batch_size, "epochs": 1})
+        changed = {"optimizer": sgd.model_copy(update={"accumulate": accumulate}), "stages": (stage,)}
+        train(images, tmp_path / str(accumulate), WITHOUT_STATISTICS.model_copy(update=changed))
+        trained.append(load_descriptor(tmp_path / str(accumulate) / "model" / "stage-1.safetensors").descriptor.state_dict())
+    for name, whole in trained[0].items():
+        torch.testing.assert_close(trained[1][name], whole, atol=1e-6, rtol=1e-4)
 
 
 def test_other_images_or_settings_start_again(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -384,18 +419,20 @@ def test_a_state_that_does_not_say_how_its_edits_were_drawn_is_refused(images: I
 def test_the_class_matrix_begins_from_as_many_edited_images_as_the_stage_says(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edits: int, embeddings: int
 ) -> None:
-    of_rebuild = []
+    of_rebuild, areas = [], set[float]()
     edited = EditedImages.__getitem__
 
     def noted(self: EditedImages, key: tuple[int, int, int]) -> tuple[torch.Tensor, int]:
         if key[0] < 0:
             of_rebuild.append(key)
+        areas.add(self.images.pixels[key[1]].size / 3)
         return edited(self, key)
 
     monkeypatch.setattr(EditedImages, "__getitem__", noted)
     first, second = SETTINGS.stages[0], SETTINGS.stages[1].model_copy(update={"centroid_edits": edits})
     train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first, second)}))
     assert len(of_rebuild) == 16 * embeddings
+    assert min(areas) == pytest.approx(48**2, rel=0.1)  # edits are made of images half as large again as the 32 pixels learnt
 
 
 def test_each_stage_draws_edits_with_its_own_probabilities(

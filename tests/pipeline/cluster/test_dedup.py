@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.deduplicate import main
-from tests.faults.disk import resize, small_disk
 from tests.matching.dedup.test_inputs import write_tar
 from tests.pipeline.cluster.conftest import STORE_BYTES, start_nodes
 from tests.pipeline.cluster.processes import processes_below
@@ -164,17 +162,3 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(three_nodes: Any, many
     assert len(written(output)) < 43
     assert run.wait(300) == 0 and start(many_sources, whole, three_nodes.address).wait(300) == 0
     assert equal(output, whole)
-
-
-def test_what_was_done_before_the_disk_was_full_stays(nodes: Any, many_sources: Path, tmp_path: Path) -> None:
-    arguments = ["--input", str(many_sources), "--ray", nodes.address, "--output"]
-    with small_disk(tmp_path / "disk") as disk:
-        resize(disk, 320 * 1024)
-        with pytest.raises(UserError, match=r"the disk is full.*run the same command again"):
-            main([*arguments, str(disk / "out")])
-        done = written(disk / "out")
-        assert 0 < len(done) < 43
-        resize(disk, None)
-        assert main([*arguments, str(disk / "out")]) == 0 == main([*arguments, str(tmp_path / "whole")])
-        assert done.items() <= written(disk / "out").items()
-        assert equal(disk / "out", tmp_path / "whole")

@@ -16,8 +16,7 @@ import pytest
 
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.cluster.identity import PACKAGES, describe_code, digest_inputs
+from image_copies.pipeline.cluster.identity import PACKAGES, describe_code
 from image_copies.pipeline.cluster.reaper import end_cluster, mark_processes
 from tests.faults.disk import resize, small_disk
 from tests.pipeline.cluster.conftest import STORE_BYTES
@@ -113,10 +112,6 @@ def finished_shards(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(".v-shards-*/*.h5"))
 
 
-def hide(folder: Path) -> str:
-    return f"mount -t tmpfs none {shlex.quote(str(folder))}"
-
-
 def bind(source: Path, target: Path) -> str:
     return f"mount --bind {shlex.quote(str(source))} {shlex.quote(str(target))}"
 
@@ -134,48 +129,6 @@ def test_a_node_with_other_code_is_refused(cluster: Cluster, embed: Embed, tmp_p
     assert " has another version of the code: " in done.stderr and f"this command has {describe_code()}. Install" in done.stderr
     assert describe_code() not in done.stderr.partition("this command")[0]
     assert finished_shards(tmp_path / "together") == []
-
-
-def test_a_node_with_other_weights_is_refused(cluster: Cluster, embed: Embed, tmp_path: Path) -> None:
-    held, other = tmp_path / "held/net.safetensors", tmp_path / "other.safetensors"
-    held.parent.mkdir()
-    shutil.copy(SHIPPED, held)
-    content = bytearray(SHIPPED.read_bytes())
-    content[-1] ^= 1
-    other.write_bytes(content)
-    with cluster.node(bind(other, held)):
-        done = embed(tmp_path / "together", "--checkpoint", held, "--ray", cluster.address)
-    ours, theirs = (digest_inputs([path])[str(path)] for path in (held, other))
-    assert done.returncode == 2
-    assert f"has other weights in {held} (SHA-256 {theirs}…) than this machine ({ours}…). Share the run folder" in done.stderr
-    with cluster.node(hide(held.parent)):
-        done = embed(tmp_path / "together", "--checkpoint", held, "--ray", cluster.address)
-    assert done.returncode == 2 and f"does not see {held}, which this command reads. All nodes must share it" in done.stderr
-    assert finished_shards(tmp_path / "together") == []
-
-
-def test_a_node_without_the_images_or_the_results_is_refused(
-    cluster: Cluster, embed: Embed, pictures: Path, tmp_path: Path
-) -> None:
-    with cluster.node(hide(pictures / "second")):
-        done = embed(tmp_path / "together", "--ray", cluster.address)
-    assert done.returncode == 2
-    first = min((pictures / "second").iterdir())
-    assert f"does not see {SHARD} of the images, the first is {first}, which this machine sees. Share the images" in done.stderr
-    assert finished_shards(tmp_path / "together") == ["000000.h5", "000001.h5"]
-    (tmp_path / "together").rename(tmp_path / "seen")
-    (tmp_path / "together").mkdir()
-    with cluster.node(hide(tmp_path / "together")):
-        done = embed(tmp_path / "together", "--ray", cluster.address)
-    assert done.returncode == 2
-    assert "The folder of the results must be shared by all nodes, under the same path." in done.stderr
-    shutil.rmtree(tmp_path / "together")
-    (tmp_path / "seen").rename(tmp_path / "together")
-    assert embed(tmp_path / "alone").returncode == 0
-    with cluster.node():  # the finished shards are not made again
-        done = embed(tmp_path / "together", "--ray", cluster.address)
-    assert done.returncode == 0 and f"{2 * SHARD} images in 2 shards" in done.stdout, done.stdout + done.stderr
-    assert (tmp_path / "together/v.h5").read_bytes() == (tmp_path / "alone/v.h5").read_bytes()
 
 
 def test_a_full_shared_disk_ends_the_run_and_it_goes_on(cluster: Cluster, embed: Embed, tmp_path: Path) -> None:

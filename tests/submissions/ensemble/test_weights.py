@@ -1,6 +1,5 @@
 """Weights of the models that are joined: they lie in the projection, so that nobody who projects need know of them."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -61,19 +60,3 @@ def test_the_choice_keeps_the_weights(tmp_path: Path, weights: tuple[float, ...]
     variant = Variant(8, -0.5, "method1", 2.0, weights)
     write_choice(tmp_path / "choice.csv", pd.DataFrame([tabulate_variant(variant) | {"micro_average_precision": 0.5}]))
     assert read_choice(tmp_path / "choice.csv")[0] == variant
-
-
-def test_a_killed_write_leaves_the_old_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half a table was left, which the later steps took for the whole one."""
-    variant, path = Variant(8, -0.5, "none", 0.0), tmp_path / "choice.csv"
-    table = pd.DataFrame([tabulate_variant(variant) | {"micro_average_precision": 0.5}])
-    write_choice(path, table)
-    before = path.read_bytes()
-
-    def fail(_: int) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(KeyboardInterrupt):
-        write_choice(path, pd.concat([table] * 9))
-    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]

