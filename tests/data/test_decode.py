@@ -35,7 +35,7 @@ def encoded(image: Image.Image, form: str, **options: object) -> bytes:
     "stored", ["L PNG", "LA PNG", "P PNG", "RGBA PNG", "1 PNG", "I;16 PNG", "CMYK JPEG", "L JPEG", "RGB WEBP"]
 )
 def test_every_mode_becomes_rgb(stored: str) -> None:
-    mode, form = stored.split(".")
+    mode, form = stored.split()
     deep = Image.fromarray(np.asarray(PICTURE.convert("L")).astype(np.uint16) * 257)
     image = deep if mode == "I;16" else PICTURE.convert(mode)
     pixels = decode_rgb(encoded(image, form))
