@@ -109,8 +109,8 @@ class PairKnowledge:
         held = f"it has {', '.join(filter(None, (*self.surplus.lasting, noted)))}, unlike the kept file"
         if self.surplus.lasting:
             return held
-        seen = by_hand or self.decision or self.judgement.kind != "certain"
-        doubt = "" if seen else find_advantage(kept, file, self.knowledge.comparer.compare, distrusted)
+        seen = by_hand or self.decision or (self.judgement.kind == "same file" and kept.form == file.form)
+        doubt = "" if seen else find_advantage(kept, file, self.knowledge.comparer, distrusted)
         return ", and ".join(filter(None, (noted and held, doubt)))
 
 

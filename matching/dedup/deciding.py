@@ -143,7 +143,7 @@ def find_candidates(collection: Collection, pairs: NDArray[np.void], damaged: Co
     groups = np.full(len(numbers), -1)  # by their lowest content
     for found in group_components(packed, len(numbers)):
         for group in found.groups:
-            groups[group.members] = min(group.members)
+            groups[group] = min(group)
     groups = np.where(groups < 0, places, groups)[twin_of]
     contents = np.flatnonzero(twin_of == places)
     best_first = contents[np.lexsort(tuple(column[contents] for column in (*best, lies, within, groups)))]

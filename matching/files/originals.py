@@ -25,9 +25,8 @@ from image_copies.matching.verification.edits import TURNED, Comparison, Edits
 from image_copies.matching.verification.geometry import from_shares
 from image_copies.matching.verification.pairs import LastUsed, PairJudge
 from image_copies.matching.verification.quantisation import measure_quantisation
-from image_copies.matching.verification.recompression import follow_by_compression
+from image_copies.matching.verification.recompression import LOSSLESS, MAX_PIXELS, find_coding, follow_by_compression
 
-Comparing = Callable[[Facts, Facts], Comparison | None]
 PART_DIFFERS = "a part of the two differs"
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
 PLANNED_TOGETHER = 4  # groups that threads plan side by side
@@ -40,8 +39,7 @@ MIN_DENSITY = 0.5  # resolution that a file kept instead of the largest one must
 MIN_DIFFERING = 1.9  # value of Comparison.differing from which two may be filled-in forms, or one has a part hidden
 MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5  # grey levels, and steps of its compression, of new detail that is no trace of either
 UNKNOWN_STEP = 8.0  # assumed step of formats whose compression is not known
-MEASURED = ("JPEG", "PNG", "BMP", "TIFF")  # formats whose compression is known
-LOSSLESS, LOSSY = ("PNG", "BMP", "TIFF"), ("JPEG", "WEBP", "AVIF")
+MEASURED = ("JPEG", LOSSLESS)  # codings that are known
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
 MIN_PART = 0.25  # share of a picture below which a part of it was cut out for its own sake
 MIN_LEFT_APART = (
@@ -66,6 +64,7 @@ class EditComparer:
         self._pixels = LastUsed(decode_rgb, MAX_DECODED)
         self._colours = LastUsed(lambda path: reduce_colours(decode_rgb(path, DECODED_SIDE)), MAX_REDUCED)
         self._quantisations = LastUsed(measure_quantisation, MAX_REDUCED)
+        self._codings = LastUsed(lambda path: find_coding(read_image_bytes(path)), MAX_REDUCED)
         self._known: dict[tuple[Path, Path], Comparison | None] = {}
         self._left: dict[tuple[Path, Path], float | None] = {}  # of each reference, by its query
         self._origins: dict[tuple[Path, Path], Origin | None] = {}
@@ -103,10 +102,12 @@ class EditComparer:
     def _find_origin(self, one: Facts, other: Facts) -> Origin | None:
         found = self.compare(one, other)
         if found is None:  # the same pixels
-            lossy = [facts.form in LOSSY for facts in (one, other)]
-            if lossy[0] == lossy[1] or not all(facts.form in LOSSY + LOSSLESS for facts in (one, other)):
-                return None
-            return Origin((other, one)[lossy[0]].path, "holds the pixels of a compressed file")
+            late = [(coding != "JPEG") + (coding == LOSSLESS) for coding in self._find_codings(one, other)]
+            return (
+                None
+                if late[0] == late[1]
+                else Origin((one, other)[late[1] < late[0]].path, "holds the pixels of a compressed file")
+            )
         made = _find_made(one, other, found, lambda: self._find_derived(one, other, found))
         return made and Origin((other, one)[made[0]].path, made[1])
 
@@ -120,6 +121,9 @@ class EditComparer:
             return None
         to_reference = from_shares(reference[0].shape) @ found.homography @ invert(from_shares(query[0].shape))
         return find_made(query, reference, to_reference)
+
+    def _find_codings(self, *files: Facts) -> list[str | None]:
+        return [self._codings.of(facts.path) for facts in files]
 
     def _add_detail(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
         """Add what only the files' own pixels show, if they can be read."""
@@ -138,7 +142,8 @@ class EditComparer:
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]
         with suppress(ImageError):
             found = found.add(compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted))
-        steps = [self._quantisations.of(facts.path) if facts.form in MEASURED else None for facts in (one, other)]
+        codings = zip((one, other), self._find_codings(one, other), strict=True)
+        steps = [self._quantisations.of(facts.path) if coding in MEASURED else None for facts, coding in codings]
         return found.add({"quantisation": steps})
 
     def _add_compression(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
@@ -149,7 +154,15 @@ class EditComparer:
                 left = self._follow(found, one.path, other.path)
                 if _is_same_scale(found) and not found.reference.cropped:
                     back = self._follow(found.turned(), other.path, one.path)
-        return replace(found, compressed=_is_nearer(left, back), reversed=_is_nearer(back, left))
+        made = [_is_nearer(back, left), _is_nearer(left, back)]  # the query, the reference
+        codings = self._find_codings(one, other)
+        if any(made) and codings[0] != codings[1] and _is_same_scale(found):
+            derived = self._find_derived(one, other, found)
+            if derived is not None:
+                made = [derived == 0, derived == 1]
+            elif codings[made.index(True)] not in (*MAX_PIXELS, *(["JPEG"] if LOSSLESS in codings else [])):
+                made = [True, True]  # that it follows does not say that it was made so
+        return replace(found, reversed=made[0], compressed=made[1])
 
     def _look_closer(self, found: Comparison, one: Facts, other: Facts) -> Aligned | None:
         """Align two files with more pixels, where they have more: fine structure that was reduced twice differs everywhere."""
@@ -205,18 +218,19 @@ def choose_least_edited(largest: Facts, others: Iterable[Facts], comparer: EditC
     return (kept, why) if why else None
 
 
-def find_advantage(kept: Facts, file: Facts, compare: Comparing, distrusted: bool = False) -> str:
+def find_advantage(kept: Facts, file: Facts, comparer: EditComparer, distrusted: bool = False) -> str:
     """Return what a file has, or may have, that the kept one, certainly a copy of it, lacks, in words; empty for nothing.
 
     Args:
         kept: The file that is kept.
         file: The other one.
-        compare: Compares the two.
+        comparer: Compares the two.
         distrusted: Whether the kept file is one for the changes that were made to larger ones.
     """
-    found = compare(kept, file)
-    if found is None:
-        return ""
+    found = comparer.compare(kept, file)
+    if found is None:  # the same pixels
+        origin = comparer.find_origin(kept, file)
+        return f"the kept file {origin.reason}" if origin is not None and origin.path == file.path else ""
     own, theirs, unclear = _sort_changes(found)
     sure, more = _has_new_detail(found.query), _compare_compression(found)
     by = "compression" if _is_same_scale(found) else "scaling and compression"

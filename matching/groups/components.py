@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.groups.groups import MAX_GROUP_SIZE, Cut, Group, Link, Matching, group_copies
+from image_copies.matching.groups.groups import MAX_GROUP_SIZE, Cut, Link, Matching, group_copies
 from image_copies.matching.groups.hubs import MIN_HUB_MATCHES, Hub, find_hubs
 
 PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("score", "<f8")])
@@ -22,7 +22,7 @@ Pairs = NDArray[np.void]  # of type PAIR
 class ComponentGrouping:
     """The result of grouping."""
 
-    groups: list[Group]  # by their first member
+    groups: list[list[int]]  # by their first member
     cuts: list[Cut[int]]  # the highest-scoring pair of any two groups that it did not merge, highest score first
     hubs: list[Hub]  # in no group; the one with the most matches first
     pairs: int  # different ones that were considered
@@ -48,7 +48,7 @@ def group_pairs(
     Pairs are PAIR [n], of two different contents each, numbered from 0; of a pair that comes again, either way round, the highest
     score counts. Without `matching` only the listed pairs match.
     """
-    groups, cuts, hubs, considered, dropped = list[Group](), list[Cut[int]](), list[Hub](), 0, 0
+    groups, cuts, hubs, considered, dropped = list[list[int]](), list[Cut[int]](), list[Hub](), 0, 0
     for found in group_components(pairs, contents, bound, matching, least_of_hub):
         groups += found.groups
         cuts += found.cuts
@@ -56,7 +56,7 @@ def group_pairs(
         considered += found.pairs
         dropped += found.dropped
     return ComponentGrouping(
-        sorted(groups, key=lambda group: group.members),
+        sorted(groups),
         sorted(cuts, key=lambda cut: (-cut.link.score, cut.link.first, cut.link.second)),
         sorted(hubs, key=lambda hub: (-hub.matches, hub.content)),
         considered,
@@ -79,7 +79,7 @@ def group_components(
             component = component[np.argsort(-component["score"], kind="stable")[:MAX_COMPONENT_PAIRS]]
         links = [Link(*pair) for pair in component.tolist()]
         if len(links) == 1 < bound:
-            yield ComponentGrouping([Group([links[0].first, links[0].second], links[0])], [], [], 1, 0)
+            yield ComponentGrouping([[links[0].first, links[0].second]], [], [], 1, 0)
             continue
         if len(links) >= least_of_hub:
             hubs = find_hubs(links, matching or _match_none, least_of_hub)

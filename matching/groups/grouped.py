@@ -85,8 +85,8 @@ def group_files(
     table = np.array([(link.first, link.second, link.score) for link in links.values()], np.float64).reshape(-1, 3)
     packed = pack_pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
     found = group_pairs(packed, len(names), bound, matching, least_of_hub)
-    joined = [sorted(path for member in group.members for path in files[member]) for group in found.groups]
-    placed = {member for group in found.groups for member in group.members}
+    joined = [sorted(path for member in group for path in files[member]) for group in found.groups]
+    placed = {member for group in found.groups for member in group}
     same_bytes = [sorted(paths) for number, paths in files.items() if len(paths) > 1 and number not in placed]
     groups = sorted(joined + same_bytes, key=lambda group: (-len(group), group))
     named_hubs = [FileHub(sorted(files[hub.content]), hub.matches, hub.related) for hub in found.hubs]

@@ -32,14 +32,6 @@ class Link(Generic[T]):
     judgement: Judgement | None = None  # what the pair is by its pixels, where somebody looked
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Contents that are copies of each other, ascending, and the weakest link that merged them; None in a group of one."""
-
-    members: list[int]
-    weakest: Link[int] | None
-
-
 @dataclass(frozen=True)
 class Cut(Generic[T]):
     """The highest-scoring link between two groups that were not merged."""
@@ -52,9 +44,9 @@ class Cut(Generic[T]):
 
 @dataclass(frozen=True)
 class Grouping:
-    """The groups, largest first, and the links that merged nothing, highest score first."""
+    """The groups, largest first, each ascending, and the links that merged nothing, highest score first."""
 
-    groups: list[Group]
+    groups: list[list[int]]
     cuts: list[Cut[int]]
 
 
@@ -63,7 +55,6 @@ def group_copies(links: Iterable[Link[int]], matching: Matching, bound: int = MA
     ordered = sorted(links, key=lambda link: (-link.score, link.first, link.second))
     pairs = _Pairs(ordered, matching)
     group_of = {content: [content] for link in ordered for content in (link.first, link.second)}
-    weakest: dict[int, Link[int]] = {}  # by the first member of a group
     refused: dict[tuple[int, ...], Cut[int]] = {}
     grown = True
     while grown:  # a group that has grown may be merged by a link that was refused before
@@ -77,11 +68,10 @@ def group_copies(links: Iterable[Link[int]], matching: Matching, bound: int = MA
                 refused[key] = cut
                 continue
             grown = True
-            weakest[one[0]] = min((w for w in (link, weakest.get(one[0]), weakest.get(other[0])) if w), key=lambda w: w.score)
             one.extend(other)
             for content in other:
                 group_of[content] = one
-    return Grouping(_collect_groups(group_of, weakest), _collect_cuts(ordered, group_of, refused))
+    return Grouping(_collect_groups(group_of), _collect_cuts(ordered, group_of, refused))
 
 
 class _Pairs:
@@ -107,10 +97,9 @@ def _find_refusal(link: Link[int], one: list[int], other: list[int], pairs: _Pai
     return None if found > MIN_MATCHING_SHARE * compared else Cut(link, found, compared, "ends")
 
 
-def _collect_groups(group_of: dict[int, list[int]], weakest: dict[int, Link[int]]) -> list[Group]:
+def _collect_groups(group_of: dict[int, list[int]]) -> list[list[int]]:
     unique = {id(members): members for members in group_of.values()}.values()
-    joined = [Group(sorted(members), weakest[members[0]]) for members in unique if len(members) > 1]
-    return sorted(joined, key=lambda group: (-len(group.members), group.members))
+    return sorted((sorted(members) for members in unique if len(members) > 1), key=lambda members: (-len(members), members))
 
 
 def _collect_cuts(

@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
-from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
+from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
 from image_copies.matching.verification.alignment import Homography, invert, map_points
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.quantisation import GREY, SIDE, read_tables
+from image_copies.matching.verification.recompression import LOSSLESS, find_coding
 
 Pixels = NDArray[np.uint8]
 Saved = tuple[Pixels, bytes]  # the pixels [h, w, 3] of a file, and its bytes
-LOSSLESS = ("PNG", "BMP", "TIFF")
 SAME_SCALE = 0.012  # by which a map may differ from one that only turns, mirrors and shifts
 SHIFTED = 2  # pixels by which a picture may lie elsewhere than it was found
 PLACED_SIDE = 512  # pixels of the part in the middle by which its place is found
@@ -49,6 +49,8 @@ MISFIT, LEAST_TAIL = 0.02, 4.0  # share of coefficients that were predicted wron
 MIN_COEFFICIENTS = 10  # of a frequency
 USUAL_STEP = 8.0  # of formats of which it is not known how coarsely they were compressed
 MIN_RATIO = 0.12  # of the logarithms of likelihoods, of a coefficient, that tells which of two was made of the other
+# least step that shows in a file of another format, coefficients, and mean cosine of their phases: that of others is at most 0
+MIN_STEP, MIN_PHASES, MIN_COMB = 3, 1000, 0.1
 USUAL_MISFIT, UNEXPLAINED = 1.0, 1.0  # of what saving does not explain, and how much more the ratio must be for the rest
 # EXIF orientations: whether blocks begin at the lower side, at the right side, and whether rows are columns
 TURNED = {2: (0, 1, 0), 3: (1, 1, 0), 4: (1, 0, 0), 5: (0, 0, 1), 6: (0, 1, 1), 7: (1, 1, 1), 8: (1, 0, 1)}
@@ -78,8 +80,13 @@ def find_made(one: Saved, other: Saved, homography: Homography) -> int | None:
         homography: From the one's pixels to the other's [3, 3].
 
     Returns:
-        0 for the one, 1 for the other; None where nothing says so, they were scaled, or show too little.
+        0 for the one, 1 for the other; None where nothing says so, they were scaled, or show too little. Of a format that is
+        neither JPEG nor lossless it is known only that it shows the steps of a JPEG file, which was first.
     """
+    codings = [find_coding(content) for _, content in (one, other)]
+    if codings[0] != codings[1] and not {"JPEG", LOSSLESS}.issuperset(codings):
+        jpeg = codings.index("JPEG") if "JPEG" in codings else None
+        return None if jpeg is None or not _shows_steps((one, other)[1 - jpeg][0], *(one, other)[jpeg]) else 1 - jpeg
     fits = _explain(one, other[0], invert(homography)), _explain(other, one[0], homography)
     if fits[0] is None or fits[1] is None:
         return None
@@ -88,6 +95,20 @@ def find_made(one: Saved, other: Saved, homography: Homography) -> int | None:
     assert made is not None
     unexplained = max(0.0, made.best - made.likelihood - USUAL_MISFIT)
     return int(ratio > 0) if abs(ratio) > MIN_RATIO + UNEXPLAINED * unexplained else None
+
+
+def _shows_steps(pixels: Pixels, own: Pixels, content: bytes) -> bool:
+    """Whether the coefficients of a picture are multiples of the steps of a JPEG file, about, as of one that was made of it."""
+    first, steps = _read_grid(content, own.shape)
+    box = _find_box(own.shape, own.shape, np.zeros(2, np.int64), first)
+    if pixels.shape != own.shape or box is None or steps is None:
+        return False
+    (top, bottom), (left, right) = box
+    sizes = np.abs(_transform(pixels[top:bottom, left:right] @ GREY))
+    shown = (sizes >= steps / 2) & (steps >= MIN_STEP)
+    shown[..., 0, 0] = False
+    phases = np.cos(2 * np.pi * sizes / steps)[shown]
+    return phases.size >= MIN_PHASES and bool(phases.mean() > MIN_COMB)
 
 
 def _explain(file: Saved, source: Pixels, homography: Homography) -> _Fit | None:
@@ -239,8 +260,7 @@ def _read_grid(content: bytes, shape: tuple[int, ...]) -> tuple[tuple[int, int],
     """Return where the blocks of a file begin in its picture, shown upright, and their steps [8, 8]; None of unknown ones."""
     tables = read_tables(content)
     if tables is None:
-        lossless = detect_format(content[:SIGNATURE_BYTES]) in LOSSLESS
-        return (0, 0), np.ones((SIDE, SIDE), np.float32) if lossless else None
+        return (0, 0), np.ones((SIDE, SIDE), np.float32) if find_coding(content) == LOSSLESS else None
     orientation = 1
     with suppress(Exception), warnings.catch_warnings():  # damaged files raise anything
         warnings.simplefilter("ignore")

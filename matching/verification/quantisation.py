@@ -21,7 +21,7 @@ LARGEST_STEP = 64
 SMALLEST_RATIO = 1.5  # an earlier step shows if it is at least this many times the file's own
 MIN_COMB = 0.5  # mean cosine of the coefficients' phases from which they are multiples of a step
 MIN_COEFFICIENTS = 60  # coefficients, none near 0, that a step is found from
-CLEAR = 8.0  # levels of a coefficient that shows
+DIGITS, MIN_VARIOUS = 3, 0.25  # share of coefficients that differ by digits: a drawing has the same edges again and again
 MIN_SHARE = 0.5  # share of the frequencies in which an earlier step must show
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 COSINES = np.array(  # of those frequencies
@@ -50,12 +50,10 @@ class Quantisation:
     Attributes:
         step: Geometric mean of the steps of its low frequencies, of the coarsest compression that shows; 1 for none.
         saved_again: Whether it shows an earlier compression than that of its file.
-        clear: Whether it holds enough detail for one to show.
     """
 
     step: float
     saved_again: bool
-    clear: bool = True
 
 
 def measure_quantisation(path: Path) -> Quantisation:
@@ -73,10 +71,9 @@ def measure_quantisation(path: Path) -> Quantisation:
     offsets = list(itertools.product(*({0, side % SIDE} for side in pixels.shape[:2])))
     measured = [_measure_coefficients(grey[down:, across:]) for down, across in offsets]
     earlier = max(([_find_step(*each) for each in zip(blocks, own, strict=True)] for blocks in measured), key=sum)
-    clear = sum((blocks > CLEAR).sum() >= MIN_COEFFICIENTS for blocks in measured[0]) >= MIN_SHARE * len(FREQUENCIES)
     shown = sum(map(bool, earlier)) >= MIN_SHARE * len(FREQUENCIES)
     known = [max(step, before if shown else 0.0) for step, before in zip(own, earlier, strict=True)]
-    return Quantisation(float(np.exp(np.mean(np.log(known)))), shown, clear)
+    return Quantisation(float(np.exp(np.mean(np.log(known)))), shown)
 
 
 def read_tables(content: bytes) -> Tables | None:
@@ -113,6 +110,7 @@ def _find_step(coefficients: NDArray[np.float32], own: float) -> float:
     for step in range(LARGEST_STEP, max(3, int(np.ceil(SMALLEST_RATIO * own))) - 1, -1):
         above = np.searchsorted(ordered, step / 4, "right")  # smooth distributions have most of them below 3/4 of the step
         large = ordered[above:]
-        if len(large) >= MIN_COEFFICIENTS and np.cos(np.float32(2 * np.pi / step) * large).mean() > MIN_COMB:
+        various = len(np.unique(large.round(DIGITS))) > MIN_VARIOUS * len(large)
+        if various and len(large) >= MIN_COEFFICIENTS and np.cos(np.float32(2 * np.pi / step) * large).mean() > MIN_COMB:
             return float(step)
     return 0.0

@@ -8,6 +8,7 @@ may hide what was changed.
 
 import io
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
@@ -34,6 +35,8 @@ SAME = 0.1  # grey levels by which pixels differ that were compressed in one way
 GROWTH = 0.03  # how much the logarithm of a file's size grows per step of quality, about
 MAX_PIXELS = {"WEBP": 30_000_000, "AVIF": 6_000_000}  # pixels of pictures that are compressed so, in about 6 s each time
 FAST: dict[str, dict[str, int]] = {"WEBP": {"method": 2}, "AVIF": {"speed": 9}}  # options with which the quality is found roughly
+LOSSLESS, LOSSLESS_FORMS = "lossless", ("PNG", "BMP", "TIFF")
+RGB_CODED, HEADER_BYTES = re.compile(rb"nclx.{4}\0\0", re.DOTALL), 4096  # an AVIF or HEIF file without loss by other colours
 CODED = (b"VP8 ", b"mdat")  # parts of WebP and AVIF files that hold the picture
 SHIFTS = tuple(itertools.product((0, -1, 1), repeat=2))  # pixels by which a part may lie elsewhere than it was found
 FOUND_SIDE = 512  # pixels of the part in the middle in which the shift and the scaling are found
@@ -73,10 +76,10 @@ def follow_by_compression(
     Returns:
         Grey levels, over the whole picture; None where they differ by more than compression of some encoder does.
     """
-    tables, form = read_tables(content), detect_format(content[:SIGNATURE_BYTES]) or ""
+    tables, coding = read_tables(content), find_coding(content)
     if tables is not None and np.mean(tables.steps[0]) > MAX_MEAN_STEP:
         return None
-    codec = form if form in MAX_PIXELS and not _is_lossless(content) else ""
+    codec = coding if coding in MAX_PIXELS else ""
     part, scaled = _find_part(pixels, source, homography), False
     if part is None:
         part, scaled = _scale_part(content, codec, pixels, source, homography), True
@@ -222,8 +225,12 @@ def _encode(form: str, pixels: Pixels, quality: int, options: Mapping[str, int])
     return measure_coded(written.getvalue()), np.asarray(Image.open(written).convert("RGB"))
 
 
-def _is_lossless(content: bytes) -> bool:
-    return any(kind == b"VP8L" for kind, _ in _list_parts(content))
+def find_coding(content: bytes) -> str:
+    """Return the format of a file by its content, LOSSLESS where that keeps pixels as they are."""
+    form = detect_format(content[:SIGNATURE_BYTES]) or ""
+    lossless = form == "WEBP" and any(kind == b"VP8L" for kind, _ in _list_parts(content))
+    untransformed = form in ("AVIF", "HEIF") and RGB_CODED.search(content[:HEADER_BYTES])
+    return LOSSLESS if lossless or untransformed or form in LOSSLESS_FORMS else form
 
 
 def measure_coded(content: bytes) -> int:

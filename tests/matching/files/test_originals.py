@@ -66,6 +66,13 @@ def plan(folder: Path, rule: KeepRule = "largest", reference: str = "", preferre
     return {row.file.stem: row for row in rows}
 
 
+def comparing(found: Comparison) -> EditComparer:
+    """A comparer that finds this of all pairs."""
+    comparer = EditComparer(PairJudge())
+    comparer.compare = lambda one, other: found  # type: ignore[method-assign]
+    return comparer
+
+
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
@@ -327,7 +334,7 @@ def test_where_nothing_says_which_of_two_compressions_came_first_a_person_looks(
     draw().save(tmp_path / "one.jpg", quality=92)
     facts = picture_facts(tmp_path / "one.jpg")
     either = Comparison(Edits(), Edits(), np.eye(3), compressed=True, reversed=True)
-    why = find_advantage(facts, facts, lambda one, other: either)
+    why = find_advantage(facts, facts, comparing(either))
     assert why == "of JPEG and JPEG with as many pixels, nothing says which was made of the other"
 
 
@@ -336,7 +343,7 @@ def test_a_part_that_differs_is_a_reason_to_look(tmp_path: Path, differing: floa
     draw().save(tmp_path / "one.jpg", quality=92)
     facts = picture_facts(tmp_path / "one.jpg")
     found = Comparison(Edits(), Edits(), np.eye(3), compressed=compressed, differing=differing)
-    assert (find_advantage(facts, facts, lambda one, other: found) == "a part of the two differs") is said
+    assert (find_advantage(facts, facts, comparing(found)) == "a part of the two differs") is said
 
 
 @pytest.mark.parametrize(
@@ -377,7 +384,7 @@ def test_what_a_file_has_before_the_kept_one_is_said(
     draw().save(tmp_path / "one.jpg", quality=92)
     facts = picture_facts(tmp_path / "one.jpg")
     found = Comparison(query, reference, np.diag([1 / side, 1 / side, 1.0]), compressed=True)
-    assert find_advantage(facts, facts, lambda one, other: found) == said
+    assert find_advantage(facts, facts, comparing(found)) == said
 
 
 FORMS = [("JPEG", 50), ("JPEG", 90), ("WEBP", 60), ("WEBP", 80), ("AVIF", 60), ("PNG", 100)]
@@ -395,6 +402,40 @@ def test_re_saves_of_the_kept_file_go(
     saved.save(tmp_path / f"copy.{form.lower()}", form, quality=quality)
     rows = plan(tmp_path)
     assert (rows["original"].action, rows["copy"].action) == ("keep", "remove")
+
+
+@pytest.mark.parametrize(
+    ("original", "made", "goes"),
+    [
+        (("JPEG", 85), ("PNG", 100), True),
+        (("JPEG", 92), ("TIFF", 100), True),
+        (("JPEG", 92), ("WEBP", 101), True),
+        (("JPEG", 92), ("WEBP", 97), True),
+        (("JPEG", 92), ("AVIF", 100), True),
+        (("JPEG", 85), ("AVIF", 60), True),
+        (("JPEG", 92), ("HEIF", 95), True),
+        (("PNG", 100), ("AVIF", 90), False),
+        (("TIFF", 100), ("AVIF", 100), False),
+        (("HEIF", 95), ("JPEG", 92), False),
+        (("AVIF", 95), ("JPEG", 92), False),
+        (("WEBP", 95), ("JPEG", 92), False),
+    ],
+)
+def test_no_original_goes_for_what_was_made_of_it(
+    tmp_path: Path, original: tuple[str, int], made: tuple[str, int], goes: bool
+) -> None:
+    """Camera JPEGs went for the HEIF of each and for lossless WebP (a quality of 101 here), a PNG for an AVIF."""
+    if "HEIF" in (original[0], made[0]):
+        pytest.importorskip("pillow_heif").register_heif_opener()
+    picture = draw()
+    for name, (form, quality) in (("original", original), ("made", made)):
+        path = tmp_path / f"{name}.{form.lower()}"
+        options = {"subsampling": "4:4:4"} if form == "AVIF" and quality >= 90 else {}
+        picture.save(path, form, quality=min(quality, 100), lossless=quality > 100, **options)
+        picture = Image.open(path).convert("RGB")
+    rows = plan(tmp_path)
+    assert (rows["original"].action, rows["made"].action) == ("keep", "remove" if goes else "review")
+    assert plan(tmp_path, preferred=("made.*",))["original"].action == "review"
 
 
 @pytest.mark.parametrize("side", [1.0, 0.7, 0.5])
@@ -623,7 +664,7 @@ def test_where_nothing_says_which_of_two_was_edited_a_person_looks(tmp_path: Pat
     unclear = Comparison(Edits(covered=True), Edits(covered=True), np.eye(3))
     monkeypatch.setattr(EditComparer, "compare", lambda comparer, one, other: unclear)
     assert choose_least_edited(large, [small], EditComparer(PairJudge())) is None
-    assert find_advantage(large, small, lambda one, other: unclear) == "one of the two has something laid over it"
+    assert find_advantage(large, small, comparing(unclear)) == "one of the two has something laid over it"
     apart = ((480, 360), (440, 400)), lambda: (np.zeros((360, 480, 3), np.uint8), np.zeros((400, 440, 3), np.uint8))
     squeezed = compare_detail(Comparison(Edits(framed=True), Edits(), np.eye(3)), *apart)
     assert squeezed["stretched"] == [True, True]  # framed: its shape is not the camera's

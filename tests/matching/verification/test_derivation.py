@@ -96,3 +96,14 @@ def test_of_two_saved_alike_or_of_a_third_picture_nothing_is_said() -> None:
     noisy = np.asarray(photo, np.float64) + np.random.default_rng(4).normal(0, 8, (*photo.size[::-1], 3))
     grainy = save(Image.fromarray(np.clip(noisy, 0, 255).astype(np.uint8)), quality=95)
     assert find_made(one, grainy, SAME) is None
+
+
+@pytest.mark.parametrize("form", ["WEBP", "AVIF"])
+def test_of_another_lossy_format_it_is_seen_whether_it_shows_the_steps_of_a_jpeg_file(form: str) -> None:
+    picture = scene(np.random.default_rng(3))
+    first = save(picture, quality=85)
+    assert find_made(first, made := save(Image.fromarray(first[0]), form, 95), SAME) == 1
+    assert find_made(made, first, SAME) == 0
+    other = save(picture, form, 95)
+    assert find_made(other, save(Image.fromarray(other[0]), quality=85), SAME) is None
+    assert find_made(save(picture, "PNG"), other, SAME) is None
