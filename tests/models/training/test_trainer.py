@@ -280,7 +280,7 @@ def test_a_loss_is_checked_a_step_late_and_named_by_its_own(
 def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gradient that is NaN, whose loss was finite, in the last step of a stage."""
 
-    def broken(self: Learner, _: int) -> None:
+    def broken(self: Learner) -> None:
         for parameter in self.descriptor.parameters():
             parameter.grad = torch.full_like(parameter, torch.nan)
 
