@@ -11,12 +11,13 @@ from image_copies.data.errors import ImageError
 from image_copies.data.files import is_there, whole_file
 from image_copies.matching.files.journal import LeftAloneError
 from image_copies.matching.files.notes import (
-    EXIF,
     KEYWORDS,
+    LATITUDE,
+    LONGITUDE,
     PLACE,
-    PREFIXES,
     RATING,
     RDF,
+    SPACES,
     Key,
     Note,
     Notes,
@@ -115,7 +116,8 @@ def add_notes(sidecar: str, notes: Mapping[Key, Note], known: Notes) -> str:
         before = NO_RATING.sub("", before)
     there = list_properties(before.encode())  # programs refuse a packet that has a property twice
     about = ABOUT.search(before)
-    names = [f"xmlns:{PREFIXES[space]}={quoteattr(space)}" for space in sorted({space for space, _ in added})]
+    prefixes = sorted({key.partition(":")[0] for key in added})
+    names = [f"xmlns:{prefix}={quoteattr(SPACES[prefix])}" for prefix in prefixes]
     description = (
         f'<rdf:Description xmlns:rdf="{RDF}" {" ".join(names)} rdf:about={about[1] if about else quoteattr("")}>\n'
         f"{''.join(_write(key, note) for key, note in added.items())}</rdf:Description>\n"
@@ -138,14 +140,12 @@ def _add_keywords(sidecar: str, known: Note, new: Note, added: dict[Key, Note]) 
 def _write(key: Key, note: Note) -> str:
     if key == PLACE:
         latitude, longitude = (float(part) for part in note.values[0].split())
-        sides = ("Latitude", latitude, "NS"), ("Longitude", longitude, "EW")
-        parts = ((f"GPS{name}", _format_degrees(value, marks)) for name, value, marks in sides)
-        return "".join(f"<{PREFIXES[EXIF]}:{name}>{value}</{PREFIXES[EXIF]}:{name}>\n" for name, value in parts)
-    name = f"{PREFIXES[key[0]]}:{key[1]}"
+        parts = (LATITUDE, _format_degrees(latitude, "NS")), (LONGITUDE, _format_degrees(longitude, "EW"))
+        return "".join(f"<{name}>{value}</{name}>\n" for name, value in parts)
     if not note.form:
-        return f"<{name}>{escape(note.values[0])}</{name}>\n"
+        return f"<{key}>{escape(note.values[0])}</{key}>\n"
     items = _list(note.values, languages=note.form == "Alt")
-    return f"<{name}><rdf:{note.form}>{items}</rdf:{note.form}></{name}>\n"
+    return f"<{key}><rdf:{note.form}>{items}</rdf:{note.form}></{key}>\n"
 
 
 def _list(values: tuple[str, ...], languages: bool = False) -> str:

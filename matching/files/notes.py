@@ -1,9 +1,12 @@
-"""What people and cameras noted about a picture, in its file and in its XMP sidecar: date, place, captions, author, keywords."""
+"""What is noted about a picture in its file and in its XMP sidecar: all but what programs write into any file."""
 
+import hashlib
 import io
 import re
+import struct
 import unicodedata
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,22 +16,23 @@ from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-from PIL import ExifTags, Image, ImageFile, IptcImagePlugin, PngImagePlugin
+from PIL import ExifTags, Image
 
 from image_copies.data.files import open_regular
 from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
+from image_copies.matching.verification import parts
+from image_copies.matching.verification.directories import Directory, Value, iterate_directories
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
-DC, XMP, EXIF = "http://purl.org/dc/elements/1.1/", "http://ns.adobe.com/xap/1.0/", "http://ns.adobe.com/exif/1.0/"
-PHOTOSHOP, CORE = "http://ns.adobe.com/photoshop/1.0/", "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/"
-AUX = "http://ns.adobe.com/exif/1.0/aux/"
-PREFIXES = {
-    DC: "dc",
-    XMP: "xmp",
-    EXIF: "exif",
-    AUX: "aux",
-    PHOTOSHOP: "photoshop",
-    CORE: "Iptc4xmpCore",
+PREFIXES = {  # of the namespaces that can be written; what is of another one stays in its file
+    "http://purl.org/dc/elements/1.1/": "dc",
+    "http://ns.adobe.com/xap/1.0/": "xmp",
+    "http://ns.adobe.com/tiff/1.0/": "tiff",
+    "http://cipa.jp/exif/1.0/": "exif",
+    "http://ns.adobe.com/exif/1.0/": "exif",
+    "http://ns.adobe.com/exif/1.0/aux/": "aux",
+    "http://ns.adobe.com/photoshop/1.0/": "photoshop",
+    "http://iptc.org/std/Iptc4xmpCore/1.0/xmlns/": "Iptc4xmpCore",
     "http://iptc.org/std/Iptc4xmpExt/2008-02-29/": "Iptc4xmpExt",
     "http://ns.adobe.com/xap/1.0/rights/": "xmpRights",
     "http://ns.adobe.com/lightroom/1.0/": "lr",
@@ -36,98 +40,106 @@ PREFIXES = {
     "http://ns.acdsee.com/iptc/1.0/": "acdsee",
     "http://www.metadataworkinggroup.com/schemas/regions/": "mwg-rs",
     "http://www.metadataworkinggroup.com/schemas/keywords/": "mwg-kw",
+    "http://ns.microsoft.com/photo/1.0/": "MicrosoftPhoto",
     "http://ns.microsoft.com/photo/1.2/": "MP",
 }
-# begin the namespaces in which nobody notes anything: how a file came about, parts of structures, what cameras and programs write
-TECHNICAL = (
-    *("http://www.w3.org/", "adobe:ns:meta/", "http://cipa.jp/", "http://ns.adobe.com/tiff/", "http://ns.adobe.com/pdf/"),
-    *("http://ns.adobe.com/xap/1.0/mm/", "http://ns.adobe.com/xap/1.0/g/", "http://ns.adobe.com/xap/1.0/t/"),
-    *("http://ns.adobe.com/xap/1.0/sType/", "http://ns.adobe.com/xmp/sType/", "http://ns.adobe.com/xmp/note/"),
-    *("http://ns.adobe.com/illustrator/", "http://ns.adobe.com/hdr-gain-map/", "http://ns.apple.com/", "http://www.gimp.org/"),
-    *("http://ns.attribution.com/", "http://www.dji.com/", "http://ns.microsoft.com/photo/1.2/t/"),
+SPACES = {prefix: space for space, prefix in PREFIXES.items()}
+# begin the namespaces of how XMP is written, and of the programs and steps by which a file came about
+TOOLS = (
+    "http://www.w3.org/",
+    "adobe:ns:meta/",
+    "http://ns.adobe.com/xap/1.0/mm/",
+    "http://ns.adobe.com/xmp/note/",
+    "http://www.gimp.org/",
 )
 DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf.net/"
-SHOWN_SO = "http://ns.google.com/photos/"  # begins the namespaces of panoramas, depth maps and what is embedded with them
-Key = tuple[str, str]  # namespace and name of an XMP property
+Key = str  # "dc:title", by a prefix, or a namespace that has none, and a name; tags of EXIF and TIFF as XMP names them
 Form = Literal["", "Alt", "Seq", "Bag", "structure"]
-PLACE, LATITUDE, LONGITUDE = (EXIF, "GPS"), (EXIF, "GPSLatitude"), (EXIF, "GPSLongitude")
-TAKEN, DIGITIZED = DATES = (EXIF, "DateTimeOriginal"), (EXIF, "DateTimeDigitized")  # the latter often is the only date of a scan
-CAPTION, TITLE, COMMENT, HEADLINE = (DC, "description"), (DC, "title"), (EXIF, "UserComment"), (PHOTOSHOP, "Headline")
-EXPOSURE, LENS = (EXIF, "ExposureTime"), (AUX, "Lens")
-AUTHOR, RIGHTS, KEYWORDS, RATING = (DC, "creator"), (DC, "rights"), (DC, "subject"), (XMP, "Rating")
+PLACE, LATITUDE, LONGITUDE = "exif:GPS", "exif:GPSLatitude", "exif:GPSLongitude"
+TAKEN, DIGITIZED = DATES = "exif:DateTimeOriginal", "exif:DateTimeDigitized"  # the latter often is the only date of a scan
+CAPTION, TITLE, COMMENT, HEADLINE = "dc:description", "dc:title", "exif:UserComment", "photoshop:Headline"
+RIGHTS, KEYWORDS, RATING = "dc:rights", "dc:subject", "xmp:Rating"
 TEXTS = CAPTION, TITLE, COMMENT, HEADLINE  # a text may stand in any of them
 WORDS: dict[Key, str] = {
     TAKEN: "the date on which it was taken",
     DIGITIZED: "the date on which it was digitized",
     PLACE: "a GPS position",
-    EXPOSURE: "an exposure time",
-    LENS: "the name of its lens",
+    "exif:ExposureTime": "an exposure time",
+    "aux:Lens": "the name of its lens",
     CAPTION: "a caption",
     TITLE: "a title",
     COMMENT: "a comment",
     HEADLINE: "a headline",
-    AUTHOR: "an author",
+    "dc:creator": "an author",
     RIGHTS: "a copyright note",
     KEYWORDS: "keywords",
     RATING: "a rating",
-    (XMP, "Label"): "a label",
+    "xmp:Label": "a label",
 }
-FORMS: dict[Key, Form] = {CAPTION: "Alt", TITLE: "Alt", RIGHTS: "Alt", COMMENT: "Alt", AUTHOR: "Seq", KEYWORDS: "Bag"}
-# of these namespaces other properties say nothing that people noted: dates of files, programs, the camera's settings
-NOTED: dict[str, set[str]] = {
-    DC: {"description", "title", "rights", "creator", "subject"},
-    XMP: {"Rating", "Label"},
-    EXIF: {"DateTimeOriginal", "DateTimeDigitized", "GPSLatitude", "GPSLongitude", "UserComment", "ExposureTime"},
-    AUX: {"Lens"},
-    "http://ns.adobe.com/xmp/1.0/DynamicMedia/": {"scene", "shotName", "shotLocation", "logComment"},
-    "http://ns.microsoft.com/photo/1.0/": {"LastKeywordXMP", "LastKeywordIPTC"},
-    PHOTOSHOP: {"Headline", "City", "State", "Country", "Instructions", "Credit", "Source", "DateCreated"},
+FORMS: dict[Key, Form] = {
+    **dict.fromkeys((CAPTION, TITLE, COMMENT, RIGHTS), "Alt"),
+    "dc:creator": "Seq",
+    KEYWORDS: "Bag",
 }
-IPTC: dict[tuple[int, int], Key] = {
-    (2, 5): TITLE,
-    (2, 25): KEYWORDS,
-    (2, 80): AUTHOR,
-    (2, 90): (PHOTOSHOP, "City"),
-    (2, 92): (CORE, "Location"),
-    (2, 95): (PHOTOSHOP, "State"),
-    (2, 101): (PHOTOSHOP, "Country"),
-    (2, 105): HEADLINE,
-    (2, 116): RIGHTS,
-    (2, 120): CAPTION,
-}
-TAGS: dict[int, Key] = {
-    ExifTags.Base.ImageDescription: CAPTION,
-    ExifTags.Base.DocumentName: TITLE,
-    ExifTags.Base.Artist: AUTHOR,
-    ExifTags.Base.Copyright: RIGHTS,
-    ExifTags.Base.Rating: RATING,
-    ExifTags.Base.XPTitle: TITLE,
-    ExifTags.Base.XPComment: COMMENT,
-    ExifTags.Base.XPAuthor: AUTHOR,
-    ExifTags.Base.XPSubject: CAPTION,
-}
-INFO: dict[str, Key] = {
-    "Title": TITLE,
-    "Description": CAPTION,
-    "Comment": COMMENT,
-    "comment": COMMENT,
-    "parameters": COMMENT,  # of what a model has drawn
-    "Author": AUTHOR,
-    "Copyright": RIGHTS,
-}
-# what cameras and programs write where people write captions and comments
-NOT_WRITTEN_BY_PEOPLE = re.compile(
-    r"\W*$|.*digital camera\W*$|exif_jpeg|dcim|sony dsc|samsung$|<kenox|charset=|screenshot$|creator: gd|created with|lead tech"
-    r"|file written by|.*optimi[sz]e|.*compress|applemark|imageready|ducky|handmade software|processed by|intel\(r\)|xs_"
-    r"|\{|fbt:|oplus|lavc|\S+\.(?:tiff?|jpe?g|png|bmp|psd)$",
-    re.IGNORECASE,
+# a property, and others that say the same: of EXIF and TIFF, IPTC records, texts of PNG
+SAME = """
+dc:description tiff:ImageDescription tiff:XPSubject iptc:120 png:Description
+dc:title tiff:DocumentName tiff:XPTitle iptc:5 png:Title
+exif:UserComment tiff:XPComment png:Comment png:parameters
+dc:creator tiff:Artist tiff:XPAuthor iptc:80 png:Author
+dc:rights tiff:Copyright iptc:116 png:Copyright
+dc:subject tiff:XPKeywords iptc:25 MicrosoftPhoto:LastKeywordXMP MicrosoftPhoto:LastKeywordIPTC
+exif:DateTimeOriginal photoshop:DateCreated iptc:55
+exif:DateTimeDigitized xmp:CreateDate iptc:62
+xmp:Rating tiff:Rating
+MicrosoftPhoto:Rating tiff:RatingPercent
+aux:Lens exif:LensModel
+aux:SerialNumber exif:BodySerialNumber
+exif:ISOSpeedRatings exif:PhotographicSensitivity
+photoshop:Headline iptc:105
+photoshop:City iptc:90
+photoshop:State iptc:95
+photoshop:Country iptc:101
+photoshop:Instructions iptc:40
+photoshop:TransmissionReference iptc:103
+photoshop:AuthorsPosition iptc:85
+photoshop:Credit iptc:110
+photoshop:Source iptc:115
+photoshop:CaptionWriter iptc:122
+Iptc4xmpCore:Location iptc:92
+Iptc4xmpCore:CountryCode iptc:100
+"""
+ALIASES = {other: line[0] for line in map(str.split, SAME.splitlines()) for other in line[1:]}
+# how pixels are coded, where things lie in the file, which program wrote it and when, and how to print it
+WRITTEN = """
+tiff:NewSubfileType tiff:SubfileType tiff:ImageWidth tiff:ImageLength tiff:BitsPerSample tiff:Compression tiff:FillOrder
+tiff:PhotometricInterpretation tiff:StripOffsets tiff:Orientation tiff:SamplesPerPixel tiff:RowsPerStrip tiff:StripByteCounts
+tiff:MinSampleValue tiff:MaxSampleValue tiff:XResolution tiff:YResolution tiff:PlanarConfiguration tiff:ResolutionUnit
+tiff:PageNumber tiff:Software tiff:ProcessingSoftware tiff:DateTime tiff:HostComputer tiff:Predictor tiff:ColorMap tiff:TileWidth
+tiff:TileLength tiff:TileOffsets tiff:TileByteCounts tiff:InkSet tiff:NumberOfInks tiff:ExtraSamples tiff:SampleFormat
+tiff:SMinSampleValue tiff:SMaxSampleValue tiff:JPEGTables tiff:JpegIFOffset tiff:JpegIFByteCount tiff:YCbCrCoefficients
+tiff:YCbCrSubSampling tiff:YCbCrPositioning tiff:ReferenceBlackWhite tiff:XMLPacket tiff:IPTCNAA tiff:ImageResources tiff:GPSInfo
+tiff:ExifOffset tiff:InterColorProfile tiff:PrintImageMatching tiff:59932 tiff:59933 tiff:NativeDigest exif:NativeDigest
+exif:ExifVersion exif:FlashPixVersion exif:FlashpixVersion exif:ComponentsConfiguration exif:CompressedBitsPerPixel
+exif:ColorSpace exif:ExifImageWidth exif:ExifImageHeight exif:PixelXDimension exif:PixelYDimension exif:GPSVersionID
+exif:ExifInteroperabilityOffset exif:SubsecTime exif:OffsetTime exif:2 exif:RelatedImageWidth exif:RelatedImageLength
+xmp:ModifyDate xmp:MetadataDate xmp:CreatorTool dc:format dc:Format photoshop:ColorMode photoshop:ICCProfile
+photoshop:LegacyIPTCDigest photoshop:DocumentAncestors iptc:0 iptc:65 iptc:70 iptc:1:0 iptc:1:90 png:Software
+"""
+# exactly what cameras and programs write where people write captions and comments
+DEFAULTS = re.compile(
+    r"(?:OLYMPUS|SAMSUNG|MINOLTA|KONICA MINOLTA|KODAK|SANYO|CASIO|PENTAX)? ?DIGITAL CAMERA|SONY DSC|SAMSUNG|DCIM|R98|WGS-84"
+    r"|Picasa(?: [\d.]+)?|0/0(?: 0/0)*"
+    r"|SAMSUNG CAMERA PICTURES|Exif_JPEG_(?:PICTURE|422)|<KENOX .{1,40}>|AppleMark|Screenshot|charset=\"?Ascii\"?|Lavc[\d.]+"
+    r"|Created with (?:The )?GIMP|CREATOR: gd-jpeg v1\.0 \(using IJG JPEG v\d+\), (?:quality = \d+|default quality)"
+    r"|LEAD Technologies Inc\. V[\d.]+|File written by Adobe Photoshop.{1,8}|Created by OpenJPEG version [\d.]+"
+    r"|Optimized by JPEGmini [\d.]+ ?\S*|Compressed by jpeg-recompress|Processed By eBay with ImageMagick, [\w.|]+"
 )
-# text chunks that say nothing of the picture, or say it again
-NOT_NOTED_BY_PEOPLE = re.compile(
-    r"software$|creation time$|xml:com|raw profile|[a-z]+:|signature$|source$|disclaimer$|warning$|thumb::", re.IGNORECASE
-)
-DATE = re.compile(r"(\d{4})[:-](\d\d)[:-](\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d))?)?")
+TOOL_TEXT = re.compile("date:|jpeg:|png:|icc:|Thumb::")  # begins the names of texts that programs write about the file
+FACEBOOK = re.compile(r"FBMD[0-9a-f]+")  # among the instructions of an IPTC block, of which the reference is no person's either
+DATE = re.compile(r"(\d{4})[:-]?(\d\d)[:-]?(\d\d)(?:[T ](\d\d):?(\d\d)(?::?(\d\d))?)?")
 DEGREES = re.compile(r"(\d+),([\d.]+)(?:,([\d.]+))?([NSEW])")
+NUMERIC = "exif:", "tiff:", "aux:"  # begin the keys whose numbers may be written as fractions
 MAX_APART = 2e-4  # degrees by which two ways to write one position differ
 MAX_DENOMINATOR = 100_000  # of an exposure time, which programs write as 1/60 s, or as ten millionths
 MAX_SIDECAR_BYTES = 20_000_000
@@ -142,23 +154,23 @@ class Note:
 
 
 Notes = Mapping[Key, Note]
+Read = Iterator[tuple[Key, Note]]
 
 
 def describe(key: Key) -> str:
     """Return what a property is called, with its article."""
-    return WORDS.get(key, f"the note {key[1]}")
+    if key.startswith(DEVELOPED):
+        return "the note of how it was developed"
+    return WORDS.get(key, f"the note {key.removeprefix('png:').rpartition(':')[2]}")
 
 
 def parse_xmp(packet: bytes) -> dict[Key, Note]:
-    """Return what people noted in an XMP packet, and how its picture was developed.
+    """Return what an XMP packet notes.
 
     Raises:
         ValueError: it is no XMP.
     """
-    found: dict[Key, Note] = {}
-    for key, note in _iterate_properties(packet):
-        _add(found, key, note)
-    return _make_place(found)
+    return _collect(_iterate_properties(packet))
 
 
 def list_properties(packet: bytes) -> set[Key]:
@@ -171,30 +183,36 @@ def list_properties(packet: bytes) -> set[Key]:
     return found | {PLACE} if LATITUDE in found or LONGITUDE in found else found
 
 
-def _iterate_properties(packet: bytes) -> Iterator[tuple[Key, Note]]:
+def _iterate_properties(packet: bytes) -> Read:
     if b"<!DOCTYPE" in packet or b"<!ENTITY" in packet:
         raise ValueError("it defines entities, which no XMP does")
     try:
         root = ElementTree.fromstring(packet.strip(b"\0 \t\r\n"))
         for description in root.iter(f"{{{RDF}}}Description"):
             for name, value in description.items():
-                yield _split(name), Note((value,))
+                yield _name_property(name), Note((value,))
             for element in description:
-                yield _split(element.tag), _read_property(element)
+                yield _name_property(element.tag), _read_property(element)
     except (ElementTree.ParseError, LookupError, RecursionError) as error:  # of deep ones
         raise ValueError(str(error)) from error
 
 
 def read_notes(content: bytes) -> dict[Key, Note]:
-    """Return what people and cameras noted in a picture file; of a damaged one, what can be read."""
+    """Return what is noted in a picture file; of what cannot be read, that it is there."""
     found: dict[Key, Note] = {}
-    with suppress(Exception), warnings.catch_warnings():  # damaged files raise anything
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with Image.open(io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])) as image:
-            for read in (_read_exif, _read_iptc, _read_info, _read_packet):
-                with suppress(Exception):
-                    for key, note in read(image):
-                        _join(found, key, note)
+            listed = parts.list_parts(image, content)
+    for name, data in listed:
+        if name not in READERS:
+            continue
+        try:
+            notes = _collect(READERS[name](data))
+        except (ValueError, struct.error):
+            notes = {name: _digest(data)}
+        for key, note in notes.items():
+            _join(found, key, note)
     return found
 
 
@@ -206,7 +224,7 @@ def read_sidecars(paths: Iterable[Path]) -> dict[Key, Note]:
             with open_regular(path) as file:
                 notes = parse_xmp(file.read(MAX_SIDECAR_BYTES))
         except (OSError, ValueError):
-            notes = {("", path.name): Note((path.name,), "structure")}
+            notes = {path.name: Note((path.name,), "structure")}
         for key, note in notes.items():
             _join(found, key, note)
     return found
@@ -238,13 +256,41 @@ def _agree(key: Key, one: str, other: str) -> bool:
     if key in DATES:
         return other.startswith(one)  # which may be the day alone
     if key != PLACE:
-        return _simplify(one) == _simplify(other)
+        return _simplify(key, one) == _simplify(key, other)
     places = [[float(part) for part in place.split()] for place in (one, other)]
     return all(abs(own - theirs) < MAX_APART for own, theirs in zip(*places, strict=True))
 
 
-def _simplify(text: str) -> str:
-    return " ".join(unicodedata.normalize("NFC", text).split())
+def _simplify(key: Key, text: str) -> str:
+    words = unicodedata.normalize("NFC", text).split()
+    return " ".join(map(_reduce, words) if key.startswith(NUMERIC) else words)
+
+
+def _reduce(word: str) -> str:
+    """Return a number as a fraction, and any other word as it is."""
+    try:
+        return str(Fraction(word).limit_denominator(MAX_DENOMINATOR))
+    except (ValueError, ZeroDivisionError):
+        return word
+
+
+def _collect(properties: Read) -> dict[Key, Note]:
+    """Return what the properties of one part of a file note, those that say the same under one key."""
+    found: dict[Key, Note] = {}
+    for named, note in properties:
+        key = ALIASES.get(named, named)
+        if named in WRITTEN_KEYS or key.startswith(TOOLS):
+            continue
+        writable = key.partition(":")[0] in SPACES and note.form != "structure"
+        values = [_clean(key, value) for value in note.values]
+        form = FORMS.get(key, note.form) if writable else "structure"
+        _join(found, key, Note(tuple(value for value in values if value), form))
+    with suppress(ValueError, KeyError):
+        latitude, longitude = (_parse_degrees(found[key].values[0]) for key in (LATITUDE, LONGITUDE))
+        del found[LATITUDE], found[LONGITUDE]
+        if (latitude, longitude) != (0, 0):
+            found[PLACE] = Note((f"{latitude:.6f} {longitude:.6f}",))
+    return found
 
 
 def _join(found: dict[Key, Note], key: Key, note: Note) -> None:
@@ -256,154 +302,133 @@ def _join(found: dict[Key, Note], key: Key, note: Note) -> None:
         found[key] = Note(values, known.form or note.form)
 
 
-def _add(found: dict[Key, Note], key: Key, note: Note) -> None:
-    """Add a property of an XMP packet, if people noted it."""
-    space, name = key
-    if space in DEVELOPED or space.startswith(SHOWN_SO):
-        said = "of how it was developed" if space in DEVELOPED else "of how it is to be shown"
-        key, note = (space, said), Note((f"{name}={note.values}",), "structure")
-    elif not space or space.startswith(TECHNICAL) or name not in NOTED.get(space, {name}):
-        return
-    elif space not in PREFIXES:
-        note = Note(note.values, "structure")  # it cannot be written elsewhere
-    if key == (PHOTOSHOP, "DateCreated"):
-        key = TAKEN
-    values = [_clean(key, value) for value in note.values]
-    _join(found, key, Note(tuple(value for value in values if value), note.form))
-
-
-def _split(name: str) -> Key:
+def _name_property(name: str) -> Key:
     space, _, local = name.rpartition("}")
-    return space.removeprefix("{"), local
+    space = space.removeprefix("{")
+    return f"{PREFIXES.get(space, space)}:{local}"
 
 
 def _read_property(element: ElementTree.Element) -> Note:
     children = list(element)
-    if not children and not any(_split(name)[0] not in (RDF, "") for name in element.attrib):
+    if not children and not _is_structure(element):
         return Note((element.text or "",))
-    space, form = _split(children[0].tag) if children else ("", "")
+    form = children[0].tag.removeprefix(f"{{{RDF}}}") if children else ""
     items = list(children[0]) if children else []
-    if space == RDF and form in ("Alt", "Seq", "Bag") and not any(len(item) or _is_structure(item) for item in items):
+    if form in ("Alt", "Seq", "Bag") and not any(len(item) or _is_structure(item) for item in items):
         return Note(tuple(item.text or "" for item in items), form)  # type: ignore[arg-type]
     return Note((ElementTree.canonicalize(ElementTree.tostring(element, "unicode"), strip_text=True),), "structure")
 
 
 def _is_structure(item: ElementTree.Element) -> bool:
-    return any(_split(name)[0] == RDF or _split(name)[0] in PREFIXES for name in item.attrib)
-
-
-def _make_place(found: dict[Key, Note]) -> dict[Key, Note]:
-    """Make one position of latitude and longitude."""
-    pair = [found.pop(key, Note(())).values for key in (LATITUDE, LONGITUDE)]
-    with suppress(ValueError, IndexError):
-        _join(found, PLACE, Note(tuple(_format_place(_parse_degrees(pair[0][0]), _parse_degrees(pair[1][0])))))
-    return found
+    """Whether an element has more than a text: attributes other than its language."""
+    return any(not name.startswith("{http://www.w3.org/XML/") for name in item.attrib)
 
 
 def _parse_degrees(text: str) -> float:
-    parts = DEGREES.fullmatch(text.strip())
-    if parts is None:
+    found = DEGREES.fullmatch(text.strip())
+    if found is None:
         raise ValueError(text)
-    degrees = int(parts[1]) + float(parts[2]) / 60 + float(parts[3] or 0) / 3600
-    return -degrees if parts[4] in "SW" else degrees
+    degrees = int(found[1]) + float(found[2]) / 60 + float(found[3] or 0) / 3600
+    return -degrees if found[4] in "SW" else degrees
 
 
-def _format_place(latitude: float, longitude: float) -> Iterator[str]:
-    if (latitude, longitude) != (0, 0):
-        yield f"{latitude:.6f} {longitude:.6f}"
+def _read_exif(data: bytes) -> Read:
+    for directory in iterate_directories(data[6:] if data.startswith(b"Exif\0\0") else data):
+        if not directory.page:  # the others are thumbnails
+            yield from _read_directory(directory, data)
 
 
-def _read_exif(image: Image.Image) -> Iterator[tuple[Key, Note]]:
-    outer = image.getexif()
-    inner, place = outer.get_ifd(ExifTags.IFD.Exif), outer.get_ifd(ExifTags.IFD.GPSInfo)
-    yield TAKEN, _make_note(TAKEN, [inner.get(ExifTags.Base.DateTimeOriginal)])
-    yield DIGITIZED, _make_note(DIGITIZED, [inner.get(ExifTags.Base.DateTimeDigitized)])
-    yield COMMENT, _make_note(COMMENT, [_decode_comment(inner.get(ExifTags.Base.UserComment))])
-    yield LENS, _make_note(LENS, [inner.get(ExifTags.Base.LensModel)])
-    yield EXPOSURE, _make_note(EXPOSURE, [inner.get(ExifTags.Base.ExposureTime)])
-    for tag, key in TAGS.items():
-        yield key, _make_note(key, [outer.get(tag)])
-    yield KEYWORDS, _make_note(KEYWORDS, _decode(outer.get(ExifTags.Base.XPKeywords)).split(";"))
-    with suppress(KeyError, TypeError, ValueError, ZeroDivisionError):
-        names = ExifTags.GPS
-        latitude = _join_degrees(place[names.GPSLatitude], place.get(names.GPSLatitudeRef))
-        longitude = _join_degrees(place[names.GPSLongitude], place.get(names.GPSLongitudeRef))
-        yield PLACE, Note(tuple(_format_place(latitude, longitude)))
+def _read_tiff(data: bytes) -> Read:
+    for directory in iterate_directories(data):
+        yield from _read_directory(directory, data)
 
 
-def _join_degrees(parts: Any, side: Any) -> float:
-    degrees, minutes, seconds = (float(part) for part in parts)
-    found = degrees + minutes / 60 + seconds / 3600
-    if not abs(found) <= 180:
-        raise ValueError(found)  # not a number, too
-    return -found if _decode(side) in ("S", "W") else found
+def _read_directory(directory: Directory, data: bytes) -> Read:
+    names = ExifTags.GPSTAGS if directory.name == "GPS" else ExifTags.TAGS
+    prefix = "exif" if directory.name else "tiff"
+    tags = {f"{prefix}:{names.get(tag, tag)}": value for tag, value in directory.tags.items()}
+    for key, usual in ((LATITUDE, b"N"), (LONGITUDE, b"E")):
+        degrees: Any = tags.get(key)
+        side = bytes(tags.pop(f"{key}Ref", usual)).strip(b"\0 ") or usual
+        with suppress(ValueError, ZeroDivisionError, TypeError):
+            whole, minutes, seconds = (Fraction(*part) for part in degrees)
+            tags[key] = f"0,{float(60 * whole + minutes + seconds / 60):.9f}".encode() + side[:1]
+    for key, value in tags.items():
+        yield key, _read_value(key, data if key == "tiff:SubIFDs" else value)
 
 
-def _read_iptc(image: Image.Image) -> Iterator[tuple[Key, Note]]:
-    if not isinstance(image, ImageFile.ImageFile):
-        return
-    for place, content in (IptcImagePlugin.getiptcinfo(image) or {}).items():
-        if place in IPTC:
-            yield IPTC[place], _make_note(IPTC[place], content if isinstance(content, list) else [content])
+def _read_value(key: Key, value: Value) -> Note:
+    """Return the value of a tag; of one that is no text, its digest."""
+    if isinstance(value, list):
+        texts = ["/".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in value]
+        return Note((" ".join(texts),), "structure" if len(texts) > 1 else "")
+    if key.startswith("tiff:XP"):  # as Windows writes its own tags
+        text = value.decode("utf-16-le", errors="replace")
+        return Note(tuple(text.replace("\0", "").split(";") if key == "tiff:XPKeywords" else (text,)))
+    if key == COMMENT and value.startswith(b"UNICODE\0"):
+        text = value[8:].decode("utf-16-be" if value[8:9] == b"\0" else "utf-16-le", errors="replace")
+    else:
+        text = _decode(value.removeprefix(b"ASCII\0\0\0") if key == COMMENT else value)
+    text = text.strip("\0 ")
+    return Note((text,)) if all(letter.isprintable() or letter.isspace() for letter in text) else _digest(value)
 
 
-def _read_info(image: Image.Image) -> Iterator[tuple[Key, Note]]:
-    for name, key in INFO.items():
-        yield key, _make_note(key, [image.info.get(name)])
-    for name, text in image.text.items() if isinstance(image, PngImagePlugin.PngImageFile) else ():
-        if name not in INFO and not NOT_NOTED_BY_PEOPLE.match(name):
-            yield ("", name), Note((str(text),), "structure")  # programs that draw note what they were asked for
+def _digest(data: bytes) -> Note:
+    return Note((hashlib.sha256(data).hexdigest(),), "structure")
 
 
-def _read_packet(image: Image.Image) -> Iterator[tuple[Key, Note]]:
-    packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp")
-    if packet:
-        yield from parse_xmp(packet.encode() if isinstance(packet, str) else bytes(packet)).items()
+def _read_iptc(data: bytes) -> Read:
+    records, place = defaultdict[Key, list[str]](list), 0
+    while data[place : place + 1] == b"\x1c":
+        record, number, length = struct.unpack_from(">BBH", data, place + 1)
+        place += 5 + length
+        records[f"iptc:{number}" if record == 2 else f"iptc:{record}:{number}"].append(_decode(data[place - length : place]))
+    if data[place:].strip(b"\0"):
+        yield parts.IPTC, _digest(data)
+    if FACEBOOK.fullmatch("".join(records.get("iptc:40", ()))):
+        del records["iptc:40"]
+        records.pop("iptc:103", None)
+    for date, time in (("iptc:55", "iptc:60"), ("iptc:62", "iptc:63")):
+        if date in records and time in records:
+            records[date] = [f"{records[date][0]}T{records.pop(time)[0]}"]
+    yield from ((key, Note(tuple(values))) for key, values in records.items())
 
 
-def _make_note(key: Key, values: Iterable[Any]) -> Note:
-    cleaned = (_clean(key, _decode(value)) for value in values)
-    return Note(tuple(value for value in cleaned if value), FORMS.get(key, ""))
+def _read_text(data: bytes) -> Read:
+    name, _, text = data.decode(errors="replace").partition("\0")
+    if not TOOL_TEXT.match(name):
+        yield name if name.startswith("exif:") else f"png:{name}", Note((text,))
+
+
+def _read_comment(data: bytes) -> Read:
+    yield COMMENT, Note((_decode(data),))
 
 
 def _clean(key: Key, text: str) -> str:
     """Return a value as it is compared and written; empty for one that says nothing."""
     text = text.replace("\0", "").strip()
-    if key in DATES:
-        parts = DATE.match(text)
+    if key in DATES and (found := DATE.match(text)) is not None:
         with suppress(ValueError):
-            if parts is not None:
-                moment = datetime(*(int(part or 0) for part in parts.groups()))  # type: ignore[arg-type]
-                return moment.isoformat() if parts[4] else moment.date().isoformat()
+            moment = datetime(*(int(part or 0) for part in found.groups()))  # type: ignore[arg-type]
+            return moment.isoformat() if found[4] else moment.date().isoformat()
         return ""
-    if key == EXPOSURE:
-        with suppress(ValueError, ZeroDivisionError):
-            return str(Fraction(text).limit_denominator(MAX_DENOMINATOR))
-        return ""
-    if key == RATING:
-        return "" if text in ("0", "0.0") else text
-    return "" if key in TEXTS and NOT_WRITTEN_BY_PEOPLE.match(text) else text
+    nothing = (key in DATES and not text.strip(": ")) or (key == RATING and text in ("0", "0.0"))
+    return "" if nothing or DEFAULTS.fullmatch(text) else text
 
 
-def _decode(value: Any) -> str:
-    """Return an entry as text; empty for none."""
-    if isinstance(value, tuple) and all(isinstance(part, int) for part in value):
-        value = bytes(value)
-    if isinstance(value, bytes):
-        if value[1:2] == b"\0" or value[-2:] == b"\0\0":  # as Windows writes its own tags
-            return value.decode("utf-16-le", errors="replace").replace("\0", "")
-        value = value.decode("latin-1")
-    if not isinstance(value, str):
-        return "" if value is None else str(value)
-    with suppress(UnicodeError):
-        return value.encode("latin-1").decode()  # which decoders take for what it is not
-    return value
+def _decode(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeError:
+        return value.decode("latin-1")
 
 
-def _decode_comment(value: Any) -> str:
-    if not isinstance(value, bytes):
-        return _decode(value)
-    if value.startswith(b"UNICODE\0"):
-        text = value[8:]
-        return text.decode("utf-16-be" if text[:1] == b"\0" else "utf-16-le", errors="replace")
-    return _decode(value.removeprefix(b"ASCII\0\0\0").lstrip(b"\0"))
+WRITTEN_KEYS = frozenset(WRITTEN.split())
+READERS = {
+    parts.EXIF: _read_exif,
+    parts.TIFF: _read_tiff,
+    parts.XMP: _iterate_properties,
+    parts.IPTC: _read_iptc,
+    parts.TEXT: _read_text,
+    parts.COMMENT: _read_comment,
+}

@@ -1,4 +1,4 @@
-"""What a picture file holds beyond its first frame as shown on white: frames, transparency, depth, separations, profile, film."""
+"""What a picture file holds beyond its first frame as shown on white: frames, depth, separations, colours, all further parts."""
 
 import hashlib
 import io
@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from image_copies.data.decode import MAX_FILE_BYTES, MAX_IMAGE_PIXELS
 from image_copies.data.errors import ImageError
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 from image_copies.data.sources.archives import read_image_bytes
-from image_copies.matching.verification.embedded import OTHER_COLOURS, Embedded, list_embedded
+from image_copies.matching.verification import parts
 
 SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")  # RGB with transparency shows all that they hold
 MAX_COMPARED_PIXELS = 2_000_000_000  # of all frames of two files, which are not called the same beyond
@@ -30,8 +30,15 @@ ALPHA_REACH = 5
 MAX_ASPECT_APART = 1.02  # ratio of the aspect ratios of copies of which transparency can be compared
 MAX_PROFILES = 64  # that are known at a time
 MAX_COLOURS_APART = 8  # levels by which the colours of profiles differ that say what a picture without one is taken for
-COLOUR_CHUNKS = {"srgb", "gamma", "chromaticity"}  # what Pillow calls the chunks sRGB, gAMA and cHRM of a PNG
-FILM = re.compile(rb"ftyp(?:mp4[12]|isom|iso[2-6]|qt  |avc1|3g[2p].|MSNV|hvc1)", re.DOTALL)
+# what says that numbers are those of sRGB: as code points, as JPEG 2000 names it, also in grey and YCC; as gamma and primaries,
+# which programs round. What is not known is as if unsaid.
+SAYS_SRGB = re.compile(
+    rb"(?:cICP|nclx)\0?[\x01\x02]\0?[\x02\x0d]|colr\x01..\0\0\0[\x10-\x12]|gAMA\0\0\xb1[\x50-\xd0]|cHRM\0\0\x7a.\0\0\x80[\x50-\xc0]"
+    rb"\0\0(?:\xf9|\xfa).\0\0(?:\x80|\x81).\0\0\x75.\0\0\xea.\0\0\x3a.\0\0\x17.",
+    re.DOTALL,
+)
+OTHER_COLOURS = "they are to be shown in other colours"
+LOOK_SIDE, LOOK_CELLS = 256, 16  # pixels at which pictures in other colours are looked at, and parts of their sides
 PPM_WHITE = re.compile(rb"P[2356]\s+(?:#[^\n]*\n\s*)*\d+\s+\d+\s+(\d+)")
 OTHER_ALPHA = "other parts of them are transparent"
 CODESTREAM, DEPTH_OFFSET = b"\xff\x4f\xff\x51", 42  # of JPEG 2000, and where it says the depth of the first channel
@@ -46,20 +53,17 @@ class Contents:
         transparent: Whether a pixel of the first frame is not opaque.
         depth: Bits a channel.
         space: Mode of its channels where RGB does not show all of them, such as CMYK; empty otherwise.
-        profile: Description of the colour profile; empty for sRGB and where there is none.
-        film: Digest of a film that follows the picture in the file, as in motion photos; empty where there is none.
-        embedded: What else it embeds (`embedded.py`).
-        tagged: Whether it says in which colours it is to be shown: by a profile, or as a PNG by other chunks.
+        colours: What says that it is to be shown in other colours than sRGB: a profile, or a part; empty where nothing does.
+        embedded: Names, in words that follow "it has", and digests of all further parts but notes (`parts.py`), of the numbers of
+            a palette, and of colours where it is transparent.
     """
 
     frames: int = 1
     transparent: bool = False
     depth: int = 8
     space: str = ""
-    profile: str = ""
-    film: str = ""
-    embedded: Embedded = frozenset()
-    tagged: bool = field(default=False, compare=False)
+    colours: bytes = b""
+    embedded: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -87,44 +91,32 @@ def read_contents(source: Path | bytes) -> Contents:
     with warnings.catch_warnings(), _open(source, content) as image:
         warnings.simplefilter("ignore")
         mode = image.mode  # of TIFF, that of the first page
-        profile = image.info.get("icc_profile")
+        listed = parts.list_parts(image, content)
+        transparent, hidden = _read_hidden(image)
+        unknown = [part for part in listed if part[0] not in parts.METADATA | {parts.COLOURS}]
         return Contents(
             frames=getattr(image, "n_frames", 1),
             depth=_find_depth(image, content),
             space="" if mode in SHOWN_MODES or _is_deep(mode) else mode,
-            profile=_describe_profile(profile) if profile else "",
-            tagged=bool(profile) or not image.info.keys().isdisjoint(COLOUR_CHUNKS),
-            embedded=list_embedded(image, content),
-            film=_find_film(content),
-            transparent=_is_transparent(image),
+            colours=_find_colours(image, [part for name, part in listed if name == parts.COLOURS]),
+            embedded=frozenset((name, hashlib.sha256(part).hexdigest()) for name, part in [*unknown, *hidden]),
+            transparent=transparent,
         )
 
 
 def list_missing(kept: Contents, file: Contents) -> list[str]:
     """Return what a file has that the kept one lacks, in words that follow "it has"."""
-    missing = []
-    if file.frames > kept.frames:
-        missing.append(f"{file.frames} frames or pages instead of {kept.frames}")
-    if file.transparent and not kept.transparent:
-        missing.append("transparent parts")
-    if file.depth > kept.depth:
-        missing.append(f"{file.depth} bits a channel instead of {kept.depth}")
-    if file.space and file.space != kept.space:
-        missing.append(f"{file.space} channels")
-    if file.profile and file.profile != kept.profile:
-        missing.append(f"the colour profile {file.profile}")
-    if file.tagged and not _has_other_colours(file) and _has_other_colours(kept):
-        missing.append("the colours of sRGB")
-    if file.film and file.film != kept.film:
-        missing.append("another film behind the picture" if kept.film else "a film behind the picture")
-    elif file.frames <= kept.frames:
-        missing += sorted({name for name, _ in file.embedded - kept.embedded})
-    return missing
-
-
-def _has_other_colours(contents: Contents) -> bool:
-    """Whether a file says that it is to be shown in other colours than those of sRGB."""
-    return bool(contents.profile) or any(name in OTHER_COLOURS for name, _ in contents.embedded)
+    lacking = {
+        f"{file.frames} frames or pages instead of {kept.frames}": file.frames > kept.frames,
+        "transparent parts": file.transparent and not kept.transparent,
+        f"{file.depth} bits a channel instead of {kept.depth}": file.depth > kept.depth,
+        f"{file.space} channels": file.space and file.space != kept.space,
+        "a colour profile of its own": file.colours and file.colours != kept.colours,
+    }
+    others = {name for name, _ in kept.embedded}
+    own = {name for name, _ in file.embedded - kept.embedded} if file.frames <= kept.frames else set()
+    words = [name for name, lacks in lacking.items() if lacks]
+    return words + sorted(f"{name} of its own" if name in others else name for name in own)
 
 
 def match_contents(one: Path | bytes, other: Path | bytes, held: tuple[Contents, Contents], shown_alike: bool) -> ContentsMatch:
@@ -140,6 +132,8 @@ def match_contents(one: Path | bytes, other: Path | bytes, held: tuple[Contents,
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if first.colours != second.colours and not _look_alike((one, first), (other, second)):
+                return ContentsMatch(False, OTHER_COLOURS)
             if shown_alike:
                 return _match_frames(one, other, first, second)
             if first.frames > 1 and second.frames > 1:
@@ -239,13 +233,19 @@ def _is_deep(mode: str) -> bool:
     return mode.startswith("I") or mode == "F"
 
 
-def _is_transparent(image: Image.Image) -> bool:
-    if not image.has_transparency_data:
-        return False
+def _read_hidden(image: Image.Image) -> tuple[bool, list[parts.Part]]:
+    """Return whether a pixel is not opaque, and what pixels hold that is not seen: numbers of a palette, hidden colours."""
     if image.width * image.height > MAX_IMAGE_PIXELS:
-        return True  # for all that is known
-    lowest = image.convert("RGBA").getchannel("A").getextrema()[0]
-    return not isinstance(lowest, tuple) and lowest < 255
+        return image.has_transparency_data, []  # for all that is known
+    numbers = image.tobytes() if image.mode in ("P", "PA") and image.format != "GIF" else b""
+    found = [("the numbers of its palette", numbers)] if numbers else []
+    if not image.has_transparency_data:
+        return False, found
+    pixels = np.asarray(image.convert("RGBA"))
+    hidden = pixels[pixels[..., 3] == 0][:, :3]
+    if hidden.size and (hidden != hidden[0]).any():
+        found.append(("colours where it is transparent", hidden.tobytes()))
+    return bool(pixels[..., 3].min() < 255), found
 
 
 def _find_depth(image: Image.Image, content: bytes) -> int:
@@ -267,26 +267,56 @@ def _find_depth(image: Image.Image, content: bytes) -> int:
     return 16 if _is_deep(image.mode) else 8
 
 
+def _find_colours(image: Image.Image, said: list[bytes]) -> bytes:
+    """Return what says that a picture is to be shown in other colours than sRGB, of the parts that say something of colours."""
+    named = {part[:4]: part for part in said}
+    profile = image.info.get("icc_profile") or b""
+    if b"cICP" in named:
+        said = [named[b"cICP"]]
+    elif profile:
+        said = [] if _is_srgb(profile) else [profile]
+    elif b"sRGB" in named:
+        said = []
+    return b"".join(sorted(part for part in said if not SAYS_SRGB.match(part)))
+
+
 @lru_cache(MAX_PROFILES)
-def _describe_profile(profile: bytes) -> str:
-    """Return the description of a colour profile, or a digest of one that has none; empty where it shows the colours of sRGB."""
-    described = ""
+def _is_srgb(profile: bytes) -> bool:
+    """Whether a profile shows numbers from all over RGB, or grey, as sRGB does."""
+    levels = np.linspace(0, 255, 6).astype(np.uint8)
+    palette = Image.fromarray(np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(6, -1, 3))
+    return any(_are_near(_show(numbers, profile), numbers) for numbers in (palette, palette.convert("L")))
+
+
+def _are_near(one: Image.Image | None, other: Image.Image | None) -> bool:
+    """Whether colours are known and the same."""
+    if one is None or other is None:
+        return False
+    pixels = [np.asarray(shown.convert("RGB"), np.int16) for shown in (one, other)]
+    return bool(np.abs(pixels[0] - pixels[1]).max() <= MAX_COLOURS_APART)
+
+
+def _look_alike(*files: tuple[Path | bytes, Contents]) -> bool:
+    """Whether two files look alike as a whole where each is shown in its own colours, as after a conversion."""
+    looks = []
+    for source, contents in files:
+        with _open(source, _read(source)) as image:
+            image.thumbnail((LOOK_SIDE, LOOK_SIDE))
+            picture = ImageOps.exif_transpose(image)
+            picture = picture if picture.mode in ("L", "CMYK") else picture.convert("RGB")
+            looks.append(_show(picture.resize((LOOK_CELLS, LOOK_CELLS), Image.Resampling.BOX), contents.colours))
+    return _are_near(*looks)
+
+
+def _show(picture: Image.Image, colours: bytes) -> Image.Image | None:
+    """Return a picture in sRGB; None where its profile is damaged, of other channels, or none."""
+    if not colours:
+        return picture
     try:
-        opened, levels = ImageCms.ImageCmsProfile(io.BytesIO(profile)), np.linspace(0, 255, 6).astype(np.uint8)
-        described = ImageCms.getProfileDescription(opened).strip()
-        palette = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(6, -1, 3)
-        intent = ImageCms.Intent.RELATIVE_COLORIMETRIC
-        shown = ImageCms.profileToProfile(Image.fromarray(palette), opened, ImageCms.createProfile("sRGB"), intent)
-        if np.abs(np.asarray(shown, np.int16) - palette).max() <= MAX_COLOURS_APART:
-            return ""
+        profile, srgb = ImageCms.ImageCmsProfile(io.BytesIO(colours)), ImageCms.createProfile("sRGB")
+        return ImageCms.profileToProfile(picture, profile, srgb, ImageCms.Intent.RELATIVE_COLORIMETRIC, outputMode="RGB")
     except (ImageCms.PyCMSError, OSError):
-        pass  # damaged, or of other channels
-    return described or hashlib.sha256(profile).hexdigest()[:12]
-
-
-def _find_film(content: bytes) -> str:
-    found = FILM.search(content, 12)  # a picture's own mark comes before
-    return hashlib.sha256(content[found.start() :]).hexdigest() if found else ""
+        return None
 
 
 def _name(source: Path | bytes) -> Path:

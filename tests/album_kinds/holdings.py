@@ -354,14 +354,14 @@ def linear_profile_called_srgb(album: Album) -> None:
 
 @kind
 def profile_stripped(album: Album) -> None:
-    """A copy without the original's profile shows wrong colours: it goes."""
+    """A copy without the original's profile shows other colours: nobody knows which are right, and both stay."""
     profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes())
     place = profile.find(b"rXYZ", 128)
     offset = int.from_bytes(profile[place + 4 : place + 8], "big") + 8
     profile[offset : offset + 4] = struct.pack(">i", round(0.61 * 65536))
     content = encode(scene(album.rng), quality=93, icc_profile=bytes(profile), exif=camera_exif())
-    original = album.write(content, "original.jpg")
-    album.goes(album.save(Image.open(io.BytesIO(content)).convert("RGB"), "sent.jpg", quality=80), original)
+    album.write(content, "original.jpg")
+    album.save(Image.open(io.BytesIO(content)).convert("RGB"), "sent.jpg", quality=80)
 
 
 @kind
@@ -411,6 +411,5 @@ def camera_in_one(album: Album) -> None:
 def other_gamma(album: Album) -> None:
     """The same numbers, which a viewer is to show brighter."""
     content, chunk = encode(scene(album.rng), "PNG"), b"gAMA" + struct.pack(">I", 100_000)
-    plain = album.write(content, "one.png")
-    album.may_go(plain, album.folder / "other.png")
+    album.write(content, "one.png")
     album.write(content[:33] + struct.pack(">I", 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) + content[33:], "other.png")

@@ -4,6 +4,7 @@ import io
 import struct
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from PIL import Image, ImageCms, ImageDraw, ImageFont, ImageOps
 
 from image_copies.data.procedural.pictures import draw_picture
-from image_copies.matching.verification.contents import Contents, list_missing, read_contents
+from image_copies.matching.verification.contents import Contents, list_missing, match_contents, read_contents
 from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.verification.pairs import KnownPair, PairJudge
 
@@ -68,9 +69,28 @@ def separations(black: int) -> bytes:
     return encode(Image.fromarray(pixels, mode="CMYK"), "TIFF")
 
 
-def profiled() -> bytes:
-    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
-    return encode(draw(), "PNG", icc_profile=profile)
+def add(png: bytes, chunk: bytes) -> bytes:
+    """Put a chunk behind the header of a PNG."""
+    return png[:33] + struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) + png[33:]
+
+
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+LAB = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
+SWAPPED = SRGB.replace(b"rXYZ", b"tmp!").replace(b"bXYZ", b"rXYZ").replace(b"tmp!", b"bXYZ")  # red is blue
+SRGB_PRIMARIES = struct.pack(">8I", 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
+ADOBE_RGB_PRIMARIES = struct.pack(">8I", 31270, 32900, 64000, 33000, 21000, 71000, 15000, 6000)
+LINEAR = b"gAMA\0\1\x86\xa0"
+
+
+def hide(colour: str, side: int = 320) -> bytes:
+    """A picture with a transparent part, of which one half has another colour that nobody sees."""
+    picture = draw(side=side).convert("RGBA")
+    for row, below in enumerate(("white", colour)):
+        picture.paste(below, (side // 4 + row * side // 4, side // 4, side // 2 + row * side // 4, side // 2))
+    alpha = Image.new("L", picture.size, 255)
+    alpha.paste(0, (side // 4, side // 4, side * 3 // 4, side // 2))
+    picture.putalpha(alpha)
+    return encode(picture, "PNG")
 
 
 def judge(folder: Path, one: bytes, other: bytes) -> Judgement:
@@ -102,7 +122,16 @@ def judge(folder: Path, one: bytes, other: bytes) -> Judgement:
         (lambda: deep(0), lambda: deep(77), "only the upper 8 are known to agree"),
         (lambda: separations(255), lambda: separations(100), "their channels of CMYK differ"),
         (lambda: separations(255), lambda: encode(Image.new("RGB", (96, 96)), "TIFF"), "one file has CMYK channels"),
-        (profiled, lambda: encode(draw(), "PNG"), "one file has the colour profile Lab identity built-in"),
+        (lambda: encode(draw(), "PNG", icc_profile=LAB), lambda: encode(draw(), "PNG"), "to be shown in other colours"),
+        (lambda: encode(draw(), "JPEG", icc_profile=SWAPPED), lambda: encode(draw(), "JPEG"), "to be shown in other colours"),
+        (lambda: add(encode(draw(), "PNG"), LINEAR), lambda: encode(draw(), "PNG"), "to be shown in other colours"),
+        (
+            lambda: encode(draw().convert("P"), "PNG"),
+            lambda: encode(draw().convert("P").convert("RGB"), "PNG"),
+            "one file has the numbers of its palette",
+        ),
+        (lambda: hide("red"), lambda: hide("blue"), "one file has colours where it is transparent of its own"),
+        (lambda: hide("red"), lambda: hide("white"), "one file has colours where it is transparent"),
         (
             lambda: encode(draw(), "JPEG") + b"\0\0\0\x18ftypmp42film",
             lambda: encode(draw(), "JPEG", comment=b"still"),
@@ -125,12 +154,9 @@ def test_what_is_shown_alike_first_is_not_the_same_file(one: Make, other: Make, 
         (lambda: pages("GIF", 1, 2, duration=50), lambda: pages("GIF", 1, 2, duration=50, comment="again")),
         (lambda: encode(cut_out(), "PNG"), lambda: encode(cut_out(), "WEBP", lossless=True, exact=True)),
         (lambda: encode(draw().convert("RGBA"), "PNG"), lambda: encode(draw(), "BMP")),
-        (lambda: encode(draw().convert("P"), "PNG"), lambda: encode(draw().convert("P").convert("RGB"), "PNG")),
+        (lambda: encode(draw().convert("P"), "PNG"), lambda: encode(draw().convert("P"), "BMP")),
         (lambda: deep(77), lambda: deep(77, ".tiff")),
-        (
-            lambda: encode(draw(), "PNG"),
-            lambda: encode(draw(), "PNG", icc_profile=ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()),
-        ),
+        (lambda: encode(draw(), "PNG"), lambda: encode(draw(), "PNG", icc_profile=SRGB)),
     ],
 )
 def test_what_holds_the_same_is_the_same_file(one: Make, other: Make, tmp_path: Path) -> None:
@@ -184,7 +210,7 @@ def test_a_word_on_transparent_tells_scaled_logos_apart(tmp_path: Path) -> None:
     [
         (lambda: encode(draw(), "JPEG"), Contents()),
         (lambda: pages("GIF", 1, 2, 3), Contents(frames=3)),
-        (lambda: encode(cut_out(), "AVIF"), Contents(transparent=True)),
+        (lambda: encode(logo("RED"), "AVIF", quality=100), Contents(transparent=True)),
         (lambda: encode(draw(), "JPEG2000"), Contents()),
         (lambda: encode(draw().convert("CMYK"), "JPEG"), Contents(space="CMYK")),
         (lambda: b"P6\n# made\n16 16\n65535\n" + bytes(16 * 16 * 6), Contents(depth=16)),
@@ -193,28 +219,44 @@ def test_a_word_on_transparent_tells_scaled_logos_apart(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_file_holds_is_read_from_its_header(content: Make, expected: Contents) -> None:
-    assert read_contents(content()) == expected
+    assert replace(read_contents(content()), embedded=frozenset()) == expected
 
 
-def test_a_picture_that_says_it_is_in_srgb_has_colours_that_another_lacks() -> None:
-    """It went for one with the gamma of another space, which shows the same numbers in other colours."""
-    said = Contents(tagged=True)
-    for kept in (Contents(profile="P3", tagged=True), Contents(embedded=frozenset({("the chunk gAMA", "digest")}))):
-        assert list_missing(kept, said) == ["the colours of sRGB"]
-    assert not list_missing(Contents(), said)
-    linear = Contents(tagged=True, embedded=frozenset({("the chunk gAMA", "digest")}))
-    assert not list_missing(linear, linear)
-
-
-@pytest.mark.parametrize(("chunk", "tagged"), [(b"", False), (b"sRGB\0", True), (b"gAMA\0\0\xb1\x8f", True)])
-def test_a_png_says_in_which_colours_it_is_to_be_shown(chunk: bytes, tagged: bool) -> None:
+@pytest.mark.parametrize(
+    ("chunks", "said"),
+    [
+        ([b"sRGB\0"], False),
+        ([b"gAMA" + struct.pack(">I", 45455)], False),
+        ([LINEAR], True),
+        ([b"cHRM" + SRGB_PRIMARIES], False),
+        ([b"cHRM" + ADOBE_RGB_PRIMARIES], True),
+        ([b"cHRM" + ADOBE_RGB_PRIMARIES, b"sRGB\0"], False),  # sRGB counts instead
+        ([b"sRGB\0", b"cICP\x0c\x0d\0\1"], True),  # and these code points, those of P3, instead of it
+        ([LINEAR, b"cICP\1\x0d\0\1"], False),
+    ],
+)
+def test_a_png_says_in_which_colours_it_is_to_be_shown(chunks: list[bytes], said: bool) -> None:
     png = encode(draw(), "PNG")
-    written = struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) if chunk else b""
-    assert read_contents(png[:33] + written + png[33:]).tagged is tagged
+    for chunk in chunks:
+        png = add(png, chunk)
+    assert bool(read_contents(png).colours) is said
+
+
+def test_pictures_that_were_converted_from_a_profile_are_copies(tmp_path: Path) -> None:
+    """As a phone's pictures in P3 are, on their way into a chat: their numbers differ, their colours do not."""
+    swapped = ImageCms.ImageCmsProfile(io.BytesIO(SWAPPED))
+    kept = draw()
+    converted = ImageCms.profileToProfile(kept, swapped, ImageCms.createProfile("sRGB"), outputMode="RGB")
+    assert converted is not None
+    files = encode(kept, "PNG", icc_profile=SWAPPED), encode(converted, "PNG")
+    held = [read_contents(content) for content in files]
+    assert match_contents(*files, (held[0], held[1]), False).conflict == ""
+    assert match_contents(files[0], encode(kept, "PNG"), (held[0], held[1]), False).conflict != ""
 
 
 def test_nothing_is_missing_of_what_holds_less() -> None:
-    rich = Contents(frames=3, transparent=True, depth=16, space="CMYK", profile="P3", film="a")
+    film = ("a film", "digest")
+    rich = Contents(frames=3, transparent=True, depth=16, space="CMYK", colours=b"P3", embedded=frozenset({film}))
     assert not list_missing(rich, Contents()) and not list_missing(rich, rich)
-    assert len(list_missing(Contents(), rich)) == 6
-    assert list_missing(rich, Contents(film="b")) == ["another film behind the picture"]
+    assert len(list_missing(Contents(), replace(rich, frames=1))) == 5
+    assert list_missing(rich, Contents(embedded=frozenset({("a film", "other")}))) == ["a film of its own"]
