@@ -209,7 +209,7 @@ def read_notes(content: bytes) -> dict[Key, Note]:
             continue
         try:
             notes = _collect(READERS[name](data))
-        except (ValueError, struct.error):
+        except parts.DAMAGED:
             notes = {name: _digest(data)}
         for key, note in notes.items():
             _join(found, key, note)

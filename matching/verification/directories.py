@@ -42,21 +42,21 @@ def iterate_directories(content: bytes) -> Iterator[Directory]:
     version, first = struct.unpack_from(f"{order}HI", content, 2)
     if version != 42:
         raise ValueError("no directories of 32 bits")
-    waiting, seen = [("", 0, first)], {0}
+    waiting, seen, left = [("", 0, first)], {0}, len(content)
     while waiting:
         name, page, place = waiting.pop(0)
         if place in seen:
             continue
         seen.add(place)
-        tags, end, following = _read_directory(content, place, order)
+        tags, end, following, left = _read_directory(content, place, order, left)
         yield Directory(name, page, tags, end)
         waiting += [(INNER[tag], page, tags[tag][0]) for tag in INNER if tag in tags]
         if not name:
             waiting.append(("", page + 1, following))
 
 
-def _read_directory(content: bytes, place: int, order: str) -> tuple[dict[int, Value], int, int]:
-    """Return the tags of a directory, where all that it takes ends, and the place of the next one."""
+def _read_directory(content: bytes, place: int, order: str, left: int) -> tuple[dict[int, Value], int, int, int]:
+    """Return the tags of a directory, where all that it takes ends, the place of the next one, and the bytes left to be read."""
     (count,) = struct.unpack_from(f"{order}H", content, place)
     next_place = place + 2 + 12 * count
     tags, end = dict[int, Value](), next_place + 4
@@ -66,8 +66,9 @@ def _read_directory(content: bytes, place: int, order: str) -> tuple[dict[int, V
         size = number * values.itemsize * (1 + (kind in RATIONALS))
         start = start if size > 4 else entry + 8
         data = content[start : start + size]
-        if len(data) < size:
-            raise ValueError(f"tag {tag} lies outside")
+        left -= 12 + size
+        if len(data) < size or left < 0:
+            raise ValueError(f"tag {tag} lies outside, or where others do")
         if kind in NUMBERS:
             numbers = np.frombuffer(data, values).tolist()
             tags[tag] = list(zip(numbers[::2], numbers[1::2], strict=True)) if kind in RATIONALS else numbers
@@ -78,4 +79,4 @@ def _read_directory(content: bytes, place: int, order: str) -> tuple[dict[int, V
         pairs = zip(tags.get(starts, ()), tags.get(lengths, ()), strict=False)
         end = max([end, *(start + length for start, length in pairs)])
     (following,) = struct.unpack_from(f"{order}I", content, next_place)
-    return tags, end, following
+    return tags, end, following, left

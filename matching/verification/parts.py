@@ -18,6 +18,7 @@ EXIF, TIFF, XMP, IPTC, TEXT, COMMENT, COLOURS = "EXIF", "TIFF", "XMP", "IPTC", "
 METADATA = {EXIF, TIFF, XMP, IPTC, TEXT, COMMENT}  # a text: its name, a zero, itself in UTF-8
 BEHIND, FILM = "something behind the picture", "a film behind the picture"
 UNREADABLE = "what cannot be read"
+DAMAGED = struct.error, zlib.error, ValueError, LookupError, TypeError  # what damaged parts raise, and formats not known here
 PADDING = b"\0\xff\r\n "
 FILMS = re.compile(rb".{4}ftyp", re.DOTALL)
 MAX_TEXT_BYTES = 2**24  # of a compressed text
@@ -59,7 +60,7 @@ def list_parts(image: Image.Image, content: bytes) -> list[Part]:
         found = [(name, bytes(image.info.get(key) or b"")) for name, key in ((EXIF, "exif"), (XMP, "xmp"))]
     try:
         found += SPLITTERS[form](content)
-    except (struct.error, zlib.error, ValueError, LookupError):  # of other formats, too
+    except DAMAGED:
         found.append((UNREADABLE, content))
     return [(name, data) for name, data in found if data.strip(PADDING)]
 
