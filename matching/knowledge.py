@@ -7,7 +7,7 @@ from pathlib import Path
 
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.originals import EditComparer, Origin, find_advantage
-from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, read_holdings
+from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, join_words, read_holdings
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.verification.pairs import KnownPair, LastUsed, PairJudge
@@ -106,7 +106,7 @@ class PairKnowledge:
         if kept is None or file is None or not self.judgement.is_certain:
             return ""
         noted = "" if merging or self.decision else self.surplus.noted
-        held = f"it has {', '.join(filter(None, (*self.surplus.lasting, noted)))}, unlike the kept file"
+        held = f"it has {', '.join(filter(None, (join_words(self.surplus.lasting), noted)))}, unlike the kept file"
         if self.surplus.lasting:
             return held
         seen = by_hand or self.decision or (self.judgement.kind == "same file" and kept.form == file.form)

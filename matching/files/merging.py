@@ -26,7 +26,7 @@ from image_copies.matching.files.notes import (
     list_properties,
     parse_xmp,
 )
-from image_copies.matching.files.surplus import find_surplus, list_sidecars, name_sidecar, read_holdings
+from image_copies.matching.files.surplus import find_surplus, join_words, list_sidecars, name_sidecar, read_holdings
 
 NEW = f'''<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/">
@@ -67,7 +67,7 @@ def plan_merge(file: Path, kept: Path, alone: bool, is_protected: Callable[[Path
         held = read_holdings(kept), read_holdings(file)
         surplus = find_surplus(*held)
         if alone and surplus.lasting:
-            raise LeftAloneError(f"it has {', '.join(surplus.lasting)}, unlike the kept file")
+            raise LeftAloneError(f"it has {join_words(surplus.lasting)}, unlike the kept file")
         if not surplus.notes:
             return None
         if is_protected(kept) or is_protected(sidecar):

@@ -1,6 +1,6 @@
 """What a file has that the one that is kept instead lacks: contents, notes, and files that belong to it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
@@ -8,10 +8,11 @@ from image_copies.data.files import digest_file, is_there
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive, read_image_bytes
 from image_copies.matching.files.companions import find_companions
-from image_copies.matching.files.notes import Key, Note, Notes, describe, find_missing, read_notes, read_sidecars
+from image_copies.matching.files.notes import WORDS, Key, Note, Notes, describe, find_missing, read_notes, read_sidecars
 from image_copies.matching.verification.contents import Contents, list_missing, read_contents
 
 SIDECAR = ".xmp"
+MAX_NAMED = 6  # of what a file has, in a reason
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,14 @@ class Surplus:
     @property
     def noted(self) -> str:
         """The notes in words."""
-        return ", ".join(map(describe, self.notes))
+        return join_words(map(describe, sorted(self.notes, key=lambda key: key not in WORDS)))
+
+
+def join_words(words: Iterable[str]) -> str:
+    """Return words with commas between them, of many the first ones."""
+    listed = list(dict.fromkeys(words))
+    more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
+    return ", ".join(listed[:MAX_NAMED]) + more
 
 
 def list_sidecars(picture: Path) -> list[Path]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from PIL import Image, TiffImagePlugin
 
+from image_copies.matching.verification.directories import iterate_directories
 from image_copies.matching.verification.parts import COLOURS, METADATA, list_parts
 
 BEHIND, FILM = "something behind the picture", "a film behind the picture"
@@ -108,3 +109,11 @@ def test_what_not_every_writer_makes_is_named(content: bytes, names: list[str]) 
     with Image.open(io.BytesIO(content)) as image:
         found = sorted(name for name, _ in list_parts(image, content) if name not in METADATA | {COLOURS})
     assert len(found) == len(names) and all(map(str.startswith, found, names)), found
+
+
+def test_directories_that_claim_the_same_bytes_again_and_again_are_not_read() -> None:
+    """They would fill the memory: 400 kB of directories that claim 100 GB."""
+    entries = b"".join(struct.pack("<HHII", tag, 7, 5_000_000, 8) for tag in range(20_000))
+    content = b"II*\0" + struct.pack("<IH", 8, 20_000) + entries + bytes(5_000_000)
+    with pytest.raises(ValueError, match="where others do"):
+        list(iterate_directories(content))
