@@ -281,7 +281,8 @@ def _collect(properties: Read) -> dict[Key, Note]:
         key = ALIASES.get(named, named)
         if named in WRITTEN_KEYS or key.startswith(TOOLS):
             continue
-        writable = key.partition(":")[0] in SPACES and note.form != "structure"
+        prefix, _, name = key.rpartition(":")
+        writable = prefix in SPACES and name.isidentifier() and note.form != "structure"
         values = [_clean(key, value) for value in note.values]
         form = FORMS.get(key, note.form) if writable else "structure"
         _join(found, key, Note(tuple(value for value in values if value), form))

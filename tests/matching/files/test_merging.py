@@ -40,7 +40,7 @@ def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def plan(album: Path) -> list[PlanRow]:
-    members = [picture_facts(path) for path in sorted(album.iterdir()) if path.suffix in (".jpg", ".png")]
+    members = [picture_facts(path) for path in sorted(album.iterdir()) if path.suffix != ".xmp"]
     write_plan(album.parent / "plan.csv", plan_group(1, [each.path for each in members], know_all_alike(members), KeepSettings()))
     return read_plan(album.parent / "plan.csv")
 

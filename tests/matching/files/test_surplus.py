@@ -107,7 +107,7 @@ NOTED: list[tuple[Save, str]] = [
     (save(exif=tag(Make="Acme")), "the note Make"),
     (save(exif=tag(CameraOwnerName="Ann")), "the note CameraOwnerName"),
     (save(exif=tag(MakerNote=b"\1\2\3")), "the note MakerNote of its own"),
-    (save("small.tif", tiffinfo={65000: "what nobody knows"}), "the note 65000"),
+    (save("small.tif", tiffinfo={65000: "what nobody knows"}), "the note 65000 of its own"),
     (write_iptc((120, b"Grandma, Basel")), "a caption"),
     (write_iptc((55, b"19870502"), (60, b"120000+0100")), "the date on which it was taken"),
     (write_iptc((40, b"Embargo until 1 December")), "the note Instructions"),
