@@ -8,9 +8,8 @@ import numpy as np
 
 from image_copies.augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image
 from image_copies.augmentations.settings import AugmentationSettings
-from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE
+from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE, FURTHER_TABLE
 from image_copies.augmentations.tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
-from image_copies.augmentations.tables.further import FURTHER_TABLE
 from image_copies.augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
 from image_copies.augmentations.tables.many import MANY_TABLE
 from image_copies.augmentations.tables.row import Edit

@@ -20,7 +20,7 @@ class TableSettings(Settings):
 
     Attributes:
         family: The table: "query" (the ISC2021 paper's), "broad" (that, the edits beyond it and those of
-            augmentations/tables/further.py), "many" (these and those of augmentations/tables/many.py), "reference" (JPEG
+            augmentations/tables/beyond_paper.py), "many" (these and those of augmentations/tables/many.py), "reference" (JPEG
             quality 40-100 and flip), "multigrain_full" (flip, resized crop, colour jitter, PCA lighting), "autoaugment" (flip,
             resized crop, AutoAugment's ImageNet policy), "crop_and_flip" (IDEAL: a random crop of 224 / 256 of each side,
             flip) or "none".

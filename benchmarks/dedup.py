@@ -54,7 +54,7 @@ from image_copies.matching.groups.components import Pairs, group_pairs, pack_pai
 from image_copies.matching.output import Output
 from image_copies.models.inference.embedders import list_square_sizes
 from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.cluster.options import use_ray
+from image_copies.pipeline.cluster import use_ray
 
 RESULTS = Path(__file__).with_name("dedup.json")
 COMMAND = "benchmarks/dedup.py --docs"
@@ -199,7 +199,7 @@ def kill_twice(source: Path, output: Path, where: str) -> None:
 
     run = start("killed")
     done = await_vectors(len(list(source.glob("*.tar"))) // 4)
-    next(process for process in psutil.process_iter() if process.name().startswith("ray::MapW")).kill()
+    next(process for process in psutil.process_iter() if process.name().startswith("ray::work_on")).kill()
     await_vectors(2 * done)
     os.killpg(run.pid, signal.SIGKILL)
     print(f"killed a worker, then the driver: {run.wait()}", flush=True)

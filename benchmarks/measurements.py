@@ -16,7 +16,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
 from image_copies.data.locks import hold_lock_file
 from image_copies.data.process import usable_cores
-from image_copies.pipeline.run.provenance import code_version
+from image_copies.pipeline.run.step import code_version
 
 Figures = dict[str, float]
 MAX_WAIT_SECONDS = 60.0  # for another command that writes the file, which takes milliseconds

@@ -26,8 +26,7 @@ from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.steps.score import score_baselines
 from image_copies.pipeline.tools.run_extractor import run_extractor
-from image_copies.submissions.scoring.bootstrap import micro_average_precision_interval
-from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.scoring.metrics import evaluate, micro_average_precision_interval
 from image_copies.submissions.vectors.files import Vectors
 
 RESULTS = Path(__file__).with_name("quality.json")

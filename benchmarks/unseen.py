@@ -22,10 +22,8 @@ from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.recipe import Recipe
-from image_copies.pipeline.run.run import open_existing_run
-from image_copies.pipeline.run.training_roles import assign_training_roles
-from image_copies.pipeline.steps.augment import make_queries
-from image_copies.pipeline.steps.synthetic_truths import synthetic_truths
+from image_copies.pipeline.run.run import assign_training_roles, open_existing_run
+from image_copies.pipeline.steps.augment import make_queries, synthetic_truths
 from image_copies.submissions.vectors.files import Vectors
 
 

@@ -3,12 +3,19 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
 
 MAX_INTEGER = 2**40  # larger settings would neither fit on a disk nor finish
 GONE: dict[str, Any] = {"decode_on": "cpu", "scales": [1.0]}  # keys that are gone, by the value that does what is done without
+
+
+def _as_text(value: Any) -> Any:
+    return str(value) if isinstance(value, int) else value
+
+
+Precision = Annotated[Literal["32", "bf16", "16"], BeforeValidator(_as_text)]  # YAML takes 32 without quotes for a number
 
 
 class Settings(BaseModel):

@@ -85,7 +85,7 @@ def run_shards(
     if _handed_in and not here:
         yield from _handed_in[-1].run(work, shards, total, done)
         return
-    from tqdm import tqdm  # imported here: it reads whether to show bars when it is imported (pipeline/run/streams.py)
+    from tqdm import tqdm  # imported here: it reads whether to show bars when it is imported (pipeline/run/cli.py)
 
     state: State | None = None
     with tqdm(total=total, initial=done, desc=work.name, unit=work.unit, leave=False, delay=1) as bar:

@@ -36,13 +36,17 @@ def overlap(launch: Callable[[Item], Launched], read: Callable[[Launched], Resul
 
     A GPU, which works through what is launched, then has work while the host reads a result and fetches another item.
     """
-    waiting = deque[Launched]()
+    return map(read, draw_ahead(map(launch, items), 1))
+
+
+def draw_ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
+    """Yield every item, in order, each after the next `count` have been drawn from the iterator."""
+    drawn = deque[Item]()
     for item in items:
-        waiting.append(launch(item))
-        if len(waiting) > 1:
-            yield read(waiting.popleft())
-    while waiting:
-        yield read(waiting.popleft())
+        drawn.append(item)
+        if len(drawn) > count:
+            yield drawn.popleft()
+    yield from drawn
 
 
 class ReadAhead(Generic[Item, Result]):

@@ -10,10 +10,18 @@ from importlib.util import find_spec
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.cluster.options import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
+from image_copies.pipeline.cluster import add_ray_options, use_ray
+from image_copies.pipeline.run.cli import (
+    FILE,
+    PLACE,
+    Table,
+    add_options,
+    at_least,
+    make_step_parser,
+    open_chosen_run,
+    report_errors,
+)
 from image_copies.pipeline.steps.definitions import EMBED, run_step
-from image_copies.pipeline.tools.options import FILE, PLACE, Table, add_options, at_least
 
 OPTIONS: Table = {
     "--checkpoint": FILE
@@ -71,13 +79,13 @@ def _embed_outside_run(options: argparse.Namespace, named: str) -> None:
     network = options.output.with_name(f"{options.output.name}.network.safetensors")
     check_target(options.output, "--output", dict.fromkeys((".h5", ".hdf5", ".parquet", ".pq"), is_vectors), [options.images])
     if named.startswith("timm:"):
-        from image_copies.pipeline.tools.timm_checkpoint import write_timm
+        from image_copies.pipeline.tools.export import write_timm
 
         check_target(network, "--output", {".safetensors": is_checkpoint}, [options.weights])
         write_timm(named, options.weights, network)
         print(f"network: {network}", flush=True)
     elif find_spec("torch") is None:
-        from image_copies.pipeline.tools.folder_vectors import embed_by_graph
+        from image_copies.pipeline.tools.run_extractor import embed_by_graph
 
         return embed_by_graph(options.checkpoint or SHIPPED, options.images, options.output, options.workers)
     from image_copies.pipeline.steps.embed import embed_folder

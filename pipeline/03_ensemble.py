@@ -1,6 +1,6 @@
 """Step 03: concatenate the models' embeddings, choose PCA and normalisation on the synthetic queries, project all sets."""
 
-from image_copies.pipeline.cluster.options import add_ray_options, use_ray
+from image_copies.pipeline.cluster import add_ray_options, use_ray
 from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from image_copies.pipeline.steps.definitions import ENSEMBLE, run_step
 

@@ -1,6 +1,6 @@
 """Step 04: normalise the queries against their training neighbours, by the method chosen on the synthetic queries."""
 
-from image_copies.pipeline.cluster.options import add_ray_options, use_ray
+from image_copies.pipeline.cluster import add_ray_options, use_ray
 from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from image_copies.pipeline.steps.definitions import NORMALIZE, run_step
 
@@ -15,7 +15,7 @@ def main() -> None:
         run = open_chosen_run(options)
         if options.sweep:
             # imported here: an up-to-date step must return at once
-            from image_copies.pipeline.steps.sweep import print_sweep
+            from image_copies.pipeline.steps.normalize import print_sweep
 
             print_sweep(run)
         else:

@@ -12,11 +12,19 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import read_json
 from image_copies.data.targets import begins_with, check_target
-from image_copies.pipeline.cluster.options import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
+from image_copies.pipeline.cluster import add_ray_options, use_ray
+from image_copies.pipeline.run.cli import (
+    DIR,
+    FILE,
+    Table,
+    add_options,
+    at_least,
+    make_step_parser,
+    open_chosen_run,
+    report_errors,
+)
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps.definitions import SCORE, has_ground_truth, run_step
-from image_copies.pipeline.tools.options import DIR, FILE, Table, add_options, at_least
 
 DETAILS = {  # the files that --details writes, and how each begins
     "precision_recall.csv": b"rank,squared_distance,",
@@ -95,7 +103,7 @@ def score(options: argparse.Namespace) -> None:
             output=options.output,
         )
     elif options.compare is not None:
-        from image_copies.pipeline.steps.compare import compare
+        from image_copies.pipeline.steps.score_files import compare
 
         others = len(options.compare) == 1
         compare(
@@ -118,8 +126,7 @@ def score_run(run: Run, force: bool) -> None:
     run_step(run, SCORE, force)
     if not has_ground_truth(run):
         # imported here: --help must answer at once
-        from image_copies.pipeline.steps.run_warnings import collect_warnings, read_synthetic_board
-        from image_copies.pipeline.steps.score_table import print_unscored
+        from image_copies.pipeline.steps.score_table import collect_warnings, print_unscored, read_synthetic_board
 
         board = read_synthetic_board(run.paths.synthetic_board)
         print_unscored(board.to_dict("records"), collect_warnings(run))

@@ -6,8 +6,7 @@ choose_exponent.py --checkpoint FILE --sizes 64 96 --method sgd  train p alone, 
 FILE is models/<model>/stage-<n>.safetensors of a run; --data gives training images other than that run's.
 """
 
-from image_copies.pipeline.run.cli import report_errors
-from image_copies.pipeline.tools.options import (
+from image_copies.pipeline.run.cli import (
     DIR,
     FILE,
     PIXELS,
@@ -17,6 +16,7 @@ from image_copies.pipeline.tools.options import (
     add_options,
     at_least,
     make_task_parser,
+    report_errors,
 )
 
 OPTIONS: Table = {

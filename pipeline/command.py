@@ -31,7 +31,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
-from image_copies.pipeline.run.streams import end_with_reader, prepare_streams
+from image_copies.pipeline.streams import end_with_reader, prepare_streams
 
 # For each task: the script that does it, and the options that it begins with. `data.commands` names the scripts in messages.
 TASKS: dict[str, tuple[str, tuple[str, ...]]] = {

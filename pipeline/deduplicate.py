@@ -14,9 +14,8 @@ from contextlib import nullcontext
 
 from image_copies.data.errors import UserError
 from image_copies.matching.output import Output
-from image_copies.pipeline.cluster.options import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import report_errors
-from image_copies.pipeline.tools.options import NETWORK, OPTIONS, PLACE, RULE, SOURCES, add_options, make_task_parser
+from image_copies.pipeline.cluster import add_ray_options, use_ray
+from image_copies.pipeline.run.cli import NETWORK, OPTIONS, PLACE, RULE, SOURCES, add_options, make_task_parser, report_errors
 
 CLASSES = ("same file", "certain", "likely", "same scene")
 OWN = {

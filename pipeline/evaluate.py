@@ -14,8 +14,7 @@ evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top
 import sys
 
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import report_errors
-from image_copies.pipeline.tools.options import DIR, FILE, PIXELS, Table, above_zero, add_options, make_task_parser
+from image_copies.pipeline.run.cli import DIR, FILE, PIXELS, Table, above_zero, add_options, make_task_parser, report_errors
 
 SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
 
@@ -50,7 +49,7 @@ if __name__ == "__main__":
             if any((arguments.checkpoint, arguments.set, arguments.root)):
                 raise UserError("--data compares descriptors: omit --checkpoint, --set and --root.")
             # imported here: --help must answer at once
-            from image_copies.pipeline.tools.compare_descriptors import compare_descriptors
+            from image_copies.pipeline.tools.evaluate import compare_descriptors
 
             compare_descriptors(arguments.data, arguments.compared)
             sys.exit()
@@ -59,7 +58,7 @@ if __name__ == "__main__":
         if arguments.distractors is not None and arguments.set != "copydays":
             raise UserError(f"--distractors can only be used with --set copydays, not with --set {arguments.set}.")
         # imported here: --help must answer at once
-        from image_copies.pipeline.tools.evaluate_checkpoint import evaluate_checkpoint
+        from image_copies.pipeline.tools.evaluate import evaluate_checkpoint
 
         evaluate_checkpoint(
             arguments.checkpoint,

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import named_path, report_errors
+from image_copies.pipeline.run.cli import FILE, FLAG, OPTIONS, add_options, make_task_parser, named_path, report_errors
 from image_copies.pipeline.run.run import open_existing_run
-from image_copies.pipeline.tools.options import FILE, FLAG, OPTIONS, add_options, make_task_parser
 
 OWN = {
     "--graph": FLAG | {"help": "with --checkpoint: write beside it what match.py needs to use it without torch"},
@@ -44,14 +43,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     # imported here: --help must answer at once
     if options.graph:
-        from image_copies.pipeline.tools.export_onnx import add_checkpoint_graph
+        from image_copies.pipeline.tools.export import add_checkpoint_graph
 
         if options.checkpoint is None:
             raise UserError("--graph goes with --checkpoint FILE: the graph of a run is written with its checkpoint (--output).")
         add_checkpoint_graph(options.checkpoint)
         return 0
     if options.unrelated:
-        from image_copies.pipeline.tools.export_synthetic import export_synthetic
+        from image_copies.pipeline.tools.export import export_synthetic
 
         if options.checkpoint is None:
             raise UserError("--unrelated goes with --checkpoint FILE: a run calibrates the threshold on its own pictures.")
@@ -63,13 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     check_target(options.output, "--output", {".onnx": is_exported, ".safetensors": is_checkpoint}, [options.checkpoint])
     if options.output.suffix == ".safetensors":
-        from image_copies.pipeline.tools.export_checkpoint import export_joined
+        from image_copies.pipeline.tools.export import export_joined
 
         if options.checkpoint is not None:
             raise UserError("--checkpoint is already a checkpoint: give --output FILE.onnx, or a run to export.")
         export_joined(open_existing_run(options.run, options.data), options.output)
     else:
-        from image_copies.pipeline.tools.export_onnx import export
+        from image_copies.pipeline.tools.export import export
 
         export(options.output, options.checkpoint, options.run, options.data)
     return 0

@@ -12,9 +12,8 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import read_json, whole_folder, write_text
 from image_copies.data.images import find_images
 from image_copies.data.locks import LOCK_NAME, hold_folder
-from image_copies.pipeline.run.cli import report_errors
-from image_copies.pipeline.run.manifest import fingerprint
-from image_copies.pipeline.tools.options import DIR, SEED, Table, add_options, make_task_parser
+from image_copies.pipeline.run.cli import DIR, SEED, Table, add_options, make_task_parser, report_errors
+from image_copies.pipeline.run.step import fingerprint
 
 SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}  # in dataset.json: only what bears it is replaced
 SETS = ("cub", "cars", "online_products")

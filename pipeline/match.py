@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from image_copies.matching.output import Output
-from image_copies.pipeline.cluster.options import use_ray
+from image_copies.pipeline.cluster import use_ray
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.tools.match_options import is_comparison, is_hash_list, parse_line
 
@@ -95,7 +95,7 @@ def _search(options: argparse.Namespace, output: Output) -> int:
     from image_copies.matching.commands import searching
     from image_copies.matching.commands.sources import Sources, find_pictures
     from image_copies.matching.files.keeping import KeepSettings, read_rules
-    from image_copies.pipeline.run.provenance import describe_origin
+    from image_copies.pipeline.run.step import describe_origin
 
     grouping = KeepSettings(*read_rules(options.keep))
     sources = Sources(

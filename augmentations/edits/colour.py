@@ -1,10 +1,13 @@
-"""Edits that change colours. Images are RGB uint8 [h, w, 3] and never changed in place."""
+"""Edits that change colours and tones. Images are RGB uint8 [h, w, 3] and never changed in place."""
+
+from functools import lru_cache
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.augmentations.edits.registry import Image, edit
+from image_copies.augmentations.edits.registry import Image, coloured, edit, grey_of, mix
 from image_copies.data.pixels import as_uint8
 
 # Principal components of ImageNet's colours (A. Krizhevsky et al., 2012), as MultiGrain's `full` set uses them.
@@ -89,3 +92,83 @@ def photo_filter(image: Image, tint: list[float], gamma: float, fade: float, vig
         shade = 1 - vignette * np.clip((x * x + y * y) / 2, 0, 1)
         filtered = (filtered * shade[..., None]).astype(np.uint8)
     return as_uint8(filtered)
+
+
+@edit("tone")
+def tone_curve(image: Image, heights: list[float]) -> Image:
+    """Map the values by a curve through `heights` 0…1 at equal distances, which may fall and turn back."""
+    curve = np.interp(np.arange(256), np.linspace(0, 255, len(heights)), 255 * np.array(heights))
+    return as_uint8(cv2.LUT(image, np.rint(curve).astype(np.uint8)))
+
+
+@edit("tone")
+def posterize(image: Image, levels: int) -> Image:
+    """Keep `levels`, at least 2, values of each channel."""
+    steps = np.rint(np.arange(256) / 255 * (levels - 1)) * (255 / (levels - 1))
+    return as_uint8(cv2.LUT(image, np.rint(steps).astype(np.uint8)))
+
+
+@edit("tone")
+def two_tones(image: Image, level: float, strength: float) -> Image:
+    """Mix with black and white: white where the grey is above `level` × its mean."""
+    grey = grey_of(image)
+    _, flat = cv2.threshold(grey, level * float(grey.mean()), 255, cv2.THRESH_BINARY)
+    return mix(image, coloured(as_uint8(flat)), strength)
+
+
+@edit("tone")
+def equalize(image: Image, tiles: int, strength: float) -> Image:
+    """Mix with local contrast stretched to the full range, in `tiles` × `tiles` parts of the image (HDR filters)."""
+    spread = cv2.createCLAHE(clipLimit=40, tileGridSize=(tiles, tiles))
+    return mix(image, as_uint8(cv2.merge([spread.apply(channel) for channel in cv2.split(image)])), strength)
+
+
+@edit("tone")
+def expose(image: Image, stops: float) -> Image:
+    """Multiply the values by 2 to the power of `stops`; what becomes brighter than white is lost, as in a camera."""
+    return as_uint8(cv2.convertScaleAbs(image, alpha=2**stops))
+
+
+@edit("tint")
+def duotone(image: Image, dark: list[int], light: list[int], strength: float) -> Image:
+    """Mix with a print in two inks: black becomes `dark`, white `light`."""
+    inks = np.linspace(dark, light, 256).round().astype(np.uint8)[None]
+    return mix(image, as_uint8(cv2.LUT(coloured(grey_of(image)), inks)), strength)
+
+
+@edit("tint")
+def split_tone(image: Image, shadows: list[float], highlights: list[float]) -> Image:
+    """Shift the channels by `shadows` [3] where a channel is dark and by `highlights` [3] where it is light, each −1…1."""
+    value = np.linspace(0, 1, 256)[:, None]
+    table = value + (1 - value) ** 2 * np.array(shadows) + value**2 * np.array(highlights)
+    return as_uint8(cv2.LUT(image, (255 * table.clip(0, 1)).round().astype(np.uint8)[None]))
+
+
+@edit("tint")
+def turn_hue(image: Image, degrees: float, saturation: float) -> Image:
+    """Turn all hues by `degrees`, and multiply their `saturation`."""
+    colours = cv2.cvtColor(image, cv2.COLOR_RGB2HSV_FULL)
+    values = np.arange(256)[:, None] + np.array([round(degrees * 256 / 360), 0, 0])
+    values[:, 0] %= 256
+    values[:, 1] = np.minimum(values[:, 1] * saturation, 255)
+    changed = cv2.LUT(colours, values.astype(np.uint8)[None])
+    return as_uint8(cv2.cvtColor(changed, cv2.COLOR_HSV2RGB_FULL))
+
+
+@edit("policy")
+def auto_augment(image: Image, seed: int) -> Image:
+    """Apply torchvision's AutoAugment with the ImageNet policy; its draws depend on `seed` only."""
+    import torch  # imported here: only this edit needs torch
+
+    pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        edited = _make_policy()(pixels)
+    return np.ascontiguousarray(edited.permute(1, 2, 0).numpy())
+
+
+@lru_cache(maxsize=1)
+def _make_policy() -> Any:
+    from torchvision.transforms import AutoAugment, AutoAugmentPolicy
+
+    return AutoAugment(AutoAugmentPolicy.IMAGENET)

@@ -1,12 +1,12 @@
 """Edits that move pixels. Images are RGB uint8 [h, w, 3] and never changed in place."""
 
 import math
+from itertools import pairwise
 
 import cv2
 import numpy as np
 
-from image_copies.augmentations.edits.fields import displace
-from image_copies.augmentations.edits.registry import Image, edit
+from image_copies.augmentations.edits.registry import Image, displace, edit, pixel_grid, smooth_noise, unit_grid
 from image_copies.data.pixels import as_uint8
 
 MIN_SIDE_PIXELS = 8
@@ -195,3 +195,89 @@ def _enlarge_blurred(image: Image, size: tuple[int, int], blur: float) -> Image:
 def _resize(image: Image, width: int, height: int) -> Image:
     size = max(MIN_SIDE_PIXELS, width), max(MIN_SIDE_PIXELS, height)
     return as_uint8(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
+
+
+@edit("swirl")
+def swirl(image: Image, degrees: float, x: float, y: float) -> Image:
+    """Turn the image by `degrees` at (x, y), −1…1, and by less and less outwards."""
+    down, right = (axis - centre for axis, centre in zip(unit_grid(image), (y, x), strict=True))
+    turn = np.deg2rad(degrees) * np.exp(-2 * (down * down + right * right))
+    sine, cosine = np.sin(turn), np.cos(turn)
+    places = right * cosine - down * sine + x, right * sine + down * cosine + y
+    height, width = image.shape[:2]
+    return displace(image, (places[0] + 1) / 2 * (width - 1), (places[1] + 1) / 2 * (height - 1))
+
+
+@edit("swirl")
+def ripple(image: Image, amplitude: float, rings: float) -> Image:
+    """Let `rings` waves run outwards from the middle, as on water; `amplitude` is a share of the short side."""
+    (down, right), (y, x) = unit_grid(image), pixel_grid(image)
+    away = np.hypot(down, right) + 1e-6
+    push = amplitude * min(image.shape[:2]) * np.sin(2 * np.pi * rings * away) / away
+    return displace(image, x + push * right, y + push * down)
+
+
+@edit("swirl")
+def crumple(image: Image, reach: float, cells: int, seed: int) -> Image:
+    """Move every pixel by about `reach` of the short side, smoothly: by random fields of `cells` hills per side."""
+    rng, (y, x), length = np.random.default_rng(seed), pixel_grid(image), reach * min(image.shape[:2])
+    return displace(image, x + length * smooth_noise(image, cells, rng), y + length * smooth_noise(image, cells, rng))
+
+
+@edit("tiles")
+def shuffle_tiles(image: Image, rows: int, columns: int, share: float, seed: int) -> Image:
+    """Cut into `rows` × `columns` tiles and exchange a `share` of them, drawn from `seed`."""
+    tall, wide, rng = image.shape[0] // rows, image.shape[1] // columns, np.random.default_rng(seed)
+    result = image.copy()
+    moved = rng.permutation(rows * columns)[: max(2, round(share * rows * columns))]
+    for place, origin in zip(moved.tolist(), np.roll(moved, 1).tolist(), strict=True):
+        (y, x), (top, left) = divmod(place, columns), divmod(origin, columns)
+        result[y * tall : (y + 1) * tall, x * wide : (x + 1) * wide] = image[
+            top * tall : (top + 1) * tall, left * wide : (left + 1) * wide
+        ]
+    return result
+
+
+@edit("tiles")
+def space_tiles(image: Image, rows: int, columns: int, gap: float, colour: list[int]) -> Image:
+    """Cut into `rows` × `columns` tiles and move them apart by a `gap` of the short side, on a `colour`."""
+    tall, wide, space = image.shape[0] // rows, image.shape[1] // columns, round(gap * min(image.shape[:2]))
+    result = np.full((rows * (tall + space) + space, columns * (wide + space) + space, 3), colour, np.uint8)
+    for row in range(rows):
+        for column in range(columns):
+            tile = image[row * tall : (row + 1) * tall, column * wide : (column + 1) * wide]
+            top, left = space + row * (tall + space), space + column * (wide + space)
+            result[top : top + tall, left : left + wide] = tile
+    return result
+
+
+@edit("tiles")
+def mirror_part(image: Image, share: float, upright: bool, first: bool) -> Image:
+    """Replace a `share`, up to 0.5, at one side by the mirror image of what is next to it."""
+    turned = image.swapaxes(0, 1) if upright else image
+    turned = (turned if first else turned[:, ::-1]).copy()
+    width = max(1, round(share * turned.shape[1]))
+    turned[:, :width] = turned[:, width : 2 * width][:, ::-1]
+    turned = turned if first else turned[:, ::-1]
+    return np.ascontiguousarray(turned.swapaxes(0, 1) if upright else turned)
+
+
+@edit("tiles")
+def repeat(image: Image, rows: int, columns: int, mirrored: bool) -> Image:
+    """Show the image `rows` × `columns` times, every second one `mirrored`."""
+    height, width = image.shape[:2]
+    size = max(8, round(width / max(rows, columns) * 1.5)), max(8, round(height / max(rows, columns) * 1.5))
+    small = as_uint8(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
+    pair = [small, as_uint8(cv2.flip(small, 1)) if mirrored else small]
+    return np.concatenate([np.concatenate([pair[(r + c) % 2] for c in range(columns)], axis=1) for r in range(rows)])
+
+
+@edit("tiles")
+def shift_strips(image: Image, count: int, share: float, upright: bool) -> Image:
+    """Cut into `count` strips and push every second one by a `share` of its length, round to the other end."""
+    turned = image if upright else image.swapaxes(0, 1)
+    result = turned.copy()
+    edges = np.linspace(0, turned.shape[1], count + 1).astype(int)
+    for start, end in list(pairwise(edges))[1::2]:
+        result[:, start:end] = np.roll(turned[:, start:end], round(share * turned.shape[0]), axis=0)
+    return np.ascontiguousarray(result if upright else result.swapaxes(0, 1))

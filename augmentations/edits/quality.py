@@ -1,4 +1,4 @@
-"""Edits that lose detail.
+"""Edits that lose detail, and those that look like faults of transmission.
 
 Images are RGB uint8 [h, w, 3] and never changed in place. Lengths are in pixels of an image with a short side of TUNED_SIDE and
 scale with the image.
@@ -7,7 +7,7 @@ scale with the image.
 import cv2
 import numpy as np
 
-from image_copies.augmentations.edits.registry import TUNED_SIDE, Image, edit
+from image_copies.augmentations.edits.registry import TUNED_SIDE, Image, displace, edit, pixel_grid, scale_length
 from image_copies.data.pixels import as_uint8
 
 SMOOTHING_KERNEL = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the kernel of Pillow's sharpness
@@ -100,3 +100,68 @@ def motion_blur(image: Image, length: float, degrees: float) -> Image:
     ends = [tuple(np.rint(middle + sign * along).astype(int).tolist()) for sign in (-1, 1)]
     cv2.line(kernel, ends[0], ends[1], 1.0)
     return as_uint8(cv2.filter2D(image, -1, kernel / kernel.sum(), borderType=cv2.BORDER_REFLECT_101))
+
+
+@edit("optics")
+def zoom_blur(image: Image, reach: float) -> Image:
+    """Blur from the middle outwards, as when zooming while the shutter is open: enlarged by up to 1 + `reach`."""
+    height, width = image.shape[:2]
+    total = np.zeros(image.shape, np.float32)
+    for factor in np.linspace(1, 1 + reach, 8):
+        matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), 0, factor)
+        total += cv2.warpAffine(image, matrix, (width, height), borderMode=cv2.BORDER_REFLECT_101)
+    return np.rint(total / 8).astype(np.uint8)
+
+
+@edit("optics")
+def defocus(image: Image, radius: float) -> Image:
+    """Spread every point over a disc of `radius`, as a lens out of focus does."""
+    reach = scale_length(radius, image, 0.5)
+    across = np.arange(-int(np.ceil(reach)), int(np.ceil(reach)) + 1)
+    disc = np.clip(reach + 0.5 - np.hypot(across[:, None], across), 0, 1).astype(np.float32)
+    return as_uint8(cv2.filter2D(image, -1, disc / disc.sum(), borderType=cv2.BORDER_REFLECT_101))
+
+
+@edit("optics")
+def frosted_glass(image: Image, reach: float, seed: int) -> Image:
+    """Take every pixel from somewhere within `reach`, as seen through rough glass."""
+    height, width = image.shape[:2]
+    away = np.random.default_rng(seed).uniform(-1, 1, (2, height, width)).astype(np.float32) * scale_length(reach, image, 0.0)
+    y, x = pixel_grid(image)
+    return displace(image, x + away[0], y + away[1])
+
+
+@edit("glitch")
+def tear_rows(image: Image, count: int, reach: float, seed: int) -> Image:
+    """Push `count` bands of rows sideways by up to `reach` of the width, each channel a little further."""
+    rng, result = np.random.default_rng(seed), image.copy()
+    height, width = image.shape[:2]
+    for top, share, push, apart in rng.random((count, 4)):
+        rows = slice(int(top * height), int(top * height + (0.02 + 0.13 * share) * height) + 1)
+        for channel in range(3):
+            by = round((2 * push - 1 + 0.3 * apart * channel) * reach * width)
+            result[rows, :, channel] = np.roll(image[rows, :, channel], by, axis=1)
+    return result
+
+
+@edit("glitch")
+def break_blocks(image: Image, count: int, size: float, seed: int) -> Image:
+    """Replace `count` blocks, up to `size` of the sides large, by others of the image in wrong channels, or by one colour."""
+    rng, result = np.random.default_rng(seed), image.copy()
+    height, width = image.shape[:2]
+    for _ in range(count):
+        tall, wide = 2 + int(rng.random() * size * height / 2), 2 + int(rng.random() * size * width)
+        (top, y), (left, x) = rng.integers(0, height - tall, 2), rng.integers(0, width - wide, 2)
+        block = image[y : y + tall, x : x + wide]
+        result[top : top + tall, left : left + wide] = block[:1, :1] if rng.random() < 0.3 else block[..., rng.permutation(3)]
+    return result
+
+
+@edit("glitch")
+def scan_lines(image: Image, period: float, strength: float, shift: float) -> Image:
+    """Darken every second line by `strength` and push it sideways by `shift` of the width; `period` in pixels at TUNED_SIDE."""
+    y, _ = pixel_grid(image)
+    odd = (y[:, 0] / scale_length(period, image, 2.0) % 1) >= 0.5
+    result = image.copy()
+    result[odd] = (np.roll(image[odd], round(shift * image.shape[1]), axis=1) * np.float32(1 - strength)).astype(np.uint8)
+    return result

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from image_copies.augmentations.edits import auto_augment, colour, geometry
+from image_copies.augmentations.edits import colour, geometry
 from image_copies.augmentations.tables.row import Edit, Parameters, always, draw_nothing
 
 CROPPED_SIDE = 224 / 256  # of each side: IDEAL squeezes a picture to 256 × 256 and crops that
@@ -51,5 +51,5 @@ IDEAL_CROP_AND_FLIP: Sequence[Edit] = (  # IDEAL, section 5.1
 )
 AUTO_AUGMENT: Sequence[Edit] = (
     *CROP_AND_FLIP,
-    Edit("auto_augment", auto_augment.auto_augment, always(1.0), _draw_seed),
+    Edit("auto_augment", colour.auto_augment, always(1.0), _draw_seed),
 )

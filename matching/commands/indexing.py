@@ -10,11 +10,11 @@ from image_copies.matching.commands.sources import look_in
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.filling import Added, add_pictures
+from image_copies.matching.index.index_files import check_files
 from image_copies.matching.index.store import check_vectors, open_known_store, open_store, remove_files, unreadable_files
 from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import UNREADABLE
 from image_copies.matching.results.report import report_unreadable
-from image_copies.submissions.search.index_files import check_files
 
 
 def find_added(index: Path, sources: Sequence[Path], results: Path, output: Output) -> Discovered:

@@ -8,7 +8,7 @@ from image_copies.data.sources.discovery import Discovered, discover, format_ski
 from image_copies.data.targets import check_target_folder
 from image_copies.matching.output import Output
 from image_copies.matching.results.folder import GALLERY, LEAKAGE_GALLERY, LOCK, MOVED, OWN_INDEX, SEARCH, WRITTEN
-from image_copies.submissions.report.output_folder import check_output_folder
+from image_copies.submissions.report.inputs import check_output_folder
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from image_copies.data.sources.tables import import_pyarrow
 from image_copies.matching.dedup.collection import Collection, Numbers
 from image_copies.matching.dedup.deciding import Candidates
 from image_copies.matching.dedup.planning import PairVerdict
-from image_copies.submissions.report.rendering import render
-from image_copies.submissions.report.thumbnails import write_thumbnail
+from image_copies.submissions.report.gallery import write_thumbnail
+from image_copies.submissions.report.inputs import render
 
 TEMPLATE = Path(__file__).parent / "templates" / "dedup.html.jinja"
 KEEP, REMOVE, REVIEW, UNREADABLE = LISTS = ("keep", "remove", "review", "unreadable")

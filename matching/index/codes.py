@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.shards import Place, ShardWork, run_shards
+from image_copies.matching.index.index_files import open_intact_index, require_index, write_index
 from image_copies.matching.index.segments import (
     Rows,
     Segment,
     forget_files,
     open_segment_file,
 )
-from image_copies.submissions.search.index_files import open_intact_index, require_index, write_index
 
 if TYPE_CHECKING:
     import faiss

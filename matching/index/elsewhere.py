@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from image_copies.data.shards import Place
 from image_copies.matching.index.codes import Codes, Probed
+from image_copies.matching.index.index_files import require_index
 from image_copies.matching.index.segments import Rows, Segment, load_segment, open_segment_file, search_remaining
-from image_copies.submissions.search.index_files import require_index
 
 Candidates = tuple[NDArray[np.float32], NDArray[np.int64]]  # squared distances [n, k], approximate by codes; content numbers
 

@@ -25,9 +25,7 @@ from image_copies.matching.index.elsewhere import Candidates, Lookup, OpenedSegm
 from image_copies.matching.index.segments import Segment, open_segments
 from image_copies.matching.index.store import Store
 from image_copies.matching.threshold import choose_sample
-from image_copies.submissions.search.exact import rank_exactly
-from image_copies.submissions.search.nearest import SPARE
-from image_copies.submissions.search.references import PAIRS_WORTH_SENDING
+from image_copies.submissions.search.exact import PAIRS_WORTH_SENDING, SPARE, rank_exactly
 
 MIN_CANDIDATES = 100  # candidates per query whose exact distances are computed: at least this many,
 CANDIDATES_PER_NEIGHBOUR = 10  # and at least this many for each neighbour asked for

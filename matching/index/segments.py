@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.matching.index.index_files import is_intact, missing_file_error, write_content
 from image_copies.matching.index.store import Store, count_changes, removed_contents, stored_vectors
 from image_copies.submissions.search.backend import search_on_cpu
-from image_copies.submissions.search.index_files import is_intact, missing_file_error, write_content
 
 MAX_SEGMENT_CONTENTS = 524_288  # contents of a file at most: 512 MiB with 256 dimensions,
 # or as many per square root of all contents: 128 for a list of codes, as fewer take Faiss longer to prepare than to compare

@@ -17,8 +17,8 @@ from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.groups.series import list_series
 from image_copies.matching.matches import Match, Matches, Rule, describe_count, describe_match
 from image_copies.matching.verification.judgement import Kind
-from image_copies.submissions.report.rendering import render
-from image_copies.submissions.report.thumbnails import Thumbnails
+from image_copies.submissions.report.gallery import Thumbnails
+from image_copies.submissions.report.inputs import render
 
 TEMPLATE = Path(__file__).parent / "templates" / "matches.html.jinja"
 PAGE = 50  # groups or pairs on a page

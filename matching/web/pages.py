@@ -10,7 +10,7 @@ from fastapi.staticfiles import StaticFiles
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.matching.results.overlays import encode_jpeg
-from image_copies.submissions.report.rendering import render
+from image_copies.submissions.report.inputs import render
 
 
 def add_page(router: APIRouter, folder: Path) -> None:

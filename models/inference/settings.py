@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from image_copies.data.settings import Settings
+from image_copies.data.settings import Precision, Settings
 from image_copies.models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, HandmadeSettings, find_file
 
 
@@ -31,7 +31,7 @@ class EmbeddingSettings(Settings):
     flip: bool = False
     views: bool = True
     pooling_exponent: float | None = Field(None, gt=0)
-    precision: Literal["32", "bf16", "16"] = "32"
+    precision: Precision = "32"
     workers: int | None = Field(None, ge=0)
     shard: int = Field(50_000, ge=1)
     whiten: bool = True

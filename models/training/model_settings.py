@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, Table
-from image_copies.data.settings import Settings
+from image_copies.data.settings import Precision, Settings
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.settings import DescriptorSettings, weights_path
 from image_copies.models.objectives.settings import (
@@ -64,7 +64,7 @@ class ModelSettings(Settings):
     without_edits: tuple[EditFamily, ...] | None = None
     optimizer: OptimizerSettings = OptimizerSettings()
     scheduler: SchedulerSettings = SchedulerSettings()
-    precision: Literal["32", "bf16", "16"] = "32"
+    precision: Precision = "32"
     compile: bool = False
     deterministic: bool = False
     workers: int | None = Field(None, ge=0)

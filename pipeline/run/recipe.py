@@ -1,15 +1,18 @@
-"""A recipe: one YAML file with all settings of a run, validated as a whole before any work."""
+"""A recipe: one YAML file with all settings of a run, validated as a whole before any work; docs/recipe.md lists its keys."""
 
 import difflib
 import hashlib
+import inspect
 import json
 import re
 import reprlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, TableSettings
 from image_copies.data.errors import UserError
@@ -22,8 +25,50 @@ from image_copies.models.inference.settings import (
     VectorsModelSettings,
 )
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.pipeline.run.safe_yaml import read_yaml
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
+
+MAX_FILE_BYTES = 2**20
+MAX_DEPTH, MAX_VALUES = 50, 100_000  # a value counts once for each alias that repeats it
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a YAML document of plain values.
+
+    Raises:
+        yaml.YAMLError: when the document is not YAML, repeats a key or exceeds the bounds.
+        ValueError: when it is not UTF-8, or holds an impossible number or date.
+    """
+    with path.open("rb") as file:
+        text = file.read(MAX_FILE_BYTES + 1).decode("utf-8")
+    if len(text) > MAX_FILE_BYTES:
+        raise yaml.YAMLError(f"it is larger than {MAX_FILE_BYTES // 2**10} KiB")
+    try:
+        _check_nodes(yaml.compose(text, yaml.SafeLoader))
+    except RecursionError as error:  # PyYAML's own, after some hundred levels
+        raise yaml.YAMLError(f"it expands to more than {MAX_DEPTH} levels") from error
+    return yaml.safe_load(text)
+
+
+def _check_nodes(root: yaml.Node | None) -> None:
+    """Walk through the nodes, to which aliases lead as often as they repeat them."""
+    left, count = [(root, 0)] if root else [], 0
+    while left:
+        node, depth = left.pop()
+        count += 1
+        if depth > MAX_DEPTH or count > MAX_VALUES:
+            bounds = f"more than {MAX_DEPTH} levels or {MAX_VALUES:,} values"
+            raise yaml.MarkedYAMLError(problem=f"it expands to {bounds}", problem_mark=node.start_mark)
+        if isinstance(node, yaml.SequenceNode):
+            left += [(value, depth + 1) for value in node.value]
+        if isinstance(node, yaml.MappingNode):
+            seen: set[str] = set()
+            for key, value in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+                    if key.value in seen:
+                        raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark)
+                    seen.add(key.value)
+                left += [(key, depth + 1), (value, depth + 1)]
+
 
 GONE = (  # keys of earlier recipes
     "aspect", "class_rows", "clean", "distillation", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap", "memory",
@@ -324,3 +369,92 @@ def _list_keys() -> list[str]:
     schema = Recipe.model_json_schema()
     parts = [schema, *schema.get("$defs", {}).values()]
     return sorted({key for part in parts for key in part.get("properties", {})})
+
+
+HEAD = """# Recipe keys
+
+A recipe is one YAML file (`recipes/` has examples); a key that is left out has its default. Generated from the settings with
+`python -m image_copies.pipeline.run.recipe > docs/recipe.md`.
+"""
+
+
+def make_page() -> str:
+    """Return the page in Markdown: a section for each group of keys."""
+    places = dict[type[Settings], str]()
+    _find_places(Recipe, "", places)
+    sections = [HEAD]
+    for settings, place in places.items():
+        summary = inspect.cleandoc(settings.__doc__ or "").partition("Attributes:")[0].strip()
+        rows = list(_make_rows(settings, places))
+        table = ["", "| key | default | meaning |", "|---|---|---|", *rows] if rows else []
+        sections.append("\n".join([f"## {place}\n" if place else "", " ".join(summary.split()), *table, ""]).lstrip("\n"))
+    return "\n".join(sections)
+
+
+def _find_places(settings: type[Settings], place: str, places: dict[type[Settings], str], kinds: str = "") -> None:
+    """Add where the settings stand in a recipe, and where those within them do; the first place counts."""
+    places[settings] = place + kinds
+    for key, field in settings.model_fields.items():
+        found = list(find_settings(field.annotation))
+        for inner in found:
+            if inner not in places:
+                below = f"{place}.{key}".lstrip(".") + {"dict": ".NAME", "tuple": "[]"}.get(_container(field), "")
+                names = get_args(inner.model_fields["kind"].annotation) if len(found) > 1 and "kind" in inner.model_fields else ()
+                _find_places(inner, below, places, f" of kind {', '.join(names)}" if names else "")
+
+
+def find_settings(annotation: Any) -> Iterator[type[Settings]]:
+    """Yield the classes of settings in a type."""
+    if isinstance(annotation, type) and issubclass(annotation, Settings):
+        yield annotation
+    for part in get_args(annotation):
+        yield from find_settings(part)
+
+
+def _container(field: FieldInfo) -> str:
+    return getattr(get_origin(field.annotation), "__name__", "")
+
+
+def _make_rows(settings: type[Settings], places: dict[type[Settings], str]) -> Iterator[str]:
+    meanings = _read_meanings(settings)
+    for key, field in settings.model_fields.items():
+        if len(get_args(field.annotation)) == 1 and key == "kind":
+            continue  # in the title
+        inner = next(find_settings(field.annotation), None)
+        name = f"`{key}`" if inner is None else f"[`{key}`](#{_anchor(places[inner])})"
+        yield f"| {name} | {_format_default(field)} | {meanings[key]}{_list_others(field.annotation, meanings[key])} |"
+
+
+def _read_meanings(settings: type[Settings]) -> dict[str, str]:
+    """Return the meanings by key, from the Attributes of the class and of those that it derives from."""
+    meanings = dict[str, str]()
+    for one in reversed(settings.__mro__):
+        attributes = inspect.cleandoc(one.__doc__ or "").partition("Attributes:\n")[2]
+        for found in re.finditer(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", attributes, re.MULTILINE):
+            meanings[found[1]] = re.sub(r"\bNone\b", "`null`", " ".join(found[2].split()))
+    return meanings
+
+
+def _format_default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, Settings):
+        return f"`kind: {value.kind}`" if hasattr(value, "kind") else ""
+    return f"`{value if isinstance(value, str) and not value.isdigit() else json.dumps(value, default=str)}`"
+
+
+def _list_others(annotation: Any, meaning: str) -> str:
+    """The words that a key may have as its value, unless the meaning explains them all."""
+    words = next((get_args(one) for one in (annotation, *get_args(annotation)) if get_origin(one) is Literal), ())
+    explained = all(f'"{word}"' in meaning for word in words)
+    return "" if explained else f" One of {', '.join(f'`{word}`' for word in words)}."
+
+
+def _anchor(title: str) -> str:
+    """GitHub's anchor of a heading."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+if __name__ == "__main__":
+    print(make_page(), end="")

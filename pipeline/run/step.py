@@ -1,20 +1,210 @@
-"""Steps and their products; a product is made unless its manifest shows that nothing has changed."""
+"""Steps and their products: a product is made unless its manifest shows that nothing it was made from has changed."""
 
+import json
 import os
+import platform
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from image_copies.data.commands import name_command
+from image_copies.data.errors import UserError
+from image_copies.data.files import read_json, write_text
 from image_copies.data.images import ImageSet
-from image_copies.data.locks import hold_folder
+from image_copies.data.installation import find_version
+from image_copies.data.locks import SESSION_VARIABLE, hold_folder
 from image_copies.data.process import is_first_process, print_once
-from image_copies.data.remote import remove_folder
-from image_copies.pipeline.run.manifest import describe_state, find_changes, measure_sizes, read_manifest, write_manifest
-from image_copies.pipeline.run.provenance import code_version, count_threads, versions
+from image_copies.data.remote import as_path, remove_folder
+from image_copies.data.settings import Settings, read_recorded
 from image_copies.pipeline.run.run import Run
+
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "timm",
+    "augly",
+    "faiss-gpu",
+    "faiss-cpu",
+    "numpy",
+    "pillow",
+    "opencv-python-headless",
+    "scikit-learn",
+    "h5py",
+)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the installed PACKAGES by name, without importing them."""
+    found = {"Python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def code_version() -> str:
+    """Return the git description of the code; without git the version of the package, or "unknown"."""
+    here = Path(__file__)
+    try:
+        _ask_git(here.parent, "ls-files", "--error-unmatch", here.name)  # an environment may lie in a checkout of something else
+        return _ask_git(here.parent, "describe", "--always", "--dirty")
+    except (OSError, subprocess.SubprocessError):
+        pass
+    try:
+        return find_version()
+    except PackageNotFoundError:
+        return "unknown"
+
+
+def _ask_git(folder: Path, *arguments: str) -> str:
+    """Return git's answer in a folder; subprocess.SubprocessError when it refuses."""
+    answer = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True)
+    return answer.stdout.strip()
+
+
+def count_threads() -> int | None:
+    """Return the number of threads of a product of matrices, which splits its sums among them; None if torch was not needed."""
+    torch = sys.modules.get("torch")
+    return None if torch is None else int(torch.get_num_threads())
+
+
+def fingerprint_images(images: ImageSet) -> list[Any]:
+    """Return the number of images, and a digest of their ids and file sizes, which a copy of the data set keeps."""
+    return [len(images), images.digest(times=False)]
+
+
+def describe_origin(**made_from: Any) -> dict[str, Any]:
+    """Return what a result was made from, and the versions of the code and of the packages, as it is written with the result."""
+    return made_from | {"code": code_version(), "versions": versions()}
+
+
+Manifest = dict[str, Any]
+
+
+def read_manifest(run: Run, label: str) -> Manifest:
+    """Read what was recorded when this product was last made; empty if it never was."""
+    return read_json(run.paths.manifest(label))
+
+
+def write_manifest(run: Run, label: str, manifest: Manifest) -> None:
+    """Record what a product was made from."""
+    write_text(run.paths.manifest(label), json.dumps(manifest, indent=1, default=_item_to_json))
+
+
+def describe_state(inputs: Mapping[str, Any], parameters: Any) -> Manifest:
+    """Return the part of a manifest that is compared: fingerprints of the inputs, and the parameters."""
+    return {"inputs": {key: fingerprint(value) for key, value in inputs.items()}, "parameters": parameters}
+
+
+def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[str]:
+    """Describe in phrases what differs between a manifest and the current state; none if the product is up to date.
+
+    Outputs must exist, at least as large as recorded.
+    """
+    if not before:
+        return ["no manifest"]
+    sizes = before.get("sizes", {})
+    if not isinstance(sizes, dict) or not all(isinstance(size, int) for size in sizes.values()):
+        return ["its manifest is damaged"]
+    found = [problem for path in outputs if (problem := _describe_loss(path, sizes.get(str(path), 1)))]
+    inputs = (_without_folders(state.get("inputs")) for state in (before, now))
+    return found + _compare("input", *inputs) + _compare_parameters(before.get("parameters"), now["parameters"])
+
+
+def _compare_parameters(recorded: Any, parameters: Any) -> list[str]:
+    """Describe the differences; what was recorded of settings is read as today's, so that keys added since make none."""
+    if isinstance(parameters, Settings):
+        recorded = _as_today(recorded, parameters)
+    elif isinstance(recorded, dict) and isinstance(parameters, dict):
+        recorded = {key: _as_today(value, parameters.get(key)) for key, value in recorded.items()}
+    return _compare("parameter", recorded, to_json(parameters))
+
+
+def _as_today(recorded: Any, now: Any) -> Any:
+    """Return what was recorded of settings as today's, or why it is not valid any more; anything else stays as recorded."""
+    if not isinstance(recorded, dict) or not isinstance(now, Settings):
+        return recorded
+    try:
+        return to_json(read_recorded(type(now), recorded))
+    except ValidationError as error:
+        return error
+
+
+def _compare(kind: str, old: Any, new: Any) -> list[str]:
+    """Name the keys of JSON objects whose values differ; null is the same as no key."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return [] if old == new else [f"{kind}s changed{_describe_invalid(old)}"]
+    return [f"{kind} {key} changed{_describe_invalid(old.get(key))}" for key in old | new if old.get(key) != new.get(key)]
+
+
+def _describe_invalid(old: Any) -> str:
+    if not isinstance(old, ValidationError):
+        return ""
+    first = old.errors()[0]
+    return f" (recorded by another version, whose {'.'.join(map(str, first['loc']))} is not valid in this one: {first['msg']})"
+
+
+def _without_folders(value: Any) -> Any:
+    """Drop the folders of fingerprinted files: a run that was moved, or is given by another path, has the same files."""
+    match value:
+        case [str(path), int(size), int(time)]:
+            return [Path(path).name, size, time]
+        case dict():
+            return {key: _without_folders(item) for key, item in value.items()}
+        case list():
+            return [_without_folders(item) for item in value]
+    return value
+
+
+def measure_sizes(outputs: list[Path]) -> dict[str, int]:
+    """Return the sizes in bytes of the outputs that are files, by path, to detect files truncated by a power failure."""
+    return {str(path): path.stat().st_size for path in outputs if path.is_file()}
+
+
+def _describe_loss(path: Path, size: int) -> str:
+    """Describe what is wrong with an output that should have at least `size` bytes; empty if nothing is."""
+    if not path.exists():
+        return f"{path} is gone"
+    return f"{path} is incomplete" if path.is_file() and path.stat().st_size < size else ""
+
+
+def fingerprint(value: Any) -> Any:
+    """Return a JSON value that changes when an input changes.
+
+    Path, size and modification time of a file; None for a path that does not exist; for an image set the number of images and a
+    digest of ids, sizes and times; anything else as its JSON value.
+    """
+    if isinstance(value, Path):
+        if not value.exists():
+            return None
+        state = value.stat()
+        return [str(value), state.st_size, state.st_mtime_ns] if value.is_file() else str(value)
+    if isinstance(value, ImageSet):
+        return [len(value), value.digest()]
+    if isinstance(value, (list, tuple)):
+        return [fingerprint(item) for item in value]
+    return to_json(value)
+
+
+def to_json(value: Any) -> Any:
+    """Convert a value to what JSON would return for it, to be compared with a stored one; settings become dictionaries."""
+    dump = getattr(value, "model_dump", None)
+    return json.loads(json.dumps(dump(mode="json") if dump else value, default=_item_to_json))
+
+
+def _item_to_json(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json") if dump else str(value)
 
 
 @dataclass(frozen=True)
@@ -95,3 +285,72 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
             write_manifest(run, label, state | made)
             os.utime(run.folder)
     print_once(f"{label}: done in {seconds:.1f} s")
+
+
+def report_stale(run: Run, steps: Sequence[Step]) -> None:
+    """Print which of these steps are stale, what changed, and the command that repeats each.
+
+    Folders of images are not listed again within `run_all.sh`, which has just had each of these steps done or found up to date.
+    """
+    look, alone = _ImageChanges(), SESSION_VARIABLE not in os.environ
+    for step in steps:
+        found: list[str] = []
+        for product in step.products(run):
+            before = read_manifest(run, step.label(product))
+            changes = _describe_changes(before, product.parameters)
+            changes += look.changed_images(before, product) if alone else []
+            found += [f"{product.name}: {change}" if product.name else change for change in changes]
+        if found:
+            others = f" and {len(found) - 1} more" if len(found) > 1 else ""
+            print_once(
+                f"step {step.name} is stale ({found[0]}{others}): its earlier results are used. "
+                f"Repeat it: {name_command(step.name)} --run {run.folder}"
+            )
+
+
+class _ImageChanges:
+    """Looks at the folders of images once, whichever products were made from them."""
+
+    def __init__(self) -> None:
+        self.states: dict[int, tuple[ImageSet, Any]] = {}  # by the set's identity, with the set, which keeps it in use
+
+    def changed_images(self, before: Manifest, product: Product) -> list[str]:
+        """Describe which of the product's image sets differ from those that its manifest `before` records."""
+        known = {name: state for name, state in (before.get("inputs") or {}).items() if _is_image_set(state)}
+        if not known:
+            return []
+        try:
+            images = product.images()
+        except UserError as error:  # moved away, perhaps to make room
+            return [str(error)]
+        return [f"input {name} changed" for name in images if name in known and known[name] != self._state(images[name])]
+
+    def _state(self, images: ImageSet) -> Any:
+        if id(images) not in self.states:
+            self.states[id(images)] = images, fingerprint(images)
+        return self.states[id(images)][1]
+
+
+def _is_image_set(recorded: Any) -> bool:
+    """Return whether a recorded input is the count and digest of an image set."""
+    match recorded:
+        case [int(), str()]:
+            return True
+    return False
+
+
+def _describe_changes(before: Manifest, parameters: Any) -> list[str]:
+    """Describe what changed since the manifest was written."""
+    return find_changes(before, {"inputs": _refresh(before.get("inputs")), "parameters": parameters}, []) if before else []
+
+
+def _refresh(recorded: Any) -> Any:
+    """Return the recorded inputs with the current state of their files; anything missing or not a file stays as recorded."""
+    match recorded:
+        case [str(path), int(), int()] if as_path(path).is_file():
+            return fingerprint(as_path(path))
+        case list():
+            return [_refresh(item) for item in recorded]
+        case dict():
+            return {key: _refresh(item) for key, item in recorded.items()}
+    return recorded

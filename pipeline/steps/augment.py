@@ -1,14 +1,15 @@
 """Step 00's work: the synthetic query set, and contact sheets of the edits."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from image_copies.augmentations.composition import list_edits
 from image_copies.augmentations.contact_sheet import draw_contact_sheets
-from image_copies.augmentations.query_set import make_query_set
+from image_copies.augmentations.query_set import make_query_set, read_families
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.fitting import require_no_tests
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.pipeline.run.paths import RunPaths
+from image_copies.pipeline.run.run import Run, assign_training_roles, require_no_tests
 
 
 def make_queries(run: Run, folder: Path, count: int) -> None:
@@ -47,3 +48,43 @@ def draw_sheets(run: Run, images: int) -> None:
         edits_file=paths.contact_sheet_of_edits,
         compositions_file=paths.contact_sheet_of_compositions,
     )
+
+
+def synthetic_truths(paths: RunPaths, names: Sequence[str] | None) -> tuple[GroundTruth, GroundTruth | None]:
+    """The ground truth of the synthetic queries, and of the half of them whose edits training leaves out.
+
+    None for the latter where no families are left out (`names`, of `queries.left_out`), or either half has no copy: the first is
+    then that of all queries.
+    """
+    truth = read_ground_truth(paths.query_ground_truth)
+    if names is None:
+        return truth, None
+    families = read_families(paths.query_records)
+    unlearnt = {query_id for query_id in truth.query_ids if families[query_id] & set(names)}
+    halves = [
+        GroundTruth(
+            [query_id for query_id in truth.query_ids if (query_id in unlearnt) == other],
+            frozenset(pair for pair in truth.pairs if (pair[0] in unlearnt) == other),
+        )
+        for other in (False, True)
+    ]
+    return (halves[0], halves[1]) if all(half.pairs for half in halves) else (truth, None)
+
+
+def family_truths(paths: RunPaths, names: Sequence[str] | None) -> dict[str, GroundTruth]:
+    """The ground truth of each left-out family, by its name: copies with its edits and no other's, and what copies nothing there.
+
+    The latter are all queries of the half of left-out families that copy nothing. A family without such a copy is missing, and
+    all are where `synthetic_truths` has no such half.
+    """
+    _, left_out = synthetic_truths(paths, names)
+    if left_out is None:
+        return {}
+    edited_by, copies = read_families(paths.query_records), {query_id for query_id, _ in left_out.pairs}
+    truths = {}
+    for name in names or ():
+        own = {query_id for query_id in copies if edited_by[query_id] & set(names or ()) == {name}}
+        if own:
+            queries = [query_id for query_id in left_out.query_ids if query_id in own or query_id not in copies]
+            truths[name] = GroundTruth(queries, frozenset(pair for pair in left_out.pairs if pair[0] in own))
+    return truths

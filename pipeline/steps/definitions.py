@@ -19,10 +19,8 @@ from image_copies.models.inference.settings import (
 )
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.paths import SETS
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.staleness import report_stale
-from image_copies.pipeline.run.step import Product, Step, is_due, make_product
-from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
+from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
+from image_copies.pipeline.run.step import Product, Step, is_due, make_product, report_stale
 
 
 def run_step(run: Run, step: Step, force: bool = False) -> None:
@@ -125,7 +123,7 @@ def _take_set(run: Run, name: str, model: VectorsModelSettings, part: str, sets:
     """The vectors of a set of images that were made elsewhere."""
 
     def work() -> None:
-        from image_copies.pipeline.steps.found_vectors import take_vectors
+        from image_copies.pipeline.steps.vectors import take_vectors
 
         take_vectors(model, part, sets()[part].ids, run.paths.embeddings(name, part))
 
@@ -203,7 +201,7 @@ def _join(run: Run) -> list[Product]:
 
 def _synthetic_board(run: Run) -> Product:
     def work() -> None:
-        from image_copies.pipeline.steps.synthetic_board import write_synthetic_board
+        from image_copies.pipeline.steps.validate import write_synthetic_board
 
         write_synthetic_board(run)
 

@@ -25,11 +25,34 @@ from image_copies.models.device import best_device, describe_device
 from image_copies.models.inference.embed import LoadedBatches, Network, embed_together, load_batches, measure_memory_format
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.pipeline.run.manifest import fingerprint
-from image_copies.pipeline.steps.background import write_background
-from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
+from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.pipeline.run.step import fingerprint
+from image_copies.pipeline.steps.vectors import is_whole, join_shards, make_shard_folder
 from image_copies.submissions.vectors.files import write_vectors
 from image_copies.submissions.vectors.parquet import check_parquet
+
+BACKGROUND_ID = "background/{}"  # no image has such an id: ids of a data set are file names
+
+
+def write_background(checkpoint: Path, output: Path) -> list[str]:
+    """Write the background of a joined descriptor to a vectors file, to be joined with the training images'; return its ids.
+
+    With a few hundred training images of one's own, PCA and query normalisation have thousands of vectors to go by.
+
+    Raises:
+        UserError: The descriptor has no background, or the disk is full.
+    """
+    descriptor = load_descriptor(checkpoint).descriptor
+    if not isinstance(descriptor, JoinedDescriptor) or not len(descriptor.background):
+        raise UserError(
+            f"{checkpoint} brings no background vectors. Remove `background: true` from the recipe, or name a descriptor that "
+            "export.py joined from a run with a query normalisation."
+        )
+    vectors = descriptor.background.float().numpy()
+    ids = [BACKGROUND_ID.format(row) for row in range(len(vectors))]
+    write_vectors(output, ids, [vectors], np.zeros(len(vectors), bool))
+    return ids
+
 
 MIN_FOLDER_SHARD, FOLDER_SHARDS = 1000, 100  # images of a shard at least, and shards, about, of a folder outside a run
 _LOADED: dict[Path, LoadedBatches] = {}  # of the shard that comes next, by its key

@@ -15,21 +15,29 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
-from image_copies.pipeline.run.manifest import fingerprint
 from image_copies.pipeline.run.paths import SETS, RunPaths
 from image_copies.pipeline.run.recipe import Recipe, refuse_pca_after_whitening
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.training_roles import TrainingRoles, assign_training_roles
+from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles
+from image_copies.pipeline.run.step import fingerprint
+from image_copies.pipeline.steps.augment import synthetic_truths
 from image_copies.pipeline.steps.search_device import search_on_gpu
-from image_copies.pipeline.steps.shard_files import is_whole, join_shards, make_shard_folder
-from image_copies.pipeline.steps.synthetic_truths import synthetic_truths
+from image_copies.pipeline.steps.vectors import is_whole, join_shards, make_shard_folder
 from image_copies.submissions.ensemble.normalization import count_neighbours_needed
-from image_copies.submissions.ensemble.projection import Projection, fit_projection_on_rows, save_projection
-from image_copies.submissions.ensemble.rules import require_training_only
-from image_copies.submissions.ensemble.selection import choose_variant, find_only_candidate, find_usable_methods, merge_candidates
-from image_copies.submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES
-from image_copies.submissions.ensemble.validation import ValidationVectors, project_validation
-from image_copies.submissions.ensemble.variant import Variant, write_choice
+from image_copies.submissions.ensemble.projection import (
+    Projection,
+    fit_projection_on_rows,
+    require_training_only,
+    save_projection,
+)
+from image_copies.submissions.ensemble.selection import (
+    ValidationVectors,
+    choose_variant,
+    find_only_candidate,
+    find_usable_methods,
+    merge_candidates,
+    project_validation,
+)
+from image_copies.submissions.ensemble.variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, Variant, write_choice
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from image_copies.submissions.vectors.files import open_vectors, write_vectors
 

@@ -6,15 +6,13 @@ from typing import Any
 from image_copies.data.files import read_json
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import IscFolder
-from image_copies.pipeline.run.provenance import code_version, versions
 from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.steps.run_warnings import read_curve, read_synthetic_board
+from image_copies.pipeline.run.step import code_version, versions
+from image_copies.pipeline.steps.score_table import read_curve, read_synthetic_board
 from image_copies.submissions.report.inputs import Distribution, ReportInputs, StepDone, UnscoredInputs
 from image_copies.submissions.report.page import write_report, write_unscored_report
-from image_copies.submissions.scoring.bootstrap import Interval
 from image_copies.submissions.scoring.breakdown import last_rank_at_90
-from image_copies.submissions.scoring.metrics import RankedPairs, Scores
-from image_copies.submissions.scoring.query_scores import score_queries
+from image_copies.submissions.scoring.metrics import Interval, RankedPairs, Scores, score_queries
 from image_copies.submissions.vectors.files import open_vectors, read_vectors
 
 

@@ -12,24 +12,21 @@ from image_copies.data.files import digest_file, write_text
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import IscFolder, open_isc_folder
 from image_copies.data.remote import remove_folder
-from image_copies.pipeline.run.manifest import read_manifest
-from image_copies.pipeline.run.provenance import describe_origin, fingerprint_images
 from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.step import describe_origin, fingerprint_images, read_manifest
 from image_copies.pipeline.steps.report import write_run_report, write_unscored_run_report
-from image_copies.pipeline.steps.run_warnings import collect_warnings, read_synthetic_board
 from image_copies.pipeline.steps.score_files import write_details
+from image_copies.pipeline.steps.score_table import collect_warnings, read_synthetic_board
 from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
-from image_copies.submissions.ensemble.projection import fit_projection
-from image_copies.submissions.ensemble.rules import require_training_only
+from image_copies.submissions.ensemble.projection import fit_projection, require_training_only
 from image_copies.submissions.ensemble.selection import apply_normalizations, find_best_beta
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.formats.matching_track import read_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.report.gallery import MAX_SUGGESTED
 from image_copies.submissions.scoring.baselines import compute_perceptual_hash, describe_grey_pixels, describe_images
-from image_copies.submissions.scoring.bootstrap import Interval, micro_average_precision_interval
-from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
+from image_copies.submissions.scoring.metrics import Interval, RankedPairs, Scores, evaluate, micro_average_precision_interval
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors
 
 GREY_DIMENSIONS = 256

@@ -20,8 +20,7 @@ from image_copies.models.network.handmade import IMAGE_SIZE
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import WORKING_SCALE
 from image_copies.pipeline.run.paths import SETS
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import Run, assign_training_roles
 from image_copies.pipeline.steps.augment import make_queries
 from image_copies.pipeline.steps.definitions import STEPS
 from image_copies.pipeline.steps.train import check_models

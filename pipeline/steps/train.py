@@ -14,11 +14,8 @@ from image_copies.models.training.class_counts import order_classes
 from image_copies.models.training.handmade import whiten_handmade
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import train_model
-from image_copies.pipeline.run.fitting import require_no_tests
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.training_roles import TrainingRoles
-from image_copies.pipeline.steps.validate import score_on_synthetic_queries
-from image_copies.pipeline.steps.watch import watch_folder
+from image_copies.pipeline.run.run import Run, TrainingRoles, require_no_tests
+from image_copies.pipeline.steps.validate import score_on_synthetic_queries, watch_folder
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:

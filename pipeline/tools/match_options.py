@@ -11,9 +11,8 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import is_folder
 from image_copies.data.sources.archives import is_archive
 from image_copies.matching.files.keeping import KEEP_RULES, is_rule
-from image_copies.pipeline.cluster.options import add_ray_options
-from image_copies.pipeline.run.cli import named_place
-from image_copies.pipeline.tools.options import (
+from image_copies.pipeline.cluster import add_ray_options
+from image_copies.pipeline.run.cli import (
     DIR,
     FILE,
     FLAG,
@@ -25,8 +24,9 @@ from image_copies.pipeline.tools.options import (
     at_least,
     checked,
     make_task_parser,
+    named_place,
 )
-from image_copies.pipeline.tools.options import OPTIONS as SHARED
+from image_copies.pipeline.run.cli import OPTIONS as SHARED
 
 A_SOURCE = "a SOURCE is a folder, a tar, zip, Parquet or Arrow file of pictures, a picture or @list.txt, here or at s3://…"
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")

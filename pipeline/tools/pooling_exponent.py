@@ -21,9 +21,7 @@ from image_copies.models.inference.pooling_exponent import LearningSettings, Lea
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.training.classifier import load_classifier
-from image_copies.pipeline.run.fitting import require_no_tests
-from image_copies.pipeline.run.run import run_of_checkpoint
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import assign_training_roles, require_no_tests, run_of_checkpoint
 from image_copies.submissions.scoring.retrieval import in_aug_accuracy
 
 SEARCH_IMAGES, SGD_IMAGES = 2_000, 50_000  # numbers of training images, as in the paper

@@ -10,8 +10,7 @@ from image_copies.matching.explorer.answers import SHOWN_REFERENCES, Explorer, o
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.matches import Rule
 from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.run.run import Run, list_runs, open_existing_run
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import Run, assign_training_roles, list_runs, open_existing_run
 from image_copies.pipeline.tools.run_extractor import run_extractor
 from image_copies.submissions.vectors.files import read_vectors
 

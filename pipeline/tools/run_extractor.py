@@ -1,6 +1,7 @@
 """A run as the matcher uses it: its models, projection and normalisation as one extractor, and its own data for the threshold."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -10,18 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError, prefix_errors
+from image_copies.data.images import find_images
 from image_copies.data.installation import name_install
+from image_copies.data.unreadable import list_unreadable
 from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files, onnx_extractor
 from image_copies.matching.threshold import Tail, fit_tail_of_readable
+from image_copies.models.inference.embedders import embed_with_all
+from image_copies.models.inference.graph import open_network
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.run.run import Run, list_runs, open_existing_run
-from image_copies.pipeline.run.staleness import report_stale
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import Run, assign_training_roles, list_runs, open_existing_run
+from image_copies.pipeline.run.step import report_stale
 from image_copies.pipeline.steps.definitions import NORMALIZE, STEPS
 from image_copies.submissions.ensemble.projection import load_projection
 from image_copies.submissions.ensemble.variant import read_choice
-from image_copies.submissions.vectors.files import Vectors, read_vectors
+from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
 
 
 def open_extractor(run: Path | None, data: Path | None, checkpoint: Path | None, onnx: Path | None) -> Extractor:
@@ -140,3 +144,24 @@ def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None 
     where = {image_id: row for row, image_id in enumerate(held_out.ids)}
     own = np.array([where[sources[query_id]] for query_id in synthetic.ids], np.int64)
     return fit_tail_of_readable(Vectors(synthetic.ids, queries, synthetic.unreadable), held_out, own)
+
+
+def embed_by_graph(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:
+    """Embed a folder as step 02 does; ids are the paths relative to it, without extension.
+
+    Unreadable images are listed with their reasons in `<output>.unreadable.txt`.
+
+    Raises:
+        UserError: when the folder holds no image, the checkpoint has no graph, or the disk is full.
+    """
+    settings, images = EmbeddingSettings(workers=workers), find_images(folder, naming="path")
+    unreadable = np.zeros(len(images), bool)
+
+    def embed() -> Iterator[NDArray[np.float32]]:
+        for block in embed_with_all([open_network(checkpoint, settings)], images, settings):
+            unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
+            yield block.vectors
+
+    write_vectors(output, images.ids, embed(), unreadable, files=images.paths)
+    list_unreadable(output.with_name(f"{output.name}.unreadable.txt"), [images.paths[row] for row in np.flatnonzero(unreadable)])
+    print(f"vectors: {output}", flush=True)

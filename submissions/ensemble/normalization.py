@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from image_copies.data.errors import UserError
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
-from image_copies.submissions.search.nearest import search_nearest
+from image_copies.submissions.search.exact import search_nearest
 from image_copies.submissions.settings import Method, NormalizationSettings
 from image_copies.submissions.vectors.rows import VectorRows, take_rows
 

@@ -1,6 +1,8 @@
-"""PCA of the concatenated embeddings, fitted on training vectors and saved to project new images (ISC2021, section 2.6)."""
+"""PCA of the concatenated embeddings, fitted on training vectors only and saved to project new images (ISC2021, section 2.6)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +11,75 @@ from threadpoolctl import threadpool_limits
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular, whole_file
-from image_copies.submissions.ensemble.moments import Moments, sum_chosen, sum_vectors
+from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
 from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
+
+ROWS_PER_SHARD = 8192  # of the chosen ones
+SUMMED_ROWS = 4096  # converted to float64 at once
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The sums of some vectors of D dimensions."""
+
+    count: int
+    total: NDArray[np.float64]  # [D], their sum
+    products: NDArray[np.float64]  # [D, D], the sum of x xᵀ
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(self.count + other.count, self.total + other.total, self.products + other.products)
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """The mean [D]."""
+        return self.total / self.count
+
+    @property
+    def covariance(self) -> NDArray[np.float64]:
+        """The covariance matrix [D, D], with 1/n."""
+        return self.products / self.count - np.outer(self.mean, self.mean)
+
+
+def sum_vectors(vectors: NDArray[np.float32]) -> Moments:
+    """Sum vectors [n, D] in blocks of fixed size and with one thread, of whose number the last bits may depend."""
+    dimensions = vectors.shape[1]
+    moments = Moments(0, np.zeros(dimensions), np.zeros((dimensions, dimensions)))
+    with threadpool_limits(1, user_api="blas"):
+        for start in range(0, len(vectors), SUMMED_ROWS):
+            block = vectors[start : start + SUMMED_ROWS].astype(np.float64)
+            moments += Moments(len(block), block.sum(axis=0), block.T @ block)
+    return moments
+
+
+def sum_chosen(vectors: ConcatenatedVectors, rows: NDArray[np.int64]) -> Moments:
+    """Sum chosen rows of vectors files, int64 [k] ascending, shard by shard.
+
+    Raises:
+        UserError: when a file is damaged or holds invalid vectors.
+    """
+    work = ShardWork(
+        name="summing for the PCA",
+        unit="vector",
+        open=partial(hold, vectors.without_ids()),
+        work=_sum_shard,
+        size=len,
+    )
+    shards = [rows[start : start + ROWS_PER_SHARD] for start in range(0, len(rows), ROWS_PER_SHARD)]
+    first, *others = run_shards(work, shards, len(rows))
+    return sum(others, first)
+
+
+def _sum_shard(vectors: ConcatenatedVectors, rows: NDArray[np.int64], place: Place) -> Moments:
+    first, last = int(rows[0]), int(rows[-1]) + 1
+    chosen, start, parts = rows - first, 0, []
+    for block in vectors.blocks(first=first, last=last):
+        low, high = np.searchsorted(chosen, (start, start + len(block)))
+        parts.append(block[chosen[low:high] - start])
+        start += len(block)
+    place.advance(len(rows))
+    return sum_vectors(np.concatenate(parts))
+
 
 DATASET_NAMES = ("mean", "axes", "eigenvalues")
 ROWS_PER_BLOCK = 65_536
@@ -160,3 +228,19 @@ def scale_to_unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale each row of [n, d] to unit length; zero rows stay zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+
+
+def require_training_only(training: Iterable[str], others: dict[str, Iterable[str]]) -> None:
+    """Check that none of the ids to fit on is in one of the others' sets, which are named, such as "query".
+
+    Raises:
+        UserError: when a training id is in another set.
+    """
+    allowed = set(training)
+    for name, ids in others.items():
+        shared = sorted(allowed.intersection(ids))
+        if shared:
+            raise UserError(
+                f"{len(shared)} training ids are also {name} ids, the first is {shared[0]!r}. The rules allow fitting on "
+                f"training images only: remove these images from training_images/, or rename them if they are different images."
+            )

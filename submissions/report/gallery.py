@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from PIL import Image
 
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError
+from image_copies.data.files import whole_folder
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.report.rendering import format_number
+from image_copies.data.images import ImageSet
+from image_copies.submissions.report.inputs import ComparisonInputs, RunInputs, format_number, render
 from image_copies.submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90
-from image_copies.submissions.scoring.metrics import RankedPairs
-from image_copies.submissions.scoring.query_scores import QueryScores
+from image_copies.submissions.scoring.metrics import QueryScores, RankedPairs
 
 MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS, MAX_SUGGESTED = 24, 48, 48, 96  # cards in each gallery
 
@@ -158,3 +163,85 @@ def _draw_two(query_id: str, reference_id: str, label: str, score: float, rank: 
 def _format_score_note(score: float | None) -> str:
     """Format the line below a picture; empty where the score is not known."""
     return "" if score is None else f"score {format_number(score)}"
+
+
+THUMBNAIL_SIDE = 200  # pixels of the longer side
+
+
+class Thumbnails:
+    """Writes a thumbnail of each image once, with a prefix and a number as name, so that ids may contain any character.
+
+    The folder is created with the first thumbnail.
+    """
+
+    def __init__(self, folder: Path, images: ImageSet, prefix: str) -> None:
+        self._folder, self._prefix = folder, prefix
+        self._paths = dict(zip(images.ids, images.paths, strict=True))
+        self._made: dict[str, str | None] = {}
+
+    def __call__(self, image_id: str | None) -> str | None:
+        """Return the thumbnail's path relative to the page; None where the image is missing or cannot be decoded."""
+        if image_id is None or image_id not in self._paths:
+            return None
+        if image_id not in self._made:
+            self._made[image_id] = self._write(image_id)
+        return self._made[image_id]
+
+    def _write(self, image_id: str) -> str | None:
+        target = self._folder / f"{self._prefix}{len(self._made):05d}.jpg"
+        return f"{self._folder.name}/{target.name}" if write_thumbnail(self._paths[image_id], target) else None
+
+
+def write_thumbnail(source: Path | bytes, target: Path) -> bool:
+    """Write a small copy of an image, given by its path or its bytes; returns whether it can be decoded."""
+    try:
+        picture = Image.fromarray(decode_rgb(source, short_side=THUMBNAIL_SIDE))
+    except ImageError:
+        return False
+    picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    picture.save(target, quality=80)
+    return True
+
+
+PicturedCard = tuple[Card, list[tuple[Tile, str | None]]]
+PicturedGallery = tuple[Gallery, list[PicturedCard]]
+
+
+def write_page(
+    folder: Path,
+    template: str,
+    inputs: RunInputs | ComparisonInputs,
+    galleries: list[Gallery],
+    values: Mapping[str, object],
+    files: Mapping[str, str] | None = None,
+) -> Path:
+    """Write `index.html` with its thumbnails, and further text files by name, all or nothing; return the path of the page.
+
+    An existing folder is replaced. The template gets the inputs, the pictured galleries and the values.
+
+    Raises:
+        UserError: when the disk is full.
+    """
+    with whole_folder(folder) as temporary:
+        shown = _add_thumbnails(galleries, inputs.queries, inputs.references, temporary)
+        page = render(template, inputs=inputs, galleries=shown, **values)
+        for name, text in {"index.html": page, **(files or {})}.items():
+            (temporary / name).write_text(text, encoding="utf-8")
+    return folder / "index.html"
+
+
+def _add_thumbnails(galleries: list[Gallery], queries: ImageSet, references: ImageSet, folder: Path) -> list[PicturedGallery]:
+    """Write the cards' thumbnails below `folder`; return the galleries with each picture's path relative to it.
+
+    The path is None where the image is missing or cannot be decoded.
+    """
+    thumbnails = {
+        "query": Thumbnails(folder / "images", queries, "q"),
+        "reference": Thumbnails(folder / "images", references, "r"),
+    }
+
+    def with_paths(card: Card) -> PicturedCard:
+        return card, [(shown, thumbnails[shown.kind](shown.image_id)) for shown in card.pictures]
+
+    return [(gallery, [with_paths(card) for card in gallery.cards]) for gallery in galleries]

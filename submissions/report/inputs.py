@@ -1,4 +1,4 @@
-"""What a page shows: of every run, of one with or without a ground truth, and of two submissions."""
+"""What the pages of the report are made of: their inputs, their templates, the folder that they are written into."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
-from image_copies.submissions.scoring.bootstrap import Interval
-from image_copies.submissions.scoring.metrics import RankedPairs, Scores
-from image_copies.submissions.scoring.query_scores import QueryScores
+from image_copies.submissions.scoring.metrics import Interval, QueryScores, RankedPairs, Scores
 
 
 @dataclass(frozen=True)
@@ -89,3 +89,41 @@ class ComparisonInputs:
     queries: ImageSet  # empty to show no pictures
     references: ImageSet  # likewise
     edits_file: Path | None  # None where the edits are not known
+
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def format_number(value: float, form: str = ".3f") -> str:
+    """Format a number with a true minus sign, as the charts do; a line does not break after it."""
+    return format(value, form).replace("-", "−")
+
+
+def render(template: str | Path, **values: object) -> str:
+    """Render a template of this package, or one elsewhere that may build on those, with the given values; none may be missing."""
+    path = TEMPLATES / template
+    environment = Environment(loader=FileSystemLoader([path.parent, TEMPLATES]), autoescape=True, undefined=StrictUndefined)
+    environment.filters["number"] = format_number
+    return environment.get_template(path.name).render(**values)
+
+
+MARK = '<meta name="generator" content="image-copy-detection">'  # in the head of every page
+
+
+def check_output_folder(folder: Path, option: str) -> None:
+    """Check that a page may be written to the folder that this option named: it is missing, empty or holds an older page.
+
+    Raises:
+        UserError: when the folder holds anything else, or is a file.
+    """
+    if not folder.exists():
+        return
+    if folder.is_dir() and (not any(folder.iterdir()) or _is_page(folder / "index.html")):
+        return
+    raise UserError(
+        f"{folder} exists and is neither empty nor a page of this project: it is left alone. Choose another {option}."
+    )
+
+
+def _is_page(path: Path) -> bool:
+    return path.is_file() and MARK in path.read_text(encoding="utf-8", errors="replace")

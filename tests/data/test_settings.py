@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from pydantic import Field, ValidationError
 
-from image_copies.data.settings import Settings, read_recorded
+from image_copies.data.settings import Precision, Settings, read_recorded
 
 
 class Inner(Settings):
     depth: int = 1
     limit: float | None = Field(2.0, gt=0)
+    precision: Precision = "32"
 
 
 class Outer(Settings):
@@ -27,6 +28,7 @@ class Outer(Settings):
         ({"name": "a", "fast": None, "inner": {"depth": None}}, Outer(name="a")),  # null stood for the default
         ({"name": "a", "inner": {"limit": None}}, Outer(name="a", inner=Inner(limit=None))),  # a value of today's
         ({"name": "a", "gone": None, "parts": [{"depth": 2, "off": False}]}, Outer(name="a", parts=(Inner(depth=2),))),
+        ({"name": "a", "inner": {"precision": 16}}, Outer(name="a", inner=Inner(precision="16"))),  # without quotes in YAML
         ({"name": "a", "decode_on": "cpu", "inner": {"decode_on": "cpu"}}, Outer(name="a")),  # a key that is gone
     ],
 )

@@ -12,9 +12,8 @@ from PIL import Image
 from image_copies.data.procedural.pictures import draw_picture
 from image_copies.data.sources.aside import MARK
 from image_copies.pipeline.match import main as match
-from image_copies.pipeline.steps.compare import compare
 from image_copies.pipeline.steps.embed import embed_folder
-from image_copies.pipeline.steps.score_files import score_file
+from image_copies.pipeline.steps.score_files import compare, score_file
 from image_copies.submissions.formats.submission import write_submission
 from image_copies.submissions.vectors.files import Vectors, read_vectors
 

@@ -26,8 +26,7 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps import definitions
-from image_copies.submissions.ensemble.synthetic_columns import MEAN
-from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.submissions.ensemble.variant import MEAN, read_choice
 
 TOP = Path(__file__).parents[2]
 RECIPE = """

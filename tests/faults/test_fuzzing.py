@@ -57,9 +57,9 @@ from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress, load_state, save_state
-from image_copies.pipeline.run.manifest import describe_state, find_changes, read_manifest
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run, open_existing_run
+from image_copies.pipeline.run.step import describe_state, find_changes, read_manifest
 from image_copies.submissions.ensemble.projection import Projection, load_projection, save_projection
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.formats.matching_track import evaluate_matches

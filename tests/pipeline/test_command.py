@@ -17,9 +17,9 @@ from image_copies.data.commands import name_command
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.pipeline import command
 from image_copies.pipeline.command import TASKS, main
-from image_copies.pipeline.run.streams import end_with_reader
+from image_copies.pipeline.run.cli import add_options, make_task_parser
+from image_copies.pipeline.streams import end_with_reader
 from image_copies.pipeline.tools.match_options import parse_line
-from image_copies.pipeline.tools.options import add_options, make_task_parser
 
 TOP = Path(__file__).parents[2]
 

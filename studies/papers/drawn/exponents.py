@@ -7,7 +7,7 @@ from drawn.charts import draw_lines
 from drawn.sets import open_view
 
 from image_copies.data.errors import UserError
-from image_copies.pipeline.tools.evaluate_checkpoint import EVALUATIONS, Source
+from image_copies.pipeline.tools.evaluate import EVALUATIONS, Source
 
 
 def draw_exponents(

@@ -8,8 +8,7 @@ from image_copies.augmentations.composition import list_edits
 from image_copies.augmentations.edits.registry import OTHER_IMAGE
 from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.settings import AugmentationSettings
-from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE
-from image_copies.augmentations.tables.further import FURTHER_TABLE
+from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE, FURTHER_TABLE
 from image_copies.augmentations.tables.isc2021 import QUERY_TABLE
 from image_copies.augmentations.tables.row import Edit
 from image_copies.data.procedural.pictures import draw_picture

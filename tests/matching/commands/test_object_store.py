@@ -16,8 +16,8 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.data.remote import as_path
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline.match import main
-from image_copies.pipeline.run.manifest import describe_state
 from image_copies.pipeline.run.run import open_existing_run, open_run
+from image_copies.pipeline.run.step import describe_state
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import read_vectors, write_vectors
 

@@ -37,7 +37,7 @@ from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.match import main
 from image_copies.pipeline.tools import run_extractor
-from image_copies.pipeline.tools.export_onnx import export_checkpoint
+from image_copies.pipeline.tools.export import export_checkpoint
 
 RULE = Rule(score=-0.05, tail=None, rate=0.001, most=5)
 

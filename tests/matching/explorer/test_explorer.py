@@ -36,7 +36,7 @@ from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import main
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.tools.export_checkpoint import export_joined
+from image_copies.pipeline.tools.export import export_joined
 from image_copies.pipeline.tools.run_explorer import open_run_explorer
 from image_copies.pipeline.tools.run_extractor import run_extractor
 

@@ -16,7 +16,8 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
 from image_copies.data.shards import use_engine
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.index import codes, segments
+from image_copies.matching.index import codes, index_files, segments
+from image_copies.matching.index.index_files import open_intact_index, write_index
 from image_copies.matching.index.search import SearchIndex, find_nearest, find_nearest_of_blocks, open_search
 from image_copies.matching.index.store import Content, Store, add_files, keep_queries, open_store, remove_files
 from image_copies.matching.matches import Exclusions, Rule
@@ -25,8 +26,6 @@ from image_copies.matching.threshold import Tail
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline import match
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
-from image_copies.submissions.search import index_files
-from image_copies.submissions.search.index_files import open_intact_index, write_index
 from tests.sending import SendingEngine
 
 DIMENSIONS, COUNT = 16, 3000

@@ -17,9 +17,8 @@ from image_copies.matching import search as match_search
 from image_copies.matching.index import codes, filling, search, segments
 from image_copies.matching.index.database import DATABASE
 from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.cluster import engine
 from image_copies.pipeline.steps import ensemble
-from image_copies.submissions.ensemble import moments
+from image_copies.submissions.ensemble import projection
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.cluster
@@ -58,14 +57,15 @@ def test_a_step_makes_the_bytes_of_one_process(
     run_command: RunCommand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 13)
-    monkeypatch.setattr(moments, "ROWS_PER_SHARD", 11)
+    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr(projection, "ROWS_PER_SHARD", 11)
     monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
     done = run_command(tmp_path, step, "--run", two_runs[0])
     assert done.returncode == 0, done.stderr
-    done = run_command(tmp_path, step, "--run", two_runs[1], "--ray", nodes.address)
+    monkeypatch.setenv("RAY_ADDRESS", nodes.address)
+    done = run_command(tmp_path, step, "--run", two_runs[1], "--ray", "auto")
     assert done.returncode == 0, done.stderr
-    assert step == "04_normalize" or "workers on" in done.stdout
+    assert step == "04_normalize" or "shards on Ray" in done.stdout
     alone, together = (read_folder(run / made) for run in two_runs)
     assert alone.keys() == together.keys() and len(alone) > 0
     assert [name for name in alone if alone[name] != together[name]] == []
@@ -79,20 +79,13 @@ def test_a_submission_is_scored_as_in_one_process(
         assert run_command(tmp_path, step, "--run", small_run).returncode == 0
     truth = tmp_path / "truth.csv"
     truth.write_text("query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9)))
-    monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 4)
-    monkeypatch.setattr("image_copies.submissions.search.references.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 4)
+    monkeypatch.setattr("image_copies.submissions.search.exact.PAIRS_WORTH_SENDING", 0)
     for name, more in (("one.json", ()), ("cluster.json", ("--ray", nodes.address))):
         arguments = ("--submission", small_run / "submission.h5", "--ground-truth", truth, "--output", tmp_path / name)
         done = run_command(tmp_path, "06_score", *arguments, *more)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "cluster.json").read_bytes()
-
-
-def test_an_address_that_nobody_answers(tmp_path: Path, run_command: RunCommand) -> None:
-    arguments = ("02_embed", "--images", tmp_path, "--output", tmp_path / "v.h5", "--ray")
-    (tmp_path / "a.jpg").write_bytes(b"")
-    done = run_command(tmp_path, *arguments, "127.0.0.1:9")
-    assert done.returncode == 2 and "nobody answers there" in done.stderr
 
 
 @pytest.mark.parametrize("coded", [False, True])
@@ -107,7 +100,6 @@ def test_an_index_holds_and_finds_what_one_process_does(
         (search, "PAIRS_WORTH_SENDING", 0),
     ):
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(engine, "SHORT_SECONDS", 0)
     list(write_pictures(tmp_path / "pictures", "R", 30, seed=1, workers=1))
     list(write_pictures(tmp_path / "unrelated", "U", 25, seed=2, workers=1))
     shutil.copy(tmp_path / "pictures/R000002.jpg", tmp_path / "pictures/again.jpg")

@@ -13,7 +13,7 @@ import pytest
 from image_copies.data.remote import as_path
 from image_copies.pipeline.deduplicate import main as deduplicate
 from image_copies.pipeline.steps import ensemble
-from image_copies.submissions.ensemble import moments
+from image_copies.submissions.ensemble import projection
 
 pytestmark = pytest.mark.cluster
 STEPS = ("02_embed", "03_ensemble", "04_normalize", "05_submit", "06_score")
@@ -37,11 +37,10 @@ def test_two_nodes_read_pictures_in_a_bucket_as_one_process_does_on_a_disk(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 13)
-    monkeypatch.setattr("image_copies.submissions.search.references.PAIRS_WORTH_SENDING", 0)
-    monkeypatch.setattr(moments, "ROWS_PER_SHARD", 11)
+    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.exact.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr(projection, "ROWS_PER_SHARD", 11)
     monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
-    monkeypatch.setattr("image_copies.pipeline.cluster.engine.SHORT_SECONDS", 0)
     runs = tmp_path / "alone", tmp_path / "together"
     for run, data in zip(runs, places, strict=True):
         shutil.copytree(small_run, run, ignore=shutil.ignore_patterns("embeddings", "ensemble", "manifests", "normalized", ".*"))
@@ -52,7 +51,7 @@ def test_two_nodes_read_pictures_in_a_bucket_as_one_process_does_on_a_disk(
         for run, more in zip(runs, ((), () if step == "05_submit" else ("--ray", nodes.address)), strict=True):
             done = run_command(tmp_path, step, "--run", run, *more)
             assert done.returncode == 0, done.stderr
-            assert ("workers on" in done.stdout) == bool(more), done.stdout
+            assert ("shards on Ray" in done.stdout) == bool(more), done.stdout
     made = [path.relative_to(runs[0]) for path in sorted(runs[0].rglob("*")) if path.suffix in (".h5", ".csv")]
     assert {"embeddings", "ensemble", "normalized", "submission.h5"} <= {path.parts[0] for path in made}
     assert [path for path in made if (runs[0] / path).read_bytes() != (runs[1] / path).read_bytes()] == []
@@ -67,7 +66,7 @@ def test_two_nodes_write_vectors_into_a_bucket(
         arguments = ("--images", f"{data}/query_images", "--output", output, "--workers", "0")
         done = run_command(tmp_path, "02_embed", *arguments, *more)
         assert done.returncode == 0, done.stderr
-        assert ("15 images in 1 shards by" in done.stdout) == bool(more)
+        assert ("15 images in 1 shards on" in done.stdout) == bool(more)
     assert together.read_bytes() == alone.read_bytes()
     assert [path.name for path in together.parent.iterdir()] == ["v.h5"]
 

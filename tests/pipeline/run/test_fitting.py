@@ -14,9 +14,7 @@ from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING, o
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.pipeline.run.fitting import require_no_tests
-from image_copies.pipeline.run.run import Run, open_run
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import Run, assign_training_roles, open_run, require_no_tests
 from image_copies.pipeline.steps.augment import make_queries
 from image_copies.pipeline.steps.ensemble import join_models
 from image_copies.pipeline.steps.normalize import normalize

@@ -4,9 +4,9 @@ import pytest
 
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import Settings
-from image_copies.pipeline.run.manifest import describe_state, find_changes, fingerprint, read_manifest, write_manifest
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.step import describe_state, find_changes, fingerprint, read_manifest, write_manifest
 from image_copies.pipeline.steps.definitions import STEPS
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
-from image_copies.pipeline.run import provenance
-from image_copies.pipeline.run.provenance import code_version, fingerprint_images, versions
+from image_copies.pipeline.run import step
 from image_copies.pipeline.run.recipe import Recipe
+from image_copies.pipeline.run.step import code_version, fingerprint_images, versions
 
 
 def test_the_versions_of_what_computes() -> None:
@@ -28,20 +28,20 @@ def test_a_bare_copy_of_the_code_has_an_unknown_version(monkeypatch: pytest.Monk
         raise PackageNotFoundError("image-copy-detection")
 
     monkeypatch.setattr(subprocess, "run", fail)
-    monkeypatch.setattr(provenance, "find_version", missing)
+    monkeypatch.setattr(step, "find_version", missing)
     assert code_version() == "unknown"
 
 
 def test_an_environment_within_another_checkout_does_not_take_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of the installed package named the commit of the folder that the environment happened to lie in."""
-    installed = tmp_path / "environment" / "image_copies" / "provenance.py"
+    installed = tmp_path / "environment" / "image_copies" / "step.py"
     installed.parent.mkdir(parents=True)
-    shutil.copy(provenance.__file__, installed)
+    shutil.copy(step.__file__, installed)
     author = ("-c", "user.name=A", "-c", "user.email=a@b")
     for command in (("init", "--quiet"), (*author, "commit", "--quiet", "--allow-empty", "--message", "theirs")):
         subprocess.run(["git", "-C", tmp_path, *command], check=True)
-    monkeypatch.setattr(provenance, "__file__", str(installed))
-    monkeypatch.setattr(provenance, "find_version", lambda: "1.2.3")
+    monkeypatch.setattr(step, "__file__", str(installed))
+    monkeypatch.setattr(step, "find_version", lambda: "1.2.3")
     assert code_version() == "1.2.3"
 
 

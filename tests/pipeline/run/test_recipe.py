@@ -7,9 +7,9 @@ import yaml
 from image_copies.augmentations.composition import list_edits
 from image_copies.data.errors import UserError
 from image_copies.models.objectives.settings import ArcFaceSettings
-from image_copies.pipeline.run.manifest import describe_state, find_changes, to_json
 from image_copies.pipeline.run.recipe import read_recipe, refuse_pca_after_whitening, scale_recipe
 from image_copies.pipeline.run.run import open_run
+from image_copies.pipeline.run.step import describe_state, find_changes, to_json
 from image_copies.pipeline.steps.definitions import TRAIN
 from image_copies.pipeline.steps.ensemble import join_models
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from image_copies.data.settings import Settings
-from image_copies.pipeline.run.recipe import Recipe, read_recipe
-from image_copies.pipeline.run.recipe_page import find_settings, make_page
+from image_copies.pipeline.run.recipe import Recipe, find_settings, make_page, read_recipe
 
 TOP = Path(__file__).parents[3]
 WITHOUT_A_RECIPE = {
@@ -35,7 +34,7 @@ def list_used(value: Any) -> Iterator[str]:
 
 
 def test_the_page_is_that_of_the_settings() -> None:
-    """Otherwise: python -m image_copies.pipeline.run.recipe_page > docs/recipe.md."""
+    """Otherwise: python -m image_copies.pipeline.run.recipe > docs/recipe.md."""
     assert (TOP / "docs" / "recipe.md").read_text(encoding="utf-8") == make_page()
 
 

@@ -10,12 +10,9 @@ import pytest
 import yaml
 
 from image_copies.data.locks import SESSION_VARIABLE
-from image_copies.pipeline.run.manifest import read_manifest
 from image_copies.pipeline.run.recipe import Recipe
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.staleness import report_stale
-from image_copies.pipeline.run.step import make_product
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import Run, assign_training_roles
+from image_copies.pipeline.run.step import make_product, read_manifest, report_stale
 from image_copies.pipeline.steps.definitions import STEPS
 
 CONTENT: dict[str, Any] = {"models": {"one": {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"image_size": 32}]}}}

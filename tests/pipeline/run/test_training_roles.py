@@ -5,8 +5,7 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.data.layout import QUERY, REFERENCE, TRAINING
-from image_copies.pipeline.run.run import Run, open_run
-from image_copies.pipeline.run.training_roles import assign_training_roles, find_images_to_embed
+from image_copies.pipeline.run.run import Run, assign_training_roles, find_images_to_embed, open_run
 from image_copies.pipeline.steps.definitions import AUGMENT, ENSEMBLE
 
 RECIPES = Path(__file__).parents[3] / "recipes"

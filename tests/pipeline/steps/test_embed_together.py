@@ -19,8 +19,7 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.pipeline.run.run import open_existing_run
-from image_copies.pipeline.run.training_roles import find_images_to_embed
+from image_copies.pipeline.run.run import find_images_to_embed, open_existing_run
 from image_copies.pipeline.steps import embed
 from image_copies.pipeline.steps.definitions import EMBED, run_step
 from image_copies.pipeline.steps.embed import EmbeddingJob, embed_to_file

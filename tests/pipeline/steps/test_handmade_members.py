@@ -17,12 +17,11 @@ from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.recipe import read_recipe
-from image_copies.pipeline.run.run import DEFAULT_RECIPE, open_existing_run
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import DEFAULT_RECIPE, assign_training_roles, open_existing_run
 from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.pipeline.steps.train import train
-from image_copies.pipeline.tools.export_checkpoint import export_joined
+from image_copies.pipeline.tools.export import export_joined
 from image_copies.pipeline.tools.run_extractor import run_extractor
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import read_vectors

@@ -11,7 +11,7 @@ from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps.submit import submit
 from image_copies.submissions.formats import submission
 from image_copies.submissions.formats.submission import open_submission
-from image_copies.submissions.search import references
+from image_copies.submissions.search import exact
 from image_copies.submissions.vectors import repeated, rows
 from image_copies.submissions.vectors.files import write_vectors
 
@@ -30,7 +30,7 @@ def make_run(folder: Path, count: int) -> Run:
 def test_memory_does_not_grow_with_the_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (rows, repeated, submission):
         monkeypatch.setattr(module, "ROWS_PER_BLOCK", 500)
-    monkeypatch.setattr(references, "REFERENCES_PER_SHARD", 500)
+    monkeypatch.setattr(exact, "REFERENCES_PER_SHARD", 500)
     peaks = []
     for name, count in (("first", 600), ("few", 2000), ("many", 12_000)):  # the first loads the libraries
         run = make_run(tmp_path / name, count)

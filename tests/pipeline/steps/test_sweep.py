@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from image_copies.pipeline.steps.sweep import _normalize_each
+from image_copies.pipeline.steps.normalize import _normalize_each
 from image_copies.submissions.ensemble.normalization import METHODS
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 

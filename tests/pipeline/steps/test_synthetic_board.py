@@ -11,14 +11,17 @@ import pytest
 from image_copies.augmentations.query_set import read_families
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import read_ground_truth
-from image_copies.pipeline.run.run import open_existing_run
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import assign_training_roles, open_existing_run
+from image_copies.pipeline.steps.augment import family_truths, synthetic_truths
 from image_copies.pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
-from image_copies.pipeline.steps.run_warnings import collect_warnings, find_warnings, read_synthetic_board
-from image_copies.pipeline.steps.score_table import print_scores, print_unscored
-from image_copies.pipeline.steps.synthetic_truths import family_truths, synthetic_truths
-from image_copies.submissions.ensemble.synthetic_columns import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY
-from image_copies.submissions.ensemble.variant import read_choice
+from image_copies.pipeline.steps.score_table import (
+    collect_warnings,
+    find_warnings,
+    print_scores,
+    print_unscored,
+    read_synthetic_board,
+)
+from image_copies.submissions.ensemble.variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY, read_choice
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import read_vectors
 

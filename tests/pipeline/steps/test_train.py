@@ -11,8 +11,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.pipeline.run.run import Run, open_existing_run, open_run
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import Run, assign_training_roles, open_existing_run, open_run
 from image_copies.pipeline.steps import train as step
 from image_copies.pipeline.steps.definitions import TRAIN, run_step
 

@@ -11,7 +11,7 @@ import pytest
 
 from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.pipeline.steps import score
-from image_copies.pipeline.steps.run_warnings import collect_warnings
+from image_copies.pipeline.steps.score_table import collect_warnings
 from image_copies.submissions.formats.matching_track import read_matches
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]

@@ -13,8 +13,8 @@ from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.pipeline.steps import watch
-from image_copies.pipeline.steps.watch import watch_folder
+from image_copies.pipeline.steps import validate
+from image_copies.pipeline.steps.validate import watch_folder
 
 SETTINGS = EmbeddingSettings(workers=0)
 
@@ -55,9 +55,9 @@ def test_queries_with_a_ground_truth_give_their_uap(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("copies", "chosen"), [("", "aei"), ("dl", "dla"), ("abcdefghijkl", "abcdefghijkl")])
 def test_of_many_images_some_are_watched_those_of_pairs_first(monkeypatch: pytest.MonkeyPatch, copies: str, chosen: str) -> None:
-    monkeypatch.setattr(watch, "MOST_WATCHED", 3)
+    monkeypatch.setattr(validate, "MOST_WATCHED", 3)
     images = ImageSet(list("abcdefghijkl"), [Path(name) for name in "abcdefghijkl"])
-    assert watch.choose_watched(images, set(copies)).ids == list(chosen)
+    assert validate.choose_watched(images, set(copies)).ids == list(chosen)
 
 
 def test_another_folder_is_refused_before_training(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from image_copies.models.network.settings import DescriptorSettings, JoinedSetti
 from image_copies.pipeline.match import main
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
-from image_copies.pipeline.tools.export_checkpoint import export_joined
+from image_copies.pipeline.tools.export import export_joined
 from image_copies.pipeline.tools.run_extractor import held_out_ids, open_extractor, run_extractor
 from image_copies.submissions.vectors.files import read_vectors
 
@@ -62,7 +62,7 @@ def test_the_threshold_holds_for_the_vectors_that_are_stored(
     small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was fitted with all training vectors: 2 to 5 times the stated false alarms where many were left out."""
-    monkeypatch.setattr("image_copies.pipeline.tools.export_checkpoint.MAX_BACKGROUND", 20)
+    monkeypatch.setattr("image_copies.pipeline.tools.export.MAX_BACKGROUND", 20)
     run = open_existing_run(small_run)
     export_joined(run, tmp_path / "few.safetensors")
     few = checkpoint_extractor(tmp_path / "few.safetensors")

@@ -13,7 +13,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.procedural.sample import write_pictures
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.steps.embed import embed_folder
-from image_copies.pipeline.tools.folder_vectors import embed_by_graph
+from image_copies.pipeline.tools.run_extractor import embed_by_graph
 from image_copies.submissions.vectors.files import read_vectors
 
 pq: Any = pytest.importorskip("pyarrow.parquet", reason="the extra interchange is not installed")

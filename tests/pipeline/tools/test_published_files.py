@@ -17,8 +17,7 @@ from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.pipeline.match import main
-from image_copies.pipeline.run.run import open_existing_run
-from image_copies.pipeline.run.training_roles import assign_training_roles
+from image_copies.pipeline.run.run import assign_training_roles, open_existing_run
 from image_copies.pipeline.steps.definitions import EMBED, run_step
 from image_copies.pipeline.steps.train import train
 from image_copies.submissions.vectors.files import read_vectors

@@ -1,7 +1,7 @@
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.ensemble.rules import require_training_only
+from image_copies.submissions.ensemble.projection import require_training_only
 
 
 def test_fitting_on_queries_or_references_is_refused() -> None:

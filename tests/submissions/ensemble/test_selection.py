@@ -7,8 +7,7 @@ import pytest
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.submissions.ensemble.projection import fit_projection, scale_to_unit_length
-from image_copies.submissions.ensemble.selection import choose_variant, find_best_beta
-from image_copies.submissions.ensemble.validation import ValidationVectors, project_validation
+from image_copies.submissions.ensemble.selection import ValidationVectors, choose_variant, find_best_beta, project_validation
 from image_copies.submissions.ensemble.variant import read_choice, write_choice
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
 from image_copies.submissions.vectors.concatenated import ROWS_PER_BLOCK, ConcatenatedVectors, open_concatenated

@@ -4,8 +4,7 @@ import numpy as np
 
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.submissions.report.gallery import Card, draw_false_alarms, draw_found_copies, draw_missed_copies
-from image_copies.submissions.scoring.metrics import RankedPairs
-from image_copies.submissions.scoring.query_scores import QueryScores
+from image_copies.submissions.scoring.metrics import QueryScores, RankedPairs
 
 TRUTH = GroundTruth(["Q1", "Q2", "Q3", "Q4", "Q5"], frozenset({("Q1", "R1"), ("Q2", "R2"), ("Q3", "R3"), ("Q4", "R4")}))
 PAIRS = [("Q1", "R1", 0.1, True), ("Q5", "R9", 0.2, False), ("Q2", "R8", 0.3, False), ("Q2", "R2", 0.4, True)]

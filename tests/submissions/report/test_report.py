@@ -12,12 +12,9 @@ from PIL import Image
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
-from image_copies.submissions.report.inputs import Distribution, ReportInputs, StepDone
-from image_copies.submissions.report.output_folder import check_output_folder
+from image_copies.submissions.report.inputs import Distribution, ReportInputs, StepDone, check_output_folder
 from image_copies.submissions.report.page import write_report
-from image_copies.submissions.scoring.bootstrap import Interval
-from image_copies.submissions.scoring.metrics import evaluate
-from image_copies.submissions.scoring.query_scores import score_queries
+from image_copies.submissions.scoring.metrics import Interval, evaluate, score_queries
 from image_copies.submissions.vectors.files import Vectors
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from image_copies.submissions.report.training import draw_training, list_stages
+from image_copies.submissions.report.charts import draw_training, list_stages
 
 CURVE = pd.DataFrame(
     {

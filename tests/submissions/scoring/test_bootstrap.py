@@ -1,8 +1,14 @@
 import numpy as np
 
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.scoring.bootstrap import _RankedQueries, difference_interval, micro_average_precision_interval
-from image_copies.submissions.scoring.metrics import RankedPairs, average_precision, rank_pairs
+from image_copies.submissions.scoring.metrics import (
+    RankedPairs,
+    _RankedQueries,
+    average_precision,
+    difference_interval,
+    micro_average_precision_interval,
+    rank_pairs,
+)
 from image_copies.submissions.search.exact import ScoredPairs
 
 

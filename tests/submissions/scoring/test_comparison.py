@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
-from image_copies.submissions.report.comparison_page import write_comparison
 from image_copies.submissions.report.inputs import ComparisonInputs, Side
-from image_copies.submissions.scoring.bootstrap import Interval
-from image_copies.submissions.scoring.comparison import (
+from image_copies.submissions.report.page import write_comparison
+from image_copies.submissions.scoring.breakdown import (
     compare_pairs,
     compare_recall_by_edit,
     format_changes,
@@ -22,7 +21,7 @@ from image_copies.submissions.scoring.comparison import (
     list_new_false_alarms,
     list_won_copies,
 )
-from image_copies.submissions.scoring.metrics import RankedPairs, Scores, average_precision, recall_at_precision
+from image_copies.submissions.scoring.metrics import Interval, RankedPairs, Scores, average_precision, recall_at_precision
 
 TRUTH = GroundTruth([f"Q{i}" for i in range(6)], frozenset((f"Q{i}", f"R{i}") for i in range(4)))
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.scoring.query_scores import group_scores, score_queries
+from image_copies.submissions.scoring.metrics import group_scores, score_queries
 from image_copies.submissions.vectors.files import Vectors
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from image_copies.submissions.search.backend import Metric
-from image_copies.submissions.search.nearest import search_nearest
+from image_copies.submissions.search.exact import search_nearest
 from image_copies.submissions.vectors.files import open_vectors, write_vectors
 
 
@@ -19,7 +19,7 @@ def test_the_nearest_by_exact_values_and_then_by_row(metric: Metric, kind: str, 
     exact = queries.astype(np.float64) @ references.T.astype(np.float64)
     values = -exact if metric == "cosine" else ((queries[:, None].astype(np.float64) - references) ** 2).sum(2)
     expected = np.sort(values, axis=1)[:, :6]
-    monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
     found, rows = search_nearest(queries, references, 6, metric)
     np.testing.assert_allclose(-found if metric == "cosine" else found, expected, atol=1e-6)
     np.testing.assert_allclose(np.take_along_axis(values, rows, 1), expected, atol=1e-12)
@@ -33,7 +33,7 @@ def test_a_file_is_searched_like_its_readable_vectors(tmp_path: Path, monkeypatc
     unreadable[26:39] = True  # a shard without any
     vectors[unreadable] = 0
     write_vectors(tmp_path / "v.h5", [str(row) for row in range(100)], [vectors], unreadable)
-    monkeypatch.setattr("image_copies.submissions.search.references.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
     rows = open_vectors(tmp_path / "v.h5").readable()
     assert len(rows) == (~unreadable).sum() and sum(map(len, rows.divide(13))) == len(rows) and len(rows.divide(13)) == 7
     found, expected = (search_nearest(vectors[:9], among, 7, "cosine") for among in (rows, vectors[~unreadable]))
