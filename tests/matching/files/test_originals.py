@@ -617,9 +617,12 @@ def test_of_a_mirrored_or_turned_pair_none_goes(
     monkeypatch.setattr(originals, "find_made", lambda *files: None)
     draw().save(tmp_path / "original.jpg", quality=92)
     edit(draw()).save(tmp_path / "turned.jpg", quality=99)
-    for time, kept, other in ((1, "original", "turned"), (3, "turned", "original")):  # their files' dates alone tell them apart
+    for time, kept, other in (
+        (3600, "original", "turned"),
+        (10800, "turned", "original"),
+    ):  # their files' dates alone tell them apart
         os.utime(tmp_path / "original.jpg", (time, time))
-        os.utime(tmp_path / "turned.jpg", (2, 2))
+        os.utime(tmp_path / "turned.jpg", (7200, 7200))
         rows = plan(tmp_path)
         assert (rows[kept].action, rows[other].action) == ("keep", "review")
         assert rows[other].reason.endswith(", but one of the two was mirrored or turned")
