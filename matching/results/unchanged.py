@@ -7,10 +7,10 @@ code. Their fingerprint is kept with that of the results once these are complete
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -100,12 +100,12 @@ def _describe_companion(path: Path) -> object:
 
 
 def _list_code() -> Iterable[object]:
-    """Yield the files of the code with their sizes and dates, and the versions of what is installed."""
+    """Yield the files of the code with their sizes and dates, and the folders of what is installed, which name its versions."""
     for package in PACKAGES:
         for path in sorted((CODE / package).rglob("*.py")):
             with suppress(OSError):
                 yield str(path), path.stat().st_size, path.stat().st_mtime_ns
-    yield sorted({(each.name, each.version) for each in distributions()})
+    yield sorted(path.name for place in sys.path for path in Path(place).glob("*-info"))
 
 
 def _digest_results(folder: Path) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -102,9 +103,15 @@ def format_number(value: float, form: str = ".3f") -> str:
 def render(template: str | Path, **values: object) -> str:
     """Render a template of this package, or one elsewhere that may build on those, with the given values; none may be missing."""
     path = TEMPLATES / template
-    environment = Environment(loader=FileSystemLoader([path.parent, TEMPLATES]), autoescape=True, undefined=StrictUndefined)
+    return _open_templates(path.parent).get_template(path.name).render(**values)
+
+
+@cache
+def _open_templates(folder: Path) -> Environment:
+    """Return what compiles the templates of a folder, each of them once."""
+    environment = Environment(loader=FileSystemLoader([folder, TEMPLATES]), autoescape=True, undefined=StrictUndefined)
     environment.filters["number"] = format_number
-    return environment.get_template(path.name).render(**values)
+    return environment
 
 
 MARK = '<meta name="generator" content="image-copy-detection">'  # in the head of every page

@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from image_copies.augmentations.composition import TABLES, replay
+from image_copies.augmentations.composition import TABLES
 from image_copies.augmentations.edits.registry import FAMILY_OF, FUNCTIONS, OTHER_IMAGE, Image, edit
 from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.settings import EditFamily
@@ -77,29 +77,6 @@ def test_every_function_is_in_a_table() -> None:
 def test_rows_say_whether_they_paste() -> None:
     pasting = {"overlay_image", "sticker", "collage", "hide_inside", "double_exposure", "fade_into"}
     assert {row.name for row in ROWS.values() if row.needs_overlay} == pasting
-
-
-def test_an_entry_of_a_record_can_be_replayed() -> None:
-    row, image = ROWS["query-overlay_image"], np.random.default_rng(0).integers(0, 256, (40, 40, 3), dtype=np.uint8)
-
-    class Others:
-        ids = ("a", "b")
-
-        def __call__(self, image_id: str) -> Image:
-            return np.full((20, 30, 3), 100 * Others.ids.index(image_id), np.uint8)
-
-    entries = [row.draw_entry(generator_for(1, number, "x"), 0.5, Others.ids) for number in range(20)]
-    assert {(entry["edit"], entry["function"]) for entry in entries} == {
-        ("overlay_image", "overlay_image"),
-        ("overlay_image", "overlay_onto_image"),
-    }
-    assert {entry.get("overlay", entry.get("background")) for entry in entries} == {"a", "b"}
-    for entry in entries:
-        function = FUNCTIONS[entry["function"]]
-        parameters = {key: value for key, value in entry.items() if key not in ("edit", "function")}
-        name = OTHER_IMAGE[entry["function"]]
-        expected = function(image, **parameters | {name: Others()(parameters[name])})
-        np.testing.assert_array_equal(replay(image, [entry], Others()), expected)
 
 
 def test_two_edits_cannot_share_a_name() -> None:

@@ -22,7 +22,7 @@ def test_the_nearest_by_exact_values_and_then_by_row(metric: Metric, kind: str, 
     monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
     found, rows = search_nearest(queries, references, 6, metric)
     np.testing.assert_allclose(-found if metric == "cosine" else found, expected, atol=1e-6)
-    np.testing.assert_allclose(np.take_along_axis(values, rows, 1), expected, atol=1e-12)
+    np.testing.assert_allclose(np.take_along_axis(values, rows, 1), expected, rtol=0, atol=1e-12)
     near = np.take_along_axis(values, rows, 1)
     assert all((near[:, n] < near[:, n + 1])[q] or rows[q, n] < rows[q, n + 1] for n in range(5) for q in range(20))
 
