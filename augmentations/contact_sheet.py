@@ -12,11 +12,10 @@ from image_copies.augmentations.edits.registry import TUNED_SIDE, Image
 from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.augmentations.tables.row import Edit
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import as_uint8, decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import whole_file
 from image_copies.data.images import ImageSet
-from image_copies.data.pixels import as_uint8
 from image_copies.data.squares import resize_square, shrink
 
 CELL_SIDE, LABEL_HEIGHT = 144, 16  # pixels

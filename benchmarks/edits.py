@@ -36,7 +36,7 @@ from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import cache_images
 from image_copies.data.decode import decode_rgb
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.data.squares import resize_square
 
 RESULTS = Path(__file__).with_name("edits.json")

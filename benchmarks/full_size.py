@@ -154,7 +154,7 @@ def measure_pca(rows: int) -> None:
 
 def measure_embedding(backbones: list[str], images: int) -> None:
     """Print images per second with decoding and loading, and as a share of the forward pass alone."""
-    from image_copies.data.procedural.sample import write_pictures
+    from image_copies.data.procedural import write_pictures
 
     with tempfile.TemporaryDirectory() as folder:
         list(write_pictures(Path(folder), "T", images, 0))

@@ -28,7 +28,7 @@ from PIL import ImageCms
 from safetensors.numpy import load_file
 from sure_and_fast import search
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.shipped import SHIPPED
 
 TOP = Path(__file__).parents[1]

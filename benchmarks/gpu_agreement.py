@@ -15,7 +15,7 @@ from torch import distributed
 from torch.multiprocessing.spawn import spawn
 
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.objectives.arcface import _multiply as multiply
 from image_copies.models.training.learner import Learner

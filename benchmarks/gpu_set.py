@@ -16,10 +16,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from image_copies.data.cores import map_on_cores
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.layout import QUERY, REFERENCE, TRAINING
+from image_copies.data.process import map_on_cores
 
 QUALITIES = (80, 70, 60, 50, 40, 30)  # of WebP, tried in this order
 

@@ -18,7 +18,7 @@ from image_copies.augmentations.dataset import EditedImages, overlay_material
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.matching.dedup.near import find_near, hold_vectors
 from image_copies.models.inference.embed import embed_batch, embed_images, measure_memory_format
 from image_copies.models.inference.settings import EmbeddingSettings

@@ -16,10 +16,9 @@ import pandas as pd
 from image_copies.augmentations.query_set import make_query_set
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
-from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.ground_truth import read_ground_truth, write_table
 from image_copies.data.images import find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, REFERENCE, TRAINING
-from image_copies.data.tables import write_table
 from image_copies.pipeline.run.cli import report_errors
 
 SOURCES = "SOURCES.tsv"

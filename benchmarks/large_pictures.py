@@ -30,10 +30,9 @@ from tqdm import tqdm
 from image_copies.augmentations.composition import Record, draw_record, replay
 from image_copies.augmentations.edits.registry import TUNED_SIDE
 from image_copies.augmentations.settings import AugmentationSettings
-from image_copies.data.cores import map_on_cores
 from image_copies.data.decode import decode_rgb
 from image_copies.data.images import find_images
-from image_copies.data.process import usable_cores
+from image_copies.data.process import map_on_cores, usable_cores
 from image_copies.data.squares import resize_square, shrink
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.models.shipped import SHIPPED

@@ -242,7 +242,7 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("{named}-{size}.{ending}", "{named}-some.{ending}"),
         ("prefix=f'{form} own'", "prefix='own'"),
     ],
-    ("data/split.py", "tests/data/test_split.py"): [
+    ("data/layout.py", "tests/data/test_split.py"): [
         ("round(held_out * 2 / 3)", "round(held_out / 3)"),
         ('f"{seed}:{image_id}"', 'f"{image_id}"'),
     ],

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 from playwright import sync_api
 
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 
 TOP = Path(__file__).parents[1]
 SIZE, WINDOW = (960, 720), {"width": 1180, "height": 660}

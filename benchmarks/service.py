@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from image_copies.data.images import find_images
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.index.store import Content, add_files, open_store
 from image_copies.models.network.checkpoint import save_descriptor

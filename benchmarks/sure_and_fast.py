@@ -35,9 +35,8 @@ from page_tables import make_table, parse_options
 from rich.console import Console
 from rich.table import Table
 
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import as_uint8, decode_rgb
 from image_copies.data.images import find_images
-from image_copies.data.pixels import as_uint8
 from image_copies.data.sources.archives import read_bytes
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.files.plan import read_plan

@@ -4,6 +4,7 @@ import io
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,18 @@ from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.formats import SIGNATURE_BYTES, describe_missing_decoder, readable_formats
 from image_copies.data.remote import as_path
 from image_copies.data.sources.archives import read_bytes
+
+
+def as_uint8(pixels: NDArray[Any] | None) -> NDArray[np.uint8]:
+    """Return `pixels` [h, w, …] unchanged, typed as uint8: OpenCV's functions preserve the dtype, but their annotations do not.
+
+    Raises:
+        ValueError: `pixels` is None, which OpenCV returns for bytes that it cannot decode.
+    """
+    if pixels is None:
+        raise ValueError("OpenCV cannot decode these bytes as an image")
+    return pixels
+
 
 MAX_IMAGE_PIXELS = 100_000_000  # larger images are refused as decompression bombs
 MAX_PIXELS_BY_FORMAT = {"JPEG2000": 50_000_000}  # its decoder needs three times the memory of the others

@@ -1,5 +1,6 @@
-"""Errors that the user can fix; scripts print their message and exit with code 2."""
+"""Errors that the user can fix; scripts print their message and exit with code 2. Paths as text that a message can show."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,3 +49,13 @@ def prefix_errors(subject: Path | str) -> Iterator[None]:
         yield
     except UserError as error:
         raise UserError(f"{subject}: {error}") from error
+
+
+def text_of(path: Path | str) -> str:
+    """Return a path as text that can be encoded in UTF-8; bytes that are no text become escapes."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def line_of(path: Path | str) -> str:
+    """Return a path as one line of text; tabs, line breaks and other control characters become escapes, too."""
+    return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text_of(path))

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import read_table
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.remote import as_path
-from image_copies.data.tables import read_table
 
 LABEL_COLUMNS = ["image_id", "label"]
 

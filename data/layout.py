@@ -1,5 +1,6 @@
 """The folder layout of the Image Similarity Challenge 2021."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,3 +51,41 @@ def open_isc_folder(root: Path | str) -> IscFolder:
         ground_truth=ground_truth if ground_truth.is_file() else None,
         query_edits=query_edits if query_edits.is_file() else None,
     )
+
+
+@dataclass(frozen=True)
+class TrainingSplit:
+    """Training image ids by role, each list in the same seeded order."""
+
+    classes: list[str]  # ArcFace learns them; a stage with C classes uses the first C
+    overlays: list[str]  # pasted into others
+    references: list[str]  # originals of the synthetic queries, searched for among these
+    distractors: list[str]  # edited into synthetic queries that are copies of nothing
+
+
+def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: float = 0.05) -> TrainingSplit:
+    """Assign roles to the training ids in the order of a hash of (seed, id): the same ids and seed give the same roles.
+
+    `validation` and `overlay` are fractions in [0, 1]: of images held out from training, two thirds of them references and one
+    third distractors, and of those held out for pasting into other images.
+
+    Raises:
+        UserError: a role would be empty.
+    """
+    order = sorted(ids, key=lambda image_id: hashlib.sha256(f"{seed}:{image_id}".encode()).digest())
+    held_out, kept = round(len(order) * validation), round(len(order) * overlay)
+    references = round(held_out * 2 / 3)
+    split = TrainingSplit(
+        classes=order[held_out + kept :],
+        overlays=order[held_out : held_out + kept],
+        references=order[:references],
+        distractors=order[references:held_out],
+    )
+    empty = [role for role in ("classes", "overlays", "references", "distractors") if not getattr(split, role)]
+    if empty:
+        raise UserError(
+            f"{len(ids)} training images are too few: with validation {validation} and overlay {overlay} no image is left "
+            f"for {', '.join(empty)}. Add training images or change these shares in the recipe: "
+            "with validation 0.2 and overlay 0.05, 50 images are enough to start."
+        )
+    return split

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Sampler
 
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import as_uint8, decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.loader import FileContents
-from image_copies.data.pixels import as_uint8
 from image_copies.data.squares import resize_square
 
 TestProtocol = Literal["square", "center_crop", "square_crop", "long_side"]

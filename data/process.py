@@ -1,6 +1,10 @@
-"""This process among several, as torchrun describes it in the environment; without torchrun it is the only one."""
+"""Processes: this one among several that torchrun started, the cores they may use, work shared out over cores."""
 
 import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TypeVar
 
 DEVICE_VARIABLE = "COPY_DETECTION_DEVICE"  # environment variable: the device to use instead of the best one
 MAX_DEFAULT_WORKERS = 16  # upper limit of the default; a recipe may ask for more
@@ -72,3 +76,24 @@ def print_once(message: str) -> None:
 def describe_seconds(seconds: float) -> str:
     """Return a time in words, such as "12.3 min"."""
     return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+FEW = 64  # items that are done before other processes have started and imported what the work needs
+
+
+def map_on_cores(
+    work: Callable[[Item], Result], items: Sequence[Item], workers: int | None = None, chunk: int = 16
+) -> Iterator[Result]:
+    """Yield work(item) of every item, in their order; `work` must be picklable, and a process takes `chunk` items at once.
+
+    Without a number of workers there is a process on each core, or for FEW items none but this one.
+    """
+    if workers is None:
+        workers = 1 if len(items) <= FEW else usable_cores()
+    if workers == 1:
+        yield from map(work, items)
+        return
+    with ProcessPoolExecutor(workers, get_context("forkserver")) as pool:
+        yield from pool.map(work, items, chunksize=chunk)

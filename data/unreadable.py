@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from image_copies.data.decode import decode_rgb
-from image_copies.data.errors import ImageError
+from image_copies.data.errors import ImageError, line_of
 from image_copies.data.files import write_text
-from image_copies.data.names import line_of
 
 SMALL_SIDE = 64  # pixels: what cannot be read fails at any size
 

@@ -31,7 +31,7 @@ if not TYPE_CHECKING:  # a type checker that saw it would take any misspelt name
     def __getattr__(name: str) -> Any:
         """Import the functions when they are used: they need the networks, the packages below do not."""
         if name == "__version__":
-            return import_module("image_copies.data.installation").find_version()
+            return import_module("image_copies.data.commands").find_version()
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__dir__())}")
         module = "submissions.scoring.any_vectors" if name in ("normalize", "score") else "matching.commands.interface"

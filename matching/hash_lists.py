@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.commands import name_install
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
-from image_copies.data.installation import name_install
 from image_copies.data.sources.walking import known_path
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.judgement import MAX_LIKELY, Judgement

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.commands import name_command
-from image_copies.data.errors import UserError
-from image_copies.data.names import text_of
+from image_copies.data.errors import UserError, text_of
+from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path
-from image_copies.data.tables import write_table
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import Box
 from image_copies.matching.verification.geometry import Change, Evidence

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.names import text_of
+from image_copies.data.errors import text_of
 
 
 @dataclass(frozen=True)

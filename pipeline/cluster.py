@@ -23,9 +23,9 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from image_copies.data.commands import name_install
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
-from image_copies.data.installation import name_install
 from image_copies.data.process import process_count
 from image_copies.data.remote import is_remote
 from image_copies.data.shards import Place, ShardWork, use_engine

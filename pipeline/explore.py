@@ -14,8 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from image_copies.data.commands import name_command
-from image_copies.data.errors import UserError
-from image_copies.data.names import text_of
+from image_copies.data.errors import UserError, text_of
 from image_copies.pipeline.run.cli import DIR, FILE, FLAG, OPTIONS, PORT, RULE, add_options, make_task_parser, report_errors
 from image_copies.pipeline.tools.match_options import is_hash_list
 

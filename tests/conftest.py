@@ -108,10 +108,10 @@ def forget_connections(object_store: "ObjectStore") -> Iterator[Callable[[], Non
 def _forget_connections() -> None:
     import s3fs
 
-    from image_copies.data import stores
+    from image_copies.data import remote
 
     s3fs.S3FileSystem.clear_instance_cache()
-    stores.open_file_system.cache_clear()
+    remote.open_file_system.cache_clear()
 
 
 class ObjectStore:
@@ -189,7 +189,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory, run_command: Callable[..
     # imported here: most tests do without torch
     import torch
 
-    from image_copies.data.procedural.sample import write_pictures
+    from image_copies.data.procedural import write_pictures
     from image_copies.models.network.checkpoint import save_descriptor
     from image_copies.models.network.descriptor import Descriptor
     from image_copies.models.network.settings import DescriptorSettings

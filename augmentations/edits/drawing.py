@@ -14,7 +14,7 @@ from image_copies.augmentations.edits.registry import (
     pixel_grid,
     scale_length,
 )
-from image_copies.data.pixels import as_uint8
+from image_copies.data.decode import as_uint8
 
 
 @edit("drawing")

@@ -18,7 +18,7 @@ from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
 from image_copies.augmentations.edits.registry import Image, blend_in, edit, mix, pasting_edit, unit_grid
-from image_copies.data.pixels import as_uint8
+from image_copies.data.decode import as_uint8
 
 GLYPH_PIXELS = 40  # font size at which text is rendered before it is resized
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.augmentations.settings import EditFamily
-from image_copies.data.pixels import as_uint8
+from image_copies.data.decode import as_uint8
 
 Image = NDArray[np.uint8]
 EditFunction = Callable[..., Image]

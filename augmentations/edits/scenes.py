@@ -15,7 +15,7 @@ from image_copies.augmentations.edits.registry import (
     smooth_noise,
     unit_grid,
 )
-from image_copies.data.pixels import as_uint8
+from image_copies.data.decode import as_uint8
 
 
 @edit("weather")

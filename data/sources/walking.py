@@ -1,13 +1,13 @@
 """What sources name: the files below folders, here and on object stores, in the order of their names, and lists of sources."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence, Set
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import describe_no_folder, is_file, is_folder, open_regular
+from image_copies.data.files import describe_no_folder, is_file, is_folder, open_regular, write_text
 from image_copies.data.remote import READERS, RemotePath, as_path, is_remote
-from image_copies.data.sources.aside import is_set_aside
 from image_copies.data.threads import map_in_threads
 
 
@@ -121,3 +121,26 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
             raise UserError(f"the list {listing} cannot be read ({error.strerror or error}).") from error
         if not named:
             raise UserError(f"the list {listing} names nothing: write one file or folder per line.")
+
+
+MARK = ".not-searched"  # a file in such a folder
+TEXT = "image-copies made this folder. Searches of a folder above pass it over; named itself, it is searched.\n"
+TRASH = re.compile(r"\.Trash(es|-\d+)?|\$RECYCLE\.BIN|RECYCLER|\.thumbnails", re.IGNORECASE)
+DESKTOP_TRASH = {"files", "info"}  # in a folder named Trash, as specified by freedesktop.org
+
+
+def is_set_aside(name: str, held: Collection[str]) -> bool:
+    """Whether a folder of this name, which holds entries of these names, is a trash or has the mark."""
+    return MARK in held or TRASH.fullmatch(name) is not None or (name == "Trash" and set(held) >= DESKTOP_TRASH)
+
+
+def set_aside(folder: Path) -> None:
+    """Make a folder, if there is none, and mark it.
+
+    Raises:
+        OSError: It cannot be written.
+        UserError: The disk is full.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not (folder / MARK).exists():
+        write_text(folder / MARK, TEXT)

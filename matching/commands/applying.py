@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from image_copies.data.commands import name_command
-from image_copies.data.errors import UserError
+from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_there
 from image_copies.data.locks import hold_lock_file
-from image_copies.data.names import text_of
 from image_copies.matching.commands.deciding import read_rejected_pairs
 from image_copies.matching.commands.paths import make_protection_check, refuse_within
 from image_copies.matching.files.acting import Outcome, apply_plan, undo

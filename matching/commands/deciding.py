@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from image_copies.data.errors import UserError
-from image_copies.data.names import text_of
+from image_copies.data.errors import UserError, text_of
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.decisions import Decisions, Pair, Word, word_of
 from image_copies.matching.index.store import digest_of

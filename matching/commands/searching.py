@@ -13,8 +13,8 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from image_copies.data.commands import name_command, name_review
+from image_copies.data.errors import text_of
 from image_copies.data.files import is_there
-from image_copies.data.names import text_of
 from image_copies.data.process import choose_workers
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive

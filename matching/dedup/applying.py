@@ -12,11 +12,11 @@ from typing import IO
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_file, open_regular, whole_file
+from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path, map_files
 from image_copies.data.sources.containers import Container, read_or_say
 from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
 from image_copies.data.sources.tars import Member, is_picture, is_tar, open_tar, sample_of, walk_tar
-from image_copies.data.tables import write_table
 from image_copies.data.targets import check_target_folder
 from image_copies.matching.dedup.inputs import index_path, is_changed, read_index
 from image_copies.matching.dedup.results import INPUTS, KEEP, REMOVE

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from image_copies.data.decode import decode_rgb
-from image_copies.data.errors import ImageError, UserError
+from image_copies.data.errors import ImageError, UserError, text_of
 from image_copies.data.files import whole_file
-from image_copies.data.names import text_of
 from image_copies.data.process import choose_workers
 from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.data.sources.containers import Picture, name_picture

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import ImageError
+from image_copies.data.errors import ImageError, line_of
 from image_copies.data.files import whole_file, whole_folder
-from image_copies.data.names import line_of
-from image_copies.data.sources.aside import set_aside
 from image_copies.data.sources.containers import Rereader, name_picture
 from image_copies.data.sources.tables import import_pyarrow
+from image_copies.data.sources.walking import set_aside
 from image_copies.matching.dedup.collection import Collection, Numbers
 from image_copies.matching.dedup.deciding import Candidates
 from image_copies.matching.dedup.planning import PairVerdict

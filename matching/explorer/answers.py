@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from image_copies.augmentations.composition import OverlaySource
 from image_copies.augmentations.edits.registry import TUNED_SIDE
 from image_copies.augmentations.query_set import FileOverlays
+from image_copies.data.errors import text_of
 from image_copies.data.images import ImageSet
-from image_copies.data.names import text_of
 from image_copies.matching.explorer.edits import apply_edit
 from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found, see_query
 from image_copies.matching.extractor import Extractor, Normalizer

@@ -21,8 +21,7 @@ from pydantic import Field
 from threadpoolctl import threadpool_limits
 
 from image_copies.data.decode import decode_rgb
-from image_copies.data.errors import ImageError, UserError
-from image_copies.data.names import text_of
+from image_copies.data.errors import ImageError, UserError, text_of
 from image_copies.data.settings import Settings
 from image_copies.matching.commands.effort import NEAREST
 from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found, see_query

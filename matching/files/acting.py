@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NoReturn
 
-from image_copies.data.errors import UserError
+from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_file, is_link, remove_leftovers
-from image_copies.data.names import text_of
-from image_copies.data.sources.aside import set_aside
+from image_copies.data.sources.walking import set_aside
 from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.holding import hold_files
 from image_copies.matching.files.journal import MERGE, FileStep, Journal, LeftAloneError, Way, Work

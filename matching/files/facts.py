@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from image_copies.data.decode import decode_rgb, find_white
-from image_copies.data.errors import ImageError, StorageError, UserError
+from image_copies.data.errors import ImageError, StorageError, UserError, text_of
 from image_copies.data.files import is_link, is_there
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
-from image_copies.data.names import text_of
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive, read_bytes
 from image_copies.matching.files.companions import find_companions

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.decode import decode_rgb
-from image_copies.data.errors import ImageError
-from image_copies.data.names import text_of
+from image_copies.data.errors import ImageError, text_of
 from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import NEAR_IN_TIME, is_named_as_copy, sort_files

@@ -10,9 +10,9 @@ from typing import Literal, get_args
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_link, is_there, open_regular
+from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.sources.archives import find_archive
-from image_copies.data.tables import write_table
 from image_copies.matching.files.facts import Facts, facts_values
 from image_copies.matching.verification.judgement import Judgement, Kind
 

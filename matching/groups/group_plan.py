@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import get_args
 
-from image_copies.data.names import text_of
+from image_copies.data.errors import text_of
 from image_copies.matching.files.companions import find_pictures, is_in_library, is_raw
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.integrity import is_intact

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from image_copies.data.errors import text_of
 from image_copies.data.files import whole_folder
 from image_copies.data.images import ImageSet
-from image_copies.data.names import text_of
-from image_copies.data.sources.aside import set_aside
+from image_copies.data.sources.walking import set_aside
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.grouped import FileGroups
 from image_copies.matching.groups.groups import Link

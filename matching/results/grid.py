@@ -7,8 +7,7 @@ from itertools import starmap
 from pathlib import Path
 
 from image_copies.data.decode import decode_rgb
-from image_copies.data.errors import UserError
-from image_copies.data.names import text_of
+from image_copies.data.errors import UserError, text_of
 from image_copies.matching.results.overlays import NOT_LAID, data_url, lay_pair
 
 SHOWN_SIDE = 160  # pixels of a thumbnail's long side

@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from image_copies.data.errors import text_of
 from image_copies.data.files import whole_file
-from image_copies.data.names import text_of
-from image_copies.data.tables import write_table
+from image_copies.data.ground_truth import write_table
 from image_copies.matching.groups.shares import Share, clean_lists, shared_pictures
 from image_copies.matching.matches import Match
 from image_copies.matching.output import Output

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageDraw, ImageFont
 
+from image_copies.data.errors import text_of
 from image_copies.data.files import whole_file
-from image_copies.data.names import text_of
 from image_copies.data.squares import shrink
 from image_copies.matching.verification.overlay import SHOWN_SIDE, Overlay, lay_on_each_other
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from image_copies.data.files import write_text
-from image_copies.data.tables import write_table
+from image_copies.data.ground_truth import write_table
 from image_copies.matching.files.facts import facts_values
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.copies import CopyGroup

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from image_copies.data.commands import name_command
-from image_copies.data.errors import UserError
+from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_there
-from image_copies.data.names import text_of
 from image_copies.matching.commands.applying import carry_out_plan, list_removed, undo_plan
 from image_copies.matching.commands.deciding import find_index
 from image_copies.matching.files.facts import Facts

@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.names import text_of
+from image_copies.data.errors import text_of
 from image_copies.matching.files.acting import Outcome
 from image_copies.matching.files.facts import Facts, facts_values, picture_facts
 from image_copies.matching.files.plan import PlanRow

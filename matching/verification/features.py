@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.pixels import as_uint8
+from image_copies.data.decode import as_uint8
 
 MAX_SIDE = 400  # pixels of the longer side; larger pictures are reduced to it
 MAX_FEATURES = 600  # features of a picture, the strongest ones

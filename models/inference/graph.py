@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
-from image_copies.data.commands import name_command
+from image_copies.data.commands import name_command, name_install
 from image_copies.data.errors import UserError
-from image_copies.data.installation import name_install
 from image_copies.data.process import DEVICE_VARIABLE
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.onnx_embedder import open_onnx

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file, whole_file
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference.embed import embed_views
 from image_copies.models.inference.embedders import SAME_VECTORS, Embedder

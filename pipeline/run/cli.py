@@ -15,10 +15,9 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from image_copies.data.commands import PROGRAM, describe_command, name_command
+from image_copies.data.commands import PROGRAM, describe_command, find_version, name_command, name_install
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_disk_full, is_read_only
-from image_copies.data.installation import find_version, name_install
 from image_copies.data.remote import as_path, is_remote
 from image_copies.pipeline.streams import end_with_reader, prepare_streams
 

@@ -14,11 +14,10 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.files import describe_no_folder, is_folder, read_json, write_text
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.layout import QUERY, REFERENCE, TRAINING, TRAINING_LABELS, IscFolder, open_isc_folder
+from image_copies.data.layout import QUERY, REFERENCE, TRAINING, TRAINING_LABELS, IscFolder, open_isc_folder, split_training
 from image_copies.data.locks import hold_folder
 from image_copies.data.process import is_first_process
 from image_copies.data.remote import as_path
-from image_copies.data.split import split_training
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline.run.paths import RunPaths
 from image_copies.pipeline.run.recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe

@@ -15,11 +15,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from image_copies.data.commands import name_command
+from image_copies.data.commands import find_version, name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import read_json, write_text
 from image_copies.data.images import ImageSet
-from image_copies.data.installation import find_version
 from image_copies.data.locks import SESSION_VARIABLE, hold_folder
 from image_copies.data.process import is_first_process, print_once
 from image_copies.data.remote import as_path, remove_folder

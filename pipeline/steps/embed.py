@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import StorageError, UserError
+from image_copies.data.errors import StorageError, UserError, line_of
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.names import line_of
 from image_copies.data.process import choose_workers, usable_cores
 from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.data.unreadable import list_unreadable

@@ -14,13 +14,9 @@ from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, REFERENCE, TRAINING, TRAINING_LABELS
-from image_copies.data.procedural.pictures import draw_picture
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.process import describe_seconds, usable_cores
-from image_copies.data.readers.cars import read_cars
-from image_copies.data.readers.cub import read_cub
-from image_copies.data.readers.expected import TrainTest
-from image_copies.data.readers.online_products import read_online_products
+from image_copies.data.readers import TrainTest, read_cars, read_cub, read_online_products
 
 SAMPLE_TRAINING, SAMPLE_REFERENCES, SAMPLE_QUERIES, SAMPLE_COPIES = 2000, 1000, 1000, 500
 QUERY_EDITS_SETTINGS = AugmentationSettings(family="query", intensity=0.7, extra=True)

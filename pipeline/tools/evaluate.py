@@ -20,13 +20,15 @@ from image_copies.data.images import ImageSet
 from image_copies.data.labels import LabelledImages, read_class_folders
 from image_copies.data.layout import GROUND_TRUTH, IscFolder, open_isc_folder
 from image_copies.data.preprocessing import TestProtocol
-from image_copies.data.readers.cars import read_cars
-from image_copies.data.readers.copydays import read_copydays
-from image_copies.data.readers.cub import read_cub
-from image_copies.data.readers.expected import RetrievalSet
-from image_copies.data.readers.holidays import read_holidays
-from image_copies.data.readers.online_products import read_online_products
-from image_copies.data.readers.ukb import read_ukb
+from image_copies.data.readers import (
+    RetrievalSet,
+    read_cars,
+    read_copydays,
+    read_cub,
+    read_holidays,
+    read_online_products,
+    read_ukb,
+)
 from image_copies.data.squares import resize_square
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.device import best_device

@@ -8,8 +8,7 @@ import pandas as pd
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular
-from image_copies.data.ground_truth import GroundTruth
-from image_copies.data.tables import write_table
+from image_copies.data.ground_truth import GroundTruth, write_table
 from image_copies.data.targets import begins_with
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, make_ranking, make_scores, search_readable
 from image_copies.submissions.vectors.files import Vectors, VectorSet

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from image_copies.data.cores import map_on_cores
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.images import ImageSet
+from image_copies.data.process import map_on_cores
 from image_copies.submissions.vectors.files import Vectors
 
 GREY_SIDE = 24  # pixels

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import UserError
+from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import digest_file
-from image_copies.data.names import text_of
 from image_copies.data.remote import as_path
 from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
 

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from image_copies.data.procedural.pictures import WORDS, draw_picture
+from image_copies.data.procedural import WORDS, draw_picture
 from tests.album_kinds.kind import Picture
 
 LONG_SIDE = 480

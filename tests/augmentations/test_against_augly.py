@@ -11,7 +11,7 @@ from PIL import Image
 
 from image_copies.augmentations.edits.registry import FUNCTIONS
 from image_copies.augmentations.tables.isc2021 import QUERY_TABLE
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 
 PICTURE = cv2.GaussianBlur(cv2.resize(draw_picture(np.random.default_rng([4, 2]), 384), (512, 384)), (0, 0), 1.0)
 OTHER = draw_picture(np.random.default_rng([4, 9]), 300)

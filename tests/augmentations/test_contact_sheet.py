@@ -6,7 +6,7 @@ from PIL import Image
 from image_copies.augmentations.contact_sheet import draw_contact_sheets
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from image_copies.data.cache import CachedImages, cache_images
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.training.stage_begin import build_edited_images
 
 SETTINGS = AugmentationSettings(intensity=1.0, extra=True)

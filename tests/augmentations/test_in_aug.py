@@ -6,7 +6,7 @@ from image_copies.augmentations.in_aug import InAugImages, choose_in_aug
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.labels import label_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.submissions.scoring.retrieval import in_aug_accuracy
 
 

@@ -7,7 +7,7 @@ from image_copies.augmentations.query_set import make_query_set, read_families
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 
 
 def test_a_broken_overlay_costs_no_query_and_a_broken_source_costs_its_own(

@@ -114,7 +114,7 @@ def test_drip_training_goes_on_from_what_came_back(tmp_path: Path, capfd: pytest
     import gpu
     import gpu_set
 
-    from image_copies.data.procedural.sample import write_pictures
+    from image_copies.data.procedural import write_pictures
 
     for part, count in (("training_images", 40), ("reference_images", 3), ("query_images", 3)):
         list(write_pictures(tmp_path / "set" / part, part[0].upper(), count, seed=1, workers=1))

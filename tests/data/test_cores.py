@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from image_copies.data.cores import FEW, map_on_cores
+from image_copies.data.process import FEW, map_on_cores
 
 
 def process_of(number: int) -> tuple[int, int]:
@@ -16,7 +16,7 @@ def process_of(number: int) -> tuple[int, int]:
 def test_only_many_items_are_worth_other_processes(
     monkeypatch: pytest.MonkeyPatch, items: int, workers: int | None, elsewhere: bool
 ) -> None:
-    monkeypatch.setattr("image_copies.data.cores.usable_cores", lambda: 2)
+    monkeypatch.setattr("image_copies.data.process.usable_cores", lambda: 2)
     done = list(map_on_cores(process_of, range(items), workers, chunk=8))
     assert [number for number, _ in done] == list(range(items))
     assert (os.getpid() not in {process for _, process in done}) == elsewhere

@@ -18,7 +18,7 @@ from image_copies.data.cache import cache_images
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.data.squares import resize_own_aspect, resize_square
 
 TOP = Path(__file__).parents[2]

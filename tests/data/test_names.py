@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from image_copies.data.errors import line_of, text_of
 from image_copies.data.images import find_images
-from image_copies.data.names import line_of, text_of
 from image_copies.data.unreadable import list_unreadable
 
 BYTES = os.fsdecode(b"a\xff\xc3\xa9")

@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import pytest
 
-from image_copies.data.pixels import as_uint8
+from image_copies.data.decode import as_uint8
 
 
 def test_pixels_are_returned_unchanged_and_undecodable_bytes_are_an_error() -> None:

@@ -8,12 +8,7 @@ import pytest
 from scipy.io import savemat
 
 from image_copies.data.errors import UserError
-from image_copies.data.readers.cars import read_cars
-from image_copies.data.readers.copydays import read_copydays
-from image_copies.data.readers.cub import read_cub
-from image_copies.data.readers.holidays import read_holidays
-from image_copies.data.readers.online_products import read_online_products
-from image_copies.data.readers.ukb import read_ukb
+from image_copies.data.readers import read_cars, read_copydays, read_cub, read_holidays, read_online_products, read_ukb
 
 Read = Callable[[Path], object]
 Make = Callable[[Path], None]

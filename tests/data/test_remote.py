@@ -16,14 +16,13 @@ from PIL import Image
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.files import read_json, whole_file, whole_folder, write_text
+from image_copies.data.ground_truth import read_table
 from image_copies.data.images import find_images
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.preprocessing import PreprocessedImages
-from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files, remove_folder
+from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files, open_store_of, remove_folder
 from image_copies.data.sources.discovery import discover
 from image_copies.data.sources.walking import walk
-from image_copies.data.stores import open_store_of
-from image_copies.data.tables import read_table
 from image_copies.data.unreadable import list_unreadable
 from tests.sending import send
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from image_copies.data.errors import UserError
-from image_copies.data.split import split_training
+from image_copies.data.layout import split_training
 
 
 @given(st.integers(40, 400), st.integers(0, 5), st.floats(0.1, 0.4), st.floats(0.03, 0.3))

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.tables import read_table, write_table
+from image_copies.data.ground_truth import read_table, write_table
 
 
 def test_values_stay_text(tmp_path: Path) -> None:

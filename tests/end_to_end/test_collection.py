@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.submissions.vectors.files import read_vectors
 
 TOP = Path(__file__).parents[2]

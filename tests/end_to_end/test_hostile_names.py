@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from image_copies.data.procedural.pictures import draw_picture
-from image_copies.data.sources.aside import MARK
+from image_copies.data.procedural import draw_picture
+from image_copies.data.sources.walking import MARK
 from image_copies.pipeline.match import main as match
 from image_copies.pipeline.steps.embed import embed_folder
 from image_copies.pipeline.steps.score_files import compare, score_file

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from image_copies.data.installation import find_version
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.commands import find_version
+from image_copies.data.procedural import write_pictures
 
 TOP = Path(__file__).parents[2]
 FOLDERS = ("image_copies", "augmentations", "data", "matching", "models", "pipeline", "recipes", "submissions")

@@ -22,7 +22,7 @@ import pytest
 from image_copies.augmentations.query_set import make_query_set
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps import definitions

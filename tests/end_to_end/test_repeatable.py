@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 import image_copies.models.training.stage as stage_run
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.training.learner import Learner
 
 TOP = Path(__file__).parents[2]

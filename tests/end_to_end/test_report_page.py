@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.matching.matches import Match, Matches, Rule
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.threshold import Tail

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 
 TOP = Path(__file__).parents[2]
 

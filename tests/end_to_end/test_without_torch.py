@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.submissions.formats.submission import write_submission
 from image_copies.submissions.vectors.files import Vectors
 

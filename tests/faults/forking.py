@@ -113,7 +113,7 @@ def log_losses() -> None:
 
 def fork_workers() -> None:
     """Fork the workers that edit or draw, so that they need not import everything again."""
-    replace("image_copies.data.cores", get_context=lambda _: multiprocessing.get_context("fork"), FEW=4)
+    replace("image_copies.data.process", get_context=lambda _: multiprocessing.get_context("fork"), FEW=4)
 
 
 def commit_often() -> None:

@@ -32,7 +32,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.labels import read_labels
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.data.sources.archives import list_archive, read_member
 from image_copies.data.sources.discovery import discover
 from image_copies.data.sources.walking import expand_sources

@@ -25,7 +25,7 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.formats import readable_formats
 from image_copies.data.images import find_images
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.explorer.answers import open_folder_explorer
 from image_copies.matching.explorer.routes import explorer_router
 from image_copies.matching.extractor import checkpoint_extractor

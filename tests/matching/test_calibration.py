@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.matching.calibration import make_rule
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.threshold import Tail

@@ -12,7 +12,7 @@ from PIL import Image
 import image_copies
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.datasets import rows_to_keep
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from image_copies.data.errors import ImageError
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching import looks
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures

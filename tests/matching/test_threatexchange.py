@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 
 te: Any = pytest.importorskip("threatexchange.signal_type.signal_base", reason="threatexchange is not installed")
 

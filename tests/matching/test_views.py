@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.commands import effort
 from image_copies.matching.commands.effort import MOST, Effort, choose_effort
 from image_copies.matching.extractor import Extractor

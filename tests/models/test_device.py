@@ -10,7 +10,7 @@ from torch import distributed
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.device import autocast, best_device, choose_precision, describe_device, report_lack_of_memory
 from image_copies.models.distributed import report_lost_process
 from image_copies.models.inference import embed

@@ -14,7 +14,7 @@ from PIL import Image
 
 from image_copies.data.commands import TASKS as TASKS_OF_SCRIPTS
 from image_copies.data.commands import name_command
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.pipeline import command
 from image_copies.pipeline.command import TASKS, main
 from image_copies.pipeline.run.cli import add_options, make_task_parser

@@ -15,10 +15,10 @@ from claim_rows.polygons import POLYGONS
 from numpy.typing import NDArray
 from PIL import Image
 
-from image_copies.data.cores import map_on_cores
 from image_copies.data.images import ImageSet
 from image_copies.data.labels import LabelledImages, label_images
-from image_copies.data.procedural.pictures import Picture, draw_picture
+from image_copies.data.procedural import Picture, draw_picture
+from image_copies.data.process import map_on_cores
 
 Field = NDArray[np.float32]
 TEXTURES = ("plain", "stripes", "checks", "dots", "rings", "rays")

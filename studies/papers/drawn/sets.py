@@ -5,10 +5,7 @@ from pathlib import Path
 from claim_rows.training import select_classes
 
 from image_copies.data.labels import read_class_folders
-from image_copies.data.readers.cars import read_cars
-from image_copies.data.readers.cub import read_cub
-from image_copies.data.readers.expected import TrainTest
-from image_copies.data.readers.online_products import read_online_products
+from image_copies.data.readers import TrainTest, read_cars, read_cub, read_online_products
 from image_copies.models.device import best_device
 from image_copies.models.inference.protocols import View
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network

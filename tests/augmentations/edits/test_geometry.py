@@ -8,7 +8,7 @@ import pytest
 
 from image_copies.augmentations.edits.geometry import letterbox, rotate_whole
 from image_copies.augmentations.edits.registry import Image
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.data.squares import resize_square
 
 PICTURE = np.full((20, 40, 3), 200, np.uint8)

@@ -15,7 +15,7 @@ from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE, FURTHER_
 from image_copies.augmentations.tables.isc2021 import QUERY_TABLE
 from image_copies.augmentations.tables.many import MANY_TABLE
 from image_copies.augmentations.tables.row import Edit
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 
 PICTURE, OTHER = (draw_picture(np.random.default_rng([6, seed]), 160) for seed in (1, 2))
 BEYOND = (*EXTRA_TABLE, *FURTHER_TABLE, *MANY_TABLE)

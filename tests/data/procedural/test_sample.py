@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from image_copies.data.procedural.pictures import draw_picture
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import draw_picture, write_pictures
 
 
 def test_pictures_are_deterministic_whatever_the_number_of_processes(tmp_path: Path) -> None:

@@ -20,9 +20,8 @@ from image_copies.data.images import find_images
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.sources import archives, tars
 from image_copies.data.sources.archives import list_archive, read_bytes, read_member
-from image_copies.data.sources.aside import MARK
 from image_copies.data.sources.discovery import SET_ASIDE, discover, format_skipped_counts
-from image_copies.data.sources.walking import expand_sources
+from image_copies.data.sources.walking import MARK, expand_sources
 
 PIXELS = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)[:, :, None].repeat(3, axis=2)
 WRITTEN = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "QOI", "HEIF", "JXL"]

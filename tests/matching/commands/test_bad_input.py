@@ -15,7 +15,7 @@ from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.data.locks import hold_lock_file
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.data.sources import tars
 from image_copies.matching.commands import applying
 from image_copies.matching.files.plan import read_plan

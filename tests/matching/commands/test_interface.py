@@ -17,8 +17,7 @@ from PIL import Image, ImageDraw
 
 import image_copies
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.pictures import draw_picture
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.squares import decode_squares
 from image_copies.matching.commands import searching
 from image_copies.matching.commands.effort import Effort

@@ -12,7 +12,7 @@ from PIL import Image
 from image_copies.data.cache import cache_images
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.data.remote import as_path
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline.match import main

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.submissions.vectors.files import write_vectors
 
 DOCS = Path(__file__).parents[3] / "docs" / "matching.md"

@@ -18,8 +18,7 @@ from PIL import Image, ImageOps
 
 from image_copies.data.decode import Decoded
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.pictures import draw_picture
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.squares import decode_squares
 from image_copies.matching.files.plan import read_plan, write_plan
 from image_copies.matching.groups.series import list_series

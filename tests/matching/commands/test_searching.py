@@ -16,7 +16,7 @@ from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.commands import searching
 from image_copies.matching.extractor import Extractor, checkpoint_extractor

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.commands import searching
 from image_copies.pipeline.match import main
 from tests.folders import read_tree

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.matching.dedup import embedding
 from image_copies.matching.dedup.embedding import Embedding, PartName, embed_parts
 from image_copies.matching.dedup.inputs import index_container, index_path, list_containers

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
 from image_copies.matching.files.originals import EditComparer
 

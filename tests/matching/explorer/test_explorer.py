@@ -24,7 +24,7 @@ from PIL import Image
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.explorer.answers import Explorer, answer, open_folder_explorer
 from image_copies.matching.explorer.edits import EDITS, apply_edit, list_edits
 from image_copies.matching.explorer.routes import explorer_router

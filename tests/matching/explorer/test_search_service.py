@@ -19,8 +19,7 @@ from uvicorn import Config, Server
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.pictures import draw_picture
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.calibration import make_rule
 from image_copies.matching.explorer.answers import open_index_explorer

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont, ImageOps
 
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.files import originals
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import KeepRule, KeepSettings

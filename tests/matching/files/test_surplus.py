@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image, PngImagePlugin, TiffImagePlugin
 
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.notes import parse_xmp

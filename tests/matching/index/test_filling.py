@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.data.shards import use_engine
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.index import filling, store

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions

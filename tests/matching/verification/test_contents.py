@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageCms, ImageDraw, ImageFont, ImageOps
 
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.contents import Contents, list_missing, match_contents, read_contents
 from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.verification.pairs import KnownPair, PairJudge

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
 from image_copies.data.decode import decode_rgb
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.agreement import Agreement
 from image_copies.matching.verification.alignment import Aligned
 from image_copies.matching.verification.judgement import Clues, Judgement, judge

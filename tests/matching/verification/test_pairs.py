@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_two
 
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.quantisation import read_tables
 from image_copies.matching.verification.recompression import ROWS, follow_by_compression, measure_coded
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageOps
 
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.pairs import KnownPair, PairJudge
 
 Edit = Callable[[Image.Image], Image.Image]

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference import graph
 from image_copies.models.inference.embedders import SAME_VECTORS, Squares

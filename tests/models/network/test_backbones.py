@@ -10,7 +10,7 @@ from torchvision.transforms import functional
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.backbones import BACKBONES, IMAGENET_MEAN, IMAGENET_STD, build_backbone, check_backbone

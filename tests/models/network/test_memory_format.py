@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network import memory_format

@@ -13,7 +13,7 @@ from image_copies.augmentations.dataset import EditedImages, normalize_pixels
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import cache_images
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.class_rows import compute_centroids

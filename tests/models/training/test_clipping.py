@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.objectives import arcface
 from image_copies.models.training.model_settings import ModelSettings

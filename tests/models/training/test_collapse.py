@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from image_copies.data.cache import cache_images
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.collapse import (

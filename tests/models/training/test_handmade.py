@@ -9,7 +9,7 @@ from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.network.checkpoint import load_descriptor

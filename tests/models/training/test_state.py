@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.training import stage as stage_run
 from image_copies.models.training import state
 from image_copies.models.training.launch import launch_fabric

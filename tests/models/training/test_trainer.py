@@ -17,7 +17,7 @@ from image_copies.augmentations.dataset import EditedImages
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor

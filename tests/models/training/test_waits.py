@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.objectives.settings import ArcFaceSettings
 from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training import stage as stage_run

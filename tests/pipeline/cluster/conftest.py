@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.pipeline.run import run
 from tests.matching.dedup.test_inputs import write_tar
 

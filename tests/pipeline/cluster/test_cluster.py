@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.matching import search as match_search
 from image_copies.matching.index import codes, filling, search, segments
 from image_copies.matching.index.database import DATABASE

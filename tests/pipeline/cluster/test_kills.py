@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from image_copies.data.images import find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.data.shards import use_engine
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline.cluster import RayEngine, _connect

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from tests.pipeline.cluster.processes import find_left, processes_below
 
 pytestmark = pytest.mark.cluster

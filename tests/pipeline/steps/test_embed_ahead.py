@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.data.threads import overlap
 from image_copies.models.inference import embed as inference
 from image_copies.models.inference.settings import EmbeddingSettings

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.pipeline.run.run import Run, assign_training_roles, open_existing_run, open_run

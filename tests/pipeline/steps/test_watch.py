@@ -9,7 +9,7 @@ from torch import nn
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings

@@ -10,7 +10,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.labels import read_labels
 from image_copies.data.layout import GROUND_TRUTH, TRAINING_LABELS, open_isc_folder
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.pipeline.make_data import SETS, make_data
 from image_copies.pipeline.tools.datasets import ARCHIVES
 

@@ -9,7 +9,7 @@ import timm
 import torch
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.off_the_shelf import build_off_the_shelf
 from image_copies.models.training.classifier import load_classifier

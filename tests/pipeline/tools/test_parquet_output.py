@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.steps.embed import embed_folder
 from image_copies.pipeline.tools.run_extractor import embed_by_graph

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.pipeline.tools.export import write_timm
 from image_copies.submissions.vectors.files import read_vectors

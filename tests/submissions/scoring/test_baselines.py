@@ -7,7 +7,7 @@ from PIL import Image
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import find_images
 from image_copies.data.layout import open_isc_folder
-from image_copies.data.procedural.pictures import draw_picture
+from image_copies.data.procedural import draw_picture
 from image_copies.submissions.ensemble.projection import fit_projection
 from image_copies.submissions.scoring.baselines import compute_perceptual_hash, describe_grey_pixels, describe_images
 from image_copies.submissions.scoring.metrics import evaluate

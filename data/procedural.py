@@ -4,13 +4,18 @@ A dead-leaves model (shapes of power-law sizes that occlude each other) has the 
 textures, gradients, layered landscapes, text and noise are added so that no single cue tells two pictures apart.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import cv2
 import numpy as np
 from cv2.typing import MatLike
 from numpy.typing import NDArray
+from PIL import Image
+
+from image_copies.data.process import map_on_cores
 
 Picture = NDArray[np.uint8]
 Colour = NDArray[np.float32]
@@ -192,3 +197,20 @@ def _write_words(rng: np.random.Generator, canvas: NDArray[np.float32], palette:
         at = (int(rng.uniform(0, 0.7) * width), int(rng.uniform(0.1, 1) * height))
         cv2.putText(cover, word, at, font, rng.uniform(0.4, 1.8), 255, int(rng.integers(1, 4)), cv2.LINE_AA)
         canvas += (cover[..., None] / np.float32(255)) * (_colour(rng, palette) - canvas)
+
+
+def write_pictures(folder: Path, prefix: str, count: int, seed: int, workers: int | None = None) -> Iterator[Path]:
+    """Write `count` pictures `<prefix>000000.jpg`, … (JPEG quality 90) into `folder`; yield each path once written.
+
+    A picture depends on (seed, prefix, number) only. `workers` are processes; None for one per core.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    write = partial(_write_picture, folder, prefix, seed)
+    yield from map_on_cores(write, range(count), workers)
+
+
+def _write_picture(folder: Path, prefix: str, seed: int, number: int) -> Path:
+    picture = draw_picture(np.random.default_rng([seed, *prefix.encode(), number]))
+    path = folder / f"{prefix}{number:06d}.jpg"
+    Image.fromarray(picture).save(path, quality=90)
+    return path

@@ -1,1 +1,0 @@
-"""Procedurally drawn pictures: a data set where none can be downloaded."""
