@@ -2,6 +2,9 @@
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,3 +64,14 @@ def test_every_package_is_installed() -> None:
     assert f"FOLDERS = {tuple(sorted({*PACKAGES, 'recipes'}))!r}".replace("'", '"') in (TOP / "setup.py").read_text(
         encoding="utf-8"
     )
+
+
+def test_a_script_runs_the_code_beside_it(tmp_path: Path) -> None:
+    """Here another checkout is installed: the one that is tested."""
+    for folder in ("pipeline", "image_copies"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(TOP / "pipeline" / "image_copies.py", tmp_path / "pipeline")
+    (tmp_path / "image_copies" / "__init__.py").write_text("beside = True")
+    (tmp_path / "pipeline" / "show.py").write_text("from image_copies import beside; print(beside)")
+    done = subprocess.run([sys.executable, tmp_path / "pipeline" / "show.py"], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
