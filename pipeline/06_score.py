@@ -44,6 +44,7 @@ OPTIONS: Table = {
     "--report": DIR | {"help": "with --compare: folder of the page, instead of one in the run"},
     "--ground-truth": FILE | {"metavar": "CSV", "help": "query_id,reference_id; needed where only files are given"},
     "--output": FILE | {"metavar": "JSON", "help": "with --submission or --queries: write the scores here, too"},
+    "--json": {"action": "store_true", "help": "with --submission or --queries: print JSON, not lines"},
     "--details": DIR | {"help": "with --submission: folder for precision-recall and recall by edit"},
     "--edits": FILE | {"metavar": "CSV", "help": "with --details or --compare: query_id,edits"},
 }
@@ -101,6 +102,7 @@ def score(options: argparse.Namespace) -> None:
             training=options.training,
             dimensions=options.dimensions,
             output=options.output,
+            as_json=options.json,
         )
     elif options.compare is not None:
         from image_copies.pipeline.steps.score_files import compare
@@ -116,7 +118,7 @@ def score(options: argparse.Namespace) -> None:
     elif options.submission is not None:
         from image_copies.pipeline.steps.score_files import score_file
 
-        score_file(options.submission, options.ground_truth, options.output, options.details, options.edits)
+        score_file(options.submission, options.ground_truth, options.output, options.details, options.edits, options.json)
     else:
         score_run(open_chosen_run(options), options.force)
 

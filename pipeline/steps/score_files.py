@@ -33,11 +33,23 @@ from image_copies.submissions.scoring.metrics import (
     micro_average_precision_interval,
 )
 
+SCORE_TITLES = {
+    "micro_average_precision": "µAP",
+    "recall_at_precision_90": "recall at P90",
+    "recall_at_rank_1": "recall at rank 1",
+    "recall_at_rank_10": "recall at rank 10",
+}
+
 
 def score_file(
-    path: Path, ground_truth: Path, output: Path | None = None, details: Path | None = None, edits: Path | None = None
+    path: Path,
+    ground_truth: Path,
+    output: Path | None = None,
+    details: Path | None = None,
+    edits: Path | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Score a submission or matching-track file (.h5 or .csv) and print its scores as JSON, which `output` gets as well.
+    """Score a submission or matching-track file (.h5 or .csv) and print its scores; `output` gets them as JSON.
 
     The folder `details` gets the precision-recall curve and, with the edits of the queries, the recall by edit.
 
@@ -46,7 +58,7 @@ def score_file(
     """
     truth = read_ground_truth(ground_truth)
     scores, ranked = rank_file(path, truth)
-    _print_scores(scores, {"file": path, "ground_truth": ground_truth}, output)
+    _print_scores(scores, {"file": path, "ground_truth": ground_truth}, output, as_json)
     if details is not None:
         write_details(details, ranked, truth, edits)
         print(f"details: {details}")
@@ -90,8 +102,9 @@ def score_vectors(
     training: Path | None = None,
     dimensions: int | None = None,
     output: Path | None = None,
+    as_json: bool = False,
 ) -> None:
-    """Score files of vectors and print the scores as JSON, which `output` gets as well.
+    """Score files of vectors and print the scores; `output` gets them as JSON.
 
     With `training` vectors, the queries are normalised against them by method 2 with the paper's parameters, after all have been
     reduced to so many `dimensions`, if that is given.
@@ -108,14 +121,19 @@ def score_vectors(
         asked = normalize_vectors(asked, held)
     scores, _ = rank_vectors(asked, searched, truth)
     given = {"queries": queries, "references": references, "ground_truth": ground_truth, "training": training}
-    _print_scores(scores, {name: path for name, path in given.items() if path is not None}, output)
+    _print_scores(scores, {name: path for name, path in given.items() if path is not None}, output, as_json)
 
 
-def _print_scores(scores: Scores, given: dict[str, Path], output: Path | None) -> None:
-    """Print the scores and what they were made from as JSON, which `output` gets as well."""
+def _print_scores(scores: Scores, given: dict[str, Path], output: Path | None, as_json: bool) -> None:
+    """Print the scores, a line each, or `as_json` with what they were made from, as `output` gets them."""
     origin = describe_origin(**{name: digest_file(path) for name, path in given.items()})
     text = json.dumps(scores.as_dict() | {"made_from": origin}, indent=1)
-    print(text)
+    if as_json:
+        print(text)
+    else:
+        for name, title in SCORE_TITLES.items():
+            print(f"{title:18}{getattr(scores, name):.4f}")
+        print(f"of {scores.queries:,} queries, {scores.references:,} references and {scores.true_pairs:,} copies")
     if output is not None:
         write_text(output, text + "\n")
 

@@ -70,6 +70,10 @@ def test_the_command_prints_the_same(
     main = import_module("image_copies.pipeline.06_score").main
     line = ["--queries", asked, "--references", held, "--ground-truth", truth]
     assert main([*line, "--output", str(tmp_path / "scores.json")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].split() == ["µAP", f"{5 / 6:.4f}"] and shown[-1].endswith("6 copies")
+    line.append("--json")
+    assert main([*line, "--output", str(tmp_path / "scores.json")]) == 0
     printed = json.loads(capsys.readouterr().out)
     assert printed == json.loads((tmp_path / "scores.json").read_text())
     assert printed["micro_average_precision"] == pytest.approx(5 / 6) and set(printed["made_from"]) >= {"queries", "references"}
