@@ -3,9 +3,9 @@
 Reading settings does not import torch: `build` imports the module that it needs and passes plain values to the objective.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from image_copies.data.settings import Settings
 
@@ -273,7 +273,14 @@ class MultiGrainSettings(DistanceWeightedSettings):
 
 PairSettings = ContrastiveSettings | TripletSettings | MultiSimilaritySettings | NPairSettings | InfoNceSettings | AngularSettings
 AnyObjectiveSettings = ArcFaceSettings | PairSettings | MarginSettings | SoftmaxSettings | MultiGrainSettings
-ObjectiveChoice = Annotated[AnyObjectiveSettings, Field(discriminator="kind")]  # selected by `kind` in a recipe
+
+
+def _name_default_kind(value: Any) -> Any:
+    """Return settings of a recipe with their kind: arcface where they name none."""
+    return {"kind": "arcface"} | value if isinstance(value, dict) else value
+
+
+ObjectiveChoice = Annotated[AnyObjectiveSettings, Field(discriminator="kind"), BeforeValidator(_name_default_kind)]  # by `kind`
 PAIRWISE: tuple[str, ...] = tuple(
     settings().kind for settings in get_args(AnyObjectiveSettings) if issubclass(settings, PairwiseSettings)
 )  # kinds that compare images of one class

@@ -356,6 +356,8 @@ def _describe_problem(item: dict[str, Any]) -> str:
         return f"{where}: {item['ctx']['error']}" + (
             "" if isinstance(item["input"], dict) else f" (found {reprlib.repr(item['input'])})"
         )
+    if item["type"] == "missing":
+        return f"{where}: this key is required"
     if item["type"] != "extra_forbidden":
         return f"{where}: {item['msg']} (found {reprlib.repr(item['input'])})"
     if item["loc"][-1] in GONE:

@@ -44,7 +44,9 @@ def run_step(run: Run, step: Step, force: bool = False) -> None:
 def _augment(run: Run) -> list[Product]:
     def work() -> None:
         from image_copies.pipeline.steps.augment import draw_sheets, make_queries
+        from image_copies.pipeline.steps.train import check_models
 
+        check_models(run)  # before the first work of a run, not after minutes of it
         make_queries(run, run.paths.queries, run.recipe.queries.count)
         draw_sheets(run, images=8)
 
