@@ -293,12 +293,10 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
     ("submissions/ensemble/projection.py", "tests/submissions/ensemble/test_projection.py"): [("kept > floor", "kept > 0")],
     ("submissions/ensemble/selection.py", "tests/submissions/ensemble/test_selection.py"): [
         ('float(same.iloc[0]["beta"])', 'float(same.iloc[-1]["beta"])'),
-    ],
-    ("submissions/ensemble/validation.py", "tests/submissions/ensemble/test_selection.py"): [
         ("kept & ~training.unreadable", "kept"),
     ],
-    ("submissions/scoring/bootstrap.py", "tests/submissions/scoring/test_bootstrap.py"): [("[2.5, 97.5]", "[5, 95]")],
-    ("submissions/search/nearest.py", "tests/submissions/search/test_nearest.py"): [("SPARE = 8", "SPARE = 0")],
+    ("submissions/scoring/metrics.py", "tests/submissions/scoring/test_bootstrap.py"): [("[2.5, 97.5]", "[5, 95]")],
+    ("submissions/search/exact.py", "tests/submissions/search/test_nearest.py"): [("SPARE = 8", "SPARE = 0")],
     ("submissions/ensemble/normalization.py", "tests/submissions/ensemble/test_normalization.py"): [
         (
             "np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)",
