@@ -93,7 +93,8 @@ def keep_sample(place: Path) -> Iterator[tuple[str, Table]]:
         rows[f"weights of {path.parent.name}, {path.stem}"] = {"sha256": hashlib.sha256(content).hexdigest()}
     with h5py.File(run / "submission.h5") as submission:
         for name in sorted(submission):
-            rows[f"submission: {name}"] = {"sha256": hashlib.sha256(submission[name][:].tobytes()).hexdigest()}
+            content = repr(submission[name][:].tolist()).encode()
+            rows[f"submission: {name}"] = {"sha256": hashlib.sha256(content).hexdigest()}
     scores = json.loads((run / "scores.json").read_text(encoding="utf-8"))
     rows["scores"] = {"micro_average_precision": str(scores["micro_average_precision"])}
     yield "sample", rows
