@@ -25,7 +25,7 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.pipeline.steps.gpu_search import TorchSearch
+from image_copies.pipeline.gpu_search import TorchSearch
 from image_copies.submissions.search.backend import search_block, use_backend
 from image_copies.submissions.search.exact import search_pairs
 

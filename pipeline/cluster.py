@@ -172,7 +172,7 @@ def work_on_shard(references: Sequence[Any], shard: Any, tolerated: Sequence[Pat
         AbsentError: when this node lacks other inputs.
         UserError: when this node does not fit, or the work fails for a reason that the user can fix.
     """
-    from image_copies.pipeline.steps.search_device import search_on_gpu  # as in _describe_machine
+    from image_copies.pipeline.run.step import search_on_gpu  # as in _describe_machine
 
     threadpool_limits(1)  # the last bits may depend on the number of threads
     if "torch" in sys.modules:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from image_copies.augmentations.dataset import normalize_pixels
@@ -19,7 +20,6 @@ from image_copies.data.threads import overlap
 from image_copies.models.device import autocast, best_device, report_lack_of_memory
 from image_copies.models.inference.embedders import EmbeddedBlock, check_finite
 from image_copies.models.inference.folding import fold_batch_norms
-from image_copies.models.inference.padding import pad_batch
 from image_copies.models.inference.parallel import map_in_parallel
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
@@ -167,3 +167,18 @@ def embed_views(embed: Callable[[Tensor], Tensor], pixels: Tensor, flip: bool) -
 def _lower_priority(_: int) -> None:
     """Give data-loading workers a lower priority than the network, which shares the cores with them."""
     os.nice(10)
+
+
+ALIGNED_IMAGES = 16  # below, one thread of torch computes 1 × 1 convolutions in another way; the vector loops of a CPU end evenly
+
+
+def pad_batch(pixels: Tensor, batch_size: int, device: torch.device) -> Tensor:
+    """On a CPU, append black images to [n, …] so that n is a multiple of ALIGNED_IMAGES, or of a smaller `batch_size`.
+
+    With a `batch_size` that is a multiple of ALIGNED_IMAGES, an image's vector then has the same bits in every batch and at every
+    place in it.
+    """
+    if device.type != "cpu":
+        return pixels
+    missing = -len(pixels) % min(ALIGNED_IMAGES, batch_size)
+    return functional.pad(pixels, (0, 0) * (pixels.ndim - 1) + (0, missing)) if missing else pixels

@@ -13,8 +13,7 @@ from image_copies.data.errors import UserError
 from image_copies.models.device import report_lack_of_memory
 from image_copies.models.network.backbones import build_backbone
 from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.pooling import GeM
-from image_copies.models.network.row_by_row import apply_linear
+from image_copies.models.network.layers import GeM, apply_linear
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.network.start import load_start
 from image_copies.models.network.whitening import Whitening, whiten

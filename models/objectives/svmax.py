@@ -4,14 +4,51 @@ import math
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.models.objectives.base import Objective, ObjectiveOutput
-from image_copies.models.objectives.regularized import RegularizedObjective
+from image_copies.models.distributed import gather_rows
+from image_copies.models.objectives.base import ClassMatrix, Objective, ObjectiveOutput
 from image_copies.models.objectives.settings import SvmaxSettings
-from image_copies.models.objectives.spread_out import spread_out_penalty
+
+
+class RegularizedObjective(Objective):
+    """Subclasses add their term in `compute_loss`; class matrix, classifier and learning rates are those of the `objective`."""
+
+    def __init__(self, objective: Objective) -> None:
+        super().__init__()
+        self.objective = objective
+        self.takes_local_batch = objective.takes_local_batch
+
+    def class_matrix(self) -> ClassMatrix | None:
+        """Return the objective's class matrix."""
+        return self.objective.class_matrix()
+
+    def linear_classifier(self) -> nn.Linear | None:
+        """Return the objective's classifier."""
+        return self.objective.linear_classifier()
+
+    def parameter_rates(self) -> dict[str, float]:
+        """Return the objective's learning rates, under this module's parameter names."""
+        return {f"objective.{name}": rate for name, rate in self.objective.parameter_rates().items()}
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return the rows [b, …] of the whole batch, of which the objective may receive this process's part."""
+        return gather_rows(rows) if self.takes_local_batch else rows
+
+
+def spread_out_penalty(rows: Tensor, labels: Tensor) -> Tensor:
+    """Return M₁² + max(0, M₂ − 1/d): first and second moment of the products of rows [b, d] of different classes [b].
+
+    The formula assumes unit rows: those that are spread evenly over the sphere have M₁ = 0 and M₂ = 1/d. 0 for one class.
+    """
+    with torch.autocast(rows.device.type, enabled=False):
+        different = labels[:, None] != labels[None]
+        products = (rows.float() @ rows.float().T)[different]
+        pairs = max(1, len(products))
+        first, second = products.sum() / pairs, products.square().sum() / pairs
+        return first.square() + (second - 1 / rows.shape[1]).clamp(min=0)
 
 
 class Svmax(RegularizedObjective):

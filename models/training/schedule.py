@@ -10,7 +10,7 @@ from timm.optim import muon
 from torch import nn
 
 from image_copies.models.device import choose_precision
-from image_copies.models.network.pooling import GeM
+from image_copies.models.network.layers import GeM
 from image_copies.models.objectives.base import Objective
 from image_copies.models.training.settings import OptimizerSettings, SchedulerSettings
 

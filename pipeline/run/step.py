@@ -6,10 +6,11 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from image_copies.data.process import is_first_process, print_once
 from image_copies.data.remote import as_path, remove_folder
 from image_copies.data.settings import Settings, read_recorded
 from image_copies.pipeline.run.run import Run
+from image_copies.submissions.search.backend import use_backend
 
 PACKAGES = (
     "torch",
@@ -353,3 +355,21 @@ def _refresh(recorded: Any) -> Any:
         case dict():
             return {key: _refresh(item) for key, item in recorded.items()}
     return recorded
+
+
+@contextmanager
+def search_on_gpu() -> Iterator[None]:
+    """Search on this process's GPU, if there is one, inside the `with` block or the decorated function."""
+    if find_spec("torch") is None:
+        yield
+        return
+    from image_copies.models.device import best_device  # imported here: files are scored and validated without torch, too
+
+    device = best_device()
+    if device.type == "cpu":
+        yield
+        return
+    from image_copies.pipeline.gpu_search import TorchSearch
+
+    with use_backend(TorchSearch(device)):
+        yield

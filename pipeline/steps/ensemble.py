@@ -18,9 +18,8 @@ from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.pipeline.run.paths import SETS, RunPaths
 from image_copies.pipeline.run.recipe import Recipe, refuse_pca_after_whitening
 from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles
-from image_copies.pipeline.run.step import fingerprint
+from image_copies.pipeline.run.step import fingerprint, search_on_gpu
 from image_copies.pipeline.steps.augment import synthetic_truths
-from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.pipeline.steps.vectors import is_whole, join_shards, make_shard_folder
 from image_copies.submissions.ensemble.normalization import count_neighbours_needed
 from image_copies.submissions.ensemble.projection import (

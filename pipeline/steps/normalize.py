@@ -9,8 +9,8 @@ from tqdm import tqdm
 from image_copies.data.errors import prefix_errors
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.pipeline.run.run import Run, assign_training_roles
+from image_copies.pipeline.run.step import search_on_gpu
 from image_copies.pipeline.steps.ensemble import open_joined, project_candidates
-from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import (
     METHODS,
     append_zero,

@@ -13,11 +13,10 @@ from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import IscFolder, open_isc_folder
 from image_copies.data.remote import remove_folder
 from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.step import describe_origin, fingerprint_images, read_manifest
+from image_copies.pipeline.run.step import describe_origin, fingerprint_images, read_manifest, search_on_gpu
 from image_copies.pipeline.steps.report import write_run_report, write_unscored_run_report
 from image_copies.pipeline.steps.score_files import write_details
 from image_copies.pipeline.steps.score_table import collect_warnings, read_synthetic_board
-from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
 from image_copies.submissions.ensemble.projection import fit_projection, require_training_only
 from image_copies.submissions.ensemble.selection import apply_normalizations, find_best_beta

@@ -12,8 +12,7 @@ from image_copies.data.images import ImageSet
 from image_copies.data.layout import IscFolder, open_isc_folder
 from image_copies.data.remote import as_path
 from image_copies.pipeline.run.paths import RunPaths
-from image_copies.pipeline.run.step import describe_origin
-from image_copies.pipeline.steps.search_device import search_on_gpu
+from image_copies.pipeline.run.step import describe_origin, search_on_gpu
 from image_copies.submissions.formats.matching_track import evaluate_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.report.inputs import ComparisonInputs, Side, check_output_folder

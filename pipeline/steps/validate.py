@@ -30,10 +30,10 @@ from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
 from image_copies.models.training.begin import Watch
 from image_copies.models.training.handmade import fit_handmade
 from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles
+from image_copies.pipeline.run.step import search_on_gpu
 from image_copies.pipeline.steps.augment import family_truths, synthetic_truths
 from image_copies.pipeline.steps.ensemble import open_joined, project_candidates
 from image_copies.pipeline.steps.score_table import BASELINE, ENSEMBLE, MODEL, SUBMITTED, find_warnings
-from image_copies.pipeline.steps.search_device import search_on_gpu
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
 from image_copies.submissions.ensemble.selection import (
     apply_normalizations,

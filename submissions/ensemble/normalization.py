@@ -11,7 +11,7 @@ from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.search.exact import search_nearest
 from image_copies.submissions.settings import Method, NormalizationSettings
-from image_copies.submissions.vectors.rows import VectorRows, take_rows
+from image_copies.submissions.vectors.files import VectorRows, take_rows
 
 QUERIES_PER_BLOCK = 4096
 

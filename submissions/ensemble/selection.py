@@ -32,8 +32,7 @@ from image_copies.submissions.ensemble.variant import (
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.settings import EnsembleSettings, Method, NormalizationSettings
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
-from image_copies.submissions.vectors.files import Vectors
-from image_copies.submissions.vectors.rows import VectorRows, join_blocks
+from image_copies.submissions.vectors.files import VectorRows, Vectors, join_blocks
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,18 @@ from numpy.typing import NDArray
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.submissions.settings import MAX_DIMENSIONS
-from image_copies.submissions.vectors.files import MAX_NORM, StoredVectors, Vectors, VectorSet, read_ids
+from image_copies.submissions.vectors.files import (
+    MAX_NORM,
+    ROWS_PER_BLOCK,
+    StoredVectors,
+    Vectors,
+    VectorSet,
+    describe_repeated,
+    divide_rows,
+    read_ids,
+    take_rows,
+)
 from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
-from image_copies.submissions.vectors.repeated import describe_repeated
-from image_copies.submissions.vectors.rows import ROWS_PER_BLOCK, divide_rows, take_rows
 
 UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
 UNREADABLE_SIDES = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)  # of queries and references

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.submissions.search.exact import ScoredPairs, compute_exact_distances, search_nearest, search_pairs
-from image_copies.submissions.vectors.files import Vectors, VectorSet
-from image_copies.submissions.vectors.rows import take_rows
+from image_copies.submissions.vectors.files import Vectors, VectorSet, take_rows
 
 PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs
 

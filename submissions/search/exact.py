@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
 from image_copies.submissions.search.backend import Metric, Rows, find_candidates, search_block
-from image_copies.submissions.vectors.rows import RowsShard, VectorRows, divide_rows
+from image_copies.submissions.vectors.files import RowsShard, VectorRows, divide_rows
 
 REFERENCES_PER_SHARD = 50_000
 PAIRS_WORTH_SENDING = 2**28  # a second of one core; with fewer, an engine would cost more than it saves

@@ -1,6 +1,7 @@
 """The vectors file: HDF5 with `ids` (UTF-8), `vectors` (float32 or float16 [n, d]) and, optionally, `unreadable` (bool [n]).
 
-A name that ends in .parquet stands for the same in Parquet (`parquet.py`).
+A name that ends in .parquet stands for the same in Parquet (`parquet.py`). Rows of vectors, in memory or in a file, are divided
+into shards that other processes can load.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,9 +27,98 @@ from image_copies.submissions.vectors.hdf5 import (
     refuse_endless_strings,
 )
 from image_copies.submissions.vectors.parquet import describe_parquet, iterate_parquet, write_parquet
-from image_copies.submissions.vectors.rows import StoredRows, join_blocks
 
-ROWS_PER_BLOCK = 65_536
+ROWS_PER_BLOCK = 16_384
+
+
+@dataclass(frozen=True)
+class RowsShard:
+    """Consecutive rows, which are loaded where they are needed.
+
+    Attributes:
+        first: Number of the first one.
+        count: How many they are.
+        load: Returns them [n, d]; raises UserError where a file is missing or damaged.
+    """
+
+    first: int
+    count: int
+    load: Callable[[], NDArray[np.float32]]
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """The vectors of a file's readable images, which need not fit into memory.
+
+    Attributes:
+        read: Returns rows [n, d] of the file from the first number up to before the second, in any process.
+        unreadable: Flags of all of its rows, bool [m].
+    """
+
+    read: Callable[[int, int], NDArray[np.float32]]
+    unreadable: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return int(np.count_nonzero(~self.unreadable))
+
+    def divide(self, size: int) -> list[RowsShard]:
+        """Divide the rows of the file, unreadable ones included, into shards of `size`; shards of these alone are left out."""
+        parts = [(start, ~self.unreadable[start : start + size]) for start in range(0, len(self.unreadable), size)]
+        counts = [int(np.count_nonzero(chosen)) for _, chosen in parts]
+        firsts = np.cumsum([0, *counts]).tolist()
+        shards = (
+            RowsShard(first, count, partial(_load, self.read, *part))
+            for first, count, part in zip(firsts, counts, parts, strict=False)
+        )
+        return [shard for shard in shards if len(shard)]
+
+
+VectorRows = NDArray[np.float32] | StoredRows  # vectors [n, d]
+
+
+def _load(read: Callable[[int, int], NDArray[np.float32]], start: int, chosen: NDArray[np.bool_]) -> NDArray[np.float32]:
+    return read(start, start + len(chosen))[chosen]
+
+
+def divide_rows(vectors: VectorRows, size: int) -> list[RowsShard]:
+    """Divide vectors [n, d], in memory or in files, into shards of `size` rows."""
+    if not isinstance(vectors, np.ndarray):
+        return vectors.divide(size)
+    parts = ((first, vectors[first : first + size]) for first in range(0, len(vectors), max(size, 1)))
+    return [RowsShard(first, len(part), partial(np.asarray, part)) for first, part in parts]
+
+
+def join_blocks(blocks: Iterable[NDArray[np.float32]], count: int, dimensions: int) -> NDArray[np.float32]:
+    """Return blocks [m, d] of so many rows as one array, with one further block in memory."""
+    joined, row = np.empty((count, dimensions), np.float32), 0
+    for block in blocks:
+        joined[row : row + len(block)] = block
+        row += len(block)
+    return joined
+
+
+def take_rows(vectors: VectorRows, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return chosen rows [m, d] of vectors [n, d] in memory or in files, of which only the blocks that hold them are read.
+
+    They are int64 [m] of 0 … n − 1, ascending without repetitions; without any, nothing is read and d is 0.
+
+    Raises:
+        UserError: when a file is damaged.
+    """
+    if isinstance(vectors, np.ndarray):
+        return vectors[chosen]
+    parts: list[NDArray[np.float32]] = []
+    for shard in vectors.divide(ROWS_PER_BLOCK) if len(chosen) else ():
+        begin, end = np.searchsorted(chosen, [shard.first, shard.first + len(shard)])
+        if begin < end:
+            parts.append(shard.load()[chosen[begin:end] - shard.first])
+    return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
+
+
+ROWS_READ = 65_536
 MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38
 
 
@@ -191,7 +281,7 @@ def _read_rows(path: Path, first: int, last: int) -> NDArray[np.float32]:
 
 
 def iterate_vectors(
-    path: Path | str, block: int = ROWS_PER_BLOCK, *, first: int = 0, last: int | None = None
+    path: Path | str, block: int = ROWS_READ, *, first: int = 0, last: int | None = None
 ) -> Iterator[NDArray[np.float32]]:
     """Yield rows in order, in blocks [≤ block, d] float32, from row `first` up to the one before `last`, or to the end.
 
@@ -273,3 +363,64 @@ def _check_unique(path: Path | str, ids: Sequence[str]) -> None:
             f"{path} holds {len(ids) - len(set(ids))} repeated ids; each image must have exactly one row. "
             "Remove the repeated rows, or embed the images again (step 02)."
         )
+
+
+MAX_SHARE = 0.1  # of the images: above it the vectors, not the images, are likely to be at fault
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """Images whose vectors equal that of an earlier image."""
+
+    rows: NDArray[np.int64]  # of these images [m], ascending
+    firsts: NDArray[np.int64]  # the first row with the same vector [m]
+
+
+def find_repeated(hashes: NDArray[np.uint64]) -> Repeated:
+    """Find the rows whose hashes [n, 2] (`hash_rows`) equal those of an earlier row."""
+    order = np.lexsort(hashes.T)  # stable
+    same = (hashes[order][1:] == hashes[order][:-1]).all(axis=1)
+    firsts = np.arange(len(order))
+    starts = np.flatnonzero(np.concatenate([[True], ~same])) if len(order) else np.zeros(0, np.int64)
+    firsts[order] = np.repeat(order[starts], np.diff([*starts, len(order)]))
+    rows = np.flatnonzero(firsts != np.arange(len(firsts)))
+    return Repeated(rows, firsts[rows])
+
+
+def describe_repeated(name: str, part: VectorSet, left_out: NDArray[np.bool_] | None = None) -> list[str]:
+    """Describe zero vectors and vectors that several images share, a sentence each; empty where there are none.
+
+    `name` is what the images are, such as "query". Left out are unreadable images, whose vectors say nothing anyway, and those
+    that `left_out` bool [n] marks.
+    """
+    rows = np.flatnonzero(~part.unreadable)
+    zero, hashes = np.zeros(len(rows), bool), np.zeros((len(rows), 2), np.uint64)
+    for shard in divide_rows(part.readable(), ROWS_PER_BLOCK):
+        vectors, own = shard.load(), slice(shard.first, shard.first + len(shard))
+        zero[own], hashes[own] = ~vectors.any(axis=1), hash_rows(vectors)
+    if left_out is not None:
+        kept = ~left_out[rows]
+        rows, zero, hashes = rows[kept], zero[kept], hashes[kept]
+    found, repeated = [], find_repeated(hashes)
+    if zero.any():
+        found.append(f"{name}: {zero.sum()} vectors are zero, the first is that of {part.ids[rows[zero.argmax()]]!r}")
+    if len(repeated.rows):
+        first, second = (part.ids[rows[which[0]]] for which in (repeated.firsts, repeated.rows))
+        likely = (
+            "a descriptor that collapsed gives such vectors"
+            if len(repeated.rows) > MAX_SHARE * len(rows)
+            else "equal files have equal vectors"
+        )
+        found.append(
+            f"{name}: {len(repeated.rows)} of {len(rows)} vectors repeat that of an earlier image, such as {second!r} that of "
+            f"{first!r}: {likely}"
+        )
+    return found
+
+
+def hash_rows(vectors: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Return two numbers for each row, uint64 [n, 2]: equal rows have the same; different ones do with a probability of 2⁻⁶⁶."""
+    weights = np.random.default_rng(0).integers(0, 2**64, (vectors.shape[1], 2), dtype=np.uint64)
+    bits = np.ascontiguousarray(vectors).view(np.uint32).astype(np.uint64)
+    hashes: NDArray[np.uint64] = bits @ weights
+    return hashes

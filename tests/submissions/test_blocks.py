@@ -14,7 +14,7 @@ from image_copies.submissions.formats.matching_track import write_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission, write_submission
 from image_copies.submissions.scoring.metrics import evaluate, score_queries
 from image_copies.submissions.search import exact
-from image_copies.submissions.vectors import repeated, rows
+from image_copies.submissions.vectors import files
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors, write_vectors
 
 QUERIES, DIMENSIONS, BLOCK = 40, 256, 500
@@ -23,7 +23,7 @@ TRUTH = GroundTruth([f"Q{row}" for row in range(30)], frozenset((f"Q{row}", f"R{
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (rows, repeated, submission):
+    for module in (files, submission):
         monkeypatch.setattr(module, "ROWS_PER_BLOCK", BLOCK)
     monkeypatch.setattr(exact, "REFERENCES_PER_SHARD", BLOCK)
 

@@ -11,7 +11,7 @@ from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.preprocessing import preprocess
-from image_copies.models.network.pooling import EPSILON, GeM
+from image_copies.models.network.layers import EPSILON, GeM
 
 
 def draw_channels(

@@ -19,7 +19,7 @@ from image_copies.matching.dedup.blocks import Packed
 from image_copies.matching.dedup.collection import Collection
 from image_copies.matching.dedup.comparing import MOST_NEAR, compare_blocks
 from image_copies.matching.dedup.lists import PAIR, Lists, Meeting, Opened, choose_folder, find_pairs
-from image_copies.pipeline.steps.gpu_search import TorchSearch
+from image_copies.pipeline.gpu_search import TorchSearch
 from image_copies.submissions.search.backend import use_backend
 from tests.sending import SendingEngine
 

@@ -12,9 +12,8 @@ import torch
 
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import write_pictures
-from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.embed import embed_images, pad_batch
 from image_copies.models.inference.embedders import embed_with_all
-from image_copies.models.inference.padding import pad_batch
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor

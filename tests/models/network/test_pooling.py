@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from image_copies.models.network.pooling import GeM
+from image_copies.models.network.layers import GeM
 
 
 def test_a_temporary_exponent_leaves_no_trace_even_after_an_error() -> None:

@@ -9,8 +9,7 @@ from torch.nn import functional
 
 from image_copies.data.errors import UserError
 from image_copies.models.objectives.settings import AngularSettings, ContrastiveSettings, NPairSettings, SvmaxSettings
-from image_copies.models.objectives.spread_out import spread_out_penalty
-from image_copies.models.objectives.svmax import Svmax, mean_singular_value, singular_bounds
+from image_copies.models.objectives.svmax import Svmax, mean_singular_value, singular_bounds, spread_out_penalty
 
 LABELS = torch.arange(12) // 2
 

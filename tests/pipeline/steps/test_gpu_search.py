@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from image_copies.models import device
-from image_copies.pipeline.steps import gpu_search
-from image_copies.pipeline.steps.gpu_search import TorchSearch
-from image_copies.pipeline.steps.search_device import search_on_gpu
+from image_copies.pipeline import gpu_search
+from image_copies.pipeline.gpu_search import TorchSearch
+from image_copies.pipeline.run.step import search_on_gpu
 from image_copies.submissions.ensemble.normalization import find_neighbours
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.backend import search_block, use_backend

@@ -12,7 +12,7 @@ from image_copies.pipeline.steps.submit import submit
 from image_copies.submissions.formats import submission
 from image_copies.submissions.formats.submission import open_submission
 from image_copies.submissions.search import exact
-from image_copies.submissions.vectors import repeated, rows
+from image_copies.submissions.vectors import files
 from image_copies.submissions.vectors.files import write_vectors
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "sample.yaml"
@@ -28,7 +28,7 @@ def make_run(folder: Path, count: int) -> Run:
 
 
 def test_memory_does_not_grow_with_the_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (rows, repeated, submission):
+    for module in (files, submission):
         monkeypatch.setattr(module, "ROWS_PER_BLOCK", 500)
     monkeypatch.setattr(exact, "REFERENCES_PER_SHARD", 500)
     peaks = []

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from image_copies.submissions.vectors.files import Vectors
-from image_copies.submissions.vectors.repeated import describe_repeated, find_repeated, hash_rows
+from image_copies.submissions.vectors.files import Vectors, describe_repeated, find_repeated, hash_rows
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -7,9 +7,8 @@ import pytest
 from numpy.typing import NDArray
 
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
-from image_copies.submissions.vectors import rows
-from image_copies.submissions.vectors.files import StoredVectors, open_vectors, read_vectors, write_vectors
-from image_copies.submissions.vectors.rows import take_rows
+from image_copies.submissions.vectors import files
+from image_copies.submissions.vectors.files import StoredVectors, open_vectors, read_vectors, take_rows, write_vectors
 
 SIZE = 81
 UNREADABLE = np.isin(np.arange(SIZE), [0, 1, 20, *range(42, 56), SIZE - 1])
@@ -47,7 +46,7 @@ def test_shards_number_readable_images(stored: StoredVectors, path: Path, size: 
 @pytest.mark.parametrize("chosen", [[3], [0, 62], [17, 18, 19, 20, 40], list(range(63))])
 def test_chosen_rows_are_looked_up(stored: StoredVectors, path: Path, chosen: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     held, numbers = read_vectors(path).readable(), np.array(chosen)
-    monkeypatch.setattr(rows, "ROWS_PER_BLOCK", 8)
+    monkeypatch.setattr(files, "ROWS_PER_BLOCK", 8)
     assert np.array_equal(take_rows(stored.readable(), numbers), held[numbers])
     assert np.array_equal(take_rows(held, numbers), held[numbers])
 

@@ -1,10 +1,11 @@
-"""Generalised mean pooling (GeM) and its exponent p."""
+"""The last layers of a network: generalised mean pooling (GeM), and a linear layer that computes rows one by one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 EPSILON = 1e-6  # ε, the lower bound of activations
 
@@ -45,3 +46,14 @@ class GeM(nn.Module):
             stored.requires_grad_(trainable)
             stored.data.copy_(value)
             stored.grad = gradient
+
+
+def apply_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return inputs [n, c] times the transpose of `weight` [d, c], plus `bias` [d]: [n, d].
+
+    In inference mode on a CPU the rows are multiplied one by one: the last bits of a row of a product can depend on how many rows
+    there are. It costs 0.02 to 0.2 ms an image.
+    """
+    if torch.is_inference_mode_enabled() and inputs.device.type == "cpu":
+        return torch.cat([functional.linear(row, weight, bias) for row in inputs.split(1)])
+    return functional.linear(inputs, weight, bias)
