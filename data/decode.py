@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from image_copies.data.errors import ImageError, StorageError, UserError
+from image_copies.data.errors import ImageError, StorageError, UserError, line_of
+from image_copies.data.files import write_text
 from image_copies.data.formats import SIGNATURE_BYTES, describe_missing_decoder, readable_formats
 from image_copies.data.remote import as_path
 from image_copies.data.sources.archives import read_bytes
@@ -201,3 +203,26 @@ def _strip_to_rgb(image: Image.Image, white: float, ground: str) -> NDArray[np.u
 def _to_eight_bits(image: Image.Image, white: float) -> Image.Image:
     values = np.nan_to_num(np.asarray(image, dtype=np.float64), nan=0.0, posinf=0.0)
     return Image.fromarray(np.clip(values / white * 255, 0, 255).round().astype(np.uint8), mode="L")
+
+
+SMALL_SIDE = 64  # pixels: what cannot be read fails at any size
+
+
+def list_unreadable(target: Path, images: Iterable[Path]) -> None:
+    """Write `file<tab>reason`, one line for each image; remove `target` where there are none.
+
+    The images are looked at once more, one after the other: whoever found that they cannot be read did so in many processes.
+    """
+    lines = [f"{line_of(path)}\t{_read_failure(path)}\n" for path in images]
+    if lines:
+        write_text(target, "".join(lines))
+    else:
+        target.unlink(missing_ok=True)
+
+
+def _read_failure(path: Path) -> str:
+    try:
+        decode_rgb(path, short_side=SMALL_SIDE)
+    except ImageError as error:
+        return line_of(error.problem)
+    return "can be read now"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from image_copies.data.commands import name_command
+from image_copies.data.decode import list_unreadable
 from image_copies.data.errors import line_of, text_of
-from image_copies.data.unreadable import list_unreadable
 from image_copies.matching.files.plan import PlanRow, list_companions, write_plan
 from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
 from image_copies.matching.groups.planning import Grouped

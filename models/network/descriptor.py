@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from image_copies.augmentations.domains import DOMAINS, rotate_to_all_domains
+from image_copies.augmentations.dataset import DOMAINS, rotate_to_all_domains
 from image_copies.data.errors import UserError
 from image_copies.models.device import report_lack_of_memory
 from image_copies.models.network.backbones import build_backbone

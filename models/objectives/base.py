@@ -88,3 +88,13 @@ class Objective(nn.Module):
 def seeded_generator(seed: int, number: int, device: torch.device | None = None) -> torch.Generator:
     """Return a generator on `device` (None: CPU) for draw `number` of a seed, so that a resumed training repeats none."""
     return torch.Generator(device or "cpu").manual_seed(seed * 1_000_003 + number)
+
+
+def sum_over_domains(objective: Objective, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+    """Sum an objective over domains' embeddings [domains, n, d / domains] with equal labels and instances [n]; logs of the first.
+
+    Raises:
+        UserError: The batch does not contain what the objective compares.
+    """
+    outputs = [objective(domain, labels, instances) for domain in embeddings]
+    return ObjectiveOutput(torch.stack([output.loss for output in outputs]).sum(), outputs[0].logs)

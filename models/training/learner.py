@@ -10,12 +10,10 @@ from lightning_fabric import Fabric
 from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor
 
-from image_copies.augmentations.dataset import normalize_pixels
-from image_copies.augmentations.domains import DOMAINS, rotate_to_domains
+from image_copies.augmentations.dataset import DOMAINS, normalize_pixels, rotate_to_domains
 from image_copies.models.distributed import gather_together
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.objectives.base import Objective, ObjectiveOutput
-from image_copies.models.objectives.domains import sum_over_domains
+from image_copies.models.objectives.base import Objective, ObjectiveOutput, sum_over_domains
 from image_copies.models.training.clipping import clip_gradients
 from image_copies.models.training.mixing import draw_share, mix_batch
 from image_copies.models.training.model_settings import ModelSettings

@@ -5,8 +5,7 @@ from typing import Any
 
 import torch
 
-from image_copies.augmentations.dataset import EditedImages, normalize_pixels, overlay_material
-from image_copies.augmentations.domains import DOMAINS
+from image_copies.augmentations.dataset import DOMAINS, EditedImages, normalize_pixels, overlay_material
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.data.errors import UserError

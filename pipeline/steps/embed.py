@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.decode import list_unreadable
 from image_copies.data.errors import StorageError, UserError, line_of
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.process import choose_workers, usable_cores
 from image_copies.data.shards import Place, ShardWork, run_shards
-from image_copies.data.unreadable import list_unreadable
 from image_copies.models.device import best_device, describe_device
 from image_copies.models.inference.embed import LoadedBatches, Network, embed_together, load_batches, measure_memory_format
 from image_copies.models.inference.settings import EmbeddingSettings

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.commands import name_install
+from image_copies.data.decode import list_unreadable
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.images import find_images
-from image_copies.data.unreadable import list_unreadable
 from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files, onnx_extractor
 from image_copies.matching.threshold import Tail, fit_tail_of_readable
 from image_copies.models.inference.embedders import embed_with_all

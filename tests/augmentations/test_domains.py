@@ -2,7 +2,7 @@
 
 import torch
 
-from image_copies.augmentations.domains import rotate_to_domains
+from image_copies.augmentations.dataset import rotate_to_domains
 
 
 def test_every_image_is_turned_as_its_domain_says_and_the_batch_keeps_its_format() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from image_copies.data.decode import list_unreadable
 from image_copies.data.errors import line_of, text_of
 from image_copies.data.images import find_images
-from image_copies.data.unreadable import list_unreadable
 
 BYTES = os.fsdecode(b"a\xff\xc3\xa9")
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import decode_rgb, list_unreadable
 from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.files import read_json, whole_file, whole_folder, write_text
 from image_copies.data.ground_truth import read_table
@@ -23,7 +23,6 @@ from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files, open_store_of, remove_folder
 from image_copies.data.sources.discovery import discover
 from image_copies.data.sources.walking import walk
-from image_copies.data.unreadable import list_unreadable
 from tests.sending import send
 
 

@@ -8,7 +8,7 @@ from claim_rows.training import vectors_of
 from measurements import Figures
 from numpy.typing import NDArray
 
-from image_copies.augmentations.domains import DOMAINS
+from image_copies.augmentations.dataset import DOMAINS
 from image_copies.data.labels import LabelledImages
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.submissions.scoring.retrieval import recall_at

@@ -10,7 +10,7 @@ from claim_rows.row import format_sides
 from claim_rows.training import DIMENSIONS, Bench, train, vectors_of
 from measurements import Figures
 
-from image_copies.augmentations.domains import DOMAINS
+from image_copies.augmentations.dataset import DOMAINS
 from image_copies.models.network.descriptor import Descriptor
 
 PER_CLASS = 4  # images in a batch

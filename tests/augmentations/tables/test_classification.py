@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from image_copies.augmentations.composition import draw_record, edit_image, replay
-from image_copies.augmentations.domains import rotate_to_all_domains
+from image_copies.augmentations.dataset import rotate_to_all_domains
 from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.settings import AugmentationSettings
 

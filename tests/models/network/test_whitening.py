@@ -3,7 +3,7 @@ import torch
 
 from image_copies.data.errors import UserError
 from image_copies.models.network.whitening import compute_folded_logits, fit_whitening
-from image_copies.models.objectives.domains import sum_over_domains
+from image_copies.models.objectives.base import sum_over_domains
 from image_copies.models.objectives.settings import MultiSimilaritySettings
 
 

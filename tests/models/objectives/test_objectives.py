@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.models.objectives.domains import sum_over_domains
+from image_copies.models.objectives.base import sum_over_domains
 from image_copies.models.objectives.margin import negative_weights
 from image_copies.models.objectives.multigrain import _compute_class_gradient_share
 from image_copies.models.objectives.settings import (
