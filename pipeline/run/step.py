@@ -3,11 +3,12 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -22,7 +23,7 @@ from image_copies.data.files import read_json, write_text
 from image_copies.data.images import ImageSet
 from image_copies.data.locks import SESSION_VARIABLE, hold_folder
 from image_copies.data.process import is_first_process, print_once
-from image_copies.data.remote import as_path, remove_folder
+from image_copies.data.remote import as_path
 from image_copies.data.settings import Settings, read_recorded
 from image_copies.pipeline.run.run import Run
 from image_copies.submissions.search.backend import use_backend
@@ -265,8 +266,7 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
     with hold_folder(run.folder, label) if is_first_process() else nullcontext():
         if force and is_first_process():
             for folder in product.unfinished:
-                with suppress(OSError):
-                    remove_folder(folder)
+                shutil.rmtree(folder, ignore_errors=True)
         start = time.monotonic()
         product.work()
         seconds = round(time.monotonic() - start, 1)

@@ -4,6 +4,7 @@ Without a ground truth, write a report that says so and suggests copies, and no 
 """
 
 import json
+import shutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,6 @@ from image_copies.data.errors import prefix_errors
 from image_copies.data.files import digest_file, write_text
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import IscFolder, open_isc_folder
-from image_copies.data.remote import remove_folder
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.step import describe_origin, fingerprint_images, read_manifest, search_on_gpu
 from image_copies.pipeline.steps.report import write_run_report, write_unscored_run_report
@@ -94,7 +94,8 @@ def report_unscored(run: Run) -> None:
         UserError: when a file of an earlier step cannot be read, or the disk is full.
     """
     run.paths.scores.unlink(missing_ok=True)
-    remove_folder(run.paths.details)
+    if run.paths.details.exists():
+        shutil.rmtree(run.paths.details)
     warnings = collect_warnings(run) + describe_oddities(*open_submission(run.paths.submission))
     write_unscored_run_report(run, open_isc_folder(run.data), _find_best_pairs(run), warnings)
 
