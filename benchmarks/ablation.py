@@ -47,22 +47,6 @@ STAGES = ((500, 0.3, 40, 300), (2000, 0.5, 48, 500), (8000, 0.6, 48, 800))  # cl
 ITERATIONS = 50  # steps of an epoch
 FIGURES = {"µAP": False, "µAP with mirror images": True}  # whether the mirror image is embedded too
 PAIRS = {"kind": "repeated", "copies": 2}
-NOT_REPEATABLE = {  # measured at commits before with keys that recipes no longer have, because nothing was gained
-    "CutMix",
-    "the same edits of an image in every epoch",
-    "edits on squares, not in the images' own aspect",
-    "clean and edited view of an image together",
-    "InfoNCE of a clean and an edited view",
-    "contrastive with cross-batch memory, means over all pairs",
-    "contrastive with cross-batch memory, means over violating pairs",
-    "InfoNCE with cross-batch memory",
-    "ArcFace and KoLeo (weight 0.1)",
-    "InfoNCE and KoLeo (weight 5)",
-    "last stage towards a teacher's rows",
-    "distillation towards a teacher's vectors (weight 40)",
-    "distillation towards a teacher's relations (weight 1, τ 0.04)",
-    "moving average of the weights (0.998)",
-}
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -190,11 +174,9 @@ def list_variants(chosen: Variant, models: Sequence[str]) -> dict[str, Variant]:
         variants[f"{model} alone"] = replace(chosen, weights=tuple(float(other == number) for other in range(len(models))))
         if len(models) > 2:
             variants[f"without {model}"] = replace(chosen, weights=(*weights[:number], 0.0, *weights[number + 1 :]))
-    variants |= {f"{d} dimensions": replace(chosen, dimensions=d) for d in (64, 128, 256) if d != chosen.dimensions}
-    variants |= {f"eigenvalue power {p:g}": replace(chosen, eigen_power=p) for p in (0, -0.25, -0.5) if p != chosen.eigen_power}
+    variants |= {f"{d} dimensions": replace(chosen, dimensions=d) for d in (64, 128, 256)}
+    variants |= {f"eigenvalue power {p:g}": replace(chosen, eigen_power=p) for p in (0, -0.5)}
     variants["queries not normalised"] = replace(chosen, method="none", beta=0.0)
-    variants |= {f"method 1, β {beta:g}": replace(chosen, method="method1", beta=beta) for beta in (0.5, 1.0, 2.0)}
-    variants |= {f"method 2, β {beta:g}": replace(chosen, method="method2", beta=beta) for beta in (0.5, 1.0, 1.8)}
     return {name: variant for name, variant in variants.items() if name == "as it was chosen" or variant != chosen}
 
 

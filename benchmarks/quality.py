@@ -34,7 +34,8 @@ COMMAND = "benchmarks/quality.py --docs"
 SHIPS = "what ships"
 FALSE_ALARMS = 0.001  # per query, expected at the threshold
 BY_NUMBER = "edits: "  # begins the name of a row of the copies that have so many
-VARIANTS = {"raw": "as it is", "normalised": "queries normalised"}
+VARIANTS = "raw", "normalised"  # queries as they are, and normalised
+HARDEST = 5  # edits of a set in the table, those whose originals rank first most rarely
 SHARES = {"first": "rank 1", "reported": "above the threshold"}
 
 
@@ -130,19 +131,28 @@ def make_board(store: Measurements) -> str:
     for set_name, name in dict.fromkeys((entry["about"]["set"], entry["name"]) for entry in store.measurements):
         runs = [entry["figures"] for entry in store.find(name, {"set": set_name}).values()]
         if name == "baselines":
-            rows += [[set_name, baseline, show_mean([run[baseline] for run in runs]), "", ""] for baseline in runs[0]]
+            rows += [[set_name, baseline, show_mean([run[baseline] for run in runs]), "", "", ""] for baseline in runs[0]]
             continue
-        for variant, words in VARIANTS.items():
-            if f"{variant} µAP" in runs[0]:
-                cells = [show_mean([run[f"{variant} {figure}"] for run in runs]) for figure in ("µAP", "R@P90", "R@1")]
-                if len(runs) == 1:
-                    cells[0] += " ({:.3f} to {:.3f})".format(*(runs[0][f"{variant} {bound}"] for bound in ("low", "high")))
-                rows.append([set_name, f"{name}, {words}", *cells])
-    return make_table(["set", "", "µAP", "R@P90", "R@1"], sorted(rows, key=lambda row: row[0]))
+        variant = [variant for variant in VARIANTS if f"{variant} µAP" in runs[0]][-1]
+        recalls = [show_mean([run[f"{variant} {figure}"] for run in runs]) for figure in ("R@P90", "R@1")]
+        rows.append([set_name, name, *(show_precision(runs, variant) for variant in VARIANTS), *recalls])
+    return make_table(
+        ["set", "", "µAP, as it is", "µAP, queries normalised", "R@P90", "R@1"], sorted(rows, key=lambda row: row[0])
+    )
+
+
+def show_precision(runs: list[Figures], variant: str) -> str:
+    """Return µAP: of one run with its interval; nothing for queries that were not normalised."""
+    if f"{variant} µAP" not in runs[0]:
+        return ""
+    shown = show_mean([run[f"{variant} µAP"] for run in runs])
+    if len(runs) > 1:
+        return shown
+    return f"{shown} ({runs[0][f'{variant} low']:.3f} to {runs[0][f'{variant} high']:.3f})"
 
 
 def make_edit_table(store: Measurements) -> str:
-    """Return the shares of copies found by edit, of what ships; wrong is the number of queries matched wrongly."""
+    """Return the shares of copies that what ships finds: of all, by the number of edits, and of the edits that it finds least."""
     found = {
         entry["about"]["set"]: entry["figures"]
         for entry in sorted(store.measurements, key=lambda entry: str(entry["about"]["set"]))
@@ -152,8 +162,8 @@ def make_edit_table(store: Measurements) -> str:
     for set_name, figures in found.items():
         edits = [key.removesuffix(": first") for key in figures if key.endswith(": first")]
         apart = [edit for edit in edits if edit == "any" or edit.startswith(BY_NUMBER)]
-        by_share = sorted((edit for edit in edits if edit not in apart), key=lambda edit: -figures[f"{edit}: first"])
-        for edit in [*apart, *by_share]:
+        hardest = sorted((edit for edit in edits if edit not in apart), key=lambda edit: figures[f"{edit}: first"])[:HARDEST]
+        for edit in [*apart, *hardest]:
             shares = [f"{figures[f'{edit}: {share}']:.2f}" for share in SHARES]
             rows.append([set_name, edit, f"{figures[f'{edit}: copies']:.0f}", *shares])
     return make_table(["set", "edit", "copies", *SHARES.values()], rows)

@@ -32,7 +32,7 @@ NO_STATEMENT_IMPORTS = {
 
 PINS = ("requirements/versions.txt", "requirements/versions-cluster.txt")
 
-PEERS = {"imagededup", "imgaug"}  # benchmarks compare with, or draw by, these where they are installed
+PEERS = {"imagededup"}  # benchmarks compare with these where they are installed
 
 
 def _pins(name: str) -> dict[str, Requirement]:

@@ -11,8 +11,8 @@ TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
 RESULTS = sorted((TOP / "benchmarks").glob("*.json"))
 COMMANDS = (
-    *("ablation", "class_head", "dedup", "edits", "false_alarms", "gpu", "index_growth", "lookalikes"),
-    *("perception_yardstick", "quality", "same_scene", "service", "sure_and_fast", "verification", "which_original"),
+    *("ablation", "dedup", "edits", "false_alarms", "gpu", "index_growth", "lookalikes", "quality"),
+    *("same_scene", "service", "sure_and_fast", "verification", "which_original"),
 )
 NO_RESULTS = {"recipe.md", "gpu.md"}  # settings, goals and estimates
 BOUNDS = {"what", "guarantee", "images", "key"}  # first heads of tables of estimates, bounds, what was learnt from, settings
