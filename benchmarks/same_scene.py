@@ -155,8 +155,17 @@ def make_tables(store: Measurements, half: str = "report") -> dict[str, str]:
             for name, value in entry["figures"].items():
                 summed[name] += value
     names = {name.rpartition(": ")[0] for name in summed}
-    bins = [f"{name}, {low:g} to {high:g}" for name, limits in BINS.items() for low, high in itertools.pairwise(limits)]
-    ordered = [SCENES, *bins, "thing moved", "thing removed", "thing replaced", "exposure", COPIES]
+    ordered = [
+        SCENES,
+        "layers",
+        "depth",
+        "thing, 0.02 to 0.05",
+        "thing moved",
+        "thing removed",
+        "thing replaced",
+        "exposure",
+        COPIES,
+    ]
     rows = []
     for row in (row for row in ordered if row in names):
         pairs, certain = summed[f"{row}: pairs"], summed[f"{row}: certain"]
