@@ -19,14 +19,10 @@ class TableSettings(Settings):
     """Which table of edits is drawn from, and their intensity.
 
     Attributes:
-        family: The table: "query" (the ISC2021 paper's), "broad" (that, the edits beyond it and those of
-            augmentations/tables/beyond_paper.py), "many" (these and those of augmentations/tables/many.py), "reference" (JPEG
-            quality 40-100 and flip), "multigrain_full" (flip, resized crop, colour jitter, PCA lighting), "autoaugment" (flip,
-            resized crop, AutoAugment's ImageNet policy), "crop_and_flip" (IDEAL: a random crop of 224 / 256 of each side,
-            flip) or "none".
+        family: The table: "query" (the ISC2021 paper's), "broad" and "many" (with further edits), "reference" (JPEG and
+            flip), "multigrain_full", "autoaugment", "crop_and_flip" (IDEAL) or "none".
         intensity: I of the ISC2021 paper's table, 0…1.
-        extra: Whether edits beyond the paper's table are drawn, too: severe crops, hiding inside unrelated images, borders,
-            moiré, watermarks and others.
+        extra: Whether edits beyond the paper's table are drawn, too.
     """
 
     family: Table = "query"

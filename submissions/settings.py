@@ -19,11 +19,10 @@ class EnsembleSettings(Settings):
 
     Attributes:
         dimensions: Number of PCA dimensions kept, 1…256.
-        eigen_power: Exponent of the eigenvalue that each kept dimension is multiplied by: −0.5 whitens (the paper), 0 is plain
-            PCA.
-        training_sample: Number of training vectors, at most, that the PCA is fitted on; at least 2.
-        weights: Factor of each model's vectors before concatenation, by the model's name, at least 0: 1 for models that are not
-            named, 0 leaves a model out.
+        eigen_power: Exponent of the eigenvalue that each kept dimension is multiplied by: −0.5 whitens, 0 is plain PCA.
+        training_sample: Largest number of training vectors that the PCA is fitted on.
+        weights: Factor of each model's vectors before concatenation, by name: 1 for models that are not named, 0 leaves
+            one out.
     """
 
     dimensions: Candidates[int] = (256,)
@@ -57,8 +56,8 @@ class NormalizationSettings(Settings):
         methods: "none", "method1" (queries become longer) and "method2" (queries move away from their neighbours).
         beta1: Strength β of method 1 (Eq. 10).
         beta2: Strength β of method 2 (Eq. 14).
-        similarity_neighbours: k of Eq. 9 and 11, at least 1: number of nearest training vectors in the mean cosine C.
-        direction_neighbours: k of Eq. 12, at least 1: number of nearest training vectors that method 2 moves a query away from.
+        similarity_neighbours: k of Eq. 9 and 11: nearest training vectors in the mean cosine C.
+        direction_neighbours: k of Eq. 12: nearest training vectors that method 2 moves a query away from.
     """
 
     methods: Candidates[Method] = Field(("none", "method1", "method2"), min_length=1)

@@ -16,14 +16,13 @@ class EmbeddingSettings(Settings):
         image_size: Input size in pixels; None for that of the last stage.
         batch_size: Images per batch.
         flip: Whether the mean includes the mirrored image.
-        views: Whether this model embeds a query's views (matching/views.py), too, once the run is a checkpoint of `export.py`;
-            otherwise its mean vector stands for it there, which is less work.
+        views: Whether this model embeds a query's views, too, in a checkpoint of `export.py`; otherwise its mean vector
+            stands for it.
         pooling_exponent: GeM's p; None for the trained one.
         precision: "32", or the autocast precision.
         workers: Data-loading workers; None for this process's share of the cores.
         shard: Images per shard, the most that a killed run loses.
-        whiten: Whether a whitening descriptor whitens its vectors. Where step 03 is to reduce them it should not: PCA comes
-            first, because after whitening all variances are equal and it has nothing to choose by.
+        whiten: Whether a whitening descriptor whitens its vectors; no where step 03 reduces them.
     """
 
     image_size: int | None = Field(None, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
@@ -72,8 +71,8 @@ class FileModelSettings(Settings):
     Attributes:
         kind: "file".
         file: Where it is; "shipped" is the descriptor that ships with the project.
-        background: Whether the training vectors that a joined descriptor brings along are added to those of the run's training
-            images, for PCA and query normalisation; only where it is the run's only model.
+        background: Whether a joined descriptor's training vectors join those of the run; only where it is the only
+            model.
         embedding: Of this model; None for the recipe's.
     """
 

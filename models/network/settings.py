@@ -16,23 +16,20 @@ class DescriptorSettings(Settings):
     """A trained descriptor: timm backbone → GeM → linear layer → L2 normalisation (ISC2021 paper, 2.2).
 
     Attributes:
-        backbone: A model name of timm, `timm:name` for it with its own pooling, `hf-hub:owner/name`, or a name in the table of
+        backbone: A model name of timm, `timm:name` for it with its own pooling, `hf-hub:owner/name`, or a name in
             models/network/backbones.py.
-        weights: "none"; "pretrained" (timm's own); or a local .pth, .pt, .tar or .safetensors file: a backbone's, or a whole
-            descriptor's, whose projection and p are taken too if they have the same shape. `FILE#NAME` is a member of a joined
-            descriptor, `shipped#NAME` one of that which ships with the project.
-        dimensions: Dimension of the vector; None omits the linear layer, so that the vector is the pooled one (MultiGrain).
+        weights: "none"; "pretrained" (timm's own); or a file, of a backbone or a descriptor; `FILE#NAME` is a member of
+            a joined descriptor, `shipped#NAME` one of what ships.
+        dimensions: Dimension of the vector; None for the pooled one, without the linear layer.
         pooling_exponent: GeM's p, or its initial value if it is trained.
         train_pooling_exponent: Whether p is trained.
-        domains: Four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one layer of a
-            quarter of the dimensions ("shared", to compare); None for unrotated images alone.
-        quarter_turns: Counter-clockwise quarter turns by which images are rotated first, in training and after: a model of one
-            rotation (IDEAL, table 1).
+        domains: Four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one
+            ("shared"); None for none.
+        quarter_turns: Counter-clockwise quarter turns by which images are rotated first (IDEAL, table 1).
         whiten: Whether PCA whitening is fitted on unlabelled training images after training (MultiGrain, section 3.4).
         model_args: Further arguments of timm.create_model, such as `{output_stride: 16}`.
-        projection_bias: Whether the linear layer has a bias, as some published descriptors do.
-        frozen_statistics: Whether the backbone's batch normalisations keep their initial statistics during training, which suits
-            pretrained weights and small batches.
+        projection_bias: Whether the linear layer has a bias.
+        frozen_statistics: Whether the backbone's batch normalisations keep their initial statistics.
         mean: Mean per colour channel that is subtracted from pixels in 0…1; None for the backbone's own.
         std: Standard deviation per colour channel by which they are divided; None for the backbone's own.
     """
@@ -73,8 +70,7 @@ class HandmadeSettings(Settings):
 
     Attributes:
         kind: "gabor" (energies of 32 filters in 4 × 4 cells) or "pixels" (24 × 24 grey ones).
-        dimensions: Number of dimensions kept by the whitening, at most; fewer if the features have fewer, or if fewer training
-            images can be read than one more than it.
+        dimensions: Largest number of dimensions that the whitening keeps.
     """
 
     kind: HandmadeKind

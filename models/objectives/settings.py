@@ -53,11 +53,9 @@ class ArcFaceSettings(ObjectiveSettings):
     Attributes:
         margin: m in radians, 0…π.
         scale: Factor s of the logits.
-        chunk: Number of classes whose logits are computed at a time, which bounds memory. On a GPU as many more as a 32nd of its
-            memory holds.
-        rounded_rows: With precision bf16, round the class matrix once a step and keep that for the backward pass, with exp of the
-            logits where that takes no more memory than the matrix: half to ¾ of the memory traffic, for up to 1.5 × the matrix in
-            memory. Rounding differs; scale at most 64.
+        chunk: Classes whose logits are computed at a time, which bounds memory; more on a GPU.
+        rounded_rows: With precision bf16, round the class matrix once a step: less memory traffic, up to 1.5 × the
+            matrix in memory; scale at most 64.
     """
 
     kind: Literal["arcface"] = "arcface"
@@ -106,8 +104,7 @@ class TripletSettings(PairwiseSettings):
 
     Attributes:
         margin: How much farther from the anchor a negative must be than a positive.
-        reduction: "mean" over the triplets that violate the margin; "sum" over all (IDEAL, equation 2), whose gradients grow with
-            the number of triplets.
+        reduction: "mean" over the triplets that violate the margin; "sum" over all (IDEAL, equation 2).
     """
 
     kind: Literal["triplet"] = "triplet"
@@ -132,8 +129,7 @@ class MultiSimilaritySettings(PairwiseSettings):
         alpha: α, the scale of positive pairs.
         beta: β, the scale of negative pairs.
         base: λ, the cosine from which both are measured.
-        mining: ε of the pair mining: of an anchor's pairs, only negatives with a cosine above the smallest positive one − ε and
-            positives with a cosine below the largest negative one + ε count. None for all pairs.
+        mining: ε: only pairs count that are harder than the hardest opposite pair by this; None for all pairs.
     """
 
     kind: Literal["multi_similarity"] = "multi_similarity"
@@ -157,7 +153,7 @@ class NPairSettings(PairwiseSettings):
     """N-pair loss (SVMax, equation A1).
 
     Attributes:
-        normalize: Whether embeddings are normalised first; the paper's bounds do not hold for raw embeddings.
+        normalize: Whether embeddings are normalised first; the paper's bounds do not hold for raw ones.
     """
 
     kind: Literal["npair"] = "npair"
@@ -208,9 +204,8 @@ class DistanceWeightedSettings(ObjectiveSettings):
         margin: α, half the gap between the distances of positive and negative pairs.
         beta: Initial value of β, the learnt boundary distance between positive and negative pairs.
         beta_learning_rate: Learning rate of β.
-        cutoff: Distances below this count as this in the sampling, which caps the weights at τ = 1/q(cutoff). MultiGrain uses the
-            default of Wu et al., 0.5; None for no cap.
-        farthest: No negative beyond this distance is drawn if the anchor has a nearer one. Wu et al. use 1.4; None for no limit.
+        cutoff: Distances below this count as this in the sampling (C.-Y. Wu et al.); None for no cap.
+        farthest: No negative beyond this distance is drawn if the anchor has a nearer one; None for no limit.
     """
 
     margin: float = Field(0.2, ge=0, le=2)
@@ -290,11 +285,9 @@ class SvmaxSettings(Settings):
     """The SVMax regulariser, which is added to any objective (SVMax, equations A7 and A8).
 
     Attributes:
-        form: "bounded", λ exp((U − s) / (U − L)), or "unbounded", −λ s; "spread_out" is the paper's baseline,
-            λ (M₁² + max(0, M₂ − 1/d)) of the cosines between classes.
-        weight: λ; the paper uses 1 with contrastive and 0.1 with triplet loss, 0.01 in the unbounded form.
-        normalize: Whether the rows are made unit vectors first. None for yes in the bounded and the spread-out form, which assume
-            it, and no in the unbounded one. The paper's table A1 uses raw embeddings for all.
+        form: "bounded", λ exp((U − s) / (U − L)), "unbounded", −λ s, or "spread_out", the paper's baseline.
+        weight: λ.
+        normalize: Whether rows are made unit vectors first; None for yes, but in the unbounded form.
     """
 
     form: Literal["bounded", "unbounded", "spread_out"] = "bounded"

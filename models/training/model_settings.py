@@ -34,23 +34,23 @@ class ModelSettings(Settings):
         objective: The training objective.
         svmax: Regulariser added to the objective; None for none.
         mix: Images that show two of the batch at once; None for none.
-        turn: Whether every training image is rotated by a random multiple of 90°: rotation as augmentation, not as domains.
+        turn: Whether every training image is rotated by a random multiple of 90°.
         sampling: Which images make up a batch.
         edits: Table of edits.
         extra_edits: Whether edits beyond the paper's are also drawn.
-        without_edits: Families of edits that are left out, so that queries made with them measure what the others teach; None for
-            none.
+        without_edits: Families of edits that are left out; None for none.
         optimizer: The optimisers.
         scheduler: The learning-rate schedule.
         precision: "32", or the mixed precision of training.
-        compile: Whether to use torch.compile: faster steps on a GPU after some minutes of compilation per stage.
-        deterministic: Whether to use only algorithms that give identical results in every run on the same machine; slower.
-        workers: Data-loading workers, which edit images, of all processes on a machine together; None for one on each core.
+        compile: Whether to use torch.compile: faster steps after some minutes per stage.
+        deterministic: Whether to use only algorithms that give identical results in every run on the same machine;
+            slower.
+        workers: Data-loading workers of all processes on a machine together; None for one on each core.
         cache: Format of the resized images on disk; "jpeg" takes a sixth of the space of "pixels".
         stages: Drip stages, in order.
         embedding: How this model embeds; None for the recipe's settings.
-        whitening_images: Folder of unlabelled images on which descriptor.whiten is fitted (MultiGrain uses 20,000 of YFCC100M);
-            None for the training images.
+        whitening_images: Folder of unlabelled images on which descriptor.whiten is fitted; None for the training
+            images.
     """
 
     descriptor: DescriptorSettings

@@ -13,13 +13,11 @@ class SamplingSettings(Settings):
     """Which images make up a batch.
 
     Attributes:
-        kind: "epoch", every image once per epoch; "repeated", batch_size / copies images, each in `copies` edited versions
-            (MultiGrain, section 3.3); "pk", batch_size / per_class classes, `per_class` images of each, edited again where a
-            class has fewer (IDEAL, section 5.1).
+        kind: "epoch", every image once per epoch; "repeated", each image in `copies` edited versions (MultiGrain,
+            section 3.3); "pk", `per_class` images of each class of a batch (IDEAL, section 5.1).
         copies: Edited versions of each image; only with "repeated".
         per_class: Images of each class; only with "pk".
-        iterations: Batches in an epoch, from as many passes over the images as they take (MultiGrain, section 4.1: 5005 for
-            repeated and uniform sampling alike); None for one pass.
+        iterations: Batches in an epoch; None for one pass over the images.
     """
 
     kind: Literal["epoch", "repeated", "pk"] = "epoch"
@@ -44,15 +42,12 @@ class OptimizerSettings(Settings):
     """The optimisers of descriptor and objective.
 
     Attributes:
-        kind: Optimiser of the descriptor. "muon" (K. Jordan, 2024, in timm's form) makes steps of orthogonalised momentum for
-            matrices and convolutions, AdamW's at an eighth of the rate for other parameters. It needs a class_kind: the rows of a
-            class matrix are points, not a linear map.
-        class_kind: Optimiser of the objective's parameters, including the class matrix: "same"; "adam"; or, if its two moment
-            matrices take too much memory, "adafactor" (one float per class and per dimension, kept by each process for its own
-            part) or "plain_sgd" (no state).
+        kind: Optimiser of the descriptor; "muon" (K. Jordan, 2024) needs a class_kind.
+        class_kind: Optimiser of the class matrix: "same", "adam", "adafactor" (one float per class and per dimension)
+            or "plain_sgd" (no state).
         accumulate: Batches whose gradients are accumulated for one step.
         learning_rate: Learning rate of the descriptor.
-        backbone_learning_rate: Learning rate of the backbone alone, usually lower if it is pretrained; None for learning_rate.
+        backbone_learning_rate: Learning rate of the backbone alone; None for learning_rate.
         class_learning_rate: Learning rate of the class matrix; None for learning_rate.
         weight_decay: Weight decay of the descriptor and of a linear classifier.
         momentum: Momentum of "sgd".
@@ -104,7 +99,7 @@ class SchedulerSettings(Settings):
         warmup_epochs: Length of the linear warm-up in epochs, for "warmup_cosine".
         decay_epochs: Length of the cosine decay in epochs, for "warmup_cosine".
         floor: Final learning rate as a fraction of the initial one, for "warmup_cosine".
-        warmup_steps: Optimiser steps at the beginning of each stage over which all rates rise linearly, with any kind.
+        warmup_steps: Steps at the beginning of each stage over which all rates rise linearly, with any kind.
     """
 
     kind: Literal["constant", "plateau", "warmup_cosine", "steps"] = "plateau"
@@ -122,22 +117,20 @@ class StageSettings(Settings):
 
     Attributes:
         classes: Number of classes; None, or more than there are, for all.
-        extra_classes: How many of `classes` are of the recipe's extra_classes; where one kind lacks images, the other has more.
+        extra_classes: How many of `classes` are of the recipe's extra_classes.
         intensity: Intensity of the edits, 0…1.
         image_size: Input size in pixels.
         batch_size: Images per batch, over all processes.
         epochs: Maximum number of epochs.
-        iterations: Batches per epoch of this stage, which make its cost independent of the number of images; None for
-            `sampling.iterations`.
+        iterations: Batches per epoch of this stage; None for `sampling.iterations`.
         stop_loss: The stage ends when an epoch's mean loss is below this; None for no such limit.
         plateau_epochs: The stage ends when the loss has not fallen by 1 % for this many epochs; None for never.
         learning_rate_factor: Factor of all learning rates in this stage.
-        last_learning_rate_factor: Factor to which the rates fall by a cosine over the stage's epochs (scheduler kind constant).
-            A stage that ends earlier does not reach it. None for constant rates.
-        centroid_edits: Number of edited images that, besides the clean one, are averaged for each row of the class matrix.
+        last_learning_rate_factor: Factor to which the rates fall by a cosine over the stage (scheduler kind constant);
+            None for constant rates.
+        centroid_edits: Edited images that, besides the clean one, are averaged for each row of the class matrix.
         edits: Table of this stage's edits; None for the model's.
-        edit_probabilities: Probabilities at intensity 1 by edit name, which replace the tables' own; 0 disables an edit. None for
-            the tables' own.
+        edit_probabilities: Probabilities at intensity 1 by edit name, 0 for none; None for the tables' own.
     """
 
     classes: int | None = Field(None, ge=2)

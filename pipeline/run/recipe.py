@@ -91,10 +91,9 @@ class SplitSettings(Settings):
     Attributes:
         validation: Share held out for the synthetic query set, between 0 and 1.
         overlay: Share reserved for pasting into other images, between 0 and 1.
-        learn_all: Whether the images of the other roles are trained on, too, as in the papers of MultiGrain, SVMax and IDEAL.
-            Scores on the synthetic queries are then those of training images, and edits may paste one class into another.
-        exclude: File with the ids of training images that are not used at all, one a line, such as those that show what is
-            searched for in a test; None to use all.
+        learn_all: Whether the images of the other roles are trained on, too; scores on the synthetic queries are then
+            those of training images.
+        exclude: File with the ids of training images that are not used, one a line; None to use all.
     """
 
     validation: float = Field(0.2, gt=0, lt=1)
@@ -122,9 +121,8 @@ class QuerySettings(Settings):
         count: Number of queries, at least 2.
         copies: Number of queries made from validation references, 1 … count; the others copy nothing.
         augmentation: The edits that make the queries.
-        left_out: Families of edits that no model of the recipe learns from: `augmentation` without them makes all queries, and
-            every second one first gets edits of one of these families, each in turn. Choices are made by the mean µAP of both
-            halves, so that what was not learnt counts. None makes all queries with `augmentation`.
+        left_out: Families of edits that no model learns from; every second query also gets edits of one of them, in
+            turn. None for none.
     """
 
     count: int = Field(600, ge=2)
@@ -190,16 +188,13 @@ class Recipe(Settings):
         split: Roles of the training images.
         extra_classes: Further images to train on.
         queries: The synthetic query set.
-        models: Models by name, in the order in which their vectors are concatenated; the name is also that of their folder.
+        models: Models by name, in the order in which their vectors are concatenated.
         embedding: How models embed that have no embedding settings.
         ensemble: Candidates for the PCA and the models' weights.
         normalization: Candidates for the query normalisation.
-        baselines: Whether step 06 also scores the two baselines, and step 03 those on the synthetic queries, without which
-            nothing warns of a submission below them.
-        watch: Folder whose figures stand in the curve of each epoch, and which nothing is chosen by: query_images,
-            reference_images and public_ground_truth.csv (µAP of at most 10,000 queries and references, those of the true pairs
-            first), or class folders (R@1, and with a linear classifier, whose classes
-            must be the folders, top-1 and cross entropy). None for none.
+        baselines: Whether steps 03 and 06 score the baselines and warn of results below them.
+        watch: Folder whose figures join the curve of each epoch: query_images, reference_images and
+            public_ground_truth.csv, or class folders. None for none.
     """
 
     seed: int = Field(0, ge=0)
