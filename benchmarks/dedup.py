@@ -1,8 +1,7 @@
-"""What image-copies dedup finds, compares and takes, beside exact search and k-means clusters; and what kills change.
+"""What image-copies dedup finds, compares and takes, beside exact search and k-means clusters.
 
     python benchmarks/dedup.py vectors --output DIR [--count 1000000]     made-up vectors of empty files, a tenth of them copies;
                                                                           joins dedup.json
-    python benchmarks/dedup.py pictures --output DIR --source PICTURES [--ray auto]    runs with killed processes, and without
     python benchmarks/dedup.py pairs [--count 10000000]                   made-up pairs, of which 2 % connect two families
     python benchmarks/dedup.py judging --source PICTURES                  pictures made small, and re-encoded; joins dedup.json
     python benchmarks/dedup.py --docs                                     writes the tables of scale.md
@@ -16,8 +15,6 @@ import hashlib
 import importlib
 import io
 import os
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,14 +29,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 from faiss import pairwise_distances
-from index_growth import MATCH_DISTANCE, Population, watch_memory
+from made_up_vectors import MATCH_DISTANCE, Population, watch_memory
 from measurements import Figures, Measurements
 from page_tables import make_table, write_tables
 from PIL import Image, ImageOps
 from threadpoolctl import threadpool_limits
 
 from image_copies.data.images import find_images
-from image_copies.matching.calibration import make_rule
 from image_copies.matching.dedup.blocks import Packed
 from image_copies.matching.dedup.collection import Collection, load_array, read_vectors
 from image_copies.matching.dedup.deciding import NOT_JUDGED, find_candidates
@@ -49,18 +45,13 @@ from image_copies.matching.dedup.inputs import index_container, index_path, list
 from image_copies.matching.dedup.lists import BLOCKS, Lists, choose_folder, find_pairs
 from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
 from image_copies.matching.dedup.results import PAIRS, Decided, write_lists
-from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
 from image_copies.matching.output import Output
-from image_copies.models.inference.embedders import list_square_sizes
-from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.cluster import use_ray
 
 RESULTS = Path(__file__).with_name("dedup.json")
 COMMAND = "benchmarks/dedup.py --docs"
 SAMPLE, FILES_PER_FOLDER = 4000, 1000
 SIDES, JUDGED = (64, 96, 128), 200  # pixels of the long side of small pictures, and how many are judged
-LISTS = ("keep.txt", "remove.txt", "review.txt", "unreadable.txt")
 PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
 FROM_BOTH_SIDES, BETWEEN_FAMILIES = 0.9, 0.02  # shares of the pairs
 KINDS = "vectors", BLOCKS, "within-"  # folders of files of vectors, of blocks, and of pairs
@@ -132,21 +123,17 @@ def plan_lists(embedding: Embedding, collection: Collection, limit: float) -> Li
     return Lists(embedding.open, limit, *choose_folder(embedding.folder / PAIRS, embedding.identity, len(collection)), False)
 
 
-def measure(embedding: Embedding, source: Path, limit: float | None, where: str | None = None) -> Figures:
+def measure(embedding: Embedding, source: Path, limit: float) -> Figures:
     """Print and return what each step takes of a run whose pictures are embedded, and what it finds."""
     figures: Figures = {}
-    with use_ray(where, 0):
-        collection = take("list and open", lambda: list_parts(embedding, [source]), figures)
-        if limit is None:
-            threshold = make_rule(checkpoint_extractor(SHIPPED), None, 0.001, 10).threshold(len(collection))
-            limit = -threshold if threshold is not None else 0.0
-        lists = plan_lists(embedding, collection, limit)
-        OPENED.clear()
-        pairs = take("find pairs", lambda: find_pairs(collection, lists), figures)
-        figures |= {f"opened: {kind}": OPENED[kind] for kind in KINDS}
-        candidates = take("join and group", lambda: find_candidates(collection, pairs), figures)
-        decided = Decided(candidates, [PairVerdict(NOT_JUDGED, "", 0)] * len(candidates), ())
-        take("write lists", lambda: write_lists(embedding.folder, collection, decided, []), figures)
+    collection = take("list and open", lambda: list_parts(embedding, [source]), figures)
+    lists = plan_lists(embedding, collection, limit)
+    OPENED.clear()
+    pairs = take("find pairs", lambda: find_pairs(collection, lists), figures)
+    figures |= {f"opened: {kind}": OPENED[kind] for kind in KINDS}
+    candidates = take("join and group", lambda: find_candidates(collection, pairs), figures)
+    decided = Decided(candidates, [PairVerdict(NOT_JUDGED, "", 0)] * len(candidates), ())
+    take("write lists", lambda: write_lists(embedding.folder, collection, decided, []), figures)
     print(f"{len(collection):,} pictures, {lists.count:,} lists, {len(pairs):,} pairs; {figures}")
     return figures | compare_exactly(collection, lists, set(map(tuple, pairs[["first", "second"]].tolist())))
 
@@ -181,33 +168,6 @@ def compare_exactly(collection: Collection, lists: Lists, found: set[tuple[int, 
     print(f"clusters: recall {together / len(pairs):.4f}, {clustered:.4%} of all pairs compared")
     figures = {"lists: recall": len(pairs & found) / len(pairs), "lists: compared": float(compared)}
     return figures | {"clusters: recall": together / len(pairs), "clusters: compared": float(clustered)}
-
-
-def kill_twice(source: Path, output: Path, where: str) -> None:
-    """Deduplicate twice, once with a worker and the driver killed, and print whether the lists of what stays are equal."""
-    importlib.import_module("ray")  # brings psutil, too
-    psutil = importlib.import_module("psutil")
-
-    def start(name: str) -> "subprocess.Popen[bytes]":
-        arguments = ["--input", str(source), "--output", str(output / name), "--ray", where]
-        return subprocess.Popen([sys.executable, "-m", "image_copies.pipeline.deduplicate", *arguments], start_new_session=True)
-
-    def await_vectors(count: int) -> int:
-        while (there := len(list((output / "killed" / "vectors").rglob("[!.]*.parquet")))) <= count and run.poll() is None:
-            time.sleep(0.1)
-        return there
-
-    run = start("killed")
-    done = await_vectors(len(list(source.glob("*.tar"))) // 4)
-    next(process for process in psutil.process_iter() if process.name().startswith("ray::work_on")).kill()
-    await_vectors(2 * done)
-    os.killpg(run.pid, signal.SIGKILL)
-    print(f"killed a worker, then the driver: {run.wait()}", flush=True)
-    for name in ("killed", "whole"):
-        began = time.perf_counter()
-        print(f"{name}: exit code {start(name).wait()}, {time.perf_counter() - began:.0f} s", flush=True)
-    equal = [(output / "killed" / name).read_bytes() == (output / "whole" / name).read_bytes() for name in LISTS]
-    print(f"the same lists: {all(equal)}")
 
 
 def draw_pairs(count: int) -> Iterator[Pairs]:
@@ -307,13 +267,12 @@ def make_tables(store: Measurements) -> dict[str, str]:
 
 
 def main() -> None:
-    """Measure one of the four."""
+    """Measure one of the three."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=("vectors", "pictures", "pairs", "judging"))
+    parser.add_argument("part", nargs="?", choices=("vectors", "pairs", "judging"))
     parser.add_argument("--count", type=int, help="of vectors (default 1,000,000) or pairs (10,000,000)")
-    parser.add_argument("--source", type=Path, help="folder of pictures or tars")
+    parser.add_argument("--source", type=Path, help="folder of pictures")
     parser.add_argument("--output", type=Path, help="folder of the results")
-    parser.add_argument("--ray", default="local", help="where pictures are deduplicated, as for dedup (default local)")
     parser.add_argument("--docs", action="store_true", help="measure nothing, write the tables of scale.md")
     options = parser.parse_args()
     store = Measurements.open(RESULTS)
@@ -325,15 +284,10 @@ def main() -> None:
         count = options.count or 1_000_000
         store.measure("vectors", {"vectors": count}, [0], partial(measure_made_up, options.output, count))
         print(*make_tables(store).values())
-    elif options.part == "judging":
+    else:
         for side in SIDES:
             store.measure("judging", {"side": side}, [0], partial(measure_judging, options.source, side))
         print(*make_tables(store).values())
-    else:
-        kill_twice(options.source, options.output, options.ray)
-        extractor, opened = checkpoint_extractor(SHIPPED), partial(checkpoint_extractor, SHIPPED)
-        embedding = Embedding(opened, extractor.identity, tuple(list_square_sizes(extractor.networks)), options.output / "whole")
-        measure(embedding, options.source, None, options.ray)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Images per second and core, from a stored JPEG to a 160 × 160 float tensor at I = 0.75: ours against plain AugLy calls.
 
-    python benchmarks/edits.py [--count N]       joins edits.json; prints the time of each edit, too
+    python benchmarks/edits.py [--count N]       joins edits.json
     python benchmarks/edits.py --docs            writes the table of quality.md
 
 Both sides apply the same recorded edits to the same JPEGs, alternately, on one core; processor time is measured. AugLy edits the
@@ -25,8 +25,6 @@ from measurements import Figures, Measurements
 from page_tables import make_table, parse_options
 from PIL import Image
 from plain_augly import augly_calls, replay_with_augly
-from rich.console import Console
-from rich.table import Table
 
 from image_copies.augmentations.composition import Record, draw_record, replay
 from image_copies.augmentations.dataset import CachedOverlays, EditedImages, normalize_pixels
@@ -91,12 +89,8 @@ def edit_from_cache(square: np.ndarray, record: Record, others: Others) -> torch
     return to_tensor(resize_square(replay(np.asarray(square), record, others), SIZE), MEAN, STD)
 
 
-def time_sides(images: ImageSet, count: int) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Time all sides on the same `count` records, 20 images at a time in turn.
-
-    Returns:
-        Processor seconds of each side; and the result of `time_functions`.
-    """
+def time_sides(images: ImageSet, count: int) -> dict[str, float]:
+    """Return the processor seconds of each side on the same `count` records, 20 images at a time in turn."""
     augly_calls()
     large, small = Others(images, AUGLY_SIDE), Others(images, WORKING)
     squares = [resize_square(decode_rgb(path, short_side=WORKING), WORKING) for path in images.paths]
@@ -118,29 +112,11 @@ def time_sides(images: ImageSet, count: int) -> tuple[dict[str, float], dict[str
             for row, record in turn:
                 work(row, record)
             spent[side] += time.process_time() - began
-    return spent, time_functions(images, records, large, small)
+    return spent
 
 
-def time_functions(images: ImageSet, records: list[Record], large: Others, small: Others) -> dict[str, list[float]]:
-    """Return the median milliseconds of each edit alone: AugLy's at 384 × 384, ours at 240 × 240."""
-    first = Image.fromarray(large(large.ids[0]))
-    times: dict[str, list[list[float]]] = {}
-    for entry in [entry for record in records for entry in record]:
-        pair = times.setdefault(entry["function"], [[], []])
-        if len(pair[0]) < 25:
-            sides: tuple[Callable[[], object], ...] = (
-                partial(replay_with_augly, first, [entry], large),
-                partial(replay, small(small.ids[0]), [entry], small),
-            )
-            for side, work in enumerate(sides):
-                began = time.perf_counter()
-                work()
-                pair[side].append(1000 * (time.perf_counter() - began))
-    return {name: [float(np.median(side)) for side in pair] for name, pair in sorted(times.items())}
-
-
-def measure_waiting(images: ImageSet, folder: Path, steps: int = 30) -> tuple[float, float]:
-    """Train `tf_efficientnetv2_b0` at 64 px; return the share of the time spent waiting for 2 workers, and images per second."""
+def measure_waiting(images: ImageSet, folder: Path, steps: int = 30) -> float:
+    """Train `tf_efficientnetv2_b0` at 64 px; return the share of the time spent waiting for 2 workers."""
     import timm
 
     squares = cache_images(images, 96, folder)
@@ -152,7 +128,7 @@ def measure_waiting(images: ImageSet, folder: Path, steps: int = 30) -> tuple[fl
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     optimizer = torch.optim.Adam(network.parameters())
     next(stream)
-    waited, seen, began = 0.0, 0, time.perf_counter()
+    waited, began = 0.0, time.perf_counter()
     for _ in range(steps):
         asked = time.perf_counter()
         pixels, _labels = next(stream)
@@ -160,24 +136,18 @@ def measure_waiting(images: ImageSet, folder: Path, steps: int = 30) -> tuple[fl
         optimizer.zero_grad()
         network(normalize_pixels(pixels, MEAN, STD)).square().mean().backward()
         optimizer.step()
-        seen += len(pixels)
-    total = time.perf_counter() - began
-    return waited / total, seen / total
+    return waited / (time.perf_counter() - began)
 
 
 def measure(count: int, epochs: int, _seed: int) -> Figures:
-    """Return the images/s of a core by side, and the share of the time that training waits; print the times of each edit."""
+    """Return the images/s of a core by side, and the share of the time that training waits."""
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as temporary:
         images = write_jpegs(Path(temporary))
-        spent, functions = time_sides(images, count)
-        table = Table("edit", "AugLy at 384, ms", "ours at 240, ms", "ratio", title="each edit alone, median")
-        for name, (theirs, own) in functions.items():
-            table.add_row(name, f"{theirs:.2f}", f"{own:.2f}", f"{theirs / own:.1f}")
-        Console(width=100).print(table)
+        spent = time_sides(images, count)
         once = spent.pop(DECODING)
         spent[TRAINING] = spent[CACHED] + once / epochs
-        share, _ = measure_waiting(images, Path(temporary) / "cache")
+        share = measure_waiting(images, Path(temporary) / "cache")
     return {side: count / seconds for side, seconds in spent.items()} | {WAITING: share}
 
 

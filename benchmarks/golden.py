@@ -26,7 +26,7 @@ import h5py
 import pyarrow.parquet as parquet
 from PIL import ImageCms
 from safetensors.numpy import load_file
-from sure_and_fast import search
+from speed import search
 
 from image_copies.data.procedural import write_pictures
 from image_copies.models.shipped import SHIPPED
@@ -160,7 +160,7 @@ def keep_seconds(photographs: Path | None, place: Path) -> Iterator[tuple[str, T
     if photographs is None:
         return
     results = place / "matches"
-    costs = {what: search(what, photographs, results, TOP) for what in ("first", "again")}
+    costs = {what: search(photographs, results) for what in ("first", "again")}
     yield "seconds", {what: {"processor s": f"{cost.processor:.1f}"} for what, cost in costs.items()}
     yield "photographs/plan.csv", read_rows(results / "plan.csv", ("file",), PLAN, photographs)
     yield "photographs/matches.csv", read_rows(results / "matches.csv", ("query", "reference"), None, photographs)

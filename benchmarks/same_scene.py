@@ -1,20 +1,19 @@
 """How often two photographs of one scene are called the same file or certain copies, and how many true copies still are.
 
-    python benchmarks/same_scene.py [DATA] [--photographs 400] [--pairs 10] [--half report] [--parts 0 1]   joins same_scene.json
-    python benchmarks/same_scene.py --docs                                            writes the table of reliability.md
+    python benchmarks/same_scene.py [DATA] [--photographs 400] [--pairs 10]      joins same_scene.json
+    python benchmarks/same_scene.py --docs                                       writes the table of reliability.md
 
 DATA: else the folder that COPYSETS names. From each of so many photographs of DATA/photos, at 480 pixels, second photographs of
 its scene are made up (`made_up_pairs.py`): layers or a ground with things on it are displaced by 2 to 32 pixels of 480, a thing
 of 2 to 30 % of the side is moved, removed or replaced; half of them held by hand, half of another exposure, all with noise and
 as JPEG. `exposure` differs in nothing else, and is not counted in the sum: its pixels are those of a copy with other tones and
-noise. Copies of what the camera recorded are the control. The rule was tuned on half of the photographs, `--half tune`. Each of
-eight parts of the photographs joins the results by itself.
+noise. Copies of what the camera recorded are the control. The rule was tuned on the other half of the
+photographs. Each of eight parts of the photographs joins the results by itself.
 
 Limits are Wilson's, 95 %, of the number of pairs over the design effect of pairs from one photograph.
 """
 
 import argparse
-import itertools
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -48,10 +47,11 @@ TURNS = (
     "exposure",
     "copy",
 )
-BINS = {"layers": (2, 4, 8, 16, 32), "depth": (2, 4, 8, 16, 32), "thing": (0.02, 0.05, 0.1, 0.2, 0.3)}
 NEXT = 7  # a photograph's things come from the one so many places on
 PARTS = 8  # of the photographs, each of which is measured by itself
 SCENES, COPIES = "all of the same scene", "copies of what the camera recorded"
+SMALL, SMALL_SHARE = "thing, 0.02 to 0.05", 0.05  # of the longer side
+ROWS = SCENES, "layers", "depth", SMALL, "thing moved", "thing removed", "thing replaced", "exposure", COPIES
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,11 @@ def is_certain(first: Pixels, second: Pixels) -> bool:
 def list_rows(judged: Judged) -> list[str]:
     """Return the rows of the table that a pair is counted in."""
     if judged.kind.startswith("copy"):
-        return [COPIES, judged.kind]
+        return [COPIES]
     if judged.kind == "exposure":
         return [judged.kind]
-    name = next(name for name in BINS if judged.kind.startswith(name))
-    limits = next(pair for pair in itertools.pairwise(BINS[name]) if judged.amount < pair[1] or pair[1] == BINS[name][-1])
-    return [SCENES, f"{name}, {limits[0]:g} to {limits[1]:g}", judged.kind]
+    small = [SMALL] if judged.kind.startswith("thing") and judged.amount < SMALL_SHARE else []
+    return [SCENES, *small, judged.kind]
 
 
 def count(judged: Sequence[Judged]) -> Figures:
@@ -147,27 +146,14 @@ def describe(pairs: float, certain: float, spread: float) -> list[str]:
     return [f"{certain:.0f} of {pairs:.0f}", f"{share:.4f}", f"{low:.4f} to {high:.4f}"]
 
 
-def make_tables(store: Measurements, half: str = "report") -> dict[str, str]:
+def make_tables(store: Measurements) -> dict[str, str]:
     """Return the table of reliability.md: of the pairs of each kind, how many are certain."""
     summed: dict[str, float] = defaultdict(float)
     for entry in store.measurements:
-        if entry["about"]["half"] == half:
-            for name, value in entry["figures"].items():
-                summed[name] += value
-    names = {name.rpartition(": ")[0] for name in summed}
-    ordered = [
-        SCENES,
-        "layers",
-        "depth",
-        "thing, 0.02 to 0.05",
-        "thing moved",
-        "thing removed",
-        "thing replaced",
-        "exposure",
-        COPIES,
-    ]
+        for name, value in entry["figures"].items():
+            summed[name] += value
     rows = []
-    for row in (row for row in ordered if row in names):
+    for row in (row for row in ROWS if f"{row}: pairs" in summed):
         pairs, certain = summed[f"{row}: pairs"], summed[f"{row}: certain"]
         share = certain / pairs
         spread = summed[f"{row}: certain²"] - 2 * share * summed[f"{row}: certain × pairs"] + share**2 * summed[f"{row}: pairs²"]
@@ -180,22 +166,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photographs", type=int, default=400, metavar="N", help="at most 400 of each half (default: 400)")
     parser.add_argument("--pairs", type=int, default=10, metavar="N", help="pairs of each photograph (default: 10)")
-    parser.add_argument("--half", choices=("tune", "report"), default="report", help="of the photographs (default: report)")
-    parser.add_argument(
-        "--parts", type=int, nargs="+", choices=range(PARTS), default=range(PARTS), metavar="PART", help="0 to 7 (default: all)"
-    )
     options, store = parse_options(parser, RESULTS, make_tables, COMMAND)
     photos = Path(options.data) / "photos"
     paths = [path for name in ("reference_images", "training_images") for path in find_images(photos / name).paths]
-    rows = np.arange(options.half == "report", len(paths), 2)
+    rows = np.arange(1, len(paths), 2)
     rows = rows[np.linspace(0, len(rows) - 1, min(options.photographs, len(rows))).astype(int)]
 
     def measure(part: int) -> Figures:
         return count([one for row in rows[part::PARTS].tolist() for one in judge_photograph(paths, options.pairs, row)])
 
-    about = {"half": options.half, "photographs": len(rows), "pairs of each": options.pairs}
-    store.measure(NAME, about, options.parts, measure)
-    print(*make_tables(store, options.half).values())
+    about = {"photographs": len(rows), "pairs of each": options.pairs}
+    store.measure(NAME, about, range(PARTS), measure)
+    print(*make_tables(store).values())
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from dedup import RESULTS, find_figures
 from measurements import Measurements
 from page_tables import make_table, write_tables
 
-from image_copies.matching.dedup.lists import EXACT, GROWTH, LISTS_PER_ROOT, NEAREST, ROUNDS, SAMPLES
-
 COMMAND = "benchmarks/scale.py --docs"
 SIZES = (1e6, 1e7, 1e8, 1e9)  # images
 CORES = 16  # of a node
-EXACT_PAIRS = 25_000 * 1e6 / (2 * 72)  # per core-second: 25,000 × 1,000,000 in 72 s on two cores (benchmarks/full_size.py)
+EXACT_PAIRS = (
+    25_000 * 1e6 / (2 * 72)
+)  # per core-second: 25,000 × 1,000,000 in 72 s on two cores (benchmarks/full_size.py of commit b5ccfd66)
 STORE = Measurements.open(RESULTS)
 COMPARED, TOOK = max((count, each["find pairs: processor s"]) for count, each in find_figures(STORE, "vectors", "vectors"))
 JUDGING = {side: each["seconds a pair"] for side, each in find_figures(STORE, "judging", "side")}
@@ -25,40 +25,30 @@ JUDGING = {side: each["seconds a pair"] for side, each in find_figures(STORE, "j
 TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     # the shipped descriptor: dedup --judge none of 62,000 pictures of 64 px, on two cores that were busy otherwise, too
     ("embedding, small pictures", lambda n: n / 117, "measured, 62,000", CORES),
-    # the shipped descriptor, to groups (benchmarks/large_pictures.py)
+    # the shipped descriptor, to groups (benchmarks/large_pictures.py of commit b5ccfd66)
     ("embedding, 12 megapixels", lambda n: n / 13.7, "measured, 10,000", CORES),
     # benchmarks/dedup.py vectors
     ("dedup: listing, ids, what is embedded", lambda n: n * 14.1 / 1e6, "measured, 1 M", 1),
     ("dedup: all against all by lists", lambda n: (n / COMPARED) ** 1.75 * TOOK, f"measured, {COMPARED:,}; then N^1.75", CORES),
-    # k-means of the vectors that each round compares with all centroids, in one process
-    ("dedup: choosing lists", lambda n: ROUNDS * SAMPLES * (LISTS_PER_ROOT * n**0.5) ** 2 / EXACT_PAIRS, "computed", 1),
     # benchmarks/dedup.py judging
     ("dedup: judging a pair for every tenth picture, 64 px", lambda n: n / 10 * JUDGING[64], "measured, 200", CORES),
     ("dedup: judging a pair for every tenth picture, 128 px", lambda n: n / 10 * JUDGING[128], "measured, 200", CORES),
-    ("dedup: lists of what stays", lambda n: n * 6.5 / 1e6, "measured, 1 M", 1),
     # benchmarks/dedup.py pairs
     ("dedup, match: joining and grouping", lambda n: n * 29 / 1e7, "measured, 10 M pairs", 1),
     ("all against all, exact", lambda n: n * n / EXACT_PAIRS, "measured, 25,000 × 1 M; then N²", CORES),
     ("a million queries, exact", lambda n: 1e6 * n / EXACT_PAIRS, "measured, 25,000 × 1 M", CORES),
-    # benchmarks/index_growth.py
+    # benchmarks/speed.py index
     ("a million queries by codes", lambda n: 957 * (n / 1e6) ** 0.7, "measured, 1 M; then N^0.7", CORES),
     ("match's index: SQLite", lambda n: n * 27 / 1e6, "measured, 1 M", 1),
     ("match's index: codes", lambda n: 156 * (n / 1e6) ** 1.5, "measured, 1 M; then N√N", CORES),
-    ("match's index: opening", lambda n: n * 0.03 / 1e6, "measured, 1 M", 1),
-    # join_shards of ten shards of 50,000 vectors
-    ("steps 02, 03: joining shards", lambda n: n * 2.2 / 500_000, "measured, 500,000", 1),
 )
 # what is held, bytes for n images, how they are known
 SPACE: Sequence[tuple[str, Callable[[float], float], str]] = (
     ("disk: codes of 128 and of 32 bytes", lambda n: n * 212, "measured, 1 M"),
     ("disk: match's SQLite", lambda n: n * 1500, "measured, 1 M"),
     ("disk: dedup's indexes and Parquet", lambda n: n * 620, "measured, 1 M"),
-    ("disk: dedup's blocks, which stay", lambda n: n * (1036 + 4 * NEAREST * (n / EXACT) ** GROWTH), "computed"),
     ("memory: dedup's driver, but for pairs", lambda n: 0.34e9 + n / 790 * 900, "measured, 1 M; then 900 bytes a part"),
-    ("memory: dedup's choice of lists", lambda n: 2 * 4 * 256 * SAMPLES * LISTS_PER_ROOT * n**0.5, "computed"),
     ("memory: joining and grouping", lambda n: n * 95, "measured, 10 M pairs"),
-    # highest of tracemalloc around find_candidates, for 250,000 pairs of 500,000 pictures; 33 bytes are left
-    ("memory: dedup's candidates", lambda n: n * 375, "measured, 250,000"),
 )
 
 

@@ -1,13 +1,13 @@
 """How often it is said which of two copies was made of the other, and how often that is right, by kind of edit.
 
-    python benchmarks/which_original.py [DATA] [--half other] [--count 40] [--kinds mirrored]   joins which_original.json
+    python benchmarks/which_original.py [DATA] [--count 40]                           joins which_original.json
     python benchmarks/which_original.py --docs                                        writes the table of matching.md
 
-DATA: else the folder that COPYSETS names. Photographs: every other training image of DATA/photos (`--half tuned`: those that the
-rules were tuned on), and as many pictures of DATA/training-photos-2.zip. Half of the originals are photographs' own files, the
+DATA: else the folder that COPYSETS names. Photographs: every other training image of DATA/photos (the rules were tuned on
+the rest), and as many pictures of DATA/training-photos-2.zip. Half of the originals are photographs' own files, the
 others are saved afresh, slightly smaller, as JPEG of quality 75 to 97. The edited version is made of the original's pixels and is
 saved as JPEG of quality 60 to 97 (of 70 %), WebP or PNG. No metadata, names or dates speak for either. Pairs that are not
-certainly copies are not counted. The table is that of the other half.
+certainly copies are not counted.
 """
 
 import argparse
@@ -176,7 +176,7 @@ def find_answer(one: Path, other: Path) -> tuple[Path | None, str] | None:
     return (None, "") if known.origin is None else (known.origin.path, known.origin.reason)
 
 
-def measure(paths: list[Path], kind: str, folder: Path, verbose: bool, _seed: int) -> Figures:
+def measure(paths: list[Path], kind: str, folder: Path, _seed: int) -> Figures:
     """Return the counts of right, wrong and missing answers of a kind of edit."""
     counts = Counter[str]()
     for path in paths:
@@ -196,18 +196,14 @@ def measure(paths: list[Path], kind: str, folder: Path, verbose: bool, _seed: in
         else:
             said = RIGHT if found[0] == original else WRONG
         counts[said] += 1
-        if verbose:
-            print(kind, path.name, said, edited.suffix, found[1] if found else "", sep="; ", flush=True)
         original.unlink()
         edited.unlink()
     return {said: float(counts[said]) for said in SAID}
 
 
-def choose_pictures(data: Path, half: str, count: int, folder: Path) -> list[Path]:
+def choose_pictures(data: Path, count: int, folder: Path) -> list[Path]:
     """Return the pictures of which originals are made; those of an archive are unpacked into a folder."""
-    photos = find_images(data / "photos" / "training_images").paths[half == "other" :: 2]
-    if half == "tuned":
-        return list(photos[:: max(1, len(photos) // count)][:count])
+    photos = find_images(data / "photos" / "training_images").paths[1::2]
     with zipfile.ZipFile(data / "training-photos-2.zip") as archive:
         names = sorted(name for name in archive.namelist() if name.endswith(".webp"))
         archive.extractall(folder, names[:: max(1, 2 * len(names) // count)])
@@ -215,9 +211,9 @@ def choose_pictures(data: Path, half: str, count: int, folder: Path) -> list[Pat
     return [*photos[:: max(1, 2 * len(photos) // count)][: count // 2], *others[: count // 2]]
 
 
-def make_tables(store: Measurements, half: str = "other") -> dict[str, str]:
+def make_tables(store: Measurements) -> dict[str, str]:
     """Return the table of matching.md: how often there is an answer, and how often it is right, by the harder kinds of edit."""
-    found = {entry["name"]: entry["figures"] for entry in store.measurements if entry["about"]["half"] == half}
+    found = {entry["name"]: entry["figures"] for entry in store.measurements}
     hard = {kind: figures for kind, figures in found.items() if figures[WRONG] or figures[RIGHT] < FEW * figures[UNKNOWN]}
     others = [figures for kind, figures in found.items() if kind not in hard]
     hard[f"the other {len(others)} kinds"] = {said: sum(figures[said] for figures in others) for said in SAID}
@@ -233,20 +229,16 @@ def make_tables(store: Measurements, half: str = "other") -> dict[str, str]:
 def main() -> None:
     """Measure, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=("tuned", "other"), default="other", help="which photographs (default: other)")
     parser.add_argument("--count", type=int, default=40, metavar="N", help="pairs of a kind (default: 40)")
-    parser.add_argument("--kinds", nargs="+", choices=EDITS, default=list(EDITS), metavar="KIND", help="kinds of edits")
-    parser.add_argument("--verbose", action="store_true", help="print each answer")
     options, store = parse_options(parser, RESULTS, make_tables, COMMAND)
     cv2.setNumThreads(1)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        paths = choose_pictures(Path(options.data), options.half, options.count, folder)
+        paths = choose_pictures(options.data, options.count, folder)
         (folder / "pairs").mkdir()
-        for kind in options.kinds:
-            about = {"half": options.half, "pairs": options.count}
-            store.measure(kind, about, [0], partial(measure, paths, kind, folder / "pairs", options.verbose))
-    print(*make_tables(store, options.half).values())
+        for kind in EDITS:
+            store.measure(kind, {"pairs": options.count}, [0], partial(measure, paths, kind, folder / "pairs"))
+    print(*make_tables(store).values())
 
 
 if __name__ == "__main__":

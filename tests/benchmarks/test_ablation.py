@@ -1,4 +1,4 @@
-"""The benchmarks of ablation, unseen families, kinds and quality: what is changed, tables of kept results."""
+"""The benchmarks of ablation, kinds and quality: what is changed, tables of kept results."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import open_isc_folder
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.submissions.vectors.files import Vectors
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -104,12 +103,3 @@ def test_a_set_of_kinds_has_copies_of_every_eighth_picture(tmp_path: Path) -> No
     (tmp_path / "pictures" / "SOURCES.tsv").unlink()
     with pytest.raises(UserError, match="no such file"):
         kinds.make_kinds(tmp_path / "pictures", tmp_path / "again", 8)
-
-
-def test_families_that_choices_look_at_are_not_reported_as_unseen() -> None:
-    import unseen
-
-    recipe = read_recipe(BENCHMARKS.parent / "recipes" / "shipped.yaml")
-    assert recipe.queries.left_out == ("glitch", "bubble", "swirl")
-    assert unseen.list_unseen(recipe) == ["tiles", "cutout", "optics"]
-    assert unseen.list_unseen(read_recipe(BENCHMARKS.parent / "recipes" / "from-nothing-photos.yaml")) == []

@@ -11,8 +11,8 @@ TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
 RESULTS = sorted((TOP / "benchmarks").glob("*.json"))
 COMMANDS = (
-    *("ablation", "dedup", "edits", "false_alarms", "gpu", "index_growth", "lookalikes", "quality"),
-    *("same_scene", "service", "sure_and_fast", "verification", "which_original"),
+    *("ablation", "dedup", "edits", "false_alarms", "gpu", "lookalikes", "quality", "same_scene", "verification"),
+    "which_original",
 )
 NO_RESULTS = {"recipe.md", "gpu.md"}  # settings, goals and estimates
 BOUNDS = {"what", "guarantee", "images", "key"}  # first heads of tables of estimates, bounds, what was learnt from, settings
@@ -25,7 +25,7 @@ def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def list_tables(page: str) -> list[str]:
     """The tables of a page, without those between the marks of a command."""
-    own = re.sub(r"<!-- \S+\.py --docs writes from here -->.*?<!-- to here -->", "", page, flags=re.DOTALL)
+    own = re.sub(r"<!-- \S+\.py(?: \w+)? --docs writes from here -->.*?<!-- to here -->", "", page, flags=re.DOTALL)
     return re.findall(r"(?:^\|.*\n?)+", own, re.MULTILINE)
 
 
@@ -58,6 +58,17 @@ def test_the_pages_have_the_tables_of_the_results(name: str) -> None:
     module = import_module(name)
     for page, table in module.make_tables(Measurements.open(module.RESULTS)).items():
         assert read_table(DOCUMENTS / page, module.COMMAND) == table
+
+
+def test_the_pages_have_the_tables_of_speed() -> None:
+    """After measuring a part: speed.py with its name and --docs."""
+    import speed
+    from measurements import Measurements
+    from page_tables import DOCUMENTS, read_table
+
+    for command, make_tables in speed.TABLES.items():
+        for page, table in make_tables(Measurements.open(speed.RESULTS)).items():
+            assert read_table(DOCUMENTS / page, command) == table
 
 
 def test_the_page_has_what_the_rates_come_to() -> None:

@@ -30,7 +30,7 @@ def test_nothing_goes_that_anybody_would_miss(plan: Callable[[str], Planned], fa
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_what_is_obvious_goes(plan: Callable[[str], Planned], family: str) -> None:
-    """Of re-saves of drawn pictures most; how many go of photographs, `benchmarks/resaves.py` measures."""
+    """Of re-saves of drawn pictures most."""
     planned = plan(family)
     missed = [f"{name}: {words}" for name, album in planned.albums.items() for words in album.find_missed(planned.removed)]
     expected = sum(count for album in planned.albums.values() for _, count in album.expected)
