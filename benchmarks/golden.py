@@ -150,6 +150,7 @@ def keep_dedup(kinds: Iterable[str], place: Path) -> Iterator[tuple[str, Table]]
             rows: Table = {}
             for line in parquet.read_table(results / f"{name}.parquet").to_pylist():
                 cells = {column: str(cell).replace(f"{folder}/", "") for column, cell in line.items()}
+                cells = {column: cell.replace(str(folder), ".") for column, cell in cells.items()}  # the source
                 cells.pop("group", None)
                 rows[f"{cells.pop('id')} | {cells.pop('source')}"] = cells
             yield f"{family}/dedup/{name}", rows
