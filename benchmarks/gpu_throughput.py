@@ -9,9 +9,9 @@ from pathlib import Path
 import cv2
 import numpy as np
 import torch
-from full_size import simulate
 from gpu_row import Row, measure_median, read_clock
 from gpu_sizes import Sizes
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
 from image_copies.augmentations.dataset import EditedImages, overlay_material
@@ -26,13 +26,29 @@ from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.pipeline.gpu_search import TorchSearch
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.backend import search_block, use_backend
 from image_copies.submissions.search.exact import search_pairs
 
+DIMENSIONS = 256
 PHOTO = (1024, 768)  # pixels
 NEIGHBOURS = 10  # per query
 NEAR = 0.8  # squared distance: copies that `simulate` makes are nearer, all others farther
 WANTED_SIZE, WANTED_SPEED = 160, 5700  # pixels; images/s that tf_efficientnetv2_s takes there in large batches
+
+
+def simulate(queries: int, references: int, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Draw unit vectors; the first fifth of the queries are noisy copies of the references in the same rows.
+
+    Returns:
+        float32 [queries, 256] and [references, 256].
+    """
+    rng = np.random.default_rng(seed)
+    base = scale_to_unit_length(rng.standard_normal((references, DIMENSIONS), dtype=np.float32))
+    others = scale_to_unit_length(rng.standard_normal((queries, DIMENSIONS), dtype=np.float32))
+    copies = queries // 5
+    others[:copies] = scale_to_unit_length(base[:copies] + 0.06 * rng.standard_normal((copies, DIMENSIONS), dtype=np.float32))
+    return others, base
 
 
 def measure_loader(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:

@@ -2,27 +2,22 @@
 
     python benchmarks/mutants.py [--only TEXT …] [--jobs 2]      TEXT: a part of a file's name or of an error
 
-In a copy of the working tree one text of one file is replaced, and the tests are run that are named for it. The table lists the
-errors that no test noticed; the exit code is 1 if there are any. A text that a file holds not exactly once is an error.
+In a copy of the working tree one text of one file is replaced, and the tests are run that are named for it. Errors that no
+test notices are printed as LIVES; the exit code is 1 if there are any. A text that a file holds not exactly once is an error.
 """
 
 import argparse
-import itertools
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-
-from rich.console import Console
-from rich.table import Table
 
 TOP = Path(__file__).parents[1]
 JUDGEMENT = "tests/matching/verification/test_judgement.py"
@@ -327,9 +322,8 @@ def list_mutants(only: Sequence[str]) -> Iterator[Mutant]:
 
 def copy_tree(target: Path) -> Path:
     """Copy what belongs to the working tree."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=TOP, check=True, capture_output=True, text=True
-    )
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=TOP, check=True, capture_output=True, text=True)
     for name in listed.stdout.splitlines():
         if (TOP / name).is_file():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
@@ -337,23 +331,23 @@ def copy_tree(target: Path) -> Path:
     return target
 
 
-def run_tests(tree: Path, tests: str) -> bool:
+def run_tests(tests: str, tree: Path) -> bool:
     """Whether tests pass in a copy of the tree."""
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "COPYSETS": ""}
     command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False).returncode == 0
 
 
-def is_noticed(tree: Path, mutant: Mutant) -> bool:
+def is_noticed(mutant: Mutant, tree: Path) -> bool:
     path = tree / mutant.file
     before = path.read_text(encoding="utf-8")
     if before.count(mutant.old) != 1:
         raise SystemExit(f"{mutant.file} holds {mutant.old!r} {before.count(mutant.old)} times: adapt the list of errors.")
     path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
-    try:
-        return not run_tests(tree, mutant.tests)
-    finally:
-        path.write_text(before, encoding="utf-8")
+    noticed = not run_tests(mutant.tests, tree)
+    path.write_text(before, encoding="utf-8")
+    print(f"{mutant.file}: {mutant.old!r} → {mutant.new!r}: {'noticed' if noticed else 'LIVES'}", flush=True)
+    return noticed
 
 
 def main() -> int:
@@ -362,44 +356,24 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="copies of the tree to work in at once (default: 2)")
     options = parser.parse_args()
     mutants, trees = list(list_mutants(options.only)), SimpleQueue[Path]()
-    with ExitStack() as held:
-        for _ in range(options.jobs):
-            trees.put(copy_tree(Path(held.enter_context(tempfile.TemporaryDirectory()))))
 
-        def work(mutant: Mutant) -> tuple[bool, float]:
-            tree, begun = trees.get(), time.monotonic()
-            try:
-                noticed = is_noticed(tree, mutant)
-            finally:
-                trees.put(tree)
-            print(
-                f"{mutant.file}: {mutant.old!r} → {mutant.new!r}: {'noticed' if noticed else 'LIVES'}",
-                file=sys.stderr,
-                flush=True,
-            )
-            return noticed, time.monotonic() - begun
+    def work(task: Callable[[Path], bool]) -> bool:
+        tree = trees.get()
+        try:
+            return task(tree)
+        finally:
+            trees.put(tree)
 
-        def check(tests: str) -> bool:
-            tree = trees.get()
-            try:
-                return run_tests(tree, tests)
-            finally:
-                trees.put(tree)
-
-        with ThreadPoolExecutor(options.jobs) as pool:
-            chosen = list(dict.fromkeys(mutant.tests for mutant in mutants))
-            failing = [tests for tests, passed in zip(chosen, pool.map(check, chosen), strict=True) if not passed]
-            if failing:
-                raise SystemExit(f"without any error, these tests fail: {'; '.join(failing)}")
-            found = list(pool.map(work, mutants))
-    table = Table("file", "errors", "noticed", "alive", "s")
-    for file, group in itertools.groupby(zip(mutants, found, strict=True), key=lambda pair: pair[0].file):
-        own = list(group)
-        alive = [f"{mutant.old} → {mutant.new}" for mutant, (noticed, _) in own if not noticed]
-        table.add_row(file, str(len(own)), str(len(own) - len(alive)), "\n".join(alive), f"{sum(s for _, (_, s) in own):.0f}")
-    Console(width=150).print(table)
-    living = sum(not noticed for noticed, _ in found)
-    print(f"{len(found)} errors, {living} of them not noticed")
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(options.jobs) as pool:
+        for number in range(options.jobs):
+            trees.put(copy_tree(Path(place) / str(number)))
+        chosen = list(dict.fromkeys(mutant.tests for mutant in mutants))
+        passed = pool.map(work, [partial(run_tests, tests) for tests in chosen])
+        failing = [tests for tests, fine in zip(chosen, passed, strict=True) if not fine]
+        if failing:
+            raise SystemExit(f"without any error, these tests fail: {'; '.join(failing)}")
+        living = list(pool.map(work, [partial(is_noticed, mutant) for mutant in mutants])).count(False)
+    print(f"{len(mutants)} errors, {living} of them not noticed")
     return 1 if living else 0
 
 
