@@ -2,8 +2,8 @@
 
 import io
 import warnings
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,24 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None, decoded: Dec
         raise
     except UserError as error:
         raise ImageError(name, f"cannot be read: {error}") from error
+    with _open(name, content) as image:
+        check_scans(image, name, content)
+        return _to_rgb(image, name, short_side, {} if decoded is None else decoded)
+
+
+def measure_size(content: bytes) -> tuple[int, int]:
+    """Return the width and height of an encoded image, by its header.
+
+    Raises:
+        ImageError: it is empty, larger than `MAX_FILE_BYTES`, or not an image.
+    """
+    with _open(Path("<bytes>"), content) as image:
+        return image.size
+
+
+@contextmanager
+def _open(name: Path, content: bytes) -> Iterator[Image.Image]:
+    """Open an image; whatever a damaged one raises, also while it is decoded, is an ImageError."""
     if not content:
         raise ImageError(name, "is empty")
     if len(content) > MAX_FILE_BYTES:
@@ -76,8 +94,7 @@ def decode_rgb(source: Path | bytes, short_side: int | None = None, decoded: Dec
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # size and damage are checked here
             with Image.open(io.BytesIO(content), formats=formats) as image:
-                check_scans(image, name, content)
-                return _to_rgb(image, name, short_side, {} if decoded is None else decoded)
+                yield image
     except ImageError:
         raise
     except UnidentifiedImageError as error:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.commands import name_install
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import Decoded, decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.sources.walking import known_path
 from image_copies.matching.matches import Match
@@ -35,10 +35,13 @@ class HashLists:
     words: NDArray[np.uint64]
     skipped: int = 0
 
-    def find(self, picture: Path | bytes) -> list[Match]:
-        """Return the hashes that a picture matches, the nearest first; likely copies at best, as nobody has their pictures."""
+    def find(self, picture: Path | bytes, decoded: Decoded | None = None) -> list[Match]:
+        """Return the hashes that a picture matches, the nearest first; likely copies at best, as nobody has their pictures.
+
+        `decoded` is what was decoded of it before.
+        """
         try:
-            bits, quality = _load_pdq().compute(decode_rgb(picture))
+            bits, quality = _load_pdq().compute(decode_rgb(picture, decoded=decoded))
         except ImageError:
             return []
         apart = np.bitwise_count(self.words ^ np.packbits(bits.astype(bool)).view(np.uint64)).sum(axis=1, dtype=np.int64)

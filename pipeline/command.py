@@ -6,7 +6,6 @@ image-copies undo                    put back what `match --apply` removed
 
 image-copies match --help            all searches: references, a kept index, leakage between sets, decisions, plans
 image-copies review [FOLDER]         decide about what a search found on a page, http://127.0.0.1:8765
-image-copies explore                 a page: drop a picture, see the nearest of a collection
 image-copies serve --index DIR       search a kept index over HTTP, for programs
 image-copies dedup                   list the copies among millions of pictures in folders, tars and Parquet files
 image-copies embed                   write the vectors of pictures to a file
@@ -38,7 +37,6 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "match": ("match", ()),
     "undo": ("match", ("--undo",)),
     "review": ("explore", ("--matches",)),
-    "explore": ("explore", ()),
     "serve": ("explore", ("--serve",)),
     "dedup": ("deduplicate", ()),
     "embed": ("02_embed", ()),

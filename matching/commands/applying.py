@@ -79,9 +79,12 @@ def carry_out_plan(
         UserError: as there.
     """
     rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder, plan, index)
-    guarded = [*protected, *_find_read_only(folder, plan)]
+    notes = [read_notes(place) for place in (folder, plan.parent if plan else folder) if (place / SEARCH).exists()]
+    guarded = [*protected, *_list_known(note.read_only for note in notes)]
     is_protected = make_protection_check(guarded)
     refuse_within(moved_to or folder / MOVED, guarded, "--to")
+    if moved_to is not None:
+        refuse_within(moved_to, _list_known(note.sources for note in notes), "--to", "was searched")
     place = (moved_to or folder / MOVED).resolve()
     if held := next((row.file for row in rows if row.file.is_relative_to(place)), None):
         raise UserError(
@@ -147,10 +150,9 @@ def list_removed(folder: Path) -> list[Path]:
         journal.close()
 
 
-def _find_read_only(folder: Path, plan: Path | None) -> list[Path]:
-    """Return the folders that were read-only when the plan was made, but for those that are gone."""
-    places = [place for place in (folder, plan.parent if plan else folder) if (place / SEARCH).exists()]
-    return [Path(name) for place in places for name in read_notes(place).read_only if is_there(Path(name))]
+def _list_known(named: Iterable[Sequence[str]]) -> list[Path]:
+    """Return the folders and files that searches noted, but for those that are gone."""
+    return [Path(name) for names in named for name in names if is_there(Path(name))]
 
 
 def _check_room(rooms: Iterable[Room], output: Output) -> None:

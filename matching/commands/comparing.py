@@ -10,14 +10,12 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.originals import PART_DIFFERS, EditComparer
 from image_copies.matching.index.store import digest_of
 from image_copies.matching.knowledge import known_pair
 from image_copies.matching.matches import Match, Rule, describe_judgement, judgement_values
 from image_copies.matching.output import Output
 from image_copies.matching.results.overlays import NOT_LAID, LaidPair, lay_pair
-from image_copies.matching.verification.judgement import MAX_LIKELY, Judgement
+from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.verification.pairs import PairJudge, verify_two
 
 LIKELY = 3  # exit code: a person is to look at the two
@@ -80,10 +78,7 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
         return Verdict(score, threshold, score >= threshold, "by their vectors", files=files)
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([-score]), 1)[0])
     match = Match(first, second, score, alarms, verify_two(first, second))
-    judge = PairJudge()
-    judgement = judge.judge(known_pair(match, False, threshold))
-    if judgement.kind == "certain" and EditComparer(judge).differ(*map(picture_facts, files)):  # a plan has a person look
-        judgement = Judgement("likely", f"{PART_DIFFERS}; {judgement.reason}", MAX_LIKELY)
+    judgement = PairJudge().judge(known_pair(match, False, threshold))
     return Verdict(
         score=score,
         threshold=threshold,

@@ -36,13 +36,13 @@ def make_protection_check(sources: Sequence[Path]) -> Callable[[Path], bool]:
     return is_protected
 
 
-def refuse_within(folder: Path, read_only: Sequence[Path], option: str) -> None:
-    """Refuse to write into a folder in which nothing is to be changed.
+def refuse_within(folder: Path, places: Sequence[Path], option: str, why: str = "is read-only") -> None:
+    """Refuse to write into one of some places, or below one, in words: `why` follows the place.
 
     Raises:
-        UserError: the folder is one of `read_only`, or below one of them.
+        UserError: the folder is there.
     """
     real = known_path(folder)
-    for place in map(known_path, read_only):
+    for place in map(known_path, places):
         if place == real or place in real.parents:
-            raise UserError(f"{option} {folder} is in {place}, which is read-only. Name a folder elsewhere.")
+            raise UserError(f"{option} {folder} is in {place}, which {why}. Name a folder elsewhere.")

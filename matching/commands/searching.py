@@ -156,6 +156,7 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
             made_from=origin,
             preferred=settings.grouping.preferred,
             read_only=[str(known_path(path)) for path in pictures.sources.read_only],
+            sources=list(map(str, named)),
             references=not within,
         )
         write_notes(folder, notes)

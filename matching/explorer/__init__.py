@@ -1,1 +1,1 @@
-"""The explorer: a local page that shows a run's nearest references of a picture and of its edits; and the search service."""
+"""The search service: a kept index, searched over HTTP, and a page to try a picture."""

@@ -1,13 +1,10 @@
 """What is found for a single picture, verified and judged as a search of folders does it."""
 
-import hashlib
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-import numpy as np
-from numpy.typing import NDArray
-
+from image_copies.data.decode import Decoded
 from image_copies.data.errors import ImageError
 from image_copies.matching.candidates import choose_candidates
 from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
@@ -22,17 +19,17 @@ from image_copies.matching.verification.pairs import FEATURES_SIDE, PairJudge, S
 MAX_CACHED_PICTURES = 50
 
 
-def see_query(picture: bytes | NDArray[np.uint8]) -> Seen | None:
-    """See a picture, bytes or uint8 [h, w, 3], with its features; None for one that can be decoded only too small."""
+def see_query(picture: bytes, decoded: Decoded) -> Seen | None:
+    """See a picture with its features; None for one that can be decoded only too small. `decoded`: what was decoded of it."""
     with suppress(ImageError):
-        query = see(picture)
+        query = see(picture, decoded)
         return replace(query, features=local_features(query.read(FEATURES_SIDE)))
     return None
 
 
 def judge_found(
     judge: PairJudge,
-    picture: bytes | NDArray[np.uint8],
+    digest: bytes,
     query: Seen | None,
     found: Sequence[Match],
     rule: Rule,
@@ -44,7 +41,7 @@ def judge_found(
 
     Args:
         judge: Knows the references that were looked at last.
-        picture: The bytes of a file, or pixels [h, w, 3].
+        digest: SHA-256 of the picture's file.
         query: What `see_query` returns of it; without that, it is known by its vector alone.
         found: The nearest references, the best first.
         rule: When a pair counts as a copy.
@@ -53,10 +50,9 @@ def judge_found(
     if not found:
         return []
     copies, threshold = list(found), rule.threshold(references)
-    digest = hashlib.sha256(picture).digest() if isinstance(picture, bytes) else None
 
     def judge_match(match: Match) -> Match:
-        same_bytes = match.score == 0 and digest is not None and digest_or_none(match.reference) == digest
+        same_bytes = match.score == 0 and digest_or_none(match.reference) == digest
         return replace(match, judgement=judge.judge(known_pair(match, same_bytes, threshold), query))
 
     with share_cores() as pool:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -15,12 +14,11 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, StrictFloat
 from threadpoolctl import threadpool_limits
 
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import Decoded, decode_rgb, measure_size
 from image_copies.data.errors import ImageError, UserError, text_of
 from image_copies.data.settings import Settings
 from image_copies.matching.commands.effort import NEAREST
@@ -34,16 +32,41 @@ from image_copies.matching.matches import Match, Rule, match_values
 from image_copies.matching.search import Search, make_exclusions
 from image_copies.matching.verification.pairs import PairJudge, Seen
 from image_copies.matching.views import embed_views_of, smallest_side
-from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, receive_picture
+from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, PixelRoom, receive_picture
+from image_copies.matching.web.pages import add_page
 from image_copies.submissions.vectors.files import MAX_NORM
 
+PAGE = Path(__file__).parent / "page"
 MAX_VECTORS = 1000  # vectors in one request
+MIN_NORM = 0.01  # Euclidean norm; that of what networks make is about 1
+MAX_PIXELS = 50_000_000  # of a picture that is sent
+TOGETHER = 2  # times as many pixels of all pictures that are looked at at once
 
 
 class VectorQuestion(Settings):
     """Vectors [n][dimensions] to search with, as the extractor makes them, before query normalisation."""
 
-    vectors: list[list[float]] = Field(min_length=1, max_length=MAX_VECTORS)
+    vectors: list[list[StrictFloat]] = Field(min_length=1, max_length=MAX_VECTORS)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A picture that was sent: its file's bytes, their SHA-256, and what was decoded of it, by all that look at it."""
+
+    content: bytes
+    digest: bytes
+    decoded: Decoded = field(default_factory=dict)
+
+    def read(self, short_side: int) -> NDArray[np.uint8]:
+        """Return its pixels [h, w, 3] as `decode_rgb` does.
+
+        Raises:
+            UserError: the bytes are no picture.
+        """
+        try:
+            return decode_rgb(self.content, short_side, self.decoded)
+        except ImageError as error:
+            raise UserError(f"The file {error.problem}.") from error
 
 
 @dataclass
@@ -69,6 +92,7 @@ class SearchService:
     extractor: Extractor
     rule: Rule
     hash_lists: HashLists | None = None
+    max_pixels: int = MAX_PIXELS
     _asked: SimpleQueue[_Request | None] = field(default_factory=SimpleQueue)
     _searching: threading.Thread | None = None
     _opened: tuple[tuple[int, int, int], SearchIndex, Rule] | None = None
@@ -88,18 +112,29 @@ class SearchService:
         threshold = self._threshold()
         return {"references": references, "dimensions": self.extractor.dimensions, "threshold": threshold, "most": self.rule.most}
 
-    def embed(self, content: bytes) -> NDArray[np.float32]:
+    def count_pixels(self, content: bytes) -> int:
+        """Return the number of pixels of a picture.
+
+        Raises:
+            UserError: the bytes are no picture, or it has more than `max_pixels`.
+        """
+        try:
+            width, height = measure_size(content)
+        except ImageError as error:
+            raise UserError(f"The file {error.problem}.") from error
+        if width * height > self.max_pixels:
+            raise UserError(f"The file is {width} x {height}, larger than {self.max_pixels:,} pixels. Send a smaller picture.")
+        return width * height
+
+    def embed(self, upload: Upload) -> NDArray[np.float32]:
         """Return the vector [1, d] of a picture.
 
         Raises:
             UserError: the bytes are no picture.
         """
         size = max(size for network in self.extractor.networks for size in network.sizes)
-        try:
-            with self._decoding:
-                pixels = decode_rgb(content, short_side=size)
-        except ImageError as error:
-            raise UserError(f"The file {error.problem}.") from error
+        with self._decoding:
+            pixels = upload.read(size)
         with self._network:
             return self.extractor.extract_picture(pixels)
 
@@ -107,38 +142,40 @@ class SearchService:
         """Return vectors [n, d] that were sent.
 
         Raises:
-            UserError: they have another number of dimensions, or are not finite.
+            UserError: they have another number of dimensions, are not finite, or have a norm that no network's have.
         """
         if any(len(vector) != self.extractor.dimensions for vector in vectors):
             raise UserError(f"Each vector must have {self.extractor.dimensions} numbers. Send vectors of the index's network.")
         with np.errstate(over="ignore"):
             array = np.array(vectors, np.float32)
             norms = np.linalg.norm(array, axis=1)  # infinite where they are too large for float32
-        if not (norms <= MAX_NORM).all():
-            raise UserError("The vectors contain infinite, undefined or far too large numbers. Send those of the network.")
+        if not ((norms >= MIN_NORM) & (norms <= MAX_NORM)).all():
+            raise UserError(
+                "The vectors contain infinite, undefined, far too large or no numbers but 0. Send those of the network."
+            )
         return array
 
-    def embed_views(self, content: bytes) -> NDArray[np.float32]:
+    def embed_views(self, upload: Upload) -> NDArray[np.float32]:
         """Return the vectors [VIEWS, d] of the views of a picture that `embed` took."""
         with self._decoding:
-            pixels = decode_rgb(content, short_side=smallest_side(self.extractor))
+            pixels = upload.read(smallest_side(self.extractor))
         with self._network:
             return embed_views_of(self.extractor, pixels)
 
-    def see(self, content: bytes) -> Seen | None:
+    def see(self, upload: Upload) -> Seen | None:
         """See a picture as it is judged; None for one that is known by its vector alone."""
         with self._decoding:
-            return see_query(content)
+            return see_query(upload.content, upload.decoded)
 
-    def look(self, content: bytes, query: Seen | None, found: Sequence[Match]) -> list[Match]:
+    def look(self, upload: Upload, query: Seen | None, found: Sequence[Match]) -> list[Match]:
         """Return the copies among a picture's nearest references, as a search of folders finds them, and what each is."""
         with self._decoding:
-            return judge_found(self._judge, content, query, found, *self._searched())
+            return judge_found(self._judge, upload.digest, query, found, *self._searched())
 
-    def look_up(self, content: bytes) -> list[Match]:
+    def look_up(self, upload: Upload) -> list[Match]:
         """Return the hashes of the lists, if there are any, that a picture matches."""
         with self._decoding:
-            return [] if self.hash_lists is None else self.hash_lists.find(content)
+            return [] if self.hash_lists is None else self.hash_lists.find(upload.content, upload.decoded)
 
     def _threshold(self) -> float | None:
         """Return the lowest score of a copy in what was searched last."""
@@ -232,7 +269,7 @@ class SearchService:
 
 
 def service_router(service: SearchService) -> APIRouter:
-    """Return the routes `/api/about`, `/api/matches`, `/api/vectors` and a page that lists them."""
+    """Return the routes `/api/about`, `/api/matches`, `/api/vectors` and a page to try a picture."""
 
     @asynccontextmanager
     async def until_stopped(_: FastAPI) -> AsyncIterator[None]:
@@ -241,7 +278,7 @@ def service_router(service: SearchService) -> APIRouter:
         await run_in_threadpool(service.close)
 
     router = APIRouter(lifespan=until_stopped)
-    receiving = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS)
+    receiving, room = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS), PixelRoom(TOGETHER * service.max_pixels)
 
     @router.get("/api/about", summary="What is searched")
     def about() -> dict[str, Any]:
@@ -256,14 +293,9 @@ def service_router(service: SearchService) -> APIRouter:
     )
     async def matches(request: Request, judged: bool = True) -> dict[str, Any]:
         async with receive_picture(request, receiving) as content:
-            vector, digest = await run_in_threadpool(service.embed, content), hashlib.sha256(content).digest()
-        candidates = NEAREST if judged and service.rule.threshold(1) is not None else 0
-        seeing = asyncio.ensure_future(run_in_threadpool(service.see, content)) if judged else None
-        views = None if service.rule.tail is None else await run_in_threadpool(service.embed_views, content)
-        (found,) = await asyncio.wrap_future(service.ask(vector, digest, views, candidates))
-        if seeing is not None:
-            found = await run_in_threadpool(service.look, content, await seeing, found)
-        found = found + await run_in_threadpool(service.look_up, content)
+            pixels = await run_in_threadpool(service.count_pixels, content)
+            async with room.hold(pixels):
+                found = await _search_picture(service, Upload(content, hashlib.sha256(content).digest()), judged)
         return {"matches": [_plain(match) for match in found]}
 
     @router.post("/api/vectors", summary="The references that ready vectors' pictures copy, likely at best")
@@ -271,17 +303,20 @@ def service_router(service: SearchService) -> APIRouter:
         found = await asyncio.wrap_future(service.ask(service.check_vectors(question.vectors)))
         return {"matches": [[_plain(match) for match in matches] for matches in found]}
 
-    @router.get("/", include_in_schema=False)
-    def page(request: Request) -> HTMLResponse:
-        lines = [
-            f"<li><code>{method.upper()} {escape(path)}</code> {escape(about.get('summary', ''))}</li>"
-            for path, methods in request.app.openapi()["paths"].items()
-            for method, about in methods.items()
-        ]
-        head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>Copies of pictures</title>'
-        return HTMLResponse(f'{head}<h1>Copies of pictures</h1><ul>{"".join(lines)}</ul><a href="openapi.json">openapi.json</a>')
-
+    add_page(router, PAGE)
     return router
+
+
+async def _search_picture(service: SearchService, upload: Upload, judged: bool) -> list[Match]:
+    """Return the references that a picture copies, and the hashes of lists that it matches."""
+    vector = await run_in_threadpool(service.embed, upload)
+    views = None if service.rule.tail is None else await run_in_threadpool(service.embed_views, upload)
+    candidates = NEAREST if judged and service.rule.threshold(1) is not None else 0
+    (found,) = await asyncio.wrap_future(service.ask(vector, upload.digest, views, candidates))
+    if judged:
+        query = await run_in_threadpool(service.see, upload)
+        found = await run_in_threadpool(service.look, upload, query, found)
+    return found + await run_in_threadpool(service.look_up, upload)
 
 
 def _identify_file(index: Path) -> tuple[int, int]:

@@ -15,27 +15,24 @@ from image_copies.data.errors import ImageError, text_of
 from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import NEAR_IN_TIME, is_named_as_copy, sort_files
-from image_copies.matching.verification.alignment import MAX_SIDE, Aligned, align, invert, map_points, resize_by
+from image_copies.matching.verification.alignment import invert, map_points
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.derivation import find_made
 from image_copies.matching.verification.detail import MAX_DENSITY, compare_detail
-from image_copies.matching.verification.differences import measure_differences, shows_another_thing
-from image_copies.matching.verification.edits import TURNED, Comparison, Edits
+from image_copies.matching.verification.differences import MIN_DIFFERING
+from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.geometry import from_shares
-from image_copies.matching.verification.pairs import LastUsed, PairJudge
+from image_copies.matching.verification.pairs import PART_DIFFERS, LastUsed, PairJudge
 from image_copies.matching.verification.quantisation import measure_quantisation
 from image_copies.matching.verification.recompression import LOSSLESS, MAX_PIXELS, find_coding, follow_by_compression
 
-PART_DIFFERS = "a part of the two differs"
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
 PLANNED_TOGETHER = 4  # groups that threads plan side by side
 MAX_DECODED = 2 * PLANNED_TOGETHER  # pictures kept as a whole, two of each: the largest file is compared with several
 MAX_REDUCED = 400  # pictures of which the colours are kept, 0.05 MB each
 DECODED_SIDE = 4 * SIDE  # pixels of their shorter side: JPEG decoders round up, which would visibly shift smaller ones
-CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which files are looked at again
 MAX_COMPARED = 8  # files that are compared with the largest one
 MIN_DENSITY = 0.5  # resolution that a file kept instead of the largest one must have, as a share of the largest one's
-MIN_DIFFERING = 1.9  # value of Comparison.differing from which two may be filled-in forms, or one has a part hidden
 MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5  # grey levels, and steps of its compression, of new detail that is no trace of either
 UNKNOWN_STEP = 8.0  # assumed step of formats whose compression is not known
 MEASURED = ("JPEG", LOSSLESS)  # codings that are known
@@ -81,16 +78,6 @@ class EditComparer:
             self._known[pair] = None if found is None else self._add_compression(found, one, other)
         return self._known[pair]
 
-    def differ(self, one: Facts, other: Facts) -> bool:
-        """Whether a part of two certain copies differs that no edit explains: a digit of a form, or what was painted out."""
-        found = self.compare(one, other)
-        if found is None:
-            return False
-        edited = {*found.query.changes, *found.reference.changes}
-        if TURNED in edited and (aligned := self._look_closer(found, one, other)) is not None:  # resampled, as all its details
-            return shows_another_thing(aligned, measure_differences(aligned))
-        return found.differing >= MIN_DIFFERING and not (edited or found.compressed or found.reversed)
-
     def find_origin(self, one: Facts, other: Facts) -> Origin | None:
         """Return which of two certain copies the other one was made of; None where nothing says so."""
         pair = one.path, other.path
@@ -128,8 +115,6 @@ class EditComparer:
         """Add what only the files' own pixels show, if they can be read."""
         if not (one.width and other.width):
             return found
-        if found.differing >= MIN_DIFFERING and (aligned := self._look_closer(found, one, other)) is not None:
-            found = replace(found, differing=min(found.differing, float(measure_differences(aligned).max())))
         own, others = self._colours.of(one.path), self._colours.of(other.path)
         if own is not None and others is not None:
             seen = compare_colours(found.homography, own, others)
@@ -163,27 +148,13 @@ class EditComparer:
                 made = [True, True]  # that it follows does not say that it was made so
         return replace(found, reversed=made[0], compressed=made[1])
 
-    def _look_closer(self, found: Comparison, one: Facts, other: Facts) -> Aligned | None:
-        """Align two files with more pixels, where they have more: fine structure that was reduced twice differs everywhere."""
-        pixels = [self._pixels.of(facts.path) for facts in (one, other)]
-        if pixels[0] is None or pixels[1] is None or min(max(each.shape) for each in pixels if each is not None) <= MAX_SIDE:
-            return None
-        query, reference = (
-            resize_by(each, CLOSE_SIDE / max(each.shape)) if max(each.shape) > CLOSE_SIDE else each
-            for each in pixels
-            if each is not None
-        )
-        homography = from_shares(reference.shape) @ found.homography @ invert(from_shares(query.shape))
-        return align(query, reference, homography, negative=False)
-
     def _follow(self, found: Comparison, query: Path, reference: Path) -> float | None:
         if (query, reference) not in self._left:
             source, pixels = self._decode(query), self._decode(reference)
             homography = from_shares(pixels.shape) @ found.homography @ invert(from_shares(source.shape))
-            doubted = found.differing >= MIN_DIFFERING
             files = read_image_bytes(reference), read_image_bytes(query)
             self._left[query, reference] = follow_by_compression(
-                content=files[0], pixels=pixels, source=source, homography=homography, kept=files[1], exact=doubted
+                content=files[0], pixels=pixels, source=source, homography=homography, kept=files[1]
             )
         return self._left[query, reference]
 

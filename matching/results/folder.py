@@ -49,6 +49,7 @@ class SearchNotes:
         threshold: the lowest score of a copy; None where nothing decided it.
         preferred: patterns of paths of files that it chose before others.
         read_only: absolute paths of folders in which nothing is to be changed.
+        sources: absolute paths of the folders and files that were searched.
         references: whether queries were searched among references, not among themselves.
         made_from: fingerprints of the descriptor and of the pictures involved, and versions.
     """
@@ -59,6 +60,7 @@ class SearchNotes:
     made_from: dict[str, Any] | None = None
     preferred: Sequence[str] = ()
     read_only: Sequence[str] = ()
+    sources: Sequence[str] = ()
     references: bool = False
 
     def index_in(self, folder: Path) -> Path:
@@ -96,7 +98,7 @@ def read_notes(folder: Path) -> SearchNotes:
     try:
         notes = SearchNotes(**json.loads(path.read_text(encoding="utf-8")))
         valid = notes.keep in KEEP_RULES and isinstance(notes.index, (str, type(None)))
-        valid = valid and all(isinstance(word, str) for word in [*notes.preferred, *notes.read_only])
+        valid = valid and all(isinstance(word, str) for word in [*notes.preferred, *notes.read_only, *notes.sources])
     except FileNotFoundError as error:
         raise UserError(
             f"{path}: there are no results of a search. Search first: {name_command('match')} DIR writes them."

@@ -18,6 +18,7 @@ from image_copies.matching.verification.blocks import (
 )
 from image_copies.matching.verification.edits import match_tones
 
+MIN_SAID = 0.005  # share of the blocks that differ, from which it is said
 CHANGED_BELOW = 0.6  # correlation of a block below which something else is seen there
 CLEAR_TEXTURE = 2 * MIN_TEXTURE  # grey levels of a block that shows something, where the other picture shows nothing
 MIN_NEIGHBOURS = 4  # displaced blocks of the 3 × 3 around one from which their mean is taken
@@ -57,6 +58,11 @@ class Agreement:
     perspective: float
     outside: float
     overlap: float
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether so much differs that it is said, as what a caption covers."""
+        return self.changed >= MIN_SAID
 
 
 def measure_agreement(aligned: Aligned) -> Agreement:

@@ -64,15 +64,20 @@ class Aligned:
     warped_details: Grey
     swapped: bool = False
 
+    @property
+    def negative(self) -> bool:
+        """Whether one of them was negated."""
+        return bool(self.moving.mean() < 0)
+
     @cached_property
     def alike(self) -> tuple[Grey, Grey]:
         """Both pictures in the frame [h, w], blurred to look alike."""
         return _blur(self.fixed, self.blurs[0]), _blur(self.warped, self.blurs[1])
 
 
-def reduce_picture(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a picture [h, w, 3] with at most `MAX_SIDE` pixels on its longer side."""
-    return resize_by(pixels, MAX_SIDE / max(pixels.shape[:2])) if max(pixels.shape[:2]) > MAX_SIDE else pixels
+def reduce_picture(pixels: NDArray[np.uint8], side: int = MAX_SIDE) -> NDArray[np.uint8]:
+    """Return a picture [h, w, 3] with at most so many pixels on its longer side."""
+    return resize_by(pixels, side / max(pixels.shape[:2])) if max(pixels.shape[:2]) > side else pixels
 
 
 def resize_by(pixels: NDArray[np.uint8], factor: float) -> NDArray[np.uint8]:

@@ -6,9 +6,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Aligned
+from image_copies.matching.verification.alignment import Aligned, warp
 from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.edits import find_covered_side, find_differing, match_tones, take_quantile, take_some
+from image_copies.matching.verification.edits import (
+    differ_by,
+    find_covered_side,
+    find_differing,
+    match_tones,
+    take_quantile,
+    take_some,
+)
 
 WINDOW = 9  # pixels of the windows in which differences and detail are measured
 COARSE = 16.0  # pixels: differences wider than this are those of tones
@@ -20,7 +27,11 @@ SPOT = 2.0  # pixels over which differences are smoothed, too: a spot of another
 SPOT_NOISE = 0.3  # NOISE, of smoothed differences
 SPOT_MARGIN = 0.45  # by which the logarithms of copies' smoothed differences reach further
 MIN_PIXELS = 1000  # that both pictures must show
+MIN_DIFFERING = 1.9  # logarithm of the ratio from which two may be filled-in forms, or one has a part hidden
 CLEAR_EXCESS = 2.25  # logarithm of the ratio from which a window shows something else: compressed and scaled copies reach 2.2
+CLOSE_EXCESS = 2.4  # the same of pictures that are looked at with more pixels: copies reach 2.3
+NO_COLOUR = 128  # value of a channel of colour without any
+MIN_COLOURS = 24.0  # levels of a channel of colour by which a pixel differs
 MIN_CONTRAST = 24.0  # grey levels by which a pixel differs
 STROKE, MIN_STROKE = 7, 0.7  # pixels that a stroke is wide at most, and how far it stands out, of what differs
 SAME_TONE = 12  # grey levels around the most frequent tone that pass for it
@@ -56,6 +67,8 @@ def measure_differences(aligned: Aligned, spots: bool = True) -> Grey:
 def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     """Whether something is seen in one of two pictures alone that was not drawn over it: captions are strokes, or of one tone.
 
+    Of a thing that has one tone in both, as a lamp of two colours, one must show the ground around it.
+
     Args:
         aligned: The two in one frame.
         differences: By how much they differ [h, w] (`measure_differences`).
@@ -66,21 +79,51 @@ def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     inside, differing = aligned.covered > 0.5, find_differing(aligned)
     sides = (fixed, match_tones(warped, fixed, inside)), (warped, match_tones(fixed, warped, inside))
     covered = find_covered_side(aligned)
-    (first, drawn), (second, also_drawn) = (_look_at_drawn(*side, differing) for side in sides)
+    (first, drawn, ground), (second, also_drawn, other_ground) = (_look_at_drawn(*side, differing) for side in sides)
     other_writing = min(first, second) >= MIN_WRITTEN
-    return other_writing or not ((covered[0] and drawn) or (covered[1] and also_drawn))
+    if other_writing or (drawn and also_drawn and ground == other_ground):
+        return True
+    return not ((covered[0] and drawn) or (covered[1] and also_drawn))
 
 
-def _look_at_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> tuple[float, bool]:
+def shows_other_colours(aligned: Aligned, query: NDArray[np.uint8], reference: NDArray[np.uint8]) -> bool:
+    """Whether a part of two pictures of the same colours has another colour, as a lamp that is red in one and green in the other.
+
+    Args:
+        aligned: The two in one frame.
+        query: One of them when it was aligned [h, w, 3].
+        reference: The other one, likewise.
+    """
+    fixed, moving = (query, reference) if aligned.swapped else (reference, query)
+    frame = aligned.fixed.shape
+    moving = np.asarray(cv2.resize(moving, aligned.moving.shape[::-1], interpolation=cv2.INTER_AREA), np.uint8)
+    inside = cv2.erode(aligned.covered, np.ones((EDGE, EDGE), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
+    if not inside.any():
+        return False
+    colours = [cv2.cvtColor(each, cv2.COLOR_RGB2YCrCb)[..., 1:].astype(np.float32) - NO_COLOUR for each in (fixed, moving)]
+    channels = np.moveaxis(colours[0], 2, 0), np.stack([warp(each, aligned.homography, frame) for each in cv2.split(colours[1])])
+    found = _find_other_colours(*channels, inside) & _find_other_colours(*channels[::-1], inside)
+    return bool(cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE), np.uint8)).any())
+
+
+def _find_other_colours(own: Grey, others: Grey, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return where [h, w] two pictures' colours [2, h, w] differ, also if one of them was made stronger, weaker or a negative."""
+    strength = float((own * others)[:, inside].sum() / max(1.0, float((own * own)[:, inside].sum())))
+    pairs = zip(own * np.float32(strength), others, strict=True)
+    return np.logical_or.reduce([differ_by(*pair, inside, MIN_COLOURS) for pair in pairs])
+
+
+def _look_at_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> tuple[float, bool, bool]:
     """Look at what a picture shows where it differs from another one.
 
     Returns:
-        The share of strokes, and whether it consists of strokes, or has one tone, almost everywhere.
+        The share of strokes, whether it consists of strokes, or has one tone, almost everywhere, and whether most around it has
+        that tone.
     """
     contrast = np.abs(picture - other)
     differs = differing & (contrast > MIN_CONTRAST)
     if not differs.any():
-        return 0.0, False
+        return 0.0, False, False
     kernel = np.ones((STROKE, STROKE), np.uint8)
     bright, dark = (cv2.morphologyEx(picture, way, kernel) for way in (cv2.MORPH_TOPHAT, cv2.MORPH_BLACKHAT))
     tones = np.clip(picture[differs], 0, 255).astype(np.uint8)
@@ -88,7 +131,12 @@ def _look_at_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> 
     stroke = np.maximum(bright, dark)[differs] > MIN_STROKE * contrast[differs]
     same = np.abs(tones - float(usual)) <= SAME_TONE
     strokes = float(stroke.mean())
-    return strokes, bool((stroke | same).mean() >= MIN_DRAWN or max(strokes, same.mean()) >= MIN_ONE_KIND)
+    near, far = (
+        cv2.dilate(differs.astype(np.uint8), np.ones((2 * reach + 1,) * 2, np.uint8)) > 0 for reach in (STROKE, 2 * STROKE)
+    )
+    ground = np.abs(picture[far & ~near] - usual) <= SAME_TONE
+    drawn = bool((stroke | same).mean() >= MIN_DRAWN or max(strokes, same.mean()) >= MIN_ONE_KIND)
+    return strokes, drawn, bool(ground.any() and ground.mean() > 0.5)
 
 
 def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Grey) -> Grey:

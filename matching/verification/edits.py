@@ -179,8 +179,8 @@ def find_differing(aligned: Aligned) -> NDArray[np.bool_]:
     if not inside.any():
         return inside
     # tones that a change of contrast has cut off are not unlike each other: a difference shows whichever is matched
-    differing = _find_differing(fixed, match_tones(warped, fixed, inside), inside)
-    return _open(differing & _find_differing(match_tones(fixed, warped, inside), warped, inside))
+    differing = differ_by(fixed, match_tones(warped, fixed, inside), inside)
+    return _open(differing & differ_by(match_tones(fixed, warped, inside), warped, inside))
 
 
 def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
@@ -190,7 +190,7 @@ def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
     if not inside.any():
         return inside
     pairs = (fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped)
-    differing = np.logical_or.reduce([_find_differing(*pair, inside, CLEAR_DIFFERENCE) for pair in pairs])
+    differing = np.logical_or.reduce([differ_by(*pair, inside, CLEAR_DIFFERENCE) for pair in pairs])
     return cv2.morphologyEx(differing.astype(np.uint8), cv2.MORPH_OPEN, np.ones((CLOSED, CLOSED), np.uint8)).astype(bool)
 
 
@@ -239,7 +239,7 @@ def take_quantile(values: Grey, share: float) -> float:
     return float(np.partition(values, place)[place])
 
 
-def _find_differing(one: Grey, other: Grey, inside: NDArray[np.bool_], by: float = MIN_DIFFERENCE) -> NDArray[np.bool_]:
+def differ_by(one: Grey, other: Grey, inside: NDArray[np.bool_], by: float = MIN_DIFFERENCE) -> NDArray[np.bool_]:
     """Return where two pictures differ by so many grey levels, and by more than pictures displaced by a pixel do."""
     around = np.ones((3, 3), np.uint8)
     least = np.maximum(one - cv2.dilate(other, around), cv2.erode(other, around) - one)

@@ -30,6 +30,7 @@ MAX_FALSE_ALARMS = 1e-6  # expected per query, up to which such a pair needs no 
 NOT_CONFIRMED = "not confirmed: similar as a whole; too few details were found in both"
 FAR_BEYOND = "similar as a whole, far beyond the threshold; one has too little detail to be confirmed"
 AGREE = "the pixels agree"
+TOO_LITTLE = "too little detail to be sure"
 DETAILS_ALONE = "details fit, but the pixels decide nothing"
 
 
@@ -124,7 +125,7 @@ def _judge_pixels(registration: Registration) -> Judgement:
     doubt = _find_doubt(found)
     if doubt:
         return Judgement("likely", f"{doubt} ({agreeing})", _grade(found.median, OTHER_MEDIAN, 1.0, 60, MAX_LIKELY))
-    covered = f", {found.changed:.0%} covered".replace("%", " %") if found.changed >= 0.005 else ""
+    covered = f", {found.changed:.0%} covered".replace("%", " %") if found.is_covered else ""
     return Judgement("certain", f"{AGREE} ({agreeing}{covered})", _grade(found.median, MIN_MEDIAN, 1.0, 90, MAX_CERTAIN))
 
 
@@ -140,7 +141,7 @@ def _find_motion(found: Agreement) -> str:
 def _find_doubt(found: Agreement) -> str:
     """Return what speaks against a certain copy, in words; empty for nothing."""
     if found.blocks < MIN_BLOCKS or np.isnan(found.parallax):
-        return "too little detail to be sure"
+        return TOO_LITTLE
     if found.parallax > MAX_PARALLAX:
         return f"parts are displaced against each other, by {found.parallax:.1f} pixels of {MAX_SIDE}"
     if found.outside > MAX_OUTSIDE:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from image_copies.data.decode import MAX_FILE_BYTES, decode_rgb
+from image_copies.data.decode import MAX_FILE_BYTES, Decoded, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.process import usable_cores
 from image_copies.data.sources.archives import read_image_bytes
@@ -30,10 +30,16 @@ from image_copies.matching.verification.contents import (
     read_contents,
     read_pages,
 )
-from image_copies.matching.verification.differences import measure_differences, shows_another_thing
+from image_copies.matching.verification.differences import (
+    CLOSE_EXCESS,
+    MIN_DIFFERING,
+    measure_differences,
+    shows_another_thing,
+    shows_other_colours,
+)
 from image_copies.matching.verification.edits import Comparison, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
-from image_copies.matching.verification.geometry import CHANGES, Change, Evidence, Views, verify
+from image_copies.matching.verification.geometry import CHANGES, Change, Evidence, Views, from_shares, verify
 from image_copies.matching.verification.judgement import (
     AGREE,
     APART,
@@ -42,13 +48,15 @@ from image_copies.matching.verification.judgement import (
     MAX_FALSE_ALARMS,
     MAX_LIKELY,
     OTHER_MEDIAN,
+    TOO_LITTLE,
     Clues,
     Judgement,
     judge,
 )
-from image_copies.matching.verification.registration import Prepared, prepare_picture, register
+from image_copies.matching.verification.recompression import follow_by_compression
+from image_copies.matching.verification.registration import Prepared, Registration, prepare_picture, register
 from image_copies.matching.verification.shots import Shot, read_shot
-from image_copies.matching.verification.words import describe_edits
+from image_copies.matching.verification.words import TONES, describe_edits, list_edits
 
 MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
@@ -56,7 +64,10 @@ MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
 FEATURES_SIDE = MAX_SIDE // 2  # pixels of the short side from which a picture is decoded for its features
 MAX_PAGES = 4  # of two documents with one cover that are compared beyond it
 CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
+CLOSE_SIDE = 2 * alignment.MAX_SIDE  # pixels of the longer side at which copies are looked at again
+MIN_TONE_BLOCKS = 80  # blocks that must agree where the tones do not: a disc of one colour is like any other one
 ALIKE = "the same pixels are shown"
+PART_DIFFERS = "a part of the two differs"
 OTHER_THING = "one shows a thing that the other does not, which was not drawn over it"
 T = TypeVar("T")
 
@@ -120,14 +131,14 @@ class Seen:
         picture: Its pixels, as they are compared.
         shot: When and by which camera it was taken.
         read: Reads its pixels.
-        source: Its file or that one's bytes, if there is one.
+        source: Its file, or that one's bytes.
         features: Those by which pairs are verified, if they have been found.
     """
 
     picture: Prepared
     shot: Shot
     read: Read
-    source: Path | bytes | None = None
+    source: Path | bytes
     features: Features | None = None
 
     @cached_property
@@ -137,7 +148,7 @@ class Seen:
         Raises:
             ImageError: It cannot be read.
         """
-        return Contents() if self.source is None else read_contents(self.source)
+        return read_contents(self.source)
 
 
 @dataclass(frozen=True)
@@ -229,17 +240,24 @@ class PairJudge:
         return found
 
 
-def see(source: Path | bytes | NDArray[np.uint8]) -> Seen:
-    """Read a picture to be judged: a file, its bytes, or pixels [h, w, 3].
+def read_file(source: Path | bytes) -> bytes:
+    """Return the bytes of a picture's file.
 
     Raises:
         ImageError: it cannot be read.
     """
-    if isinstance(source, np.ndarray):
-        return Seen(prepare_picture(source), Shot(), lambda side: source)
-    content = source if isinstance(source, bytes) else read_image_bytes(source, MAX_FILE_BYTES + 1)
-    picture = prepare_picture(decode_rgb(content, short_side=alignment.MAX_SIDE))
-    return Seen(picture, read_shot(content), partial(decode_rgb, source), source)
+    return source if isinstance(source, bytes) else read_image_bytes(source, MAX_FILE_BYTES + 1)
+
+
+def see(source: Path | bytes, decoded: Decoded | None = None) -> Seen:
+    """Read a picture to be judged, a file or its bytes; `decoded` is what was decoded of it, which is kept with it.
+
+    Raises:
+        ImageError: it cannot be read.
+    """
+    content = read_file(source)
+    picture = prepare_picture(decode_rgb(content, alignment.MAX_SIDE, decoded))
+    return Seen(picture, read_shot(content), partial(decode_rgb, source, decoded=decoded), source)
 
 
 def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgement, Comparison | None]:
@@ -264,19 +282,76 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
         if page := _find_other_page(query, reference):
             return Judgement("same scene", f"the first pages agree, page {page} shows something else in each", APART), None
         return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
-    differences = measure_differences(registration.aligned)
-    if shows_another_thing(registration.aligned, differences):
-        return Judgement("likely", judgement.reason.replace(AGREE, OTHER_THING), MAX_LIKELY), None
     edits = compare_edits(registration.aligned, first.pixels.shape, second.pixels.shape)
-    said = describe_edits(edits, first.pixels, second.pixels, negative=bool(registration.aligned.moving.mean() < 0))
-    judgement = replace(judgement, reason=judgement.reason.replace(AGREE, said))
-    return judgement, replace(edits, differing=float(differences.max()))
+    said = list_edits(edits, first.pixels, second.pixels, registration.aligned.negative)
+    doubt, differing = _find_doubt(query, reference, registration, edits, said)
+    if doubt:
+        return Judgement("likely", judgement.reason.replace(AGREE, doubt), MAX_LIKELY), None
+    judgement = replace(judgement, reason=judgement.reason.replace(AGREE, describe_edits(said)))
+    return judgement, replace(edits, differing=differing)
+
+
+def _find_doubt(
+    query: Seen, reference: Seen, registration: Registration, edits: Comparison, said: Sequence[str]
+) -> tuple[str, float]:
+    """Return why a part of two pictures that agree is not that of a copy, in words, and how far their parts differ.
+
+    Args:
+        query: One picture.
+        reference: The other.
+        registration: The two laid on each other.
+        edits: What is seen of them.
+        said: What tells them apart, in words.
+    """
+    aligned = registration.aligned
+    differences = measure_differences(aligned)
+    if shows_another_thing(aligned, differences):
+        return OTHER_THING, 0.0
+    if registration.agreement.blocks < MIN_TONE_BLOCKS and not TONES.isdisjoint(said):
+        return TOO_LITTLE, 0.0
+    if edits.query.covered or edits.reference.covered or registration.agreement.is_covered:
+        return "", float(differences.max())
+    if shows_other_colours(aligned, query.picture.pixels, reference.picture.pixels):
+        return PART_DIFFERS, 0.0
+    closer = _look_closer(query, reference, edits, aligned.negative)
+    close = differences if closer is None else measure_differences(closer)
+    differing = float(min(differences.max(), close.max()))
+    plain = all(word.startswith("cropped") for word in said)
+    doubted = plain and differing >= MIN_DIFFERING
+    if closer is not None and close.max() > CLOSE_EXCESS:
+        doubted = doubted or shows_another_thing(closer, close)
+    return (PART_DIFFERS if doubted and not _follow(query, reference, edits) else ""), differing
+
+
+def _look_closer(query: Seen, reference: Seen, edits: Comparison, negative: bool) -> alignment.Aligned | None:
+    """Lay two pictures on each other with more pixels; None where one has no more, or cannot be read any more."""
+    shown = []
+    with suppress(ImageError):
+        for seen in (query, reference):
+            height, width = seen.picture.pixels.shape[:2]
+            pixels = seen.read(round(CLOSE_SIDE * min(height, width) / max(height, width)))
+            if max(pixels.shape) > alignment.MAX_SIDE:
+                shown.append(alignment.reduce_picture(pixels, CLOSE_SIDE))
+    if len(shown) < 2:
+        return None
+    homography = from_shares(shown[1].shape) @ edits.homography @ alignment.invert(from_shares(shown[0].shape))
+    return alignment.align(shown[0], shown[1], homography, negative)
+
+
+def _follow(query: Seen, reference: Seen, edits: Comparison) -> bool:
+    """Whether one of two pictures is what the other one gives when it is compressed."""
+    with suppress(ImageError):
+        own, theirs = query.read(None), reference.read(None)
+        files = read_file(query.source), read_file(reference.source)
+        homography = from_shares(theirs.shape) @ edits.homography @ alignment.invert(from_shares(own.shape))
+        back = alignment.invert(homography)
+        left = follow_by_compression(files[1], theirs, own, homography, files[0])
+        return left is not None or follow_by_compression(files[0], own, theirs, back, files[1]) is not None
+    return False
 
 
 def _find_other_page(query: Seen, reference: Seen) -> int | None:
     """Return the number of the page, from 2, that two documents with one cover do not share; None for none of those looked at."""
-    if query.source is None or reference.source is None:
-        return None
     with suppress(ImageError):
         both = zip(read_pages(query.source), read_pages(reference.source), strict=False)
         for number, pages in enumerate(islice(both, MAX_PAGES), 2):
@@ -315,8 +390,6 @@ def _match(query: Seen, reference: Seen, shown_alike: bool) -> ContentsMatch:
         held = query.contents, reference.contents
     except ImageError as error:
         return ContentsMatch(False, f"what they hold cannot be compared: {error}")
-    if query.source is None or reference.source is None:
-        return ContentsMatch(held[0] == held[1])
     return match_contents(query.source, reference.source, held, shown_alike)
 
 

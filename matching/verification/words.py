@@ -1,5 +1,7 @@
 """What was done to one of two copies, in plain words; which of the two it is, they leave open."""
 
+from collections.abc import Sequence
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +17,12 @@ MIN_STRETCH = 1.04  # ratio of the longest to the shortest length that one lengt
 MAX_SHOWN = 0.98  # share of a picture below which the other one was cropped
 MIN_BRIGHTER = 4.0  # levels by which the mean brightness differs
 MIN_CONTRAST = 1.1  # ratio of the deviations of brightness
+ADDED = {"framed", "captioned or covered in part"}  # words of edits beside which the rest need not be the same
+TONES = {"a negative", "without its colours", "brighter", "with more contrast", "other colours"}
 
 
-def describe_edits(found: Comparison, query: Pixels, reference: Pixels, negative: bool) -> str:
-    """Return what tells two copies apart, such as "cropped to 80 %, brighter, otherwise the same".
+def list_edits(found: Comparison, query: Pixels, reference: Pixels, negative: bool) -> list[str]:
+    """Return what tells two copies apart, in words; nothing of size and compression.
 
     Args:
         found: The comparison of the two.
@@ -40,11 +44,16 @@ def describe_edits(found: Comparison, query: Pixels, reference: Pixels, negative
         said.append("a negative")
     if any(side.covered for side in sides):
         said.append("captioned or covered in part")
-    if any(side.covered or side.framed for side in sides):  # what was added may have any tones
-        return ", ".join(said)
-    if not negative:
-        said += _describe_tones(found, reduce_colours(query), reduce_colours(reference))
-    return f"{', '.join(said)}, otherwise the same" if said else "the same but for size and compression"
+    if negative or not ADDED.isdisjoint(said):  # what was added may have any tones
+        return said
+    return said + _describe_tones(found, reduce_colours(query), reduce_colours(reference))
+
+
+def describe_edits(said: Sequence[str]) -> str:
+    """Return what `list_edits` lists as a phrase, such as "cropped to 80 %, brighter, otherwise the same"."""
+    if not said:
+        return "the same but for size and compression"
+    return ", ".join(said if not ADDED.isdisjoint(said) else [*said, "otherwise the same"])
 
 
 def _describe_map(homography: NDArray[np.float64]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The web application of explore.py: one for the explorer, the review and the search service, each of which is a router."""
+"""The web application of explore.py: one for the review, one for the search service, each of which is a router."""
 
 import errno
 import socket
@@ -44,7 +44,7 @@ def open_listener(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen(MAX_WAITING)  # at once: until then another explorer could take the port as well
+        listener.listen(MAX_WAITING)  # at once: until then another service could take the port as well
     except OSError as error:
         listener.close()
         why = {errno.EADDRINUSE: "is taken by another program", errno.EACCES: "is reserved for the system"}

@@ -16,10 +16,10 @@ from image_copies.data.errors import UserError
 
 MAX_PICTURE_BYTES = 32 * 2**20  # bytes of a picture that is sent
 MAX_REQUEST_BYTES = 2**16  # bytes of any other request
-LARGE_REQUESTS = {"/api/pictures", "/api/matches", "/api/vectors"}  # the explorer's and the search service's
+LARGE_REQUESTS = {"/api/matches", "/api/vectors"}
 MAX_CONCURRENT = 2048  # requests; most of them wait in their connections, more are asked to come again
 MAX_CONCURRENT_UPLOADS = 8  # pictures in memory as bytes; others wait in their connections
-MAX_CONCURRENT_DECODES = 2  # decoding a picture of MAX_IMAGE_PIXELS takes up to 1.6 GB
+MAX_CONCURRENT_DECODES = 2
 SMALL_BYTES = 2**18  # bytes that a picture may have sent without taking the place of another
 MAX_ARRIVAL_SECONDS = 30.0  # seconds that a picture may take to arrive
 MAX_SILENT_SECONDS = 5.0  # seconds that nothing of it may arrive
@@ -59,10 +59,10 @@ def guard(app: FastAPI) -> None:
     async def check_request(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         asked_by = request.headers.get("sec-fetch-site", OWN_PAGES[0])  # every browser says it, other programs need not
         if request.url.path.startswith("/api/") and asked_by not in OWN_PAGES:
-            return JSONResponse({"message": "Only the explorer's own page is answered."}, 403)
+            return JSONResponse({"message": "Only the service's own page is answered."}, 403)
         origin = request.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
-            return JSONResponse({"message": "Only the explorer's own page is answered."}, 403)
+            return JSONResponse({"message": "Only the service's own page is answered."}, 403)
         length = request.headers.get("content-length", "")
         if request.method == "POST" and not length.isdecimal():
             return JSONResponse({"message": "The request has no Content-Length. Send one, in bytes."}, 411)
@@ -92,7 +92,7 @@ class _ConcurrencyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         elif self.active >= MAX_CONCURRENT:
-            busy = JSONResponse({"message": "The explorer is busy. Send it again in a moment."}, 503, {"Retry-After": "1"})
+            busy = JSONResponse({"message": "The service is busy. Send it again in a moment."}, 503, {"Retry-After": "1"})
             await busy(scope, receive, send)
         else:
             self.active += 1
@@ -100,6 +100,26 @@ class _ConcurrencyLimit:
                 await self.app(scope, receive, send)
             finally:
                 self.active -= 1
+
+
+class PixelRoom:
+    """Room for the pixels of the pictures that are looked at; a picture for which there is none now waits."""
+
+    def __init__(self, most: int) -> None:
+        self._free, self._changed = most, asyncio.Condition()
+
+    @asynccontextmanager
+    async def hold(self, pixels: int) -> AsyncIterator[None]:
+        """Hold the room of so many pixels, at most all of it."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: pixels <= self._free)
+            self._free -= pixels
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._free += pixels
+                self._changed.notify_all()
 
 
 @asynccontextmanager

@@ -30,14 +30,12 @@ from hypothesis import strategies as st
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
-from image_copies.data.images import ImageSet, find_images
+from image_copies.data.images import ImageSet
 from image_copies.data.labels import read_labels
 from image_copies.data.procedural import write_pictures
 from image_copies.data.sources.archives import list_archive, read_member
 from image_copies.data.sources.discovery import discover
 from image_copies.data.sources.walking import expand_sources
-from image_copies.matching.explorer.answers import open_folder_explorer
-from image_copies.matching.explorer.routes import explorer_router
 from image_copies.matching.explorer.service import SearchService, service_router
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.journal import Journal
@@ -546,8 +544,7 @@ def _report(name: str, tally: Tally, seconds: float, capsys: pytest.CaptureFixtu
 
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE")
-PATHS = ("/", "/api/about", "/api/pictures", "/api/answers", "/api/picks/P000001", "/api/pictures/reference/P000001",
-         "/style.css", "/page/explorer.js", "/page/../app.py", "/api/matches", "/api/vectors", "/openapi.json")  # fmt: skip
+PATHS = ("/", "/api/about", "/style.css", "/page/try.js", "/page/../service.py", "/api/matches", "/api/vectors", "/openapi.json")
 HEADERS = ("content-type", "content-length", "host", "origin", "sec-fetch-site", "range", "expect", "transfer-encoding", "cookie")
 VALUES = ("application/octet-stream", "application/json", "127.0.0.1", "localhost:99999", "http://[", "null", "-1", "9" * 30, "²",
           "cross-site", "bytes=0-0", "bytes=9-1,-5", "100-continue", "gzip", "")  # fmt: skip
@@ -568,25 +565,17 @@ def requests(questions: Sequence[Any]) -> st.SearchStrategy[tuple[str, str, list
 
 
 @pytest.fixture(scope="module")
-def clients(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[TestClient, list[Any]]]:
-    """The explorer and the search service, with questions that they answer."""
+def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[TestClient, list[Any]]:
+    """The search service, with questions that it answers."""
     folder = tmp_path_factory.mktemp("servers")
     save_descriptor(folder / "n.safetensors", Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=4)), 32, {})
     extractor: Extractor = checkpoint_extractor(folder / "n.safetensors")
     list(write_pictures(folder / "pictures", "P", 3, seed=1, workers=1))
-    images = find_images(folder / "pictures")
-    explorer = TestClient(
-        make_app(explorer_router(open_folder_explorer(extractor, "t", images, 0.01))),
-        base_url="http://127.0.0.1",
-        raise_server_exceptions=False,
-    )
-    picture = explorer.post("/api/picks/P000001").json()["picture"]
     with open_store(folder / "index", extractor.identity, 4) as store:
         add_files(store, {Path("/x.jpg"): b"d" * 32}, [Content(b"d" * 32, np.ones(4, np.float32))])
     service = SearchService(folder / "index", extractor, Rule(-1.0, None, 0.001, 3))
     searched = TestClient(make_app(service_router(service)), base_url="http://127.0.0.1", raise_server_exceptions=False)
-    question = {"picture": picture, "edit": "rotate", "intensity": 0.5, "draw": 1}
-    return {"explorer": (explorer, [question]), "service": (searched, [{"vectors": [[1.0, 0.0, 0.0, 0.0], [1, 2, 3, 4]]}])}
+    return searched, [{"vectors": [[1.0, 0.0, 0.0, 0.0], [1, 2, 3, 4]]}]
 
 
 def check_requests(client: TestClient, questions: list[Any], cases: int) -> Tally:
@@ -614,17 +603,13 @@ def check_requests(client: TestClient, questions: list[Any], cases: int) -> Tall
     return tally
 
 
-@pytest.mark.parametrize("name", ["explorer", "service"])
-def test_a_few_odd_requests_are_answered(name: str, clients: dict[str, tuple[TestClient, list[Any]]]) -> None:
-    assert check_requests(*clients[name], FEW).refused > 0
+def test_a_few_odd_requests_are_answered(searched: tuple[TestClient, list[Any]]) -> None:
+    assert check_requests(*searched, FEW).refused > 0
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(("name", "cases"), [("explorer", 4000), ("service", 4000)])
-def test_many_odd_requests_are_answered(
-    name: str, cases: int, clients: dict[str, tuple[TestClient, list[Any]]], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_odd_requests_are_answered(searched: tuple[TestClient, list[Any]], capsys: pytest.CaptureFixture[str]) -> None:
     started = time.monotonic()
-    tally = check_requests(*clients[name], cases)
-    _report(f"requests to the {name}", tally, time.monotonic() - started, capsys)
+    tally = check_requests(*searched, 8000)
+    _report("requests to the service", tally, time.monotonic() - started, capsys)
     assert tally.taken and tally.refused

@@ -24,16 +24,16 @@ from PIL import Image, ImageCms, PngImagePlugin
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.formats import readable_formats
-from image_copies.data.images import find_images
 from image_copies.data.procedural import draw_picture
-from image_copies.matching.explorer.answers import open_folder_explorer
-from image_copies.matching.explorer.routes import explorer_router
+from image_copies.matching.explorer.service import service_router
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.index.store import open_known_store, stored_files, vectors_by_digest
+from image_copies.matching.matches import Rule
 from image_copies.matching.web.app import make_app
 from image_copies.pipeline.match import main as match
 from image_copies.pipeline.steps.embed import embed_folder
 from image_copies.submissions.vectors.files import read_vectors
+from tests.services import open_service
 
 TOP = Path(__file__).parents[2]
 SEED = 18
@@ -378,18 +378,18 @@ def test_thousands_of_hostile_pictures_change_no_other_vector(
 
 @pytest.mark.faults
 def test_thousands_of_hostile_uploads_are_answered(
-    good: Path, hostile: list[Path], checkpoint: Path, capsys: pytest.CaptureFixture[str]
+    good: Path, hostile: list[Path], checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    explorer = open_folder_explorer(checkpoint_extractor(checkpoint), "pictures", find_images(good), 0.01)
-    client = TestClient(make_app(explorer_router(explorer)), base_url="http://127.0.0.1", raise_server_exceptions=False)
+    (tmp_path / "pictures").symlink_to(good)
+    service = open_service(tmp_path, checkpoint_extractor(checkpoint), Rule(-1.0, None, 0.01, 12))
+    client = TestClient(make_app(service_router(service)), base_url="http://127.0.0.1", raise_server_exceptions=False)
     answers: Counter[int] = Counter()
     for path in hostile:
-        sent = client.post("/api/pictures", content=path.read_bytes(), headers={"content-type": "application/octet-stream"})
+        sent = client.post("/api/matches", content=path.read_bytes(), headers={"content-type": "application/octet-stream"})
         answers[sent.status_code] += 1
-        assert sent.status_code == 200 or (sent.status_code in (400, 413) and sent.json()["message"]), path.name
-        if sent.status_code == 200:
-            asked = client.post("/api/answers", json=sent.json())
-            assert asked.status_code == 200 and len(asked.json()["nearest"]) == 12, path.name
+        assert sent.status_code in (200, 400, 413), path.name
+        assert isinstance(sent.json()["matches" if sent.status_code == 200 else "message"], (list, str)), path.name
+    service.close()
     with capsys.disabled():
         print(f"\n{len(hostile)} hostile uploads: {dict(answers)}")
     assert answers[200] and answers[400]

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 
 from image_copies.augmentations.dataset import EditedImages
 from image_copies.data.images import ImageSet, find_images
-from image_copies.matching.explorer.answers import open_folder_explorer
-from image_copies.matching.explorer.routes import explorer_router
+from image_copies.matching.explorer.service import service_router
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web.app import make_app, open_listener
 from image_copies.models.inference import embed
@@ -42,6 +41,7 @@ from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import open_vectors
 from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures
+from tests.services import open_service
 
 pytestmark = pytest.mark.faults
 STEPS, IMAGES, REQUESTS = 100 * share_of(500), 100 * share_of(5_000), 40 * share_of(500)
@@ -168,51 +168,46 @@ def test_embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Descri
     watch.check("embedded images", IMAGES, started, ledger)
 
 
-def test_explorer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: DescriptorSettings, ledger: Ledger) -> None:
+def test_search_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: DescriptorSettings, ledger: Ledger) -> None:
     draw_pictures(tmp_path / "pictures", "R", 60, 1, side=48)
     save_descriptor(tmp_path / "model.safetensors", Descriptor(tiny), 16, {})
-    extractor, images = checkpoint_extractor(tmp_path / "model.safetensors"), find_images(tmp_path / "pictures")
-    explorer = open_folder_explorer(extractor, "pictures", images, 0.01)
+    service = open_service(tmp_path, checkpoint_extractor(tmp_path / "model.safetensors"))
     before = sorted(tmp_path.rglob("*"))
     watch, started = Watch(tmp_path, monkeypatch), time.monotonic()
     with open_listener(0) as listener:
-        server = uvicorn.Server(uvicorn.Config(make_app(explorer_router(explorer)), log_level="error"))
+        server = uvicorn.Server(uvicorn.Config(make_app(service_router(service)), log_level="error"))
         running = threading.Thread(target=server.run, args=([listener],))
         running.start()
         while not server.started:
             time.sleep(0.01)
-        asked = ask_often(listener.getsockname()[1], images.ids, watch)
+        asked = ask_often(listener.getsockname()[1], watch)
         server.should_exit = True
         running.join()
     assert asked[200] >= REQUESTS // 2 and not [code for code in asked if code not in (200, 400, 404, 413)], asked
     assert [path for path in sorted(tmp_path.rglob("*")) if path != watch.temporary] == before  # it writes nothing
-    watch.check("explorer requests", REQUESTS, started, ledger)
+    watch.check("service requests", REQUESTS, started, ledger)
 
 
-def ask_often(port: int, ids: list[str], watch: Watch) -> dict[int, int]:
-    """Everything that the page can ask for, in turn; how often each status was answered."""
+def ask_often(port: int, watch: Watch) -> dict[int, int]:
+    """Everything that the page and programs can ask for, in turn; how often each status was answered."""
     asked: dict[int, int] = {}
-    connection, name = http.client.HTTPConnection("127.0.0.1", port), ""
+    connection = http.client.HTTPConnection("127.0.0.1", port)
     data, text = {"content-type": "application/octet-stream"}, {"content-type": "application/json"}
     for number in range(REQUESTS):
         if number % (REQUESTS // 20) == 0:
             watch.look()
-        kind = number % 8
+        kind = number % 6
         if kind == 0:
-            connection.request("POST", "/api/pictures", picture(number), data)
-        elif kind in (1, 2):
-            edit = {"edit": "blur", "intensity": 0.5, "draw": number} if kind == 2 else {}
-            connection.request("POST", "/api/answers", json.dumps({"picture": name} | edit), text)
-        elif kind == 3:
-            connection.request("POST", "/api/pictures", b"no picture", data)
+            connection.request("POST", "/api/matches", picture(number), data)
+        elif kind == 1:
+            connection.request("POST", "/api/vectors", json.dumps({"vectors": [[1.0] * 8]}), text)
+        elif kind == 2:
+            connection.request("POST", "/api/matches", b"no picture", data)
         else:
-            paths = ("/", "/api/about", f"/api/pictures/reference/{ids[number % len(ids)]}", "/api/pictures/reference/none")
-            connection.request("GET", paths[kind - 4])
+            connection.request("GET", ("/", "/api/about", "/page/none")[kind - 3])
         response = connection.getresponse()
-        content = response.read()
+        response.read()
         asked[response.status] = asked.get(response.status, 0) + 1
-        if kind == 0:
-            name = json.loads(content)["picture"]
     watch.look()
     connection.close()
     return asked

@@ -53,7 +53,7 @@ def call(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
         ("review", "matches/search.json: there are no results of a search. Search first: image-copies match DIR writes them."),
         ("review found", "found/search.json: there are no results"),
         ("serve", "give one with --index DIR (image-copies match add DIR --index DIR makes it)."),
-        ("explore --index kept", "Make it with: image-copies match add DIR --index kept"),
+        ("serve --index kept", "Make it with: image-copies match add DIR --index kept"),
         ("embed --images .", "--images and --output must be given together"),
         ("score --submission a.h5", "--submission and --ground-truth must be given together"),
         ("export --checkpoint a.safetensors --output b.safetensors", "--checkpoint is already a checkpoint"),

@@ -153,8 +153,11 @@ def test_a_plan_remembers_what_was_read_only(album: Path, checkpoint: Path) -> N
     assert main(["--apply", "delete-to-trash"]) == 1 and read_tree(album) == before
     with pytest.raises(UserError, match=r"--to album/b/moved is in .* read-only"):
         main(["--apply", "move", "--to", "album/b/moved"])
-    with pytest.raises(UserError, match=r"album holds .*album/a/.*which the plan names, .* Name another --to"):
-        main(["--apply", "move", "--to", "album"])
+    for place in ("album", "album/new/folder"):
+        with pytest.raises(UserError, match=rf"--to {place} is in .*album, which was searched. Name a folder elsewhere"):
+            main(["--apply", "move", "--to", place])
+    with pytest.raises(UserError, match=r" holds .*album/a/.*which the plan names, .* Name another --to"):
+        main(["--apply", "move", "--to", "."])
     turned = [replace(row, action="remove", kept=album / "b" / "same.jpg") for row in rows if row.file.name == "R000001.jpg"]
     kept = [replace(row, action="keep", kept=row.file) for row in rows if row.file.name == "same.jpg"]
     write_plan(Path("matches/plan.csv"), [*kept, *turned])

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -22,8 +21,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.calibration import make_rule
-from image_copies.matching.explorer.answers import open_index_explorer
-from image_copies.matching.explorer.routes import explorer_router
 from image_copies.matching.explorer.service import SearchService, service_router
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.hash_lists import read_hash_lists
@@ -34,6 +31,7 @@ from image_copies.matching.web.app import make_app, open_listener
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import check, make_parser
 from image_copies.pipeline.match import main as run_match
+from tests.services import open_service
 
 BYTES = {"content-type": "application/octet-stream"}
 
@@ -46,8 +44,7 @@ def extractor(checkpoint: Path) -> Extractor:
 @pytest.fixture
 def folder(tmp_path: Path, extractor: Extractor) -> Path:
     list(write_pictures(tmp_path / "pictures", "R", 6, seed=1, workers=1))
-    with open_store(tmp_path / "index", extractor.identity, extractor.dimensions) as store:
-        add_pictures(store, extractor, discover([tmp_path / "pictures"]).paths)
+    open_service(tmp_path, extractor)
     return tmp_path
 
 
@@ -199,9 +196,11 @@ def test_what_is_wrong_is_refused_with_a_message(client: TestClient, folder: Pat
     assert client.post("/api/matches", content=b"x").status_code == 400
     short = client.post("/api/vectors", json={"vectors": [[1.0, 2.0]]}).json()["message"]
     assert short == "Each vector must have 16 numbers. Send vectors of the index's network."
-    assert client.post("/api/vectors", json={"vectors": [[1e39] * 16]}).status_code == 400
+    refused = {1e39: 400, 0: 400, 1e-9: 400, "1.0": 422, True: 422, None: 422}
+    for number, status in refused.items():
+        assert client.post("/api/vectors", json={"vectors": [[1.0] * 16, [number] * 16]}).status_code == status, number
     assert client.post("/api/vectors", json={"vectors": []}).status_code == 422
-    assert client.post("/api/vectors", json={"vectors": [[0.0] * 16] * 1001}).status_code == 422
+    assert client.post("/api/vectors", json={"vectors": [[1.0] * 16] * 1001}).status_code == 422
     assert client.post("/api/matches", content=b"x", headers=BYTES | {"sec-fetch-site": "cross-site"}).status_code == 403
     assert client.get("/api/about", headers={"host": "elsewhere"}).status_code == 400
     assert [path for path in sorted(folder.rglob("*")) if path.suffix not in (".faiss", ".npy")] == [
@@ -252,18 +251,6 @@ def test_an_index_that_is_made_again_or_gone_is_no_end(client: TestClient, folde
     assert names(matches) == ["R000004.jpg"]
 
 
-def test_an_index_is_explored_as_a_page(folder: Path, extractor: Extractor) -> None:
-    explorer = open_index_explorer(folder / "index", extractor, Rule(None, None, 0.001, 3))
-    page = TestClient(make_app(explorer_router(explorer)), base_url="http://127.0.0.1")
-    about = page.get("/api/about").json()
-    path = str((folder / "pictures" / "R000003.jpg").resolve())
-    assert about["references"] == 6 and path in about["queries"]
-    picture = page.post(f"/api/picks/{quote(path)}").json()["picture"]
-    assert page.post("/api/answers", json={"picture": picture}).json()["nearest"][0]["id"] == path
-    with pytest.raises(UserError, match="holds no index"):
-        open_index_explorer(folder, extractor, Rule(None, None, 0.001, 3))
-
-
 def test_the_interface_is_described(client: TestClient) -> None:
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) == {"/api/about", "/api/matches", "/api/vectors"}
@@ -275,10 +262,16 @@ def test_the_interface_is_described(client: TestClient) -> None:
     ("arguments", "message"),
     [
         (["--serve"], "give one with --index"),
-        (["--index", "x", "--threshold=-1"], "goes with --serve"),
-        (["--index", "x", "--references", "r"], "exclude each other"),
+        ([], "nothing is to be shown"),
+        (["--matches", "x", "--threshold=-1"], "goes with --serve"),
+        (["--serve", "--index", "x", "--references", "r"], "takes a CSV list"),
+        (["--serve", "--index", "x", "--megapixels", "0"], "a whole number of at least 1"),
+        (["--port", "http"], "--port: http: give a port from 1024 to 65535"),
+        (["--port", "70000"], "--port: 70000: give a port from 1024 to 65535"),
+        (["--false-alarms", "1.0"], "1.0: give a rate per query between 0 and 1"),
+        (["--threshold", "abc"], "--threshold: abc: scores are −‖q − r‖², at most 0; give a number such as -0.5"),
         (["--serve", "--index", "x", "--matches", "m"], "one of the two"),
-        (["--checkpoint", "c"], "name that too, with --index"),
+        (["--checkpoint", "c"], "goes with --serve"),
         (["--index", "x", "--checkpoint", "c", "--onnx", "o"], "--onnx: not allowed with argument --checkpoint"),
         (["--serve", "--index", "x", "--threshold", "1"], "at most 0"),
     ],

@@ -13,7 +13,7 @@ from PIL import ExifTags, Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont
 
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.files import originals
-from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.keeping import KeepRule, KeepSettings
 from image_copies.matching.files.originals import EditComparer, choose_least_edited, find_advantage
 from image_copies.matching.files.plan import PlanRow
@@ -344,26 +344,6 @@ def test_a_part_that_differs_is_a_reason_to_look(tmp_path: Path, differing: floa
     facts = picture_facts(tmp_path / "one.jpg")
     found = Comparison(Edits(), Edits(), np.eye(3), compressed=compressed, differing=differing)
     assert (find_advantage(facts, facts, comparing(found)) == "a part of the two differs") is said
-
-
-@pytest.mark.parametrize(
-    ("found", "differ"),
-    [
-        (Comparison(Edits(), Edits(), np.eye(3), differing=2.5), True),
-        (Comparison(Edits(), Edits(), np.eye(3), differing=1.5), False),
-        (Comparison(Edits(), Edits(), np.eye(3), differing=2.5, compressed=True), False),
-        (Comparison(Edits(), Edits(), np.eye(3), differing=2.5, reversed=True), False),
-        (Comparison(Edits(covered=True), Edits(), np.eye(3), differing=2.5), False),
-        (Comparison(Edits(), Edits(recoloured=True), np.eye(3), differing=2.5), False),
-        (None, False),
-    ],
-)
-def test_a_part_that_no_edit_explains_makes_a_copy_less_than_certain(
-    found: Comparison | None, differ: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    comparer = EditComparer(PairJudge())
-    monkeypatch.setattr(comparer, "compare", lambda one, other: found)
-    assert comparer.differ(Facts(Path("one")), Facts(Path("other"))) == differ
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,54 @@ def test_what_was_drawn_over_a_copy_leaves_it_certain_and_another_thing_does_not
         assert found.kind in kinds, (seed, found)
 
 
+def draw_light(colour: str, ground: str = "white", radius: int = 10, side: int = 480) -> Image.Image:
+    """A status light, as of scales and servers."""
+    image = Image.new("RGB", (side, side * 9 // 16), ground)
+    ImageDraw.Draw(image).circle((side / 2, side * 9 / 32), radius, colour)
+    return image
+
+
+def draw_room(lamp: str, side: int = 480) -> Image.Image:
+    image = Image.fromarray(draw_picture(np.random.default_rng(3), side))
+    ImageDraw.Draw(image).circle((image.width / 2, image.height / 2), side / 30, lamp)
+    return image
+
+
+def draw_display(shown: str) -> Image.Image:
+    """A large picture with small print."""
+    image = Image.fromarray(draw_picture(np.random.default_rng(4), 960))
+    ImageDraw.Draw(image).rectangle((400, 300, 470, 324), "wheat")
+    ImageDraw.Draw(image).text((404, 300), shown, "black", ImageFont.load_default(18))
+    return image
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "kind"),
+    [
+        (draw_light("firebrick"), draw_light("mediumblue"), "likely"),
+        (draw_light("firebrick", radius=40), draw_light("mediumblue", radius=40), "likely"),
+        (draw_light("firebrick", "black", 20), draw_light("seagreen", "dimgray", 20), "likely"),
+        (draw_room("firebrick"), draw_room("seagreen"), "likely"),
+        (draw_room("firebrick"), draw_room("firebrick").convert("L"), "certain"),
+        (draw_room("firebrick"), Image.eval(draw_room("firebrick"), lambda value: 255 - value), "certain"),
+        (draw_room("firebrick"), Image.eval(draw_room("firebrick"), lambda value: round(0.8 * value + 20)), "certain"),
+        (draw_room("firebrick", 900), draw_room("firebrick", 900).resize((700, 394)), "certain"),
+        (draw_display("14:05"), draw_display("14:35"), "likely"),
+        (draw_display("14:05"), draw_display("14:05").resize((700, 700)), "certain"),
+    ],
+)
+@pytest.mark.parametrize("quality", [75, 92])
+def test_a_part_of_another_colour_or_number_is_no_certain_copy(
+    one: Image.Image, other: Image.Image, kind: str, quality: int, tmp_path: Path
+) -> None:
+    """A status light was certain, since twelve blocks along its edge agreed."""
+    files = tmp_path / "one.png", tmp_path / "other.jpg"
+    one.save(files[0])
+    other.save(files[1], quality=quality)
+    found = PairJudge().judge(KnownPair(*files))
+    assert found.kind == kind, found
+
+
 def test_tables_with_other_numbers_are_not_captioned_copies(tmp_path: Path) -> None:
     """Letters differ on both sides; below a caption one side shows something else."""
     files = tmp_path / "one.png", tmp_path / "other.png"

@@ -8,7 +8,6 @@ import pytest
 
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.steps import embed
-from image_copies.pipeline.tools import run_explorer
 
 
 def test_a_folder_is_embedded_with_the_shipped_descriptor_unless_another_is_named(
@@ -20,12 +19,3 @@ def test_a_folder_is_embedded_with_the_shipped_descriptor_unless_another_is_name
     for more in ((), ("--checkpoint", other)):
         assert run_command(tmp_path, "02_embed", "--images", tmp_path, "--output", tmp_path / "v.h5", *more).returncode == 0
     assert used == [SHIPPED, other]
-
-
-def test_the_page_over_a_folder_uses_the_shipped_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened: list[Path] = []
-    monkeypatch.setattr(run_explorer, "checkpoint_extractor", opened.append)
-    for name in ("find_images", "open_folder_explorer"):
-        monkeypatch.setattr(run_explorer, name, lambda *args, **named: None)
-    run_explorer.open_explorer(None, None, tmp_path, 0.001)
-    assert opened == [SHIPPED]

@@ -1,4 +1,4 @@
-"""The explorer under 1,000 uploads at once, among them large pictures and broken ones, with slow senders: all are answered."""
+"""The search service under 1,000 uploads at once, large, broken and slow ones among them: all are answered."""
 
 import asyncio
 import io
@@ -16,9 +16,7 @@ import pytest
 import uvicorn
 from PIL import Image
 
-from image_copies.data.images import find_images
-from image_copies.matching.explorer.answers import open_folder_explorer
-from image_copies.matching.explorer.routes import explorer_router
+from image_copies.matching.explorer.service import service_router
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web import guard
 from image_copies.matching.web.app import make_app, open_listener
@@ -27,6 +25,7 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures
+from tests.services import open_service
 
 pytestmark = pytest.mark.faults
 UPLOADS = share_of(1_000)
@@ -37,17 +36,17 @@ LONGEST = 600.0  # seconds until the last answer, on a busy machine
 
 
 def serve(folder: Path, told: Connection) -> None:
-    """In a process of its own: the explorer as explore.py serves it; tells its port."""
+    """In a process of its own: the service as explore.py serves it; tells its port."""
     guard.MAX_ARRIVAL_SECONDS = ARRIVAL_SECONDS
-    explorer = open_folder_explorer(checkpoint_extractor(folder / "n.safetensors"), "t", find_images(folder / "pictures"), 0.01)
+    service = open_service(folder, checkpoint_extractor(folder / "n.safetensors"))
     with open_listener(0) as listener:
         told.send(listener.getsockname()[1])
-        uvicorn.Server(uvicorn.Config(make_app(explorer_router(explorer)), log_level="critical")).run([listener])
+        uvicorn.Server(uvicorn.Config(make_app(service_router(service)), log_level="critical")).run([listener])
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[tuple[int, int]]:
-    """The port and the process of an explorer of a few pictures."""
+    """The port and the process of a service over a few pictures."""
     draw_pictures(folder / "pictures", "R", 12, 1)
     save_descriptor(folder / "n.safetensors", Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=4)), 32, {})
     context = multiprocessing.get_context("spawn")
@@ -80,7 +79,7 @@ async def upload(port: int, body: bytes, sent: int | None = None) -> tuple[int, 
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         head = (
-            f"POST /api/pictures HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/octet-stream\r\n"
+            f"POST /api/matches HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/octet-stream\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         writer.write(head.encode() + body[:sent])
@@ -133,8 +132,9 @@ def test_a_thousand_uploads_at_once_and_slow_senders(tmp_path: Path, ledger: Led
 
 
 def answered(status: int, said: str) -> bool:
-    """A picture's name, or a refusal in the page's own words."""
+    """What a picture copies, or a refusal in the service's own words."""
     try:
-        return bool(json.loads(said)["picture" if status == 200 else "message"]) and status in (200, 400)
+        given = json.loads(said)["matches" if status == 200 else "message"]
+        return isinstance(given, list if status == 200 else str) and status in (200, 400)
     except (ValueError, KeyError, TypeError):
         return False

@@ -1,0 +1,258 @@
+"""Limits of the search service: nothing that is sent can harm it, and who is refused hears why."""
+
+import asyncio
+import errno
+import io
+import json
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from image_copies.data.errors import UserError
+from image_copies.data.procedural.sample import write_pictures
+from image_copies.matching.explorer.service import SearchService, service_router
+from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.web import guard
+from image_copies.matching.web.app import make_app, open_listener
+from tests.services import open_service
+
+TOP = Path(__file__).parents[3]
+BYTES = {"content-type": "application/octet-stream"}
+
+
+@pytest.fixture(scope="module")
+def service(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> SearchService:
+    folder = tmp_path_factory.mktemp("service")
+    list(write_pictures(folder / "pictures", "R", 3, seed=1, workers=1))
+    return open_service(folder, checkpoint_extractor(checkpoint))
+
+
+@pytest.fixture
+def client(service: SearchService) -> TestClient:
+    return TestClient(make_app(service_router(service)), base_url="http://127.0.0.1")
+
+
+def encoded(image: Image.Image, form: str = "PNG") -> bytes:
+    target = io.BytesIO()
+    image.save(target, form)
+    return target.getvalue()
+
+
+def send(client: TestClient, content: bytes) -> Any:
+    return client.post("/api/matches", content=content, headers=BYTES)
+
+
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "is empty"),
+        (b"no image at all", "is not an image"),
+        (SVG, "is not an image"),
+        (encoded(Image.effect_noise((90, 90), 60))[:3000], "is damaged"),
+        (encoded(Image.new("1", (20_000, 10_000))), "larger than 100,000,000 pixels"),
+        (encoded(Image.new("1", (9984, 9984))), "is 9984 x 9984, larger than 50,000,000 pixels"),
+        (encoded(Image.new("RGB", (64, 64)), "EPS"), "is not an image"),
+        (encoded(Image.new("RGB", (3, 900))), "short side must be at least 8"),
+    ],
+)
+def test_hostile_uploads_get_a_message(client: TestClient, content: bytes, message: str) -> None:
+    response = send(client, content)
+    assert response.status_code == 400
+    assert message in response.json()["message"]
+    assert str(TOP) not in response.text and "<bytes>" not in response.text
+    assert client.get("/api/about").status_code == 200
+
+
+def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MAX_PICTURE_BYTES", 1000)
+    assert send(client, bytes(1001)).status_code == 413
+    assert client.post("/api/vectors", content=b" " * 1001, headers={"content-type": "application/json"}).status_code == 413
+    endless = client.post("/api/matches", content=iter([b"x"] * 10), headers=BYTES)
+    assert endless.status_code == 411 and "Content-Length" in endless.json()["message"]
+
+
+def test_what_is_too_large_gets_the_services_message(client: TestClient) -> None:
+    response = send(client, bytes(33 * 2**20))
+    assert response.status_code == 413 and response.json() == {"message": "The file is larger than 32 MB."}
+    question = client.post("/api/other", content=b" " * 2**17, headers={"content-type": "application/json"})
+    assert question.status_code == 413 and question.json()["message"]
+
+
+@pytest.fixture
+def served(service: SearchService) -> Iterator[str]:
+    """The service as explore.py serves it, with requests over sockets."""
+    with open_listener(0) as door:
+        server = uvicorn.Server(uvicorn.Config(make_app(service_router(service)), log_level="critical"))
+        thread = threading.Thread(target=server.run, args=([door],))
+        thread.start()
+        yield f"http://127.0.0.1:{door.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+def upload(address: str, content: bytes) -> tuple[int, dict[str, Any]]:
+    request = urllib.request.Request(f"{address}/api/matches", content, BYTES)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_many_uploads_at_once_all_arrive(served: str) -> None:
+    """45 of 100 were refused, without the page's message."""
+    pictures = [encoded(Image.new("RGB", (64, 64), (number, 0, 0))) for number in range(100)]
+    with ThreadPoolExecutor(100) as pool:
+        answers = list(pool.map(upload, [served] * 100, pictures))
+    assert {status for status, _ in answers} == {200}
+
+
+def test_who_sends_all_before_reading_is_answered(served: str) -> None:
+    """The connection was reset, with most of what was sent unread."""
+    assert upload(served, bytes(33 * 2**20)) == (413, {"message": "The file is larger than 32 MB."})
+
+
+def test_more_than_can_wait_are_asked_to_come_again(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MAX_CONCURRENT", 0)
+    status, answer = upload(served, b"x")
+    assert status == 503 and "Send it again" in answer["message"]
+
+
+@pytest.mark.parametrize(("limit", "sent"), [("MAX_ARRIVAL_SECONDS", 1), ("MAX_SILENT_SECONDS", 2 * guard.SMALL_BYTES)])
+def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(
+    served: str, monkeypatch: pytest.MonkeyPatch, limit: str, sent: int
+) -> None:
+    monkeypatch.setattr(guard, limit, 0.5)
+    slow = [send_half(served, sent) for _ in range(guard.MAX_CONCURRENT_UPLOADS + 4)]
+    assert upload(served, encoded(Image.new("RGB", (64, 64))))[0] == 200
+    assert b" 408 " in slow[0].recv(100)
+    for connection in slow:
+        connection.close()
+
+
+def test_half_sent_pictures_hold_up_nobody(served: str) -> None:
+    """The next picture waited until they were given up."""
+    slow = [send_half(served, 1000) for _ in range(20)]
+    started = time.monotonic()
+    assert upload(served, encoded(Image.new("RGB", (64, 64))))[0] == 200
+    assert time.monotonic() - started < guard.MAX_SILENT_SECONDS
+    for connection in slow:
+        connection.close()
+
+
+def send_half(address: str, sent: int) -> socket.socket:
+    """Open a connection and send so many bytes of a picture that has twice as many."""
+    host, port = address.removeprefix("http://").split(":")
+    lines = ("POST /api/matches HTTP/1.1", f"Host: {host}:{port}", f"Content-Type: {BYTES['content-type']}")
+    connection = socket.create_connection((host, int(port)))
+    connection.sendall("\r\n".join((*lines, f"Content-Length: {2 * sent}", "", "")).encode() + bytes(sent))
+    return connection
+
+
+def test_who_sends_more_than_was_said_is_refused(service: SearchService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "MAX_PICTURE_BYTES", 1000)
+    client = TestClient(make_app(service_router(service)), base_url="http://127.0.0.1")
+    answered = client.post("/api/matches", content=iter([bytes(100)] * 100), headers=BYTES | {"content-length": "5"})
+    assert answered.status_code == 413
+
+
+@pytest.mark.parametrize("path", ["/page/..%2Fservice.py", "/page/%2e%2e/service.py"])
+def test_names_lead_to_no_file(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code in (404, 422)
+
+
+def test_other_sites_are_not_answered(client: TestClient) -> None:
+    assert client.get("/api/about", headers={"host": "evil.example"}).status_code == 400
+    form = client.post("/api/matches", content=b"x", headers={"content-type": "text/plain"})
+    assert form.status_code == 400 and "octet-stream" in form.json()["message"]
+    question = {"vectors": [[1.0] * 16]}
+    for origin in ("http://evil.example", "http://127.0.0.1.evil.example", "http://127.0.0.1:9", "null", "http://["):
+        assert client.post("/api/vectors", json=question, headers={"origin": origin}).status_code == 403
+    assert client.post("/api/vectors", json=question, headers={"origin": "http://127.0.0.1"}).status_code == 200
+    assert "access-control-allow-origin" not in client.get("/api/about").headers
+    assert client.get("/page/try.js").headers["cross-origin-resource-policy"] == "same-origin"
+    for site in ("cross-site", "same-site"):
+        headers = {"sec-fetch-site": site}
+        assert client.post("/api/vectors", json=question, headers=headers).status_code == 403
+        assert client.get("/api/about", headers=headers).status_code == 403
+    assert client.post("/api/vectors", json=question, headers={"sec-fetch-site": "same-origin"}).status_code == 200
+
+
+def test_a_page_that_is_closed_while_it_sends_is_no_error(service: SearchService) -> None:
+    heads = {"host": "127.0.0.1", "content-type": BYTES["content-type"], "content-length": "1000"}
+    parts: list[dict[str, Any]] = [{"type": "http.request", "body": b"abc", "more_body": True}, {"type": "http.disconnect"}]
+    request = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/matches",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in heads.items()],
+    }
+
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return parts.pop(0) if len(parts) > 1 else parts[0]
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    asyncio.run(make_app(service_router(service))(request, receive, send))
+    assert [message.get("status") for message in sent] == [400, None]  # answered as a bad request, nothing raised
+
+
+@pytest.mark.parametrize(("sizes", "together"), [((6, 6, 6), 1), ((4, 4, 4, 4), 2), ((10, 1, 1), 2), ((1,) * 12, 10)])
+def test_pictures_wait_for_room(sizes: tuple[int, ...], together: int) -> None:
+    """Of ten million pixels, say."""
+    held: list[int] = []
+    seen: list[tuple[int, int]] = []
+
+    async def look_at_all() -> None:
+        room = guard.PixelRoom(10)
+
+        async def look(size: int) -> None:
+            async with room.hold(size):
+                held.append(size)
+                seen.append((sum(held), len(held)))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                held.remove(size)
+
+        await asyncio.gather(*map(look, sizes))
+
+    asyncio.run(look_at_all())
+    assert len(seen) == len(sizes) and max(pixels for pixels, _ in seen) <= 10 and max(count for _, count in seen) == together
+
+
+def test_the_port_is_this_machines_alone() -> None:
+    with open_listener(0) as listener:
+        host, port = listener.getsockname()
+        assert host == "127.0.0.1"
+        with pytest.raises(UserError, match=rf"^port {port} of 127.0.0.1 is taken by another program. Give one from 1024 to"):
+            open_listener(port)
+
+
+def test_a_port_of_the_system_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may listen there."""
+
+    class Refusing(socket.socket):
+        def bind(self, address: Any) -> None:
+            raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket, "socket", Refusing)
+    with pytest.raises(UserError, match=r"^port 80 of 127.0.0.1 is reserved for the system. Give one from 1024 to 65535"):
+        open_listener(80)
