@@ -136,7 +136,7 @@ def _explain(file: Saved, source: Pixels, homography: Homography) -> _Fit | None
     possible, whole = (~each.reshape(each.shape[0] // SIDE, SIDE, -1, SIDE).any(axis=(1, 3)) for each in (cut, cut | laid_over))
     if whole.sum() < max(MIN_BLOCKS, MIN_BELONGING * possible.sum()):
         return None
-    own, predicted, before = (_transform(each)[whole] for each in (grey, made, given @ GREY))
+    own, predicted, before = (transform_blocks(each)[whole] for each in (grey, made, given @ GREY))
     values = list(_measure_frequencies(own, predicted, before, steps))
     if not values:
         return None
@@ -250,7 +250,7 @@ def _fit(seen: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.f
     return np.asarray(np.linalg.solve(products, seen.T @ values), np.float64)
 
 
-def _transform(grey: Grey) -> Grey:
+def transform_blocks(grey: Grey) -> Grey:
     """Return the coefficients [rows, columns, 8, 8] of the blocks of a picture."""
     blocks = grey.reshape(grey.shape[0] // SIDE, SIDE, -1, SIDE).swapaxes(1, 2)
     return np.asarray(COSINES @ blocks @ COSINES.T, np.float32)

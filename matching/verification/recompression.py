@@ -1,7 +1,8 @@
 """Whether a picture is what another one gives when it is scaled and compressed, and so holds nothing that that one lacks.
 
 The other picture is scaled to the picture's size, and compressed as it was: with its own JPEG tables, or as WebP or AVIF at the
-quality that gives a file of its size. What is left is then small everywhere. It is not where the other one was sharpened,
+quality that gives a file of its size. What is left is then small everywhere, and no coefficient of a block differs by more than
+half a step of each of the two compressions, as where a bird or a digit is missing. It is not where the other one was sharpened,
 smoothed, given grain, reduced and enlarged, or changed in a small part, whatever its quality. Below a quality of 50, compression
 may hide what was changed.
 """
@@ -20,7 +21,8 @@ from PIL import Image
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 from image_copies.matching.verification.alignment import Homography, invert, map_points
 from image_copies.matching.verification.blocks import Grey, to_grey
-from image_copies.matching.verification.quantisation import Tables, read_tables
+from image_copies.matching.verification.derivation import transform_blocks
+from image_copies.matching.verification.quantisation import SIDE, Tables, read_tables
 
 Pixels = NDArray[np.uint8]
 Scaling = Callable[[Pixels, tuple[int, int]], Pixels]
@@ -28,7 +30,8 @@ WINDOW = 8  # pixels of the windows in which differences are measured
 MAX_SHARE, MAX_REST = 0.25, 0.5  # largest rest over the whole picture: a share of what compression changes, and grey levels
 MAX_EARLIER_SHARE, MAX_SCALED_REST = 0.6, 0.2  # for a scaled copy also a share of its source's changes, and grey levels
 MAX_LOCAL_SHARE, MAX_LOCAL_REST = 0.55, 4.0  # largest rest in any window: a share of both changes, and grey levels
-MAX_EXACT = 3.0  # largest rest in any window with `exact`, in grey levels: a larger one may be another digit
+ROUNDED, TOLERANCE = 3.0, 1.05  # levels of a coefficient that rounding of pixels leaves, and by which steps are exceeded
+SCALED_TOLERANCE, FILTERED = 1.25, 0.2  # the same of a part or a scaled copy, and the share of a coefficient that filters leave
 MAX_MEAN_STEP = 60.0  # mean step of brightness in JPEG tables: 57.6 at a quality of 50
 MIN_QUALITY, FIRST_QUALITY = 48, 75  # qualities of WebP and AVIF: the lowest, and the first to be tried
 SAME = 0.1  # grey levels by which pixels differ that were compressed in one way
@@ -61,7 +64,7 @@ SCALINGS: tuple[Scaling, ...] = (  # those of programs and libraries in common u
 
 
 def follow_by_compression(
-    content: bytes, pixels: Pixels, source: Pixels, homography: Homography, kept: bytes = b"", exact: bool = False
+    content: bytes, pixels: Pixels, source: Pixels, homography: Homography, kept: bytes = b""
 ) -> float | None:
     """Return how far a picture, or a part of it, scaled and compressed as a file is, is from that file's pixels.
 
@@ -71,7 +74,6 @@ def follow_by_compression(
         source: The pixels of the picture that it may have been made of [H, W, 3].
         homography: From that picture's pixels to the file's [3, 3].
         kept: The bytes of that picture's file, if it is a JPEG whose compression the file need not share.
-        exact: Whether the pixels must be almost the same everywhere, as those that the same encoder gives are.
 
     Returns:
         Grey levels, over the whole picture; None where they differ by more than compression of some encoder does.
@@ -94,15 +96,18 @@ def follow_by_compression(
         if found is None:
             return None
         whole = found
-    earlier = read_tables(kept) if scaled else None  # of a source of the same scale, the steps themselves decide
+    known = read_tables(kept)
+    earlier = known if scaled else None  # of a source of the same scale, the steps themselves decide
+    limits = _find_limits(tables, known, whole_frame=not scaled and part.shape == source.shape)
     left_over = changed = changed_before = 0.0
     for top in range(0, len(pixels), ROWS):
         first = max(0, top - AROUND)
         own, theirs, compressed = (each[first : top + ROWS + AROUND] for each in (pixels, part, whole))
         compressed, before = _compress_like(tables, compressed), _compress_like(earlier, theirs)
         local, *usual = (np.sqrt(_mean(_square(*pair))) for pair in ((own, compressed), (theirs, compressed), (theirs, before)))
-        most = MAX_EXACT if exact else MAX_LOCAL_SHARE * sum(usual) + MAX_LOCAL_REST
-        if (local > most)[top - first :][:ROWS].any():
+        if (local > MAX_LOCAL_SHARE * sum(usual) + MAX_LOCAL_REST)[top - first :][:ROWS].any():
+            return None
+        if _exceeds_steps(own, theirs, compressed, limits, 0.0 if part.shape == source.shape else FILTERED):
             return None
         sums = [
             float(np.square(to_grey(one) - to_grey(other))[top - first :][:ROWS].sum())
@@ -112,6 +117,38 @@ def follow_by_compression(
     left, usual_change, earlier_change = np.sqrt(np.array([left_over, changed, changed_before]) / pixels[..., 0].size)
     rest = MAX_EARLIER_SHARE * earlier_change + MAX_SCALED_REST if scaled else MAX_REST
     return float(left) if left <= MAX_SHARE * usual_change + rest else None
+
+
+def _find_limits(tables: Tables | None, earlier: Tables | None, whole_frame: bool) -> Grey:
+    """Return by how much the coefficients [8, 8] of a picture's blocks may differ from those of its source.
+
+    Args:
+        tables: How the picture was compressed; None if not as JPEG.
+        earlier: How its source was.
+        whole_frame: Whether their blocks lie on each other.
+    """
+    half_steps = np.zeros((SIDE, SIDE), np.float32)
+    for each in filter(None, (tables, earlier)):
+        steps = np.array(each.steps[0], np.float32).reshape(SIDE, SIDE)
+        half_steps += np.maximum(steps, steps.T) / 2  # one of them may be shown turned
+    return half_steps * (TOLERANCE if whole_frame else SCALED_TOLERANCE) + ROUNDED
+
+
+def _exceeds_steps(own: Pixels, theirs: Pixels, compressed: Pixels, limits: Grey, filtered: float) -> bool:
+    """Whether a block differs from its source, and from what compression makes of that, by more than rounding to steps does.
+
+    Args:
+        own: A strip of a picture [h, w, 3].
+        theirs: The same of its source.
+        compressed: The same after compression.
+        limits: By how much coefficients may differ [8, 8].
+        filtered: Share of a coefficient that the choice of a filter leaves, for what was scaled.
+    """
+    height, width = (side // SIDE * SIDE for side in own.shape[:2])
+    blocks = [transform_blocks(to_grey(each)[:height, :width]) for each in (own, theirs, compressed)]
+    allowed = limits + filtered * np.abs(blocks[1])
+    from_source, from_compressed = (np.abs(blocks[0] - each) > allowed for each in blocks[1:])
+    return bool((from_source.any(axis=(2, 3)) & from_compressed.any(axis=(2, 3))).any())
 
 
 def _find_part(pixels: Pixels, source: Pixels, homography: Homography) -> Pixels | None:

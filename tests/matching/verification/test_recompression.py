@@ -31,9 +31,12 @@ def compress(pixels: Pixels, quality: int = 70, **options: object) -> bytes:
     return written.getvalue()
 
 
+def show(content: bytes) -> Pixels:
+    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+
+
 def follows(content: bytes, source: Pixels, left: int = 0, top: int = 0) -> bool:
-    pixels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
-    return follow_by_compression(content, pixels, source, np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]])) is not None
+    return follow_by_compression(content, show(content), source, np.array([[1.0, 0, -left], [0, 1, -top], [0, 0, 1]])) is not None
 
 
 def sharpen(pixels: Pixels) -> Pixels:
@@ -81,6 +84,33 @@ def test_a_part_that_reaches_beyond_the_source_does_not_follow(source: Pixels) -
 @pytest.mark.parametrize("quality", [70, 95])
 def test_an_edited_copy_does_not_follow(source: Pixels, edit: Callable[[Pixels], Pixels], quality: int) -> None:
     assert not follows(compress(edit(source), quality), source)
+
+
+def darken(levels: int, width: int, height: int) -> Callable[[Pixels], Pixels]:
+    """Draw a bird before a sky, or a spot."""
+
+    def draw_bird(pixels: Pixels) -> Pixels:
+        changed = pixels.astype(np.int64)
+        changed[200 : 200 + height, 102 : 102 + width] -= levels
+        return np.clip(changed, 0, 255).astype(np.uint8)
+
+    return draw_bird
+
+
+@pytest.mark.parametrize(("kept", "quality"), [(92, 75), (92, 92), (95, 52), (100, 60)])
+@pytest.mark.parametrize(("levels", "width", "height"), [(0, 0, 0), (15, 13, 5), (30, 13, 5), (53, 13, 5), (30, 7, 7)])
+@pytest.mark.parametrize("side", [1.0, 0.5])
+def test_what_is_faint_and_small_does_not_follow_however_coarse_the_files_are(
+    source: Pixels, kept: int, quality: int, levels: int, width: int, height: int, side: float
+) -> None:
+    """A bird of 13 × 5 pixels was lost for good."""
+    whole = show(compress(np.asarray(Image.fromarray(source).filter(ImageFilter.GaussianBlur(2))), kept))
+    size = round(whole.shape[1] * side), round(whole.shape[0] * side)
+    changed = Image.fromarray(darken(levels, width, height)(whole)).resize(size, Image.Resampling.LANCZOS)
+    content = compress(np.asarray(changed), quality)
+    homography = np.diag([size[0] / whole.shape[1], size[1] / whole.shape[0], 1.0])
+    found = follow_by_compression(content, show(content), whole, homography, compress(whole, kept))
+    assert (found is None) == (levels > 0)
 
 
 def test_files_of_other_formats_follow_only_with_the_same_pixels(source: Pixels) -> None:
