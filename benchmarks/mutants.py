@@ -27,6 +27,9 @@ PLAN = "tests/matching/files/test_plan.py"
 FACTS = "tests/matching/files/test_facts.py"
 ORIGINALS = "tests/matching/files/test_originals.py"
 DERIVATION = "tests/matching/verification/test_derivation.py"
+RECOMPRESSION = "tests/matching/verification/test_recompression.py"
+SERVICE = "tests/matching/explorer"
+DECODE = "tests/data/test_decode.py"
 SURPLUS = "tests/matching/files/test_surplus.py"
 PARTS = "tests/matching/verification/test_parts.py"
 ACTING = "tests/matching/files/test_acting.py"
@@ -132,7 +135,6 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("NEAR_IN_TIME = 600 * 10**9", "NEAR_IN_TIME = 0"),
     ],
     ("matching/files/originals.py", ORIGINALS): [
-        ("MIN_DIFFERING = 1.9", "MIN_DIFFERING = 190.0"),
         ('join(own)}": own,', 'join(own)}": [],'),
         ('join(unclear)}": unclear,', 'join(unclear)}": [],'),
         ('kept file lacks": found.reference.covered,', 'kept file lacks": False,'),
@@ -179,6 +181,30 @@ MUTANTS: dict[tuple[str, str], Sequence[tuple[str, str]]] = {  # (file, tests) â
         ("return sizes[0] == sizes[1] and", "return"),
         ("(sure or pair not in shots)", "sure"),
         ("sharpest = [max(", "sharpest = [min("),
+    ],
+    ("matching/verification/differences.py", f"{PAIRS} {ORIGINALS}"): [
+        ("MIN_DIFFERING = 1.9", "MIN_DIFFERING = 190.0"),
+        ("CLOSE_EXCESS = 2.4", "CLOSE_EXCESS = 1.0"),
+        ("MIN_COLOURS = 24.0", "MIN_COLOURS = 240.0"),
+        ("own * np.float32(strength)", "own"),
+        ("drawn and also_drawn and ground == other_ground", "False"),
+    ],
+    ("matching/verification/pairs.py", PAIRS): [
+        ("MIN_TONE_BLOCKS = 80", "MIN_TONE_BLOCKS = 2"),
+        ("if doubted and not _follow(query, reference, edits)", "if doubted"),
+    ],
+    ("matching/verification/recompression.py", RECOMPRESSION): [
+        ("if _exceeds_steps(own, theirs, compressed, limits, filtered):", "if False:"),
+        ("np.maximum(steps, steps.T) / 2", "np.maximum(steps, steps.T) * 2"),
+    ],
+    ("matching/explorer/service.py", SERVICE): [
+        ("if width * height > self.max_pixels:", "if False:"),
+        ("(norms >= MIN_NORM) & ", ""),
+    ],
+    ("data/decode.py", DECODE): [
+        ('return "black" if', 'return "white" if'),
+        ("if number == 0 and deviation > MIN_DEVIATION:", "if number == 0:"),
+        ("2.0 ** max(8, int(max(largest, 0)).bit_length()) - 1", "65535.0"),
     ],
     ("matching/verification/pairs.py", CONTENTS): [
         ("MAX_PAGES = 4", "MAX_PAGES = 1"),

@@ -30,7 +30,7 @@ MIN_PIXELS = 1000  # that both pictures must show
 MIN_DIFFERING = 1.9  # logarithm of the ratio from which two may be filled-in forms, or one has a part hidden
 CLEAR_EXCESS = 2.25  # logarithm of the ratio from which a window shows something else: compressed and scaled copies reach 2.2
 CLOSE_EXCESS = 2.4  # the same of pictures that are looked at with more pixels: copies reach 2.3
-NO_COLOUR = 128  # value of a channel of colour without any
+NO_COLOUR = np.float32(128)  # value of a channel of colour without any
 MIN_COLOURS = 24.0  # levels of a channel of colour by which a pixel differs
 MIN_CONTRAST = 24.0  # grey levels by which a pixel differs
 STROKE, MIN_STROKE = 7, 0.7  # pixels that a stroke is wide at most, and how far it stands out, of what differs
@@ -100,17 +100,24 @@ def shows_other_colours(aligned: Aligned, query: NDArray[np.uint8], reference: N
     inside = cv2.erode(aligned.covered, np.ones((EDGE, EDGE), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
     if not inside.any():
         return False
-    colours = [cv2.cvtColor(each, cv2.COLOR_RGB2YCrCb)[..., 1:].astype(np.float32) - NO_COLOUR for each in (fixed, moving)]
-    channels = np.moveaxis(colours[0], 2, 0), np.stack([warp(each, aligned.homography, frame) for each in cv2.split(colours[1])])
-    found = _find_other_colours(*channels, inside) & _find_other_colours(*channels[::-1], inside)
+    own = _split_colours(fixed)
+    others = np.stack([warp(channel, aligned.homography, frame) for channel in _split_colours(moving)])
+    found = _find_other_colours(own, others, inside) & _find_other_colours(others, own, inside)
     return bool(cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE), np.uint8)).any())
+
+
+def _split_colours(pixels: NDArray[np.uint8]) -> Grey:
+    """Return the two channels of colour [2, h, w] of a picture [h, w, 3], 0 where it has none."""
+    channels = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.float32)[..., 1:]
+    return np.ascontiguousarray(np.moveaxis(channels, 2, 0)) - NO_COLOUR
 
 
 def _find_other_colours(own: Grey, others: Grey, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return where [h, w] two pictures' colours [2, h, w] differ, also if one of them was made stronger, weaker or a negative."""
     strength = float((own * others)[:, inside].sum() / max(1.0, float((own * own)[:, inside].sum())))
     pairs = zip(own * np.float32(strength), others, strict=True)
-    return np.logical_or.reduce([differ_by(*pair, inside, MIN_COLOURS) for pair in pairs])
+    found: NDArray[np.bool_] = np.logical_or.reduce([differ_by(*pair, inside, MIN_COLOURS) for pair in pairs])
+    return found
 
 
 def _look_at_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> tuple[float, bool, bool]:

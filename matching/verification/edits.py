@@ -240,7 +240,7 @@ def take_quantile(values: Grey, share: float) -> float:
 
 
 def differ_by(one: Grey, other: Grey, inside: NDArray[np.bool_], by: float = MIN_DIFFERENCE) -> NDArray[np.bool_]:
-    """Return where two pictures differ by so many grey levels, and by more than pictures displaced by a pixel do."""
+    """Return where two pictures [h, w] differ by so many grey levels, and by more than pictures displaced by a pixel do."""
     around = np.ones((3, 3), np.uint8)
     least = np.maximum(one - cv2.dilate(other, around), cv2.erode(other, around) - one)
     most = np.maximum(other - cv2.dilate(one, around), cv2.erode(one, around) - other)

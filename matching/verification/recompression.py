@@ -31,6 +31,7 @@ MAX_SHARE, MAX_REST = 0.25, 0.5  # largest rest over the whole picture: a share 
 MAX_EARLIER_SHARE, MAX_SCALED_REST = 0.6, 0.2  # for a scaled copy also a share of its source's changes, and grey levels
 MAX_LOCAL_SHARE, MAX_LOCAL_REST = 0.55, 4.0  # largest rest in any window: a share of both changes, and grey levels
 ROUNDED, TOLERANCE = 3.0, 1.05  # levels of a coefficient that rounding of pixels leaves, and by which steps are exceeded
+ALMOST_ALL = 0.999  # share of the coefficients that tells the unknown steps of a compression
 SCALED_TOLERANCE, FILTERED = 1.25, 0.2  # the same of a part or a scaled copy, and the share of a coefficient that filters leave
 MAX_MEAN_STEP = 60.0  # mean step of brightness in JPEG tables: 57.6 at a quality of 50
 MIN_QUALITY, FIRST_QUALITY = 48, 75  # qualities of WebP and AVIF: the lowest, and the first to be tried
@@ -99,6 +100,9 @@ def follow_by_compression(
     known = read_tables(kept)
     earlier = known if scaled else None  # of a source of the same scale, the steps themselves decide
     limits = _find_limits(tables, known, whole_frame=not scaled and part.shape == source.shape)
+    if codec:
+        limits += _measure_half_steps(part, whole)
+    filtered = FILTERED if scaled else 0.0
     left_over = changed = changed_before = 0.0
     for top in range(0, len(pixels), ROWS):
         first = max(0, top - AROUND)
@@ -107,7 +111,7 @@ def follow_by_compression(
         local, *usual = (np.sqrt(_mean(_square(*pair))) for pair in ((own, compressed), (theirs, compressed), (theirs, before)))
         if (local > MAX_LOCAL_SHARE * sum(usual) + MAX_LOCAL_REST)[top - first :][:ROWS].any():
             return None
-        if _exceeds_steps(own, theirs, compressed, limits, 0.0 if part.shape == source.shape else FILTERED):
+        if _exceeds_steps(own, theirs, compressed, limits, filtered):
             return None
         sums = [
             float(np.square(to_grey(one) - to_grey(other))[top - first :][:ROWS].sum())
@@ -130,8 +134,16 @@ def _find_limits(tables: Tables | None, earlier: Tables | None, whole_frame: boo
     half_steps = np.zeros((SIDE, SIDE), np.float32)
     for each in filter(None, (tables, earlier)):
         steps = np.array(each.steps[0], np.float32).reshape(SIDE, SIDE)
-        half_steps += np.maximum(steps, steps.T) / 2  # one of them may be shown turned
+        half_steps += np.maximum(steps, steps.T) / 2  # it may be shown turned
     return half_steps * (TOLERANCE if whole_frame else SCALED_TOLERANCE) + ROUNDED
+
+
+def _measure_half_steps(part: Pixels, compressed: Pixels) -> Grey:
+    """Return by how much compression of unknown steps changes almost all coefficients [8, 8], in the middle of a picture."""
+    height, width = (min(side, FOUND_SIDE) // SIDE * SIDE for side in part.shape[:2])
+    top, left = (part.shape[0] - height) // 2, (part.shape[1] - width) // 2
+    one, other = (to_grey(each[top : top + height, left : left + width]) for each in (part, compressed))
+    return np.asarray(np.quantile(np.abs(transform_blocks(one - other)), ALMOST_ALL, axis=(0, 1)), np.float32)
 
 
 def _exceeds_steps(own: Pixels, theirs: Pixels, compressed: Pixels, limits: Grey, filtered: float) -> bool:
