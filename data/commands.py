@@ -42,6 +42,7 @@ def name_install(extra: str) -> str:
 PROGRAM = "image-copies"
 TASKS = {
     "match": "match",
+    "explore": "explore",
     "export": "export",
     "deduplicate": "dedup",
     "02_embed": "embed",

@@ -7,6 +7,7 @@ image-copies undo                    put back what `match --apply` removed
 image-copies match --help            all searches: references, a kept index, leakage between sets, decisions, plans
 image-copies review [FOLDER]         decide about what a search found on a page, http://127.0.0.1:8765
 image-copies serve --index DIR       search a kept index over HTTP, for programs
+image-copies explore                 either of the two, by its options
 image-copies dedup                   list the copies among millions of pictures in folders, tars and Parquet files
 image-copies embed                   write the vectors of pictures to a file
 image-copies score                   score vectors or a submission against a ground truth
@@ -38,6 +39,7 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "undo": ("match", ("--undo",)),
     "review": ("explore", ("--matches",)),
     "serve": ("explore", ("--serve",)),
+    "explore": ("explore", ()),
     "dedup": ("deduplicate", ()),
     "embed": ("02_embed", ()),
     "score": ("06_score", ()),
