@@ -22,7 +22,7 @@ from PIL import ExifTags, Image
 from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
 from image_copies.matching.verification.alignment import Homography, invert, map_points
 from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.quantisation import GREY, SIDE, read_tables
+from image_copies.matching.verification.quantisation import GREY, SIDE, read_tables, transform_blocks
 from image_copies.matching.verification.recompression import LOSSLESS, find_coding
 
 Pixels = NDArray[np.uint8]
@@ -39,9 +39,6 @@ THINNED = 3  # every so many of them is in that first fit
 OUTLIER = 6.0  # usual differences from which a pixel does not belong to what was predicted: a caption, a sticker
 MIN_BELONGING = 0.65  # share of the blocks that do, from which the others are no part of the picture that was copied
 FREQUENCIES = [(down, across) for down in range(6) for across in range(6) if 0 < down + across <= 5]
-COSINES = np.array(
-    [[np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)] for k in range(8)], np.float32
-)
 DEVIATIONS = np.linspace(-8, 8, 4097)  # of the normal distribution
 SHARES_BELOW = np.array([math.erfc(-deviation / math.sqrt(2)) / 2 for deviation in DEVIATIONS])
 ROUNDING = 0.45  # grey levels that rounding of pixels adds to a coefficient
@@ -104,7 +101,7 @@ def _shows_steps(pixels: Pixels, own: Pixels, content: bytes) -> bool:
     if pixels.shape != own.shape or box is None or steps is None:
         return False
     (top, bottom), (left, right) = box
-    sizes = np.abs(_transform(pixels[top:bottom, left:right] @ GREY))
+    sizes = np.abs(transform_blocks(pixels[top:bottom, left:right] @ GREY))
     shown = (sizes >= steps / 2) & (steps >= MIN_STEP)
     shown[..., 0, 0] = False
     phases = np.cos(2 * np.pi * sizes / steps)[shown]
@@ -248,12 +245,6 @@ def _predict(source: Pixels, wanted: Grey, used: NDArray[np.bool_]) -> Grey:
 def _fit(seen: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
     products = seen.T @ seen + RIDGE * len(seen) * np.eye(seen.shape[1])
     return np.asarray(np.linalg.solve(products, seen.T @ values), np.float64)
-
-
-def transform_blocks(grey: Grey) -> Grey:
-    """Return the coefficients [rows, columns, 8, 8] of the blocks of a picture."""
-    blocks = grey.reshape(grey.shape[0] // SIDE, SIDE, -1, SIDE).swapaxes(1, 2)
-    return np.asarray(COSINES @ blocks @ COSINES.T, np.float32)
 
 
 def _read_grid(content: bytes, shape: tuple[int, ...]) -> tuple[tuple[int, int], Grey | None]:

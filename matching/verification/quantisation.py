@@ -24,8 +24,8 @@ MIN_COEFFICIENTS = 60  # coefficients, none near 0, that a step is found from
 DIGITS, MIN_VARIOUS = 3, 0.25  # share of coefficients that differ by digits: a drawing has the same edges again and again
 MIN_SHARE = 0.5  # share of the frequencies in which an earlier step must show
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
-COSINES = np.array(  # of those frequencies
-    [[np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)] for k in range(3)], np.float32
+COSINES = np.array(
+    [[np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)] for k in range(8)], np.float32
 )
 
 
@@ -99,9 +99,16 @@ def _read_steps(content: bytes) -> list[float]:
 def _measure_coefficients(grey: NDArray[np.float32]) -> list[NDArray[np.float32]]:
     """Return the sizes of the coefficients of FREQUENCIES in blocks that begin at the upper left corner."""
     height, width = (side // SIDE for side in grey.shape)
-    rows = COSINES @ grey[: height * SIDE, : width * SIDE].reshape(height, SIDE, width * SIDE)
-    found = np.abs(rows.reshape(height, len(COSINES), width, SIDE) @ COSINES.T)
+    low = COSINES[:3]  # of those frequencies
+    rows = low @ grey[: height * SIDE, : width * SIDE].reshape(height, SIDE, width * SIDE)
+    found = np.abs(rows.reshape(height, len(low), width, SIDE) @ low.T)
     return [found[:, down, :, across].ravel() for down, across in FREQUENCIES]
+
+
+def transform_blocks(grey: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the coefficients [rows, columns, 8, 8] of the blocks of a picture [h, w]; its sides are multiples of SIDE."""
+    blocks = grey.reshape(grey.shape[0] // SIDE, SIDE, -1, SIDE).swapaxes(1, 2)
+    return np.asarray(COSINES @ blocks @ COSINES.T, np.float32)
 
 
 def _find_step(coefficients: NDArray[np.float32], own: float) -> float:

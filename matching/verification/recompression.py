@@ -21,8 +21,7 @@ from PIL import Image
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 from image_copies.matching.verification.alignment import Homography, invert, map_points
 from image_copies.matching.verification.blocks import Grey, to_grey
-from image_copies.matching.verification.derivation import transform_blocks
-from image_copies.matching.verification.quantisation import SIDE, Tables, read_tables
+from image_copies.matching.verification.quantisation import SIDE, Tables, read_tables, transform_blocks
 
 Pixels = NDArray[np.uint8]
 Scaling = Callable[[Pixels, tuple[int, int]], Pixels]

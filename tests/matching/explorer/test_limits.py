@@ -20,7 +20,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural.sample import write_pictures
+from image_copies.data.procedural import write_pictures
 from image_copies.matching.explorer.service import SearchService, service_router
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web import guard
