@@ -13,11 +13,11 @@ RAW_ENDINGS = frozenset(_RAW.split())
 LIBRARIES = frozenset({".git", "@eaDir", "iPhoto Library"})
 LIBRARY_ENDINGS = frozenset([".photoslibrary", ".photolibrary", ".aplibrary", ".lrdata", ".lrlibrary", ".cocatalog", ".app"])
 NUMBERED = re.compile(r"\(\d+\)$")
-PARTS = re.compile(
-    r"\.RAW-\d+(?:\.MP)?\.(?:COVER|ORIGINAL)$"
-)  # of a shot of Pixel phones: X.RAW-01.COVER.jpg, X.RAW-02.ORIGINAL.dng
+# of a shot of Pixel phones: X.RAW-01.COVER.jpg, X.RAW-02.ORIGINAL.dng
+PARTS = re.compile(r"\.RAW-\d+(?:\.MP)?\.(?:COVER|ORIGINAL)$", re.IGNORECASE)
 EDITED_WORDS = "edited|edit|bearbeitet|modifié|editad[ao]|modificato|bewerkt"
 EDITED = re.compile(rf"-(?:{EDITED_WORDS})(?=\(\d+\)$|$)")
+DEVELOPMENT = re.compile(r"_\d\d(?=\.[^.]+\.xmp$)", re.IGNORECASE)  # darktable's further ones: IMG_1_01.jpg.xmp of IMG_1.jpg
 LONGEST_NOTED = 46  # characters of a picture's name to which Google Takeout cuts it for the notes
 MAX_LISTED_FOLDERS = 64  # folders whose names are kept
 
@@ -41,19 +41,26 @@ def find_companions(picture: Path) -> tuple[str, ...]:
         listed = _list_names(picture.parent, picture.parent.stat().st_mtime_ns)
     except OSError:
         return ()
-    names = listed.get(_first_part(picture.name), [])
-    twins = [name for name in names if name != picture.name and _is_of_shot(name, picture) and _ending(name) in IMAGE_ENDINGS]
-    return tuple(
-        name
-        for name in names
-        if name != picture.name
-        and _ending(name) not in IMAGE_ENDINGS - RAW_ENDINGS
-        and (
-            (name.startswith(f"{picture.name}.") and not NUMBERED.search(_stem(name)))
-            or name == picture.stem  # PXL_1.MP to PXL_1.MP.jpg
-            or (_is_of_shot(name, picture) and not twins)
-        )
-    ) + _find_notes(picture, listed)
+    names = [name for name in listed.get(_first_part(picture.name), []) if name != picture.name]
+    owned = _list_of_shot(names, picture)
+    for name in names:
+        stem = _stem(name)
+        if name == picture.stem:  # PXL_1.MP to PXL_1.MP.jpg
+            owned.add(name)
+        if name.lower().startswith(f"{picture.name}.".lower()) and not NUMBERED.search(stem):
+            owned.add(name)
+        if DEVELOPMENT.sub("", name).lower().startswith(f"{picture.name}.".lower()) and not (picture.with_name(stem)).exists():
+            owned.add(name)
+    files = [name for name in names if name in owned and _ending(name) not in IMAGE_ENDINGS - RAW_ENDINGS]
+    return (*files, *_find_notes(picture, listed))
+
+
+def _list_of_shot(names: list[str], picture: Path) -> set[str]:
+    """Return the names that a camera may have given together with a picture's, in any case; none that another picture shares."""
+    exact = {name for name in names if _is_of_shot(name, picture)}
+    alike = {name for name in names if _is_of_shot(name.lower(), Path(picture.name.lower()))}
+    shared = [group for group in (exact, alike) if not any(_ending(name) in IMAGE_ENDINGS for name in group)]
+    return set[str]().union(*shared)
 
 
 def _find_notes(picture: Path, listed: dict[str, list[str]]) -> tuple[str, ...]:
@@ -89,11 +96,12 @@ def find_pictures(raw: Path) -> list[str]:
 
 @lru_cache(MAX_LISTED_FOLDERS)
 def _list_names(folder: Path, changed: int) -> dict[str, list[str]]:
-    """Return the names in a folder, as it was when it was last changed, by the part before the first dot."""
+    """Return the names in a folder, as it was when it was last changed, by the part before the first dot, in lower case."""
     names = defaultdict(list)
     with os.scandir(folder) as entries:
         for name in sorted(entry.name for entry in entries if not entry.is_dir()):
-            names[_first_part(name)].append(name)
+            for first in {_first_part(name), _first_part(DEVELOPMENT.sub("", name))}:
+                names[first].append(name)
     return names
 
 
@@ -108,7 +116,7 @@ def _find_number(stem: str) -> str:
 
 
 def _first_part(name: str) -> str:
-    return name.partition(".")[0]
+    return name.partition(".")[0].lower()
 
 
 def _stem(name: str) -> str:

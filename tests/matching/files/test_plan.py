@@ -122,6 +122,8 @@ LONG = "a_very_long_name_of_a_picture_that_a_messenger_saved"
         ("IMG_7(1).jpg", "IMG_7.jpg.supplemental-metadata(1).json", "IMG_7.jpg"),
         *((name, "", name.replace("-edited", "")) for name in ("IMG_7-edited.jpg", "IMG_7-edited(1).jpg")),
         (f"{LONG}.jpg", "", f"{LONG}_again.jpg"),
+        *(("b.jpg", name, "c.jpg") for name in ("b_01.jpg.xmp", "B.XMP", "b.JPG.json")),
+        ("b_01.jpg", "b_01.jpg.xmp", "b.jpg"),
     ],
 )
 def test_files_of_telephones_and_of_takeout_belong_to_a_picture(tmp_path: Path, picture: str, other: str, beside: str) -> None:
