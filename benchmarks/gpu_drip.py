@@ -37,9 +37,9 @@ def measure_drip(data: Path, run: Path, recipe: Path, limit: float, output: Path
         shutil.copy(curve, output / f"{curve.parent.name}.csv")
         rows = list(csv.DictReader(curve.open(encoding="utf-8")))
         scored = [f"stage {row['stage']}: {row['validation']}" for row in rows if row["validation"]]
-        yield Row(f"{curve.parent.name}, µAP on the synthetic queries", f"{'; '.join(scored) or 'none yet'}; {len(rows)} epochs")
-        if rows:
-            yield Row(f"{curve.parent.name}, the last epoch", f"{float(rows[-1]['images_per_second']):,.0f} images/s")
+        last = f", the last at {float(rows[-1]['images_per_second']):,.0f} images/s" if rows else ""
+        figure = f"{'; '.join(scored) or 'none yet'}; {len(rows)} epochs{last}"
+        yield Row(f"{curve.parent.name}, µAP on the synthetic queries", figure)
     done = "finished" if finished else f"killed after {limit:.0f} s: give the same command again"
     yield Row("training", f"{done}; its state: {_save(run, output)} parts")
 

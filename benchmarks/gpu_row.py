@@ -1,50 +1,21 @@
-"""A row of the table of benchmarks/gpu.py, and the time of repeated work, measured without waiting for the device in between."""
+"""A row of the table of benchmarks/gpu.py, and the time of repeated work."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 
-import numpy as np
 import torch
-
-Mark = torch.cuda.Event | float  # a moment in a device's work
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table.
-
-    Attributes:
-        what: What was measured.
-        figure: The figure, with its unit.
-        bar: The goal; empty where there is none.
-        passed: Whether the goal was reached; None where there is none.
-        of_bits: Whether the goal concerns results instead of speed, and so holds at any size.
-    """
+    """A row of the table."""
 
     what: str
-    figure: str
-    bar: str = ""
-    passed: bool | None = None
-    of_bits: bool = False
-
-
-def mark(device: torch.device) -> Mark:
-    """Mark a moment in the device's work; nothing waits for it."""
-    if device.type != "cuda":
-        return time.perf_counter()
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
-
-
-def seconds_between(first: Mark, last: Mark) -> float:
-    """Return the seconds between two marks, once the device has reached the last one."""
-    if isinstance(first, float) or isinstance(last, float):
-        return float(last) - float(first)  # type: ignore[arg-type]  # both are, on a CPU
-    last.synchronize()
-    return float(first.elapsed_time(last)) / 1e3
+    figure: str  # with its unit
+    bar: str = ""  # the goal
+    passed: bool | None = None  # whether it was reached; None where there is none
+    of_bits: bool = False  # whether the goal concerns results instead of speed, and so holds at any size
 
 
 def read_clock(device: torch.device) -> float:
@@ -54,15 +25,14 @@ def read_clock(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def measure_median(device: torch.device, work: Callable[[], object], repeats: int, warm_up: int = 3) -> float:
-    """Return the median seconds of `repeats` calls in succession, each from where the device has finished the one before."""
-    for _ in range(warm_up):
+def measure_seconds(device: torch.device, work: Callable[[], object], repeats: int) -> float:
+    """Return the mean seconds of `repeats` calls in succession, after three others; the device is not waited for in between."""
+    for _ in range(3):
         work()
-    marks = [mark(device)]
+    started = read_clock(device)
     for _ in range(repeats):
         work()
-        marks.append(mark(device))
-    return float(np.median([seconds_between(first, last) for first, last in pairwise(marks)]))
+    return (read_clock(device) - started) / repeats
 
 
 def measure_busy_seconds(device: torch.device, work: Callable[[], object], repeats: int) -> float:

@@ -2,8 +2,7 @@
 
     python benchmarks/gpu_set.py DIR [DIR ...] --output set.tar --megabytes 20     # folders in the ISC2021 layout
 
-All training images of all folders are in it, and as many references and queries of the first folder as `--scored` says, for the
-layout's sake: what has been learnt is scored where all of them are.
+All training images of all folders are in it, and for the layout's sake few references and queries of the first one.
 """
 
 import argparse
@@ -16,12 +15,12 @@ from pathlib import Path
 
 from PIL import Image
 
-from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.layout import QUERY, REFERENCE, TRAINING
 from image_copies.data.process import map_on_cores
 
 QUALITIES = (80, 70, 60, 50, 40, 30)  # of WebP, tried in this order
+SCORED = 50  # references, and queries
 
 
 def reduce_picture(side: int, quality: int, path: Path) -> bytes:
@@ -35,11 +34,11 @@ def reduce_picture(side: int, quality: int, path: Path) -> bytes:
     return written.getvalue()
 
 
-def list_pictures(folders: Sequence[Path], scored: int) -> Iterator[tuple[str, Path]]:
+def list_pictures(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """Yield the name in the tar and the path of each picture; of several of one name in one folder the first."""
     seen = set[str]()
     for number, folder in enumerate(folders):
-        parts = {TRAINING: None} if number else {TRAINING: None, REFERENCE: scored, QUERY: scored}
+        parts = {TRAINING: None} if number else {TRAINING: None, REFERENCE: SCORED, QUERY: SCORED}
         for part, count in parts.items():
             for path in find_images(folder / part).paths[:count]:
                 name = f"{part}/{path.stem}.webp"
@@ -48,13 +47,13 @@ def list_pictures(folders: Sequence[Path], scored: int) -> Iterator[tuple[str, P
                     yield name, path
 
 
-def pack(folders: Sequence[Path], side: int, most: int, scored: int) -> tuple[bytes, int, int]:
+def pack(folders: Sequence[Path], side: int, most: int) -> tuple[bytes, int, int]:
     """Return a tar of at most so many bytes, the quality at which it fits, and how many pictures it holds.
 
     Raises:
         ValueError: It does not fit at any quality.
     """
-    listed = list(list_pictures(folders, scored))
+    listed = list(list_pictures(folders))
     for quality in QUALITIES:
         written = io.BytesIO()
         with tarfile.open(fileobj=written, mode="w") as archive:
@@ -74,12 +73,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True, metavar="FILE")
     parser.add_argument("--pixels", type=int, default=160, help="of the shorter side, at most (default: 160)")
     parser.add_argument("--megabytes", type=float, default=20, help="MiB, at most (default: 20)")
-    parser.add_argument("--scored", type=int, default=50, help="references and queries of the first folder (default: 50 each)")
     options = parser.parse_args(arguments)
-    try:
-        content, quality, count = pack(options.folders, options.pixels, int(options.megabytes * 2**20), options.scored)
-    except (UserError, ValueError, OSError) as error:
-        parser.error(str(error))
+    content, quality, count = pack(options.folders, options.pixels, int(options.megabytes * 2**20))
     options.output.write_bytes(content)
     print(f"{options.output}: {count:,} pictures, WebP of quality {quality}, {len(content) / 2**20:.1f} MiB")
     return 0

@@ -138,3 +138,12 @@ def autocast(device: torch.device, precision: str) -> AbstractContextManager[obj
     if precision == "32":
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16 if precision == "bf16" else torch.float16)
+
+
+def mark_arrival(device: torch.device) -> torch.cuda.Event | None:
+    """Mark the end of what was launched; None on a device that is waited for anyway."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()
+    event.record()
+    return event

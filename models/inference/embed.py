@@ -17,7 +17,7 @@ from image_copies.data.images import ImageSet
 from image_copies.data.loader import SquaresOfSizes
 from image_copies.data.process import choose_workers
 from image_copies.data.threads import overlap
-from image_copies.models.device import autocast, best_device, report_lack_of_memory
+from image_copies.models.device import autocast, best_device, mark_arrival, report_lack_of_memory
 from image_copies.models.inference.embedders import EmbeddedBlock, check_finite
 from image_copies.models.inference.folding import fold_batch_norms
 from image_copies.models.inference.parallel import map_in_parallel
@@ -116,7 +116,7 @@ def prepare_network(checkpoint: Checkpoint, settings: EmbeddingSettings, device:
         with report_lack_of_memory(describe_batch(len(whole), size), MEMORY_REMEDY):
             batch = normalize_pixels(whole.to(device, non_blocking=True), descriptor.mean, descriptor.std)
             vectors = embed_batch(descriptor, batch, settings.flip, settings.precision)[: len(pixels)].float()
-            return _Launched(vectors.to("cpu", non_blocking=device.type == "cuda"), readable, _mark_arrival(device))
+            return _Launched(vectors.to("cpu", non_blocking=device.type == "cuda"), readable, mark_arrival(device))
 
     return launch
 
@@ -128,15 +128,6 @@ def read_launched(launched: _Launched) -> tuple[NDArray[np.float32], NDArray[np.
     vectors, unreadable = launched.vectors.numpy(), ~launched.readable.numpy()
     vectors[unreadable] = 0
     return vectors, unreadable
-
-
-def _mark_arrival(device: torch.device) -> torch.cuda.Event | None:
-    """Mark the end of what was launched; None on a device that is waited for anyway."""
-    if device.type != "cuda":
-        return None
-    event = torch.cuda.Event()
-    event.record()
-    return event
 
 
 def measure_memory_format(checkpoint: Checkpoint, settings: EmbeddingSettings) -> None:

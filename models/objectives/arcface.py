@@ -156,7 +156,7 @@ class _RoundedClassSums(torch.autograd.Function):
         ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int, product_dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
         lengths, inside, rows, own = _compare_with_own(embeddings, matrix, labels)
-        unit = _round_rows(matrix, lengths, chunk, product_dtype)
+        unit = _round_rows(matrix, lengths, product_dtype)
         scaled = (scale * embeddings).to(product_dtype)
         total, kept = torch.zeros(len(embeddings), device=embeddings.device), list[Tensor]()
         for start in range(0, len(matrix), chunk):
@@ -229,14 +229,9 @@ def _add_gradients_of_own(
     to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
 
 
-def _round_rows(matrix: Tensor, lengths: Tensor, chunk: int, dtype: torch.dtype) -> Tensor:
+def _round_rows(matrix: Tensor, lengths: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the rows at unit length, rounded."""
-    unit = torch.empty_like(matrix, dtype=dtype)
-    if matrix.is_cuda:
-        return torch.div(matrix, lengths[:, None], out=unit)
-    for part in (slice(start, start + chunk) for start in range(0, len(matrix), chunk)):
-        unit[part] = matrix[part] / lengths[part, None]  # a CPU is slower at both in one
-    return unit
+    return torch.div(matrix, lengths[:, None], out=torch.empty_like(matrix, dtype=dtype))
 
 
 def _product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:

@@ -13,6 +13,7 @@ class ObjectiveOutput:
 
     loss: Tensor
     logs: dict[str, Tensor | float] = field(default_factory=dict)  # scalars by name; each becomes a column of the learning curve
+    rows: Tensor | None = None  # [n, d], embeddings of which more is to be measured where the batch is
 
 
 @dataclass(frozen=True)
@@ -97,4 +98,4 @@ def sum_over_domains(objective: Objective, embeddings: Tensor, labels: Tensor, i
         UserError: The batch does not contain what the objective compares.
     """
     outputs = [objective(domain, labels, instances) for domain in embeddings]
-    return ObjectiveOutput(torch.stack([output.loss for output in outputs]).sum(), outputs[0].logs)
+    return ObjectiveOutput(torch.stack([output.loss for output in outputs]).sum(), outputs[0].logs, outputs[0].rows)

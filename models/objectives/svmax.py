@@ -1,6 +1,7 @@
 """SVMax: maximising the mean singular value of a batch's embeddings prevents collapse (A. Taha et al., SVMax)."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -56,8 +57,8 @@ class Svmax(RegularizedObjective):
 
     Bounded form: loss + λ exp((U − s)/(U − L)), by default of unit rows; unbounded form: loss − λ s, by default of raw rows
     (SVMax, equations A8 and A7); or the spread-out regulariser in its place. The mean singular value s of the whole batch's unit
-    rows [b, d] and its bounds L and U are logged for every regularised batch, and otherwise whenever `measures` is set; without
-    settings they are only logged. If the objective takes the local batch, the other processes' rows are gathered to compute s.
+    rows [b, d] and its bounds L and U are logged for every regularised batch; without settings the output has the `rows` of which
+    they may be measured. If the objective takes the local batch, the other processes' rows are gathered to compute s.
     """
 
     def __init__(self, objective: Objective, settings: SvmaxSettings | None = None) -> None:
@@ -73,35 +74,35 @@ class Svmax(RegularizedObjective):
             UserError: The batch has one image, or the embeddings have one dimension.
         """
         self.objective.measures = self.measures
-        if self.settings is None and not self.measures:  # not worth an eigenvalue problem
-            return self.objective.compute_loss(embeddings, labels, instances, product_dtype)
+        output = self.objective.compute_loss(embeddings, labels, instances, product_dtype)
+        if self.settings is None:
+            return replace(output, rows=embeddings.detach())
         rows = self.gather(embeddings)
         lower, upper = singular_bounds(*rows.shape)
-        output = self.objective.compute_loss(embeddings, labels, instances, product_dtype)
-        loss = output.loss
-        of_unit_rows = self.settings is not None and self.settings.of_unit_rows
-        learns = of_unit_rows and self.settings is not None and self.settings.form != "spread_out"
+        of_unit_rows = self.settings.of_unit_rows
+        learns = of_unit_rows and self.settings.form != "spread_out"
         with torch.set_grad_enabled(learns and torch.is_grad_enabled()):
             mean = mean_singular_value(functional.normalize(rows))
-        if self.settings is not None:
-            if self.settings.form == "spread_out":
-                penalty = spread_out_penalty(functional.normalize(rows) if of_unit_rows else rows, self.gather(labels))
-            else:
-                s = mean if of_unit_rows else mean_singular_value(rows)
-                penalty = torch.exp((upper - s) / (upper - lower)) if self.settings.form == "bounded" else -s
-            loss = loss + self.settings.weight * penalty
-        own_logs: dict[str, Tensor | float] = {
-            "mean_singular_value": mean.detach(),
-            "singular_lower": lower,
-            "singular_upper": upper,
-        }
-        return ObjectiveOutput(loss, output.logs | own_logs)
+        if self.settings.form == "spread_out":
+            penalty = spread_out_penalty(functional.normalize(rows) if of_unit_rows else rows, self.gather(labels))
+        else:
+            s = mean if of_unit_rows else mean_singular_value(rows)
+            penalty = torch.exp((upper - s) / (upper - lower)) if self.settings.form == "bounded" else -s
+        return replace(output, loss=output.loss + self.settings.weight * penalty, logs=output.logs | describe_spread(rows, mean))
 
 
 def mean_singular_value(matrix: Tensor) -> Tensor:
     """Return the mean of the min(b, d) singular values of a matrix [b, d], a scalar with a finite gradient even on collapse."""
     nuclear_norm: Tensor = _NuclearNorm.apply(matrix)  # type: ignore[no-untyped-call]  # torch's apply has no types
     return nuclear_norm / min(matrix.shape)
+
+
+def describe_spread(rows: Tensor, mean: Tensor | None = None) -> dict[str, Tensor | float]:
+    """Return the logged figures of rows [b, d]: s of the unit rows, which may be known already as `mean`, L and U."""
+    lower, upper = singular_bounds(*rows.shape)
+    if mean is None:
+        mean = mean_singular_value(functional.normalize(rows))
+    return {"mean_singular_value": mean.detach(), "singular_lower": lower, "singular_upper": upper}
 
 
 def singular_bounds(batch: int, dimensions: int) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from lightning_fabric import Fabric
 
 from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, Key
 from image_copies.augmentations.sampling import Batches, Stream, epoch_batches, pk_batches, repeated_batches
+from image_copies.models.training.capture import suits_graph
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import SamplingSettings, StageSettings
 from image_copies.models.training.state import Progress
@@ -53,6 +54,6 @@ def build_batches(
         case SamplingSettings(kind="pk", per_class=per_class):
             batches = pk_batches(rows, [class_of[row] for row in rows], size // per_class, per_class, stream)
         case _:
-            batches = epoch_batches(rows, size, stream, whole=settings.compile)
+            batches = epoch_batches(rows, size, stream, whole=settings.compile or suits_graph(settings, fabric.device))
     fixed = settings.iterations_of(stage)
     return replace(batches if fixed is None else _fix_length(batches, fixed), done=progress.batch)

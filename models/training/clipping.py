@@ -13,11 +13,7 @@ def clip_gradients(parameters: Sequence[nn.Parameter], limit: float, sharded: nn
 
     Of the parameter `sharded` every process has other rows.
     """
-    gradients = {id(parameter): parameter.grad for parameter in parameters if parameter.grad is not None}
-    own = [] if sharded is None else [gradients[id(sharded)]] if id(sharded) in gradients else []
-    shared = [gradient for key, gradient in gradients.items() if sharded is None or key != id(sharded)]
-    norm = get_total_norm(shared) ** 2
-    if own:
-        norm = norm + sum_over_processes(get_total_norm(own) ** 2)
-    norm = norm.sqrt()
-    clip_grads_with_norm_(parameters, limit, norm)
+    squares = get_total_norm([each.grad for each in parameters if each.grad is not None and each is not sharded]) ** 2
+    if sharded is not None and sharded.grad is not None:
+        squares = squares + sum_over_processes(get_total_norm(sharded.grad) ** 2)
+    clip_grads_with_norm_(parameters, limit, squares.sqrt())

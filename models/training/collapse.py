@@ -1,14 +1,14 @@
 """Whether vectors collapse: towards one direction (mean cosine), or into few dimensions (effective rank)."""
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.augmentations.dataset import EditedImages
+from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
-from image_copies.data.squares import resize_square
 from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.training.class_rows import compute_centroids
 
 IMAGES = 128  # that are measured at most, each of another class
 MOST_COSINE = 0.95  # mean cosine from which vectors are said to collapse
@@ -83,13 +83,17 @@ def embed_classes(
     firsts = list({class_of[row]: row for row in reversed(rows)}.values())[::-1]
     count = min(len(firsts), IMAGES)
     chosen = [firsts[number * len(firsts) // count] for number in range(count)]
-    device, was_training = next(descriptor.parameters()).device, descriptor.training
-    found = []
-    descriptor.eval()
+    clean = EditedImages(squares, AugmentationSettings(family="none"), image_size, 0)
     with descriptor.use_whitening(False):
-        for begin in range(0, count, batch_size):
-            some = [resize_square(np.asarray(squares.pixels[row]), image_size) for row in chosen[begin : begin + batch_size]]
-            pixels = torch.from_numpy(np.stack(some)).permute(0, 3, 1, 2).to(device)
-            found.append(descriptor(normalize_pixels(pixels, descriptor.mean, descriptor.std)).float().cpu())
-    descriptor.train(was_training)
-    return torch.cat(found)
+        _, vectors = compute_centroids(
+            descriptor=descriptor,
+            clean=clean,
+            edited=clean,
+            rows=chosen,
+            classes=range(count),
+            batch_size=batch_size,
+            workers=0,
+            precision="32",
+            edited_per_class=0,
+        )
+    return vectors.cpu()

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,9 +12,11 @@ from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor
 
 from image_copies.augmentations.dataset import DOMAINS, normalize_pixels, rotate_to_domains
-from image_copies.models.distributed import gather_together
+from image_copies.models.distributed import gather_rows, gather_together
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective, ObjectiveOutput, sum_over_domains
+from image_copies.models.objectives.svmax import describe_spread
+from image_copies.models.training.capture import StaticStep, suits_graph
 from image_copies.models.training.clipping import clip_gradients
 from image_copies.models.training.mixing import draw_share, mix_batch
 from image_copies.models.training.model_settings import ModelSettings
@@ -33,9 +36,10 @@ class Learner:
     objective: Objective
     optimizers: list[Any]
     schedule: EpochSchedule
-    clip_norm: float | None
+    clip: Callable[[], None] | None  # clips the gradients, in place
     turn: bool
     mix: MixSettings | None = None
+    static: StaticStep | None = None
 
     def state(self) -> dict[str, Any]:
         """Return everything that training changes: weights, optimisers, schedule, gradient scaler and random states."""
@@ -51,8 +55,7 @@ class Learner:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a saved state, except the descriptor's weights, which are loaded already."""
-        known = self.objective.state_dict().keys()  # earlier versions counted ArcFace's steps, too
-        self.objective.load_state_dict({name: value for name, value in state["objective"].items() if name in known})
+        self.objective.load_state_dict(state["objective"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
             _arrange_like_parameters(getattr(optimizer, "optimizer", optimizer))
@@ -76,12 +79,12 @@ class Learner:
         share = self.fabric.broadcast(draw_share(self.mix)) if self.mix else None  # one for the batch of all processes
         if self.mix is None or share is None:
             return self._compare(self.network(images, raw=True), labels, instances)
-        mixed = mix_batch(images, share)
-        embeddings = self.network(mixed.images, raw=True)
-        partners = labels[mixed.partner]
+        mixed, partner = mix_batch(images, share)
+        embeddings = self.network(mixed, raw=True)
+        partners = labels[partner]
         own = self._compare(embeddings, labels, instances, partners)
-        others = self._compare(embeddings, partners, instances[mixed.partner], labels)
-        return ObjectiveOutput(mixed.share * own.loss + (1 - mixed.share) * others.loss, own.logs)
+        others = self._compare(embeddings, partners, instances[partner], labels)
+        return replace(own, loss=share * own.loss + (1 - share) * others.loss)
 
     def _compare(self, embeddings: Tensor, labels: Tensor, instances: Tensor, others: Tensor | None = None) -> ObjectiveOutput:
         """The loss of all processes' embeddings; these [n, d], or with domains [4, n, d / 4], are this process's part.
@@ -102,46 +105,45 @@ class Learner:
             return self.objective(embeddings, labels, instances)
 
     def learn(
-        self,
-        batches: Iterable[tuple[Tensor, Tensor, Tensor]],
-        count: int,
-        check: Callable[[Tensor, Tensor], None],
-        measure: bool = True,
-    ) -> tuple[int, list[Figures]]:
+        self, batches: Iterable[tuple[Tensor, Tensor, Tensor]], count: int, measure: bool = True
+    ) -> list[tuple[Figures, Tensor]]:
         """Make one optimiser step from the accumulated gradients of `count` batches: pixels, classes and image rows of each.
 
-        `check` is called with each loss, still on the device, and its image rows before backward. Nothing here waits for the
-        device, unless the objective is also to `measure` figures that need it. Returned are the number of images of this process,
-        and the figures of each batch, left on the device.
+        Return the figures of each batch, left on the device, and its image rows. Nothing here waits for the device, unless
+        figures that need it are to be measured, too.
         """
-        images, figures = 0, list[Figures]()
+        made: list[tuple[Figures, Tensor]] = []
         self.objective.measures = measure
-        for number, (pixels, labels, instances) in enumerate(batches):
-            with self.fabric.no_backward_sync(self.network, enabled=number < count - 1):
-                try:
-                    output = self.compute_batch_loss(pixels, labels, instances)
-                except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of NaN
-                    check(torch.tensor(math.nan), instances)
-                    raise
-                loss = output.loss.detach()
-                check(loss, instances)
-                self.fabric.backward(output.loss / count)
-            images += len(pixels)
-            figures.append({"loss": loss, **output.logs})
-        self._arrange_gradients()
-        for optimizer in self.optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        return images, figures
+        for number, batch in enumerate(batches):
+            step = partial(self._make_step, count=count, last=number == count - 1)
+            try:
+                output = step(*batch) if self.static is None else self.static(step, *batch)
+                figures: Figures = {"loss": output.loss, **output.logs}
+                if measure and output.rows is not None:
+                    figures |= describe_spread(gather_rows(output.rows) if self.objective.takes_local_batch else output.rows)
+            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of NaN
+                figures = {"loss": math.nan}
+            made.append((figures, batch[2]))
+        return made
+
+    def _make_step(self, pixels: Tensor, labels: Tensor, instances: Tensor, count: int, last: bool) -> ObjectiveOutput:
+        """Add the gradients of one of `count` batches, make the optimisers' step after the last, and return the detached loss."""
+        with self.fabric.no_backward_sync(self.network, enabled=not last):
+            output = self.compute_batch_loss(pixels, labels, instances)
+            self.fabric.backward(output.loss / count)
+        if last:
+            self._arrange_gradients()
+            for optimizer in self.optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+        return replace(output, loss=output.loss.detach())
 
     def _arrange_gradients(self) -> None:
         """Bring the gradients to their scale, and clip them if the settings say so."""
         for optimizer in self.optimizers:
             self.fabric.strategy.precision.unscale_gradients(getattr(optimizer, "optimizer", optimizer))
-        if self.clip_norm is not None:
-            matrix = self.objective.class_matrix()
-            parameters = [*self.descriptor.parameters(), *self.objective.parameters()]
-            clip_gradients(parameters, self.clip_norm, None if matrix is None else matrix.parameter)
+        if self.clip is not None:
+            self.clip()
 
 
 def _arrange_like_parameters(optimizer: torch.optim.Optimizer) -> None:
@@ -172,6 +174,10 @@ def build_learner(
     fused = fabric.device.type == "cuda" and settings.precision != "16"
     optimizers = build_optimizers(descriptor, objective, settings.optimizer, factor, fused)
     wrapped = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
+    matrix, limit, clip = objective.class_matrix(), settings.optimizer.clip_norm, None
+    if limit is not None:
+        parameters = [*descriptor.parameters(), *objective.parameters()]  # once: to find them takes milliseconds of each step
+        clip = partial(clip_gradients, parameters, limit, None if matrix is None else matrix.parameter)
     schedule = EpochSchedule(optimizers, settings.scheduler, last and last / factor)
     return Learner(
         fabric=fabric,
@@ -180,9 +186,10 @@ def build_learner(
         objective=objective,
         optimizers=wrapped,
         schedule=schedule,
-        clip_norm=settings.optimizer.clip_norm,
+        clip=clip,
         turn=settings.turn,
         mix=settings.mix,
+        static=StaticStep(fabric, optimizers) if suits_graph(settings, fabric.device) else None,
     )
 
 

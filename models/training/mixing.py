@@ -1,20 +1,9 @@
 """MixUp of a batch: images that show two others at once (H. Zhang et al., 2018)."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from image_copies.models.training.settings import MixSettings
-
-
-@dataclass(frozen=True)
-class Mixed:
-    """A mixed batch."""
-
-    images: Tensor  # [n, 3, h, w]
-    partner: Tensor  # [n], which other image of the batch each also shows
-    share: float  # λ, how much is the image's own, 0…1; its class counts λ, its partner's 1 − λ
 
 
 def draw_share(settings: MixSettings) -> float | None:
@@ -25,7 +14,10 @@ def draw_share(settings: MixSettings) -> float | None:
     return float(drawn)
 
 
-def mix_batch(images: Tensor, share: float) -> Mixed:
-    """Mix each image of a batch [n, 3, h, w], with one of it at random, perhaps itself, by the weights λ = `share` and 1 − λ."""
+def mix_batch(images: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Mix each image of a batch [n, 3, h, w], with one of it at random, perhaps itself, by the weights λ = `share` and 1 − λ.
+
+    Returned are the mixed images and the partner [n] that each also shows; its class counts 1 − λ.
+    """
     partner = torch.randperm(len(images)).to(images.device, non_blocking=True)
-    return Mixed(share * images + (1 - share) * images[partner], partner, share)
+    return share * images + (1 - share) * images[partner], partner

@@ -43,6 +43,7 @@ class ModelSettings(Settings):
         scheduler: The learning-rate schedule.
         precision: "32", or the mixed precision of training.
         compile: Whether to use torch.compile: faster steps after some minutes per stage.
+        graph: "auto", a GPU repeats steps as one CUDA graph where they can be captured; "never", it does not.
         deterministic: Whether to use only algorithms that give identical results in every run on the same machine;
             slower.
         workers: Data-loading workers of all processes on a machine together; None for one on each core.
@@ -66,6 +67,7 @@ class ModelSettings(Settings):
     scheduler: SchedulerSettings = SchedulerSettings()
     precision: Precision = "32"
     compile: bool = False
+    graph: Literal["auto", "never"] = "auto"
     deterministic: bool = False
     workers: int | None = Field(None, ge=0)
     cache: Literal["pixels", "jpeg"] = "pixels"
@@ -89,8 +91,8 @@ class ModelSettings(Settings):
         )
 
     def what_trains(self) -> "ModelSettings":
-        """The settings that training depends on: without how the model embeds, the number of workers, and `deterministic`."""
-        return self.with_defaults("embedding", "workers", "deterministic")
+        """The settings that training depends on: without how the model embeds, `workers`, `graph` and `deterministic`."""
+        return self.with_defaults("embedding", "workers", "graph", "deterministic")
 
     def iterations_of(self, stage: StageSettings) -> int | None:
         """Batches in an epoch of this stage; None where an epoch is one pass over its images."""

@@ -93,33 +93,6 @@ class _Saver:
             writing.finish()
 
 
-class _LateCheck:
-    """Checks each loss a step late: the device computes the next one while the host waits for it."""
-
-    def __init__(self, run: StageRun, progress: Progress) -> None:
-        self.run, self.progress = run, progress
-        self.waiting: tuple[Tensor, torch.cuda.Event | None, Tensor, int] | None = None  # the loss, its arrival, image rows, step
-
-    def __call__(self, loss: Tensor, rows: Tensor) -> None:
-        """Start the loss's way to the host, and check the one before."""
-        arrived = torch.cuda.Event() if loss.is_cuda else None
-        on_host = loss.to("cpu", non_blocking=True)
-        if arrived is not None:
-            arrived.record()
-        self.finish()
-        self.waiting = on_host, arrived, rows, self.progress.step + 1
-
-    def finish(self) -> None:
-        """Check the loss that is on its way."""
-        if self.waiting is None:
-            return
-        loss, arrived, rows, step = self.waiting
-        self.waiting = None
-        if arrived is not None:
-            arrived.synchronize()
-        _check_loss(self.run, self.progress.stage, step, float(loss), rows)
-
-
 def run_stage(run: StageRun, progress: Progress) -> list[EpochRow]:
     """Train from where `progress` stands, updated in place, to the stage's end; return the curve's rows not yet written.
 
@@ -171,8 +144,7 @@ def _watch(run: StageRun) -> dict[str, float]:
 def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver: _Saver, pending: list[EpochRow]) -> None:
     """Train the remaining steps of an epoch; the sums of its figures are left in `progress`."""
     batches, accumulate = run.batches.per_epoch, run.settings.optimizer.accumulate
-    waiting: list[Figures] = []
-    check = _LateCheck(run, progress)
+    waiting: list[tuple[int, Figures, Tensor]] = []  # step, figures and image rows of batches
     label = f"stage {progress.stage + 1}/{len(run.settings.stages)} epoch {progress.epoch + 1}"
     with tqdm(total=batches, initial=progress.batch, desc=label, unit="batch", leave=False, mininterval=1) as bar:
         while progress.batch < batches:
@@ -181,39 +153,33 @@ def _run_epoch(run: StageRun, progress: Progress, stream: LabelledBatches, saver
             steps = progress.epoch * -(-batches // accumulate) + progress.batch // accumulate
             run.learner.schedule.before_step(done, done / run.stage.epochs, steps)
             measure = progress.batch // accumulate % STEPS_PER_MEASUREMENT == 0
-            try:
-                images, figures = run.learner.learn(islice(stream, count), count, check, measure)
-            except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of NaN
-                check.finish()
-                raise
-            waiting += figures
-            progress.images += images
+            made = run.learner.learn(islice(stream, count), count, measure)
             progress.batch, progress.step = progress.batch + count, progress.step + 1
+            progress.images += sum(len(rows) for _, rows in made)
+            waiting += [(progress.step, figures, rows) for figures, rows in made]
             progress.seconds += time.monotonic() - started
             bar.update(count)
             looks = progress.step % STEPS_PER_CHECK == 0
             if looks or progress.batch == batches:
-                check.finish()
-                _add_figures(progress, waiting)
+                _add_figures(run, progress, waiting)
+                waiting.clear()
                 bar.set_postfix(loss=f"{progress.sums['loss'] / progress.counts['loss']:.2f}", refresh=False)
             if looks and progress.batch < batches and saver.due():
                 saver.save(progress, pending)
                 pending.clear()
 
 
-def _add_figures(progress: Progress, waiting: list[Figures]) -> None:
-    """Read the figures that steps left on the device, add them to the epoch's sums and empty `waiting`."""
-    for figures in read_figures(waiting):
+def _add_figures(run: StageRun, progress: Progress, waiting: list[tuple[int, Figures, Tensor]]) -> None:
+    """Read the figures that steps left on the device, check their losses, and add them to the epoch's sums."""
+    read = read_figures([figures for _, figures, _ in waiting])
+    for (step, _, rows), figures in zip(waiting, read, strict=True):
+        loss = figures["loss"]
+        if not math.isfinite(loss):
+            named = ", ".join(run.edited.images.ids[row] for row in rows[:5].tolist())
+            raise UserError(f"the loss is {loss} at step {step} (stage {progress.stage + 1}, images {named}, …). {REMEDY}")
         for name, value in figures.items():
             progress.sums[name] = progress.sums.get(name, 0.0) + value
             progress.counts[name] = progress.counts.get(name, 0) + 1
-    waiting.clear()
-
-
-def _check_loss(run: StageRun, stage: int, step: int, loss: float, rows: Tensor) -> None:
-    if not math.isfinite(loss):
-        named = ", ".join(run.edited.images.ids[row] for row in rows[:5].tolist())
-        raise UserError(f"the loss is {loss} at step {step} (stage {stage + 1}, images {named}, …). {REMEDY}")
 
 
 def _check_weights(run: StageRun, progress: Progress) -> None:

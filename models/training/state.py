@@ -24,6 +24,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file, whole_file_apart
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
+from image_copies.models.device import mark_arrival
 from image_copies.models.training.model_settings import ModelSettings
 
 STATE = "state.json"
@@ -50,8 +51,9 @@ class Progress:
 class WrittenState:
     """A training state that a thread writes while training goes on; until all of it is written the one before counts.
 
-    This process's part is nested dicts and lists of tensors and JSON values, copied to the host before the constructor returns.
-    All processes construct and finish it together.
+    This process's part is nested dicts and lists of tensors and JSON values. A GPU copies them into pinned memory, which torch
+    keeps for the next state, before it goes on with what is launched later; the thread waits for that, and the caller for
+    nothing. All processes construct and finish it together.
     """
 
     def __init__(self, folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
@@ -65,8 +67,9 @@ class WrittenState:
         }
         tensors: dict[str, Tensor] = {}
         plain = _to_json(state, tensors)
+        copied = mark_arrival(fabric.device)
         thread = ThreadPoolExecutor(1, thread_name_prefix="training-state")
-        self._writing = thread.submit(self._write, tensors, plain)
+        self._writing = thread.submit(self._write, tensors, plain, copied)
         thread.shutdown(wait=False)
 
     def is_written(self) -> bool:
@@ -89,8 +92,10 @@ class WrittenState:
                 "make room and run the same command again."
             ) from error
 
-    def _write(self, tensors: dict[str, Tensor], plain: Any) -> None:
+    def _write(self, tensors: dict[str, Tensor], plain: Any, copied: torch.cuda.Event | None) -> None:
         """Write this process's part; a state of one process counts then, several first wait for each other in `finish`."""
+        if copied is not None:
+            copied.synchronize()
         with whole_file_apart(self._part) as temporary:
             save_file(tensors, temporary, metadata={"state": json.dumps(plain)})
         if self._fabric.world_size == 1:
@@ -129,7 +134,6 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         return None
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-        about["progress"].pop("validated", None)  # of earlier versions
         progress = Progress(**about["progress"])
         if different := _describe_differences(about["identity"], identity):
             if _is_finished(about["identity"], progress):
@@ -227,7 +231,7 @@ def _to_json(value: Any, tensors: dict[str, Tensor]) -> Any:
     """Convert `value` to JSON; tensors are copied to `tensors` and replaced by their names."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        tensors[name] = value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+        tensors[name] = value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format, non_blocking=True)
         return {"tensor": name}
     if isinstance(value, Mapping):
         return {"items": [[key, _to_json(item, tensors)] for key, item in value.items()]}

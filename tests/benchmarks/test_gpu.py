@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -16,29 +15,25 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
 
 
-QUICK, SLOW = (
-    ["product", "search", "dedup"],
-    ["nccl", "neighbours", "eager", "faster", "loader", "embed", "determinism", "head", "steps"],
-)
+QUICK, SLOW = ["saving", "steps:v2s", "losses:v2s"], ["ways", "losses", "steps", "determinism"]
 
 
-@pytest.mark.parametrize("parts", [QUICK, pytest.param(SLOW, marks=pytest.mark.slow)])
-def test_every_part_runs_at_toy_sizes(parts: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("parts", "verdicts"), [(QUICK, 1), pytest.param(SLOW, 4, marks=pytest.mark.slow)])
+def test_every_part_runs_at_toy_sizes(parts: list[str], verdicts: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import gpu
 
     assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", *parts]) == 0
     table = capfd.readouterr().out.split("TOY SIZES, no measurement")[1]
-    assert all(part in table for part in parts) and not any(word in table for word in ("failed", "left out", "ended"))
-    verdicts = [line.rstrip() for line in table.splitlines() if line.rstrip().endswith(("pass │", "FAIL │"))]
-    assert len(verdicts) == (3 if parts == QUICK else 4)  # product, search and dedup; exchange, neighbours and two digests
-    assert all(line.endswith("pass │") for line in verdicts)
+    assert all(part.partition(":")[0] in table for part in parts) and not any(word in table for word in ("failed", "left out"))
+    found = [line.rstrip() for line in table.splitlines() if line.rstrip().endswith(("pass │", "FAIL │"))]
+    assert len(found) == verdicts and all(line.endswith("pass │") for line in found)  # losses of each model, two digests
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it would measure")
 def test_without_a_gpu_it_says_so_and_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     import gpu
 
-    assert gpu.main(["--parts", "search"]) == 2
+    assert gpu.main(["--parts", "steps"]) == 2
     said = capsys.readouterr()
     assert "measures a GPU, but torch runs on the CPU (" in said.err and "--smoke" in said.err and not said.out
 
@@ -47,9 +42,9 @@ def test_a_part_that_fails_has_a_row_and_the_others_run(tmp_path: Path, capfd: p
     import gpu
 
     nowhere = ["--data", str(tmp_path / "none"), "--run", str(tmp_path / "run")]
-    assert gpu.main(["--smoke", "--output", str(tmp_path / "out"), "--parts", "drip", "product", *nowhere]) == 1
+    assert gpu.main(["--smoke", "--output", str(tmp_path / "out"), "--parts", "drip", "losses:v2s", *nowhere]) == 1
     rows = gpu.read_table(tmp_path / "out" / "rows.jsonl", 0)
-    assert [(part, row.passed) for part, row in rows] == [("drip", False), ("product", True)]
+    assert [(part, row.passed) for part, row in rows] == [("drip", False), ("losses", True)]
     assert "CalledProcessError" in rows[0][1].figure and capfd.readouterr().out.count("FAIL") == 1
 
 
@@ -57,7 +52,7 @@ def test_a_process_that_dies_has_a_row(tmp_path: Path, monkeypatch: pytest.Monke
     import gpu
 
     monkeypatch.setattr(sys, "executable", "false")
-    assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "product"]) == 1
+    assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "determinism"]) == 1
     ((_, row),) = gpu.read_table(tmp_path / "rows.jsonl", 0)
     assert row.what == "failed" and row.figure == "exit status 1"
 
@@ -68,45 +63,30 @@ def test_behind_an_item_at_which_a_process_dies_the_others_are_measured(tmp_path
     hidden = tmp_path / "sitecustomize.py"  # the first process of the three that this starts dies at its second item
     hidden.write_text(
         "import os, sys\n"
-        "if 'product:' in sys.argv and 'search:' in sys.argv:\n"
-        "    import numpy\n"
-        "    numpy.random.default_rng = lambda *_: os._exit(9)\n"
+        "if 'losses:v2s-160' in sys.argv and 'determinism:' in sys.argv:\n"
+        "    import tempfile\n"
+        "    tempfile.TemporaryDirectory = lambda *_: os._exit(9)\n"
     )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
-    assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "product", "search", "dedup"]) == 1
+    assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "losses:v2s", "determinism", "losses:b5"]) == 1
     rows = [(part, row.what) for part, row in gpu.read_table(tmp_path / "rows.jsonl", 0)]
-    assert [part for part, _ in rows] == ["product", "search", "dedup", "dedup"] and rows[1][1] == "failed"
+    assert [part for part, _ in rows] == ["losses", "determinism", "losses"] and rows[1][1] == "failed"
 
 
 def test_items_are_asked_for_by_how_they_begin(tmp_path: Path) -> None:
     import gpu
     from gpu_sizes import FULL
 
-    assert gpu.list_items(["loader:160", "eager"], FULL) == [
-        ("loader", "160"),
-        ("eager", "v2s-160 eager"),
-        ("eager", "b5-large eager"),
+    assert gpu.list_items(["steps:v2s", "losses"], FULL) == [
+        ("steps", "v2s-160"),
+        ("steps", "v2s-224"),
+        ("losses", "v2s-160"),
+        ("losses", "b5-large"),
     ]
-    together = list(gpu.group_items([("product", ""), ("search", ""), ("nccl", ""), ("loader", "160")]))
-    assert together == [[("product", ""), ("search", "")], [("nccl", "")], [("loader", "160")]]
-    with pytest.raises(ValueError, match=r"there is no 'loader:161'.*items: "):
-        gpu.list_items(["loader:161"], FULL)
-
-
-def test_a_step_that_does_not_fit_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    import gpu_steps
-    from gpu_sizes import SMOKE
-
-    from image_copies.models.network.descriptor import Descriptor
-    from image_copies.models.network.settings import DescriptorSettings
-
-    size, device = SMOKE.models["v2s-160"], torch.device("cpu")
-    network = Descriptor(DescriptorSettings(backbone=size.backbone, dimensions=size.dimensions))
-    small, large = (gpu_steps.measure_saved_bytes(network, pixels, device) for pixels in (128, 256))
-    assert small > 128 * 128 * 3 * 2 and large / small == pytest.approx(4, rel=0.2)
-    assert gpu_steps._find_refusal(device, size) == ""
-    monkeypatch.setattr(gpu_steps, "_find_refusal", lambda device, size: f"skipped at {size.batch}")
-    assert [row.figure for row in gpu_steps.measure_batches(device, SMOKE, "v2s-160 eager")] == ["skipped at 4", "skipped at 8"]
+    assert gpu.list_items(["ways:v2s-160 c"], FULL) == [("ways", "v2s-160 compiled")]
+    assert all(not item.endswith("compiled") for _, item in gpu.list_items(["ways"], FULL))  # it takes minutes
+    with pytest.raises(ValueError, match=r"there is no 'steps:v3'.*items: "):
+        gpu.list_items(["steps:v3"], FULL)
 
 
 @pytest.mark.slow
@@ -144,22 +124,9 @@ def test_rows_outlast_a_call_whose_time_is_over(tmp_path: Path) -> None:
 
     rows = tmp_path / "rows.jsonl"
     gpu.append_row(rows, "search", Row("of an earlier call", "1 s"))
-    assert gpu.main(["--smoke", "--output", str(tmp_path), "--seconds", "0.2", "--parts", "steps", "product"]) == 0
+    assert gpu.main(["--smoke", "--output", str(tmp_path), "--seconds", "0.2", "--parts", "steps"]) == 0
     found = [row.what for _, row in gpu.read_table(rows, 0)]
-    assert found == ["of an earlier call", "v2s-160 ended", "b5-large left out", "left out"]
-
-
-def test_waits_are_those_that_torch_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gpu_steps import _count_waits
-
-    modes: list[str] = []
-    monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
-
-    def step() -> None:
-        for text in ("called a synchronizing CUDA operation", "this is deprecated", "called a synchronizing CUDA operation"):
-            warnings.warn(text, UserWarning, stacklevel=1)
-
-    assert _count_waits(step) == 2 and modes == ["warn", "default"]
+    assert found == ["of an earlier call", "v2s-160 left out", "b5-large left out"]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from image_copies.data.errors import UserError
 from image_copies.models.objectives.settings import AngularSettings, ContrastiveSettings, NPairSettings, SvmaxSettings
-from image_copies.models.objectives.svmax import Svmax, mean_singular_value, singular_bounds, spread_out_penalty
+from image_copies.models.objectives.svmax import Svmax, describe_spread, mean_singular_value, singular_bounds, spread_out_penalty
 
 LABELS = torch.arange(12) // 2
 
@@ -45,8 +45,9 @@ def test_the_loss_is_the_formula_in_float32_and_s_is_always_logged(
         output = Svmax(inner, SvmaxSettings(form=form, weight=0.7) if form else None)(rows, LABELS, LABELS)
     assert output.loss.dtype == torch.float32
     assert float(output.loss) == pytest.approx(base + added, rel=1e-5)
-    assert float(output.logs["mean_singular_value"]) == pytest.approx(unit, rel=1e-5)
-    assert (output.logs["singular_lower"], output.logs["singular_upper"]) == pytest.approx((lower, upper))
+    logs = output.logs if output.rows is None else describe_spread(output.rows)
+    assert float(logs["mean_singular_value"]) == pytest.approx(unit, rel=1e-5)
+    assert (logs["singular_lower"], logs["singular_upper"]) == pytest.approx((lower, upper))
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -119,7 +120,7 @@ def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form: Liter
 
 def test_a_batch_of_one_is_an_error() -> None:
     with pytest.raises(UserError, match="Raise batch_size"):
-        Svmax(ContrastiveSettings().build(8, 6, 0))(torch.ones(1, 8), torch.zeros(1), torch.zeros(1))
+        describe_spread(torch.ones(1, 8))
 
 
 @settings(max_examples=25, deadline=None)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from image_copies.augmentations.dataset import Key
 from image_copies.augmentations.sampling import Batches
@@ -27,7 +28,7 @@ def built(
             "stages": [{"batch_size": 6, "epochs": 3, "iterations": iterations}],
         }
     )
-    fabric: Any = SimpleNamespace(global_rank=rank, world_size=ranks)
+    fabric: Any = SimpleNamespace(global_rank=rank, world_size=ranks, device=torch.device("cpu"))
     labels = [row // 5 for row in range(IMAGES)]
     return build_batches(settings, settings.stages[0], range(IMAGES), labels, progress or Progress(), 7, fabric)
 

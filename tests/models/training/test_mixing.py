@@ -22,10 +22,10 @@ IMAGES = torch.arange(5.0)[:, None, None, None].expand(5, 3, 8, 10).contiguous()
 
 def test_mixup_is_the_weighted_mean_of_both() -> None:
     torch.manual_seed(0)
-    mixed = mix_batch(IMAGES, 0.7)
-    assert mixed.share == 0.7 and sorted(mixed.partner.tolist()) == [0, 1, 2, 3, 4]
-    for number, partner in enumerate(mixed.partner.tolist()):
-        assert torch.allclose(mixed.images[number], torch.tensor(0.7 * number + 0.3 * partner))
+    mixed, partners = mix_batch(IMAGES, 0.7)
+    assert sorted(partners.tolist()) == [0, 1, 2, 3, 4]
+    for number, partner in enumerate(partners.tolist()):
+        assert torch.allclose(mixed[number], torch.tensor(0.7 * number + 0.3 * partner))
 
 
 def test_as_many_batches_are_mixed_as_asked_for() -> None:

@@ -259,10 +259,10 @@ def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
     assert not (tmp_path / "model" / "stage-1.safetensors").exists()
 
 
-def test_a_loss_is_checked_a_step_late_and_named_by_its_own(
+def test_a_loss_is_read_steps_later_and_named_by_its_own(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The device computes the next step while the host waits for the loss; nothing of it is saved."""
+    """The device computes further steps before the host reads the loss; nothing of them is saved."""
     compute, steps = Learner.compute_batch_loss, list[Tensor]()
 
     def broken_at_the_second(self: Learner, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
