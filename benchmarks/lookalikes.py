@@ -206,7 +206,7 @@ def measure_queries(tool: Tool, photos: Path, _seed: int) -> Figures:
 
 
 def make_tables(store: Measurements) -> dict[str, str]:
-    """Return the two tables of matching.md: what each tool finds and removes, and what is found by edit."""
+    """Return the tables of matching.md: what each tool finds and removes; what is found of edits of which one is missed."""
     found: dict[tuple[str, str], Figures] = {
         (entry["name"], entry["about"]["of"]): entry["figures"] for entry in store.measurements
     }
@@ -231,6 +231,7 @@ def make_tables(store: Measurements) -> dict[str, str]:
     by_edit = [
         [edit, *(f"{found[THIS, EDITED][f'{edit}: {figure}']:.0f}" for figure in ("found", "certain"))]
         for edit in EDITS | HARD_EDITS
+        if found[THIS, EDITED][f"{edit}: certain"] < EDITED_PICTURES
     ]
     second = make_table([f"{THIS}: of {EDITED_PICTURES}", "found", "certain"], by_edit)
     return {"matching.md": make_table(heads, rows) + "\n\n" + second}

@@ -41,11 +41,11 @@ def test_the_page_is_that_of_the_settings() -> None:
 def test_the_page_has_every_key_and_its_links_lead_to_sections() -> None:
     page = make_page()
     keys = set(list_keys(Recipe, set())) - {"kind"}
-    assert keys == set(re.findall(r"^\| \[?`(\w+)`", page, re.MULTILINE)) - {"kind"}
+    assert keys == set(re.findall(r"^- \[?`(\w+)`", page, re.MULTILINE)) - {"kind"}
     anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in re.findall(r"^#+ (.+)$", page, re.MULTILINE)}
     assert set(re.findall(r"\(#([^)]+)\)", page)) <= anchors
-    assert '| `precision` | `"32"` | "32", or the mixed precision of training. One of `32`, `bf16`, `16`. |' in page
-    assert "| `clip_norm` | `1.0` | Maximum norm of the gradient of all parameters together; `null` for no clipping. |" in page
+    assert '- `precision` (`"32"`): "32", or the mixed precision of training. One of `32`, `bf16`, `16`.' in page
+    assert "- `clip_norm` (`1.0`): Maximum norm of the gradient of all parameters together; `null` for no clipping." in page
 
 
 def test_a_recipe_uses_each_key() -> None:
