@@ -1,7 +1,6 @@
 """Any file becomes RGB pixels or an error that names the problem."""
 
 import contextlib
-import io
 import subprocess
 import sys
 from pathlib import Path
@@ -20,15 +19,10 @@ from image_copies.data.errors import ImageError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import draw_picture
 from image_copies.data.squares import resize_own_aspect, resize_square
+from tests.pictures import encode
 
 TOP = Path(__file__).parents[2]
 PICTURE = Image.fromarray(draw_picture(np.random.default_rng(0), 96))
-
-
-def encoded(image: Image.Image, form: str, **options: object) -> bytes:
-    target = io.BytesIO()
-    image.save(target, form, **options)
-    return target.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -38,7 +32,7 @@ def test_every_mode_becomes_rgb(stored: str) -> None:
     mode, form = stored.split()
     deep = Image.fromarray(np.asarray(PICTURE.convert("L")).astype(np.uint16) * 257)
     image = deep if mode == "I;16" else PICTURE.convert(mode)
-    pixels = decode_rgb(encoded(image, form))
+    pixels = decode_rgb(encode(image, form))
     assert pixels.shape == (*PICTURE.size[::-1], 3) and pixels.dtype == np.uint8
     through = {"I;16": "L", "CMYK": "RGB"}.get(mode, mode)
     expected = np.asarray(PICTURE.convert(through).convert("RGB"))
@@ -52,18 +46,18 @@ def test_every_mode_becomes_rgb(stored: str) -> None:
 def test_transparency_shows_the_ground_on_which_something_is_seen(drawn: str, ground: int, form: str) -> None:
     image = Image.new("RGBA", (40, 30), (0, 0, 0, 0))
     image.paste(drawn, (10, 10, 30, 20))
-    pixels = decode_rgb(encoded(image, form, **({"lossless": True} if form == "WEBP" else {})))
+    pixels = decode_rgb(encode(image, form, **({"lossless": True} if form == "WEBP" else {})))
     assert (pixels[0] == ground).all() and np.ptp(pixels) > 20
     image.paste("black", (0, 0, 5, 5))  # which is seen on white
-    assert decode_rgb(encoded(image, "PNG"))[-1, 0, 0] == 255
+    assert decode_rgb(encode(image, "PNG"))[-1, 0, 0] == 255
 
 
 def test_what_is_transparent_throughout_is_white_and_orientation_is_applied() -> None:
     clear = Image.new("RGBA", (20, 10), (0, 0, 0, 0))
-    assert (decode_rgb(encoded(clear, "PNG")) == 255).all()
+    assert (decode_rgb(encode(clear, "PNG")) == 255).all()
     exif = Image.Exif()
     exif[0x0112] = 6
-    turned = decode_rgb(encoded(PICTURE, "JPEG", exif=exif))
+    turned = decode_rgb(encode(PICTURE, "JPEG", exif=exif))
     assert turned.shape[:2] == PICTURE.size
 
 
@@ -71,7 +65,7 @@ def test_what_is_transparent_throughout_is_white_and_orientation_is_applied() ->
 @pytest.mark.parametrize(("first", "shown"), [(0, 2), (1, 0)])
 def test_an_animation_is_shown_by_its_first_frame_or_one_that_shows_something(form: str, first: int, shown: int) -> None:
     frames = [PICTURE.convert("RGB").point(lambda level, share=share: level * share // 6) for share in (first, 3, 6, 4)]
-    content = encoded(frames[0], form, save_all=True, append_images=frames[1:], duration=100)
+    content = encode(frames[0], form, save_all=True, append_images=frames[1:], duration=100)
     found = decode_rgb(content)
     assert np.abs(found.astype(int) - np.asarray(frames[shown])).mean() < 8
     if form in ("GIF", "TIFF") and not first:
@@ -79,7 +73,7 @@ def test_an_animation_is_shown_by_its_first_frame_or_one_that_shows_something(fo
 
 
 def test_reduced_decoding_keeps_at_least_the_requested_short_side() -> None:
-    large = encoded(PICTURE.resize((1600, 1000)), "JPEG")
+    large = encode(PICTURE.resize((1600, 1000)), "JPEG")
     small = decode_rgb(large, short_side=160)
     assert 160 <= min(small.shape[:2]) < 1000
     assert decode_rgb(large, short_side=5000).shape == (1000, 1600, 3)
@@ -91,10 +85,10 @@ def test_reduced_decoding_keeps_at_least_the_requested_short_side() -> None:
         (b"", "is empty"),
         (b"no image at all", "is not an image"),
         (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "is not an image"),
-        (encoded(PICTURE, "JPEG")[:900], "is damaged"),
-        (encoded(PICTURE, "PNG")[:900], "is damaged"),
-        (encoded(Image.new("L", (4, 300)), "PNG"), "short side must be at least 8"),
-        (encoded(Image.new("1", (12_000, 12_000)), "PNG"), "larger than 100,000,000 pixels"),
+        (encode(PICTURE, "JPEG")[:900], "is damaged"),
+        (encode(PICTURE, "PNG")[:900], "is damaged"),
+        (encode(Image.new("L", (4, 300)), "PNG"), "short side must be at least 8"),
+        (encode(Image.new("1", (12_000, 12_000)), "PNG"), "larger than 100,000,000 pixels"),
     ],
 )
 def test_each_problem_is_named(tmp_path: Path, content: bytes, problem: str) -> None:
@@ -116,7 +110,7 @@ def test_a_large_image_converted_in_strips_is_the_same(mode: str, monkeypatch: p
         image = PICTURE.convert("RGBA").convert(mode)
     if mode in ("LA", "RGBA"):
         image.putalpha(Image.linear_gradient("L").resize(image.size))
-    content = encoded(image, form, **({"transparency": 3} if mode == "P" else {}))
+    content = encode(image, form, **({"transparency": 3} if mode == "P" else {}))
     whole = decode_rgb(content)
     monkeypatch.setattr(decode, "PIXELS_PER_STRIP", 10 * PICTURE.width)
     assert np.array_equal(decode_rgb(content), whole) and whole.std() > 0
@@ -151,7 +145,7 @@ def test_memory_for_a_large_image_is_bounded(tmp_path: Path, mode: str) -> None:
 @pytest.mark.parametrize("form", ["PNG", "JPEG2000"])
 def test_formats_whose_decoders_take_more_memory_have_a_lower_limit(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "MAX_PIXELS_BY_FORMAT", {"JPEG2000": 1000})
-    content = encoded(PICTURE, form)
+    content = encode(PICTURE, form)
     if form == "PNG":
         assert decode_rgb(content).shape[2] == 3
     else:
@@ -161,7 +155,7 @@ def test_formats_whose_decoders_take_more_memory_have_a_lower_limit(form: str, m
 
 def test_a_jpeg_of_thousands_of_scans_is_refused() -> None:
     """150 kB of them kept a processor busy for a minute."""
-    whole = encoded(PICTURE.resize((1000, 1000)), "JPEG", progressive=True)
+    whole = encode(PICTURE.resize((1000, 1000)), "JPEG", progressive=True)
     last = whole[whole.rindex(b"\xff\xda") : -2]
     assert decode_rgb(whole).shape == (1000, 1000, 3)
     with pytest.raises(ImageError, match=r"in 5,0\d\d scans, too many to decode"):
@@ -194,7 +188,7 @@ def test_nan_in_floats_is_black(tmp_path: Path) -> None:
 )
 def test_white_is_the_first_that_no_value_exceeds(largest: float, kind: type[np.generic], white: float) -> None:
     values = np.linspace(0, largest, 256).reshape(16, 16).astype(kind)
-    content = encoded(Image.fromarray(values), "TIFF")
+    content = encode(Image.fromarray(values), "TIFF")
     assert np.abs(decode_rgb(content)[..., 0] - values / white * 255).max() <= 0.51
 
 
@@ -207,7 +201,7 @@ def test_a_picture_without_a_finite_value_is_none(tmp_path: Path) -> None:
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, 5000), st.binary(min_size=1, max_size=8), st.sampled_from(["JPEG", "PNG", "GIF"]))
 def test_damage_anywhere_gives_pixels_or_an_image_error(place: int, bytes_: bytes, form: str) -> None:
-    content = bytearray(encoded(PICTURE, form))
+    content = bytearray(encode(PICTURE, form))
     place %= len(content)
     content[place : place + len(bytes_)] = bytes_
     with contextlib.suppress(ImageError):
@@ -216,7 +210,7 @@ def test_damage_anywhere_gives_pixels_or_an_image_error(place: int, bytes_: byte
 
 def test_formats_that_start_programs_are_refused() -> None:
     with pytest.raises(ImageError, match="is not an image"):
-        decode_rgb(encoded(PICTURE, "EPS"))
+        decode_rgb(encode(PICTURE, "EPS"))
 
 
 def test_the_cache_is_made_once_and_follows_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

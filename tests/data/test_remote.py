@@ -23,13 +23,12 @@ from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files, open_store_of, remove_folder
 from image_copies.data.sources.discovery import discover
 from image_copies.data.sources.walking import walk
+from tests.pictures import encode
 from tests.sending import send
 
 
 def picture(shade: int, form: str = "PNG") -> bytes:
-    content = io.BytesIO()
-    Image.new("RGB", (24, 16), (shade, 0, 0)).save(content, form)
-    return content.getvalue()
+    return encode(Image.new("RGB", (24, 16), (shade, 0, 0)), form)
 
 
 @pytest.mark.parametrize(

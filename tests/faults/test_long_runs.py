@@ -2,7 +2,6 @@
 
 import gc
 import http.client
-import io
 import json
 import os
 import tempfile
@@ -13,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import uvicorn
-from PIL import Image
 from torch import Tensor, nn
 
 from image_copies.augmentations.dataset import EditedImages
@@ -41,6 +38,7 @@ from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import open_vectors
 from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures
+from tests.pictures import draw_noise, encode
 from tests.services import open_service
 
 pytestmark = pytest.mark.faults
@@ -215,6 +213,4 @@ def ask_often(port: int, watch: Watch) -> dict[int, int]:
 
 def picture(number: int) -> bytes:
     """A small picture as PNG, another one for each number."""
-    target = io.BytesIO()
-    Image.fromarray(np.random.default_rng(number).integers(0, 256, (40, 40, 3), np.uint8)).save(target, "PNG")
-    return target.getvalue()
+    return encode(draw_noise(number))

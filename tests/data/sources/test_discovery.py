@@ -1,10 +1,8 @@
 """Pictures are found in folders, lists and archives, by name or by content; what is skipped is counted by reason."""
 
 import importlib
-import io
 import os
 import tarfile
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +20,7 @@ from image_copies.data.sources import archives, tars
 from image_copies.data.sources.archives import list_archive, read_bytes, read_member
 from image_copies.data.sources.discovery import SET_ASIDE, discover, format_skipped_counts
 from image_copies.data.sources.walking import MARK, expand_sources
+from tests.pictures import encode, write_tar, write_zip
 
 PIXELS = np.add.outer(np.arange(48), np.arange(64)).astype(np.uint8)[:, :, None].repeat(3, axis=2)
 WRITTEN = ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF", "JPEG2000", "PPM", "QOI", "HEIF", "JXL"]
@@ -31,9 +30,7 @@ def encoded(form: str = "PNG") -> bytes:
     if form == "HEIF":
         return (Path(__file__).parents[1] / "pictures" / "ramp.heic").read_bytes()  # what decodes it cannot write it
     readable_formats({"JXL": b"\xff\x0a"}.get(form, b""))
-    target = io.BytesIO()
-    Image.fromarray(PIXELS).save(target, form)
-    return target.getvalue()
+    return encode(Image.fromarray(PIXELS), form)
 
 
 @pytest.mark.parametrize("form", WRITTEN)
@@ -144,20 +141,6 @@ def test_a_source_without_pictures_is_an_error(tmp_path: Path, monkeypatch: pyte
         discover([Path(name)])
 
 
-def write_zip(path: Path, members: dict[str, bytes]) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-
-
-def write_tar(path: Path, members: dict[str, bytes]) -> None:
-    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-
-
 @pytest.mark.parametrize("name", ["pictures.zip", "pictures.tar", "pictures.tar.gz"])
 def test_an_archive_is_read_without_unpacking(tmp_path: Path, name: str) -> None:
     members = {
@@ -170,7 +153,10 @@ def test_an_archive_is_read_without_unpacking(tmp_path: Path, name: str) -> None
     }
     path = tmp_path / "in" / name
     path.parent.mkdir()
-    (write_zip if name.endswith(".zip") else write_tar)(path, members)
+    if name.endswith(".zip"):
+        write_zip(path, members)
+    else:
+        write_tar(path, members, "w:gz" if name.endswith(".gz") else "w")
     before = sorted(tmp_path.rglob("*"))
     found = discover([path.parent])
     assert [str(picture.relative_to(path)) for picture in found.paths] == ["a.png", "sub/picture.dat"]
@@ -196,7 +182,7 @@ def test_a_member_that_is_too_large_unpacked_is_refused(tmp_path: Path, monkeypa
 
 def test_a_tar_that_expands_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tars, "MIN_SUSPECT_BYTES", 1000)
-    write_tar(tmp_path / "bomb.tar.gz", {f"{number}.png": bytes(1_000_000) for number in range(3)})
+    write_tar(tmp_path / "bomb.tar.gz", {f"{number}.png": bytes(1_000_000) for number in range(3)}, "w:gz")
     with pytest.raises(UserError, match=r"unpacks from .* to more"):
         list_archive(tmp_path / "bomb.tar.gz")
     with pytest.raises(UserError, match="1 an archive that cannot be read"):

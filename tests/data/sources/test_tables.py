@@ -1,6 +1,5 @@
 """Pictures in rows of Parquet and Arrow files: which column, which names, and what is refused."""
 
-import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,14 @@ from image_copies.data.errors import UserError
 from image_copies.data.sources import tables
 from image_copies.data.sources.archives import list_archive, read_bytes, read_member
 from image_copies.data.sources.discovery import discover
+from tests.pictures import encode
 
 pa: Any = pytest.importorskip("pyarrow", reason="the extra interchange is not installed")
 pq: Any = pytest.importorskip("pyarrow.parquet")
 
 
 def encoded(row: int) -> bytes:
-    content = io.BytesIO()
-    Image.fromarray(np.full((32, 40, 3), row, np.uint8)).save(content, "PNG")
-    return content.getvalue()
+    return encode(Image.fromarray(np.full((32, 40, 3), row, np.uint8)))
 
 
 def write(path: Path, group: int = 4, **columns: Any) -> Path:

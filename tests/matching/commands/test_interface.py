@@ -22,6 +22,7 @@ from image_copies.data.squares import decode_squares
 from image_copies.matching.commands import searching
 from image_copies.matching.commands.effort import Effort
 from image_copies.models.inference import embedders
+from tests.pictures import draw
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +66,7 @@ def test_groups_are_a_table_and_a_grid_of_pictures(
 
 def test_of_a_group_only_what_nobody_would_miss_is_removable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A captioned copy is certain, and to be looked at; a picture of which only a part is alike is a near pair."""
-    drawn = Image.fromarray(draw_picture(np.random.default_rng(3), 640)).resize((480, 480), Image.Resampling.LANCZOS)
-    pixels = np.asarray(drawn) + np.random.default_rng(3).normal(0, 6, (480, 480, 3))
-    original = Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+    original = draw(3, 480, 480)
     captioned = original.copy()
     ImageDraw.Draw(captioned).text((40, 400), "ALL OF US", (255, 255, 255), font_size=48, stroke_width=3, stroke_fill=(0, 0, 0))
     turned = np.asarray(original).copy()

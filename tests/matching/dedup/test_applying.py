@@ -15,7 +15,8 @@ from image_copies.data.sources.tars import Member, open_tar, walk_tar
 from image_copies.matching.dedup import applying
 from image_copies.matching.dedup.applying import write_filtered
 from image_copies.matching.dedup.inputs import index_path, list_containers
-from tests.matching.dedup.test_inputs import picture, write_tar
+from tests.matching.dedup.test_inputs import picture
+from tests.pictures import write_tar
 
 
 @pytest.fixture

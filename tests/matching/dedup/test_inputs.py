@@ -1,18 +1,15 @@
 """What an index finds, counts and says of folders, tars and Parquet files."""
 
-import io
 import json
 import os
 import tarfile
 import tracemalloc
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.remote import as_path
@@ -21,22 +18,13 @@ from image_copies.data.sources.containers import Container, Picture, Rereader
 from image_copies.data.sources.tars import Member, open_tar, walk_tar
 from image_copies.matching.dedup.inputs import Index, index_container, list_containers
 from image_copies.pipeline.deduplicate import main as deduplicate
+from tests.pictures import draw_noise, encode, write_tar
 
 BLOCK = 512
 
 
 def picture(seed: int, side: int = 40) -> bytes:
-    output = io.BytesIO()
-    Image.fromarray(np.random.default_rng(seed).integers(0, 255, (side, side, 3), np.uint8)).save(output, "PNG")
-    return output.getvalue()
-
-
-def write_tar(path: Path, files: Mapping[str, bytes], mode: str = "w") -> None:
-    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
-        for name, content in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
+    return encode(draw_noise(seed, side, side))
 
 
 def only(sources: list[Path], where: Path, size: int = 1000, column: str = "image") -> Index:

@@ -6,17 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from image_copies.data.procedural import draw_picture
 from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
 from image_copies.matching.files.originals import EditComparer
+from tests.pictures import draw
 
 Picture = Image.Image
-
-
-def draw(seed: int = 3) -> Picture:
-    drawn = Image.fromarray(draw_picture(np.random.default_rng(seed), 640)).resize((480, 360), Image.Resampling.LANCZOS)
-    noise = np.random.default_rng(seed).normal(0, 6, (360, 480, 3))
-    return Image.fromarray(np.clip(np.asarray(drawn) + noise, 0, 255).astype(np.uint8))
 
 
 def write(picture: Picture, text: str, size: int = 40) -> Picture:
@@ -36,7 +30,7 @@ def plan(folder: Path, going: Path, staying: Path, leaked: bool = False) -> Pair
 
 def test_a_smaller_copy_goes_and_nothing_is_left_of_earlier_pairs(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("original.jpg", "smaller.jpg", "other.jpg")]
-    draw().save(paths[0], quality=92)
+    draw(3).save(paths[0], quality=92)
     Image.open(paths[0]).resize((360, 270)).save(paths[1], quality=80)
     draw(5).save(paths[2])
     (tmp_path / "work").mkdir()
@@ -51,8 +45,8 @@ def test_a_smaller_copy_goes_and_nothing_is_left_of_earlier_pairs(tmp_path: Path
 @pytest.mark.parametrize(
     ("going", "staying", "reason"),
     [
-        (draw(), write(draw(), "(c) a shop"), "has something laid over it"),
-        (write(draw(), "(c) a shop"), draw(), "lacks"),
+        (draw(3), write(draw(3), "(c) a shop"), "has something laid over it"),
+        (write(draw(3), "(c) a shop"), draw(3), "lacks"),
     ],
 )
 def test_what_has_something_of_its_own_is_to_be_looked_at(tmp_path: Path, going: Picture, staying: Picture, reason: str) -> None:
@@ -69,7 +63,7 @@ def test_no_original_is_named_as_nobody_reads_it(tmp_path: Path, monkeypatch: py
     """It took three quarters of the time."""
     monkeypatch.setattr(EditComparer, "find_origin", None)
     files = tmp_path / "going.jpg", tmp_path / "staying.jpg"
-    for picture, path in zip((draw(), write(draw(), "(c) a shop")), files, strict=True):
+    for picture, path in zip((draw(3), write(draw(3), "(c) a shop")), files, strict=True):
         picture.save(path, quality=93)
     assert plan(tmp_path, *files).missed
 
@@ -77,7 +71,7 @@ def test_no_original_is_named_as_nobody_reads_it(tmp_path: Path, monkeypatch: py
 def test_memes_with_other_captions_are_not_certain(tmp_path: Path) -> None:
     files = tmp_path / "going.jpg", tmp_path / "staying.jpg"
     for text, path in zip(("ALL OF US", "NONE OF YOU"), files, strict=True):
-        write(draw(), text).save(path, quality=93)
+        write(draw(3), text).save(path, quality=93)
     assert plan(tmp_path, *files).kind == "likely"
 
 
@@ -105,7 +99,7 @@ def test_a_tiff_with_other_pages_stays(tmp_path: Path) -> None:
 
 
 def test_nothing_goes_for_a_damaged_picture(tmp_path: Path) -> None:
-    draw().save(tmp_path / "staying.jpg", quality=95)
+    draw(3).save(tmp_path / "staying.jpg", quality=95)
     content = (tmp_path / "staying.jpg").read_bytes()
     Image.open(tmp_path / "staying.jpg").resize((360, 270)).save(tmp_path / "going.jpg", quality=80)
     assert not plan(tmp_path, tmp_path / "going.jpg", tmp_path / "staying.jpg").missed

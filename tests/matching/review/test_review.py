@@ -7,13 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural import draw_picture
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
@@ -27,6 +25,7 @@ from image_copies.matching.verification.judgement import Judgement
 from image_copies.matching.web.app import make_app
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
+from tests.pictures import draw
 from tests.search_results import CERTAIN, write_results
 
 ODD = os.fsdecode(b"caf\xe9.png")
@@ -34,10 +33,7 @@ ODD = os.fsdecode(b"caf\xe9.png")
 
 def write_picture(path: Path, number: int, side: int) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    drawn = Image.fromarray(draw_picture(np.random.default_rng(number), 640)).resize((320, 240), Image.Resampling.LANCZOS)
-    noise = np.random.default_rng(number).normal(0, 6, (240, 320, 3))
-    pixels = np.clip(np.asarray(drawn) + noise, 0, 255).astype(np.uint8)
-    Image.fromarray(pixels).resize((side * 4 // 3, side), Image.Resampling.BICUBIC).save(path)
+    draw(number, 320, 240).resize((side * 4 // 3, side), Image.Resampling.BICUBIC).save(path)
     return path
 
 

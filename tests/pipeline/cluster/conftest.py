@@ -1,6 +1,5 @@
 """Ray clusters of several nodes on this machine, as small as possible."""
 
-import io
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from PIL import Image
 
 from image_copies.data.procedural import write_pictures
 from image_copies.pipeline.run import run
-from tests.matching.dedup.test_inputs import write_tar
+from tests.pictures import encode, write_tar
 
 STORE_BYTES = 80 * 2**20
 
@@ -55,10 +54,9 @@ def three_nodes() -> Iterator[Any]:
 
 
 def shrunk(path: Path) -> bytes:
-    output = io.BytesIO()
     with Image.open(path) as image:
-        image.resize((image.width * 3 // 4, image.height * 3 // 4), Image.Resampling.LANCZOS).save(output, "JPEG", quality=90)
-    return output.getvalue()
+        smaller = image.resize((image.width * 3 // 4, image.height * 3 // 4), Image.Resampling.LANCZOS)
+    return encode(smaller, "JPEG", quality=90)
 
 
 @pytest.fixture

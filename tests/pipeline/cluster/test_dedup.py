@@ -16,7 +16,7 @@ from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.deduplicate import main
-from tests.matching.dedup.test_inputs import write_tar
+from tests.pictures import write_tar
 from tests.pipeline.cluster.conftest import STORE_BYTES, start_nodes
 from tests.pipeline.cluster.processes import processes_below
 

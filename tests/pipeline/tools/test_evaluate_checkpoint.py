@@ -43,6 +43,14 @@ def evaluate(checkpoint: Path, run_command: Callable[..., subprocess.CompletedPr
     return run
 
 
+def lay_by_class(pictures: list[Path], folder: Path, classes: str) -> None:
+    """Copy each picture into the folder of a class, in turn."""
+    for number, path in enumerate(pictures):
+        target = folder / classes[number % len(classes)] / path.name
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(path.read_bytes())
+
+
 def test_holidays_by_the_protocol_that_keeps_the_shape(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
     (tmp_path / "jpg").mkdir()
     for number, path in enumerate(pictures):
@@ -53,10 +61,7 @@ def test_holidays_by_the_protocol_that_keeps_the_shape(evaluate: Evaluate, pictu
 
 
 def test_class_folders_with_a_classifier(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
-    for number, path in enumerate(pictures):
-        folder = tmp_path / "abc"[number % 3]
-        folder.mkdir(exist_ok=True)
-        (folder / path.name).write_bytes(path.read_bytes())
+    lay_by_class(pictures, tmp_path, "abc")
     shown = ("--protocol", "center_crop", "--pooling-exponent", 5)
     done = evaluate("--set", "class_folders", "--root", tmp_path, *shown)
     for figure in ("Recall@1", "NMI", "s: upper bound", "top-1", "top-5", "p 5.00"):
@@ -77,20 +82,12 @@ def test_online_products_are_scored_at_the_papers_ranks(evaluate: Evaluate, pict
     assert found == ["Recall@1", "Recall@10", "Recall@100", "Recall@1000"] and "32 px, center_crop" in done.stdout, done.stderr
 
 
-def test_above_the_size_of_training_the_whole_image_is_shown(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
-    for number, path in enumerate(pictures):
-        (tmp_path / "ab"[number % 2]).mkdir(exist_ok=True)
-        (tmp_path / "ab"[number % 2] / path.name).write_bytes(path.read_bytes())
+def test_what_is_left_out_is_told(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
+    """Above the size of training the whole image is shown."""
+    lay_by_class(pictures[:8], tmp_path, "ab")
+    (tmp_path / "a" / pictures[0].name).write_bytes(b"broken")
     done = evaluate("--set", "class_folders", "--root", tmp_path, "--image-size", 48)
     assert "48 px, long_side" in done.stdout, done.stderr
-
-
-def test_what_is_left_out_is_told(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
-    for number, path in enumerate(pictures[:8]):
-        folder = tmp_path / "ab"[number % 2]
-        folder.mkdir(exist_ok=True)
-        (folder / path.name).write_bytes(path.read_bytes() if number else b"broken")
-    done = evaluate("--set", "class_folders", "--root", tmp_path)
     assert "1 of 8 images are unreadable and match nothing, the first is" in done.stdout, done.stderr
     assert "no top-1: the classifier has 3 classes" in done.stdout and pictures[0].name in done.stdout
 
