@@ -18,26 +18,27 @@ from image_copies.submissions.scoring.metrics import Interval, evaluate, score_q
 from image_copies.submissions.vectors.files import Vectors
 
 
-@pytest.fixture
-def inputs(tmp_path: Path) -> ReportInputs:
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> ReportInputs:
+    folder = tmp_path_factory.mktemp("inputs")
     ids = {"Q": [f"Q{i}" for i in range(8)], "R": [f"R{i}" for i in range(8)]}
     ids["Q"][0] = "Q<script>alert(1)</script>"
     sets = {}
     for kind, names in ids.items():
         paths = []
         for number, _ in enumerate(names):
-            path = tmp_path / f"{kind}{number}.png"
+            path = folder / f"{kind}{number}.png"
             Image.fromarray(np.random.default_rng(number).integers(0, 255, (300, 400, 3), dtype=np.uint8)).save(path)
             paths.append(path)
         sets[kind] = ImageSet(names, paths)
-    (tmp_path / "R7.png").write_bytes(b"no image")
+    (folder / "R7.png").write_bytes(b"no image")
     rng = np.random.default_rng(0)
     references = rng.standard_normal((8, 4)).astype(np.float32)
     queries = references + 0.8 * rng.standard_normal((8, 4)).astype(np.float32)
     truth = GroundTruth(ids["Q"], frozenset(zip(ids["Q"][:5], ids["R"][:5], strict=True)))
     plain = np.zeros(8, bool)
     scores, ranked = evaluate(Vectors(ids["Q"], queries, plain), Vectors(ids["R"], references, plain), truth)
-    (tmp_path / "edits.csv").write_text("query_id,edits\nQ1,crop blur\nQ2,crop\n")
+    (folder / "edits.csv").write_text("query_id,edits\nQ1,crop blur\nQ2,crop\n")
     return ReportInputs(
         title="a <b>bold</b> run",
         variants=[{"name": "ensemble & more", "submitted": True} | scores.as_dict()],
@@ -47,7 +48,7 @@ def inputs(tmp_path: Path) -> ReportInputs:
         ground_truth=truth,
         queries=sets["Q"],
         references=sets["R"],
-        edits_file=tmp_path / "edits.csv",
+        edits_file=folder / "edits.csv",
         recipe="seed: 0  # <i>",
         code="abc",
         distributions=[
@@ -81,8 +82,14 @@ def inputs(tmp_path: Path) -> ReportInputs:
     )
 
 
-def test_warnings_and_the_synthetic_queries_stand_on_the_page(inputs: ReportInputs, tmp_path: Path) -> None:
-    html = write_report(inputs, tmp_path / "report").read_text()
+@pytest.fixture(scope="module")
+def page(inputs: ReportInputs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of these inputs; tests only read it."""
+    return write_report(inputs, tmp_path_factory.mktemp("page") / "report")
+
+
+def test_warnings_and_the_synthetic_queries_stand_on_the_page(inputs: ReportInputs, page: Path, tmp_path: Path) -> None:
+    html = page.read_text()
     assert "<b>Warning:</b> the submission is &lt;weak&gt;" in html
     assert "<td>baseline: grey</td><td>0.400</td><td>0.500</td><td>0.300</td><td>0.250</td>" in html
     assert '<tr class="submitted"><td>submitted</td><td>0.200</td>' in html and "<th>left-out families</th><th>warp</th>" in html
@@ -90,8 +97,7 @@ def test_warnings_and_the_synthetic_queries_stand_on_the_page(inputs: ReportInpu
     assert "Warning" not in plain and "synthetic queries</h2>" not in plain
 
 
-def test_page_is_whole_and_every_picture_exists(inputs: ReportInputs, tmp_path: Path) -> None:
-    page = write_report(inputs, tmp_path / "report")
+def test_page_is_whole_and_every_picture_exists(page: Path) -> None:
     html = page.read_text()
     assert "<script" not in html and "<b>bold" not in html and "<b>$1" not in html and "<i>" not in html
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', html)
@@ -109,18 +115,15 @@ def test_page_is_whole_and_every_picture_exists(inputs: ReportInputs, tmp_path: 
             assert max(picture.size) <= 200
 
 
-def test_without_90_percent_precision_no_threshold_is_spoken_of(inputs: ReportInputs, tmp_path: Path) -> None:
-    def words(shown: ReportInputs, folder: str) -> str:
-        return write_report(shown, tmp_path / folder).read_text()
-
+def test_without_90_percent_precision_no_threshold_is_spoken_of(inputs: ReportInputs, page: Path, tmp_path: Path) -> None:
     low = replace(
         inputs,
         ranked=replace(inputs.ranked, precision=np.minimum(inputs.ranked.precision, 0.8)),
         distributions=[replace(one, threshold=None) for one in inputs.distributions],
     )
-    page = words(low, "low")
-    assert "precision never reaches 90 %" in page and "dashed line" not in page
-    assert "precision never reaches" not in words(inputs, "high")
+    html = write_report(low, tmp_path / "low").read_text()
+    assert "precision never reaches 90 %" in html and "dashed line" not in html
+    assert "precision never reaches" not in page.read_text()
 
 
 def test_a_page_takes_the_place_of_a_page_only(inputs: ReportInputs, tmp_path: Path) -> None:
@@ -134,6 +137,7 @@ def test_a_page_takes_the_place_of_a_page_only(inputs: ReportInputs, tmp_path: P
         (tmp_path / "new" / "old.txt").touch()
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "index.html").write_text("<h1>My own pages</h1>")
+    (tmp_path / "edits.csv").write_text("query_id,edits\n")
     for place in (tmp_path, tmp_path / "site", tmp_path / "edits.csv"):
         with pytest.raises(UserError, match=r"left alone\. Choose another --report"):
             check_output_folder(place, "--report")
