@@ -153,7 +153,7 @@ def test_a_turned_form_with_another_digit_is_not_certainly_a_copy(tmp_path: Path
         assert judgement is not None and judgement.is_copy
         found.append(judgement)
     assert [judgement.kind for judgement in found] == ["certain", "likely"]
-    assert found[1].reason.startswith("a part of the two differs; ")
+    assert found[1].reason.startswith("a part of the two differs")
 
 
 def test_vectors_have_unit_length_and_copies_are_near(album: Path) -> None:
