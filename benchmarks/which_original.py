@@ -220,10 +220,8 @@ def make_tables(store: Measurements) -> dict[str, str]:
     hard["all"] = {said: sum(figures[said] for figures in found.values()) for said in SAID}
     rows = []
     for kind, figures in hard.items():
-        answers = figures[RIGHT] + figures[WRONG]
-        shares = f"{answers / max(1, answers + figures[UNKNOWN]):.2f}", f"{figures[RIGHT] / max(1, answers):.3f}"
-        rows.append([kind, *(f"{figures[said]:.0f}" for said in SAID), *shares])
-    return {"matching.md": make_table(["edit", *SAID, "answered", "right, of answers"], rows)}
+        rows.append([kind, *(f"{figures[said]:.0f}" for said in SAID)])
+    return {"matching.md": make_table(["edit", *SAID], rows)}
 
 
 def main() -> None:

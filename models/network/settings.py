@@ -24,7 +24,7 @@ class DescriptorSettings(Settings):
         pooling_exponent: GeM's p, or its initial value if it is trained.
         train_pooling_exponent: Whether p is trained.
         domains: Four rotations, each with its own quarter of the linear layer ("split", IDEAL), or all through one
-            ("shared"); None for none.
+            ("shared").
         quarter_turns: Counter-clockwise quarter turns by which images are rotated first (IDEAL, table 1).
         whiten: Whether PCA whitening is fitted on unlabelled training images after training (MultiGrain, section 3.4).
         model_args: Further arguments of timm.create_model, such as `{output_stride: 16}`.

@@ -32,13 +32,13 @@ class ModelSettings(Settings):
     Attributes:
         descriptor: The network.
         objective: The training objective.
-        svmax: Regulariser added to the objective; None for none.
-        mix: Images that show two of the batch at once; None for none.
+        svmax: Regulariser added to the objective.
+        mix: Images that show two of the batch at once.
         turn: Whether every training image is rotated by a random multiple of 90°.
         sampling: Which images make up a batch.
         edits: Table of edits.
         extra_edits: Whether edits beyond the paper's are also drawn.
-        without_edits: Families of edits that are left out; None for none.
+        without_edits: Families of edits that are left out.
         optimizer: The optimisers.
         scheduler: The learning-rate schedule.
         precision: "32", or the mixed precision of training.

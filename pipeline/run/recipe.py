@@ -122,7 +122,7 @@ class QuerySettings(Settings):
         copies: Number of queries made from validation references, 1 … count; the others copy nothing.
         augmentation: The edits that make the queries.
         left_out: Families of edits that no model learns from; every second query also gets edits of one of them, in
-            turn. None for none.
+            turn.
     """
 
     count: int = Field(600, ge=2)
@@ -194,7 +194,7 @@ class Recipe(Settings):
         normalization: Candidates for the query normalisation.
         baselines: Whether steps 03 and 06 score the baselines and warn of results below them.
         watch: Folder whose figures join the curve of each epoch: query_images, reference_images and
-            public_ground_truth.csv, or class folders. None for none.
+            public_ground_truth.csv, or class folders.
     """
 
     seed: int = Field(0, ge=0)
