@@ -9,7 +9,7 @@ These views were chosen from 14 crops, 3 turns and the negative on the copies of
 sure, 111 and 122: 97 and 80 are found for sure, or are near enough to be confirmed by features; with all crops and turns, too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -43,17 +43,16 @@ VIEWS = len(CROPS) + len(CHANGES)
 SHOWN = 0.5  # share of the sides of which a view has all pixels that the networks see; the smallest has seven tenths of them
 
 
-def make_views(pixels: Pixels) -> list[Pixels]:
-    """Return the crops of a picture [h, w, 3], the picture turned by a quarter either way, and its negative."""
+def make_views(pixels: Pixels) -> Iterator[Pixels]:
+    """Yield the crops of a picture [h, w, 3], the picture turned by a quarter either way, and its negative."""
     height, width = pixels.shape[:2]
-    crops = [
-        pixels[
-            (above := min(int(top * height), height - 1)) : max(above + 1, round(bottom * height)),
-            (before := min(int(left * width), width - 1)) : max(before + 1, round(right * width)),
-        ]
-        for left, top, right, bottom in CROPS
-    ]
-    return [np.ascontiguousarray(view) for view in (*crops, np.rot90(pixels), np.rot90(pixels, -1), 255 - pixels)]
+    for left, top, right, bottom in CROPS:
+        above, before = min(int(top * height), height - 1), min(int(left * width), width - 1)
+        below, behind = max(above + 1, round(bottom * height)), max(before + 1, round(right * width))
+        yield np.ascontiguousarray(pixels[above:below, before:behind])
+    yield np.ascontiguousarray(np.rot90(pixels))
+    yield np.ascontiguousarray(np.rot90(pixels, -1))
+    yield 255 - pixels
 
 
 def name_view(number: int) -> str:
@@ -89,11 +88,12 @@ def embed_views(
 
 def embed_views_of(extractor: Extractor, pixels: Pixels) -> NDArray[np.float32]:
     """Return the vectors [VIEWS, d] of the views of a picture [h, w, 3]."""
-    views = make_views(pixels)
-    squares: Mapping[int, Pixels] = {
-        size: np.stack([resize_square(view, size).transpose(2, 0, 1) for view in views])
-        for size in list_square_sizes(extractor.networks)
-    }
+    sizes = list_square_sizes(extractor.networks)
+    made: dict[int, list[Pixels]] = {size: [] for size in sizes}
+    for view in make_views(pixels):  # one at a time: of a large picture each takes as much memory as that
+        for size in sizes:
+            made[size].append(resize_square(view, size).transpose(2, 0, 1))
+    squares = {size: np.stack(views) for size, views in made.items()}
     return extractor.project(np.concatenate([network.embed_alone(squares) for network in extractor.networks], axis=1))
 
 

@@ -79,7 +79,7 @@ def test_a_view_is_as_rare_as_a_query_of_its_own() -> None:
 @pytest.mark.parametrize("shape", [(8, 8), (9, 400), (300, 200)])
 def test_views_are_six_crops_two_turns_and_the_negative(shape: tuple[int, int]) -> None:
     pixels: NDArray[np.uint8] = np.random.default_rng(0).integers(0, 256, (*shape, 3), np.uint8)
-    views = make_views(pixels)
+    views = list(make_views(pixels))
     assert (len(CROPS), VIEWS, len(views)) == (6, 9, 9) and all(min(view.shape) > 0 for view in views)
     turned, back, negative = views[len(CROPS) :]
     assert np.array_equal(turned, np.rot90(pixels)) and np.array_equal(back, np.rot90(pixels, 3))
