@@ -2,6 +2,7 @@
 
 python benchmarks/quality.py DIR [DIR …]                                     the descriptor that ships
 python benchmarks/quality.py DIR --checkpoint FILE --name "15 minutes"       another one
+python benchmarks/quality.py DIR --with FILE.onnx --name "with SSCD"          what ships, and any network joined
 python benchmarks/quality.py DIR --run RUN --name "15 minutes"                a run: all its models, joined, with its seed
 python benchmarks/quality.py --docs                                          write the documents' tables from quality.json
 
@@ -20,12 +21,12 @@ from page_tables import make_table, show_mean, write_tables
 
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, open_isc_folder
-from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.extractor import Extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.steps.score import score_baselines
-from image_copies.pipeline.tools.run_extractor import run_extractor
+from image_copies.pipeline.tools.run_extractor import open_extractor
 from image_copies.submissions.scoring.metrics import evaluate, micro_average_precision_interval
 from image_copies.submissions.vectors.files import Vectors
 
@@ -43,6 +44,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", type=Path, nargs="*", metavar="DIR")
     parser.add_argument("--checkpoint", type=Path, default=SHIPPED, metavar="FILE")
+    parser.add_argument("--with", dest="joined", type=Path, metavar="FILE", help="joined with the checkpoint or the run")
     parser.add_argument("--run", type=Path, metavar="RUN")
     parser.add_argument("--name", default=SHIPS, help=f"of the descriptor in the tables (default: {SHIPS})")
     parser.add_argument("--seed", type=int, help="that it was trained with (default: the run's, or 0)")
@@ -55,7 +57,7 @@ def main() -> None:
         seed = options.seed if options.seed is not None else run.recipe.seed if run else 0
         for root in options.sets:
             about = {"set": root.name}
-            extractor = run_extractor(run) if run else checkpoint_extractor(options.checkpoint)
+            extractor = open_extractor(options.run, None, None if run else options.checkpoint, options.joined)
             store.measure(options.name, about, [seed], partial(score_set, root, extractor))
             store.measure("baselines", about, [0], partial(score_floors, root))
         tables = make_tables(store)

@@ -106,7 +106,7 @@ def main() -> None:
     options = parser.parse_args()
     store = Measurements.open(options.results)
     for data in options.data:
-        extractor = open_extractor(options.run, None, None if options.run else options.checkpoint, None)
+        extractor = open_extractor(options.run, None, None if options.run else options.checkpoint)
         about = {"set": data.resolve().name, "nearest": options.nearest}
         store.measure("rankings", about, [0], partial(measure, data, extractor, options.nearest))
     tables = make_tables(store)

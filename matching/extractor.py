@@ -134,25 +134,32 @@ class Extractor:
 
 
 def checkpoint_extractor(checkpoint: Path) -> Extractor:
-    """Open a checkpoint of a single network, or of a whole run that `export.py` wrote as one file.
+    """Open a checkpoint of a single network, or of a run that `export.py` wrote as one file, or any ONNX file (`split_size`).
 
     Raises:
-        UserError: when the checkpoint is missing or damaged.
+        UserError: when the file is missing or damaged, or takes or gives something else than pictures and vectors.
     """
+    file, size = split_size(checkpoint)
     settings = EmbeddingSettings()
-    network = open_network(checkpoint, settings)
-    stored = read_stored(checkpoint)
+    network = open_onnx(file, size=size) if file.suffix == ".onnx" else open_network(file, settings)
+    stored = read_stored(file)
     return Extractor(
         networks=[network],
         settings=settings,
         project=lambda vectors: vectors,
         dimensions=network.dimensions,
-        identity=digest_files([checkpoint], {}),
+        identity=digest_files([file], {} if size is None else {"size": size}),
         normalizer=None if stored is None or not len(stored.background) else _make_normalizer(stored),
-        calibrate=partial(_find_tail, checkpoint, stored),
+        calibrate=partial(_find_tail, file, stored),
         source=partial(checkpoint_extractor, checkpoint.absolute()),
-        files=(checkpoint.absolute(), *list_graphs(checkpoint)),
+        files=(file.absolute(), *list_graphs(file)),
     )
+
+
+def split_size(path: Path) -> tuple[Path, int | None]:
+    """Return the file that FILE.onnx@SIZE names, and the side in pixels of the squares that it gets; of others that is None."""
+    name, mark, size = str(path).rpartition(".onnx@")
+    return (Path(f"{name}.onnx"), int(size)) if mark and size.isdecimal() else (path, None)
 
 
 def _find_tail(checkpoint: Path, stored: Stored | None) -> Tail | None:
@@ -169,16 +176,6 @@ def _make_normalizer(stored: Stored) -> Normalizer:
     training = Vectors([str(row) for row in range(len(background))], background, np.zeros(len(background), bool))
     about = notes["variant"] | {"weights": tuple(notes["variant"]["weights"])}
     return Normalizer(training, Variant(**about), read_recorded(NormalizationSettings, notes["normalization"]))
-
-
-def onnx_extractor(path: Path) -> Extractor:
-    """Open an ONNX file written by `pipeline/export.py`; it contains a run's projection, but not its query normalisation.
-
-    Raises:
-        UserError: when the file is missing or is not such a file.
-    """
-    network = open_onnx(path)
-    return Extractor([network], EmbeddingSettings(), lambda vectors: vectors, network.dimensions, digest_files([path], {}))
 
 
 def digest_files(files: list[Path], settings: dict[str, object]) -> str:

@@ -170,8 +170,11 @@ class Rule:
     most: int
 
     def against(self, sample: Callable[[], NDArray[np.float32]]) -> "Rule":
-        """Return the rule for a sample of the references, vectors [m, d], to which its tail is fitted."""
-        return self if self.tail is None else replace(self, tail=self.tail.against(sample))
+        """Return the rule with its tail fitted to a sample of the references [m, d]; without a tail where they are too few."""
+        if self.tail is None:
+            return self
+        fitted = self.tail.against(sample)
+        return replace(self, tail=fitted if fitted.pairs else None)
 
     def threshold(self, references: int) -> float | None:
         """Return the lowest score of a copy among this number of references; None without a score and a tail."""

@@ -21,15 +21,16 @@ from image_copies.pipeline.run.cli import (
     open_chosen_run,
     report_errors,
 )
+from image_copies.pipeline.run.cli import OPTIONS as SHARED
 from image_copies.pipeline.steps.definitions import EMBED, run_step
 
 OPTIONS: Table = {
     "--checkpoint": FILE
     | {
-        "help": "embed --images with this checkpoint instead of the descriptor that ships with the project; timm:NAME takes "
-        "timm's network and writes it as a checkpoint next to --output"
+        "help": "embed --images with this checkpoint instead of the descriptor that ships with the project; timm:NAME[=WEIGHTS] "
+        "takes timm's network and writes it as a checkpoint next to --output"
     },
-    "--weights": FILE | {"help": "with timm:NAME: the network's weights in a file instead of timm's own"},
+    "--with": SHARED["--with"],
     "--images": PLACE | {"help": "folder of images to embed outside a run; or s3://…"},
     "--output": PLACE | {"metavar": "FILE", "help": "with --images: vectors to write, .h5 or .parquet; or s3://…"},
     "--workers": {"type": at_least(0), "metavar": "N"}
@@ -56,8 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.workers is not None and options.images is None:
             raise UserError("--workers goes with --images; a run takes its workers from its recipe (embedding.workers).")
         named = "" if options.checkpoint is None else str(options.checkpoint)
-        if options.weights is not None and not named.startswith("timm:"):
-            raise UserError("--weights goes with --checkpoint timm:NAME, which names the network of these weights.")
         if options.checkpoint is None and options.images is None and options.output is None:
             run_step(open_chosen_run(options), EMBED, options.force)
         elif options.images is None or options.output is None:
@@ -73,6 +72,7 @@ def _embed_outside_run(options: argparse.Namespace, named: str) -> None:
     """Embed the images that --images names."""
     # imported here: an up-to-date step must return at once
     from image_copies.data.targets import check_target
+    from image_copies.matching.extractor import split_size
     from image_copies.models.network.description import is_checkpoint
     from image_copies.submissions.vectors.files import is_vectors
 
@@ -81,16 +81,17 @@ def _embed_outside_run(options: argparse.Namespace, named: str) -> None:
     if named.startswith("timm:"):
         from image_copies.pipeline.tools.export import write_timm
 
-        check_target(network, "--output", {".safetensors": is_checkpoint}, [options.weights])
-        write_timm(named, options.weights, network)
+        check_target(network, "--output", {".safetensors": is_checkpoint})
+        write_timm(named, network)
         print(f"network: {network}", flush=True)
-    elif find_spec("torch") is None:
-        from image_copies.pipeline.tools.run_extractor import embed_by_graph
+    checkpoint = network if named.startswith("timm:") else options.checkpoint or SHIPPED
+    if find_spec("torch") is None or options.joined is not None or split_size(checkpoint)[0].suffix == ".onnx":
+        from image_copies.pipeline.tools.run_extractor import embed_by_extractor, open_extractor
 
-        return embed_by_graph(options.checkpoint or SHIPPED, options.images, options.output, options.workers)
+        extractor = open_extractor(None, None, checkpoint, options.joined)
+        return embed_by_extractor(extractor, options.images, options.output, options.workers)
     from image_copies.pipeline.steps.embed import embed_folder
 
-    checkpoint = network if named.startswith("timm:") else options.checkpoint or SHIPPED
     embed_folder(checkpoint, options.images, options.output, workers=options.workers)
 
 

@@ -76,10 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from image_copies.pipeline.tools.run_extractor import open_extractor
 
             judged = {"all": None, "none": 0}[options.judge] if options.judge in ("all", "none") else int(options.judge)
-            extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
+            extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
             rule = make_rule(extractor, options.threshold, options.false_alarms, 10)
             sources = options.input, options.against, options.output
-            deduplicate(extractor, options.onnx, rule, DedupSettings(*sources, options.column, judged, options.remove), output)
+            deduplicate(extractor, rule, DedupSettings(*sources, options.column, judged, options.remove), output)
     return 0
 
 

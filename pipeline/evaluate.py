@@ -1,9 +1,9 @@
 """Compare descriptors on copies, or score a checkpoint on a public data set or a folder of class folders.
 
-evaluate.py --data DIR A B …                                   one table: µAP, R@P90, intervals, differences to A, CPU seconds
-    Each is a checkpoint, shipped, timm:NAME or timm:NAME=WEIGHTS, a TorchScript file (.pt, .torchscript: squares of 320
-    pixels), a submission (.h5), or vectors (.npy: a row for each query, then each reference, in the order of their ids). DIR has
-    the ISC2021 layout, with public_ground_truth.csv.
+evaluate.py --data DIR A B …                                   one table: µAP, recalls, intervals, differences to A, CPU ms
+    Each is a checkpoint, shipped, any network as FILE.onnx or FILE.onnx@PIXELS, timm:NAME or timm:NAME=WEIGHTS, a submission
+    (.h5), or vectors (.npy: a row for each query, then each reference, in the order of their ids). DIR has the ISC2021 layout,
+    with public_ground_truth.csv.
 evaluate.py --checkpoint FILE --set holidays --root DIR        mAP; the query itself and junk images are ignored
 evaluate.py --checkpoint FILE --set copydays --root DIR        mAP of the strong copies; --distractors DIR adds images
 evaluate.py --checkpoint FILE --set ukb --root DIR             UKB score, 0 … 4

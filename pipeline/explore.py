@@ -13,7 +13,6 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, text_of
 from image_copies.pipeline.run.cli import (
     DIR,
-    FILE,
     FLAG,
     OPTIONS,
     PORT,
@@ -39,8 +38,8 @@ OWN = {
     "--megapixels": {"type": at_least(1), "default": 50, "metavar": "N"}
     | {"help": "with --serve: most that a picture may have that is sent, half of all at once; default 50"},
     "--index": DIR | {"help": "search this index, made by match.py"},
-    "--checkpoint": FILE | {"help": "with --index: this network instead of a run"},
-    "--onnx": FILE | {"help": "with --index: this ONNX file instead of a run"},
+    "--checkpoint": OPTIONS["--checkpoint"] | {"help": "with --index: this network instead of a run"},
+    "--with": OPTIONS["--with"] | {"help": "with --index: the network that was joined"},
     "--threshold": OPTIONS["--threshold"] | {"help": "with --serve: lowest score of a copy"},
 }
 
@@ -49,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     options = make_task_parser("explore", __doc__)
     add_options(options, [("--references", "--run", "--matches"), "--port", "--data", "--serve", "--index"], OPTIONS | OWN)
-    add_options(options, [("--checkpoint", "--onnx"), *RULE, "--megapixels"], OPTIONS | OWN)
+    add_options(options, ["--checkpoint", "--with", *RULE, "--megapixels"], OPTIONS | OWN)
     return options
 
 
@@ -71,7 +70,7 @@ def check(options: argparse.Namespace) -> None:
         given = {
             "--threshold": options.threshold,
             "--checkpoint": options.checkpoint,
-            "--onnx": options.onnx,
+            "--with": options.joined,
             "--run": options.run,
         }
         if named := [name for name, value in given.items() if value is not None]:
@@ -108,7 +107,7 @@ def _open_router(options: argparse.Namespace) -> "tuple[APIRouter, str]":
     from image_copies.matching.hash_lists import read_hash_lists
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
-    extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
+    extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
     rule = make_rule(extractor, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
     lists = None if options.references is None else read_hash_lists([options.references])
     service = SearchService(options.index, extractor, rule, lists, 10**6 * options.megapixels)

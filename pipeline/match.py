@@ -73,7 +73,7 @@ def _add(options: argparse.Namespace, output: Output) -> int:
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
     pictures = indexing.find_added(options.index, options.sources, options.output, output)
-    extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
+    extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
     return indexing.add(options.index, extractor, pictures, output)
 
 
@@ -132,7 +132,7 @@ def _open_network(options: argparse.Namespace) -> "tuple[Extractor, Rule]":
     from image_copies.matching.commands.interface import MOST_REFERENCES
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
-    extractor = open_extractor(options.run, options.data, options.checkpoint, options.onnx)
+    extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
     return extractor, make_rule(extractor, options.threshold, options.false_alarms, MOST_REFERENCES, options.unrelated)
 
 

@@ -60,10 +60,8 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     Raises:
         UserError: when one of them cannot be decoded, or there is no threshold.
     """
-    threshold = rule.threshold(1)
-    if threshold is None and verified:
-        threshold = 0.0  # only equal vectors, or agreeing features
-    if threshold is None:
+    threshold = rule.threshold(1) or 0.0  # only equal vectors, or agreeing features
+    if not threshold and not verified and rule.score is None:
         raise UserError("this network has no calibrated threshold for copies: add --threshold SCORE or --unrelated DIR.")
     found = extractor.extract_all(ImageSet([str(first), str(second)], [first, second]))
     for path, bad in zip((first, second), found.unreadable, strict=True):

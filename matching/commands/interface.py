@@ -23,6 +23,7 @@ from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.plan import COLUMNS, plan_values
 from image_copies.matching.groups.copies import CopyGroup
 from image_copies.matching.groups.series import list_series
+from image_copies.matching.joined import join_extractors
 from image_copies.matching.matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values
 from image_copies.matching.output import Output
 from image_copies.matching.results.grid import PictureGrid
@@ -86,7 +87,11 @@ class Copies(list[CopyGroup]):
 
 
 def find_copies(
-    *folders: Place | Sequence[Place], verify: int | None = None, views: bool | None = None, progress: bool | None = None
+    *folders: Place | Sequence[Place],
+    verify: int | None = None,
+    views: bool | None = None,
+    progress: bool | None = None,
+    joined_with: Place | None = None,
 ) -> Copies:
     """Find the copies in folders, as `match.py --queries` does; no file is changed or written next to the pictures.
 
@@ -99,6 +104,7 @@ def find_copies(
         views: Whether crops, turns and the negative of pictures for which nothing is found for sure are searched with, too;
             None for with up to 50,000 pictures.
         progress: Whether bars are shown on standard error; None for in a terminal and in a notebook.
+        joined_with: Another network next to the one that ships, `FILE.onnx` or `FILE.onnx@PIXELS`; None for none.
 
     Returns:
         Groups of copies, a list of lists of paths with `removable`; with `near`, `left_out`, `to_pandas()` and `show()`.
@@ -118,9 +124,10 @@ def find_copies(
         if not sources.queries:
             raise UserError("no path is given. Give a folder: find_copies('photos').")
         pictures = find_pictures(sources, Path(place), quiet)
-        rule = make_rule(open_shipped(), None, FALSE_ALARMS, MOST_REFERENCES)
+        extractor = open_shipped() if joined_with is None else _join_shipped(_as_path(joined_with))
+        rule = make_rule(extractor, None, FALSE_ALARMS, MOST_REFERENCES)
         settings = searching.SearchSettings(rule, verified=verify, views=views)
-        found = searching.search(open_shipped(), settings, pictures, Path(place), quiet)
+        found = searching.search(extractor, settings, pictures, Path(place), quiet)
         assert found is not None, "a new folder holds no results"
     near = [match for match in found.matches.pairs if match.judgement and match.judgement.kind in NEAR]
     return Copies(found.grouped.copies if found.grouped else [], near, found.left_out, found.matches.unreadable)
@@ -137,14 +144,16 @@ def compare(first: Place, second: Place) -> comparing.Verdict:
     return known or comparing.compare(open_shipped(), make_rule(open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True)
 
 
-def embed(pictures: Place | Sequence[Place]) -> NDArray[np.float32]:
+def embed(pictures: Place | Sequence[Place], joined_with: Place | None = None) -> NDArray[np.float32]:
     """Return the vectors [n, 256] float32, of unit length, of pictures, or of one; near each other for copies.
+
+    With `joined_with`, as in `find_copies`, they have the other network's dimensions besides.
 
     Raises:
         UserError: A picture cannot be decoded; the message names the first.
     """
     paths = _list_paths(pictures)
-    extractor = open_shipped()
+    extractor = open_shipped() if joined_with is None else _join_shipped(_as_path(joined_with))
     if not paths:
         return np.zeros((0, extractor.dimensions), np.float32)
     found = extractor.extract_all(ImageSet([str(row) for row in range(len(paths))], paths))
@@ -173,3 +182,8 @@ def _as_path(place: object) -> Path:
 def open_shipped() -> Extractor:
     """Return the descriptor that ships."""
     return checkpoint_extractor(SHIPPED)
+
+
+@cache
+def _join_shipped(other: Path) -> Extractor:
+    return join_extractors(open_shipped(), checkpoint_extractor(other))

@@ -30,7 +30,7 @@ from image_copies.matching.dedup.results import (
     write_lists,
     write_page,
 )
-from image_copies.matching.extractor import Extractor, onnx_extractor
+from image_copies.matching.extractor import Extractor
 from image_copies.matching.matches import Rule
 from image_copies.matching.output import Output
 from image_copies.models.inference.embedders import list_square_sizes
@@ -59,15 +59,14 @@ class DedupSettings:
     removes: Sequence[str]
 
 
-def deduplicate(extractor: Extractor, onnx: Path | None, rule: Rule, settings: DedupSettings, output: Output) -> None:
+def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, output: Output) -> None:
     """Embed what is new, find the pairs, decide, and write lists and page.
 
     Raises:
         UserError: An input cannot be found or holds no picture, or the work cannot be done for a reason that the user can fix.
     """
-    opened = extractor.source if onnx is None else partial(onnx_extractor, onnx.absolute())
-    if opened is None:
-        raise UserError("this network cannot be opened by other processes. Name a run, --checkpoint or --onnx.")
+    opened = extractor.source
+    assert opened is not None, "whatever a command opens has a source"
     embedding = Embedding(opened, extractor.identity, tuple(list_square_sizes(extractor.networks)), settings.folder.absolute())
     problems: list[tuple[str, str]] = []
     embed = partial(embed_inputs, embedding, files=extractor.files, column=settings.column, problems=problems, output=output)

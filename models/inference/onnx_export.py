@@ -27,7 +27,7 @@ from image_copies.models.inference.embed import embed_views
 from image_copies.models.inference.embedders import SAME_VECTORS, Embedder
 from image_copies.models.inference.folding import draw_pictures
 from image_copies.models.inference.graph import GRAPH, VIEWS
-from image_copies.models.inference.onnx_embedder import DESCRIPTION, MADE_OF, VECTORS, OnnxDescription, input_name, open_session
+from image_copies.models.inference.onnx_embedder import DESCRIPTION, MADE_OF, VECTORS, input_name, open_session
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
@@ -212,8 +212,8 @@ def _leave_weights(model: ir.Model, checkpoint: Path) -> None:
 
 def _describe(model: ir.Model, module: Exported, dimensions: int, notes: dict[str, Any]) -> None:
     """Add the description to the metadata of a graph."""
-    description = OnnxDescription(sizes=tuple(module.sizes), dimensions=dimensions, preprocessing=PREPROCESSING, notes=notes)
-    model.metadata_props[DESCRIPTION] = json.dumps(description.model_dump(mode="json"))
+    description = {"sizes": module.sizes, "dimensions": dimensions, "preprocessing": PREPROCESSING, "notes": notes}
+    model.metadata_props[DESCRIPTION] = json.dumps(description)
 
 
 def _verify(module: Exported, network: Embedder, most: float, photographs: Sequence[Path]) -> float:

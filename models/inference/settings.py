@@ -1,4 +1,4 @@
-"""How images are embedded, and the models of a recipe that are not trained: handmade ones, files, and vectors."""
+"""How images are embedded, and the models of a recipe that are not trained: handmade ones and files."""
 
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -93,27 +93,24 @@ class FileModelSettings(Settings):
         return {"kind": self.kind}
 
 
-class VectorsModelSettings(Settings):
-    """A model of the recipe that is vectors of any dimension, made elsewhere: nothing is trained or embedded.
-
-    Each key names a file of step 02's form, or the challenge's for queries and references. Vectors are scaled to unit length; ids
-    are the images' file names without extension, and there may be more than the images.
+class OnnxModelSettings(Settings):
+    """A model of the recipe that is any network in an ONNX file: nothing is trained (models/inference/onnx_embedder.py).
 
     Attributes:
-        kind: "vectors".
-        training: Vectors of the training images.
-        reference: Vectors of the reference images.
-        query: Vectors of the queries.
-        synthetic: Vectors of the synthetic queries, which step 00 writes to `queries/query_images` of the run; choices need them.
+        kind: "onnx".
+        file: Where it is. It takes pictures, 8-bit or floating-point ones less ImageNet's mean and divided by its deviation,
+            channels first or last, and gives vectors of any dimension, which are scaled to unit length.
+        image_size: Side in pixels of the squares that it gets; None for what the file says, or 288 where it takes any.
     """
 
-    embedding: ClassVar[None] = None  # nothing is embedded
+    kind: Literal["onnx"]
+    file: Path
+    image_size: int | None = Field(None, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
 
-    kind: Literal["vectors"]
-    training: Path
-    reference: Path
-    query: Path
-    synthetic: Path
+    @property
+    def embedding(self) -> EmbeddingSettings:
+        """How it embeds."""
+        return EmbeddingSettings(image_size=self.image_size)
 
 
 UntrainedModelSettings = HandmadeModelSettings | FileModelSettings

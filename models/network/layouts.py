@@ -1,44 +1,15 @@
 """Layouts of published weights, and the names that timm has for what is in them."""
 
 import math
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor
 
-CLASSY_BLOCK = re.compile(
-    r"backbone\.blocks\.(\d+)\.(?:block\d+-)?(\d+)\.(?:_?module\.)?(convolutional_block\.\d|bn|downsample\.\d)\.(.+)"
-)
-CLASSY_INITIAL = re.compile(r"backbone\.initial_block\.(?:_?module\.)?([01])\.(.+)")
-CONVOLUTIONS = {0: "conv1", 1: "bn1", 3: "conv2", 4: "bn2", 6: "conv3"}  # of a block's sequence, where 2 and 5 are ReLUs
 BASIC_DEPTHS = {2: 18, 6: 34}  # by the number of blocks in the third group, of two convolutions each
 DEPTHS = {6: 50, 23: 101}  # the same of three
 HEADS = ("backbone.fc.weight", "fc.weight", "_fc.weight", "projection.weight", "head.weight", "classifier.weight")  # linear
 HEAD_WIDTH = 64  # channels of an attention head in DINO's and DINOv2's ViTs
-
-
-def rename_classy_vision(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Give the weights of SSCD's `*.classy.pt` (Classy Vision's ResNeXt) the names of `*.torchvision.pt`; others keep theirs."""
-    if "embeddings.1.weight" not in state:
-        return state
-    renamed = {}
-    for name, value in state.items():
-        if found := CLASSY_INITIAL.fullmatch(name):
-            name = f"backbone.{'conv1' if found[1] == '0' else 'bn1'}.{found[2]}"
-        elif found := CLASSY_BLOCK.fullmatch(name):
-            group, block, part, rest = found.groups()
-            last = "bn3" if _is_bottleneck(state) else "bn2"
-            layer = CONVOLUTIONS[int(part[-1])] if part.startswith("conv") else last if part == "bn" else part
-            name = f"backbone.layer{int(group) + 1}.{block}.{layer}.{rest}"
-        elif name.startswith("embeddings.1."):
-            name = f"backbone.fc.{name.removeprefix('embeddings.1.')}"
-        renamed[name] = value
-    return renamed
-
-
-def _is_bottleneck(state: dict[str, Tensor]) -> bool:
-    return any(".convolutional_block.6." in name for name in state)
 
 
 def rename_efficientnet(state: dict[str, Tensor], own: Iterable[str]) -> dict[str, Tensor]:

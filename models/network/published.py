@@ -1,4 +1,4 @@
-"""Descriptors that others have published, read from their own files: SSCD, the winner of ISC2021's descriptor track, DINO's ViTs.
+"""Descriptors that others have published, read from their own files: SSCD and DINO's ViTs.
 
 Their weights become those of a Descriptor, so that they embed, match, join an ensemble and teach like any other.
 """
@@ -12,47 +12,39 @@ from torch import Tensor
 from image_copies.data.errors import UserError
 from image_copies.models.network.backbones import IMAGENET_MEAN, IMAGENET_STD
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.layouts import describe_vit, is_vit, name_resnet, rename_classy_vision
+from image_copies.models.network.layouts import describe_vit, is_vit, name_resnet
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.network.start import load_backbone, without_prefixes
 from image_copies.models.network.weights_file import read_weights_file, state_of
 
 SSCD_POOLING, SSCD_SIZE = 3.0, 320  # GeM's p; their "skew 320": squares
-ISC_POOLING = 1.0  # isc_feature_extractor uses it for the fine-tuned weights, too
-ISC_BACKBONES = {"tf_efficientnetv2_m_in21ft1k": "tf_efficientnetv2_m.in21k_ft_in1k"}  # timm's name then → now
 VIT, VIT_SIZE = "vit_small_patch16_224", 224  # timm's, of another width and depth; pixels
 VIT_POOLING = 4.0  # GeM's p in DINO's evaluation of copy detection
 WRAP = (
     "If timm has it, write a checkpoint of it: models.network.checkpoint.save_descriptor(Path('vit.safetensors'), Descriptor("
     "DescriptorSettings(backbone='NAME', weights='FILE', dimensions=None)), 224, {})."
 )
-EPSILON = 1e-5  # of BatchNorm1d
 
 
 def read_published(path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
     """The descriptor in one of the known layouts, the side in pixels that it was made for, and notes on it.
 
     SSCD (E. Pizzi et al., 2022), as `*.torchvision.pt`: a torchvision ResNet under `backbone.`, whose `fc`, with a bias, is the
-    projection; or as `*.classy.pt`: Classy Vision's ResNet or ResNeXt, whose `embeddings.1` is. ISC2021's winner (S. Yokoo,
-    2021), such as isc_ft_v107.pth.tar: timm's last feature map, `fc` and a batch normalisation, which is folded into the
-    projection. A ViT's weights alone, as DINO and DINOv2 publish them: its class token next to GeM of its patch tokens, without
-    a projection.
+    projection. A ViT's weights alone, as DINO and DINOv2 publish them: its class token next to GeM of its patch tokens, without a
+    projection.
 
     Raises:
         UserError: The file cannot be read, or has another layout.
     """
-    content = read_weights_file(path)
-    state = {name.removeprefix("module."): value.float() for name, value in state_of(content, path).items()}
-    state = rename_classy_vision(state)
+    stored = state_of(read_weights_file(path), path)
+    state = {name.removeprefix("module."): value.float() for name, value in stored.items()}
     if {"backbone.fc.weight", "backbone.fc.bias", "backbone.layer1.0.conv1.weight"} <= state.keys():
         return _read_sscd(state, path)
-    if isinstance(content.get("arch"), str) and {"fc.weight", "bn.weight", "bn.running_var"} <= state.keys():
-        return _read_isc(state, content, path)
     if is_vit(vit := without_prefixes(state)):
         return _read_vit(vit, path)
     raise UserError(
-        f"{path} holds weights in no layout that is known: neither SSCD's (sscd_*.torchvision.pt, sscd_*.classy.pt) nor that of "
-        "ISC2021's winner (isc_*.pth.tar) nor a ViT's (DINO, DINOv2). Another backbone alone is a start for training: "
+        f"{path} holds weights in no layout that is known: neither SSCD's (sscd_*.torchvision.pt) nor a ViT's "
+        "(DINO, DINOv2). Export the network as ONNX, which takes part as it is; a backbone alone is a start for training: "
         "`descriptor: {backbone: NAME, weights: FILE}` in a recipe."
     )
 
@@ -69,26 +61,6 @@ def _read_sscd(state: dict[str, Tensor], path: Path) -> tuple[Descriptor, int, d
         std=IMAGENET_STD,
     )
     return _build(settings, state | projection, path), SSCD_SIZE, {"published": "SSCD"}
-
-
-def _read_isc(state: dict[str, Tensor], content: dict[str, Any], path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
-    factor = state.pop("bn.weight") / (state.pop("bn.running_var") + EPSILON).sqrt()
-    projection = {
-        "projection.weight": factor[:, None] * state.pop("fc.weight"),
-        "projection.bias": state.pop("bn.bias") - factor * state.pop("bn.running_mean"),
-    }
-    state.pop("bn.num_batches_tracked", None)
-    arch = content["arch"]
-    settings = DescriptorSettings(
-        backbone=ISC_BACKBONES.get(arch, arch),
-        dimensions=len(factor),
-        projection_bias=True,
-        pooling_exponent=ISC_POOLING,
-        train_pooling_exponent=False,
-        model_args={"features_only": True},
-    )
-    size = int(getattr(content.get("args"), "input_size", 512))
-    return _build(settings, state | projection, path), size, {"published": "ISC2021 descriptor track, winner"}
 
 
 def _read_vit(state: dict[str, Tensor], path: Path) -> tuple[Descriptor, int, dict[str, Any]]:

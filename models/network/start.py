@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from image_copies.data.errors import UserError
 from image_copies.models.distributed import group_rank
 from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.layouts import dropped_head, rename_classy_vision, rename_efficientnet
+from image_copies.models.network.layouts import dropped_head, rename_efficientnet
 from image_copies.models.network.settings import weights_path
 from image_copies.models.network.weights_file import read_member_names, read_weights_file, require_weights_file, state_of
 
@@ -26,7 +26,7 @@ def load_start(descriptor: ImageDescriptor, backbone: nn.Module, weights: str) -
     """
     path, prefix = find_start(weights)
     content = state_of(read_weights_file(path), path)
-    state = rename_classy_vision({name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)})
+    state = {name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)}
     load_backbone(backbone, without_prefixes(state), path, LEAST_SHARE)
     own = {name: value for name, value in descriptor.state_dict().items() if name.startswith(("projection.", "pooling."))}
     if all(name in state and state[name].shape == value.shape for name, value in own.items()):

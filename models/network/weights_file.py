@@ -28,7 +28,7 @@ def read_weights_file(path: Path) -> dict[str, Any]:
     if _is_program(path):
         raise UserError(
             f"{path} is a TorchScript program, which is not run. Take the file of weights that is published next to it, for SSCD "
-            "sscd_*.torchvision.pt or .classy.pt; or, if you trust it: torch.save(torch.jit.load(FILE).state_dict(), NEW)."
+            "sscd_*.torchvision.pt; or, if you trust it: torch.save(torch.jit.load(FILE).state_dict(), NEW)."
         )
     try:
         if path.suffix == ".safetensors":

@@ -223,14 +223,14 @@ FLAG: dict[str, Any] = {"action": "store_true"}
 OPTIONS: Table = {
     "--run": DIR | {"help": "run folder; without it the latest run under runs/"},
     "--data": PLACE | {"help": "the run's data set, if it has been moved"},
-    "--checkpoint": FILE | {"help": "use this checkpoint instead of a run"},
-    "--onnx": FILE | {"help": "use this .onnx (export.py) instead of a run"},
+    "--checkpoint": FILE | {"help": "use this checkpoint, or any network as FILE.onnx[@PIXELS], instead of a run"},
+    "--with": FILE | {"dest": "joined", "help": "join another network, as FILE.onnx[@PIXELS] or a checkpoint"},
     "--false-alarms": {"type": RATE, "default": 0.001, "metavar": "RATE"}
     | {"help": "expected per query that copies nothing; default 0.001"},
     "--threshold": {"type": SCORE, "metavar": "SCORE", "help": "lowest score of a copy, instead of --false-alarms"},
     "--json": FLAG | {"help": "results as JSON lines; messages go to standard error"},
 }
-NETWORK = ("--run", "--data", ("--checkpoint", "--onnx"))
+NETWORK = ("--run", "--data", "--checkpoint", "--with")
 RULE = ("--false-alarms", "--threshold")
 
 

@@ -21,8 +21,8 @@ from image_copies.models.inference.settings import (
     EmbeddingSettings,
     FileModelSettings,
     HandmadeModelSettings,
+    OnnxModelSettings,
     UntrainedModelSettings,
-    VectorsModelSettings,
 )
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
@@ -72,7 +72,7 @@ def _check_nodes(root: yaml.Node | None) -> None:
 
 GONE = (  # keys of earlier recipes
     "aspect", "class_rows", "clean", "distillation", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap", "memory",
-    "minutes", "procedural", "teacher", "validate_minutes", "weight_average",
+    "minutes", "procedural", "scales", "teacher", "validate_minutes", "weight_average",
 )  # fmt: skip
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -168,14 +168,14 @@ def _kind_of_model(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
     if kind is None:
         return "[trained]"
-    return {"file": "[a file]", "vectors": "[vectors]"}.get(str(kind), "[made by hand]")
+    return {"file": "[a file]", "onnx": "[an ONNX file]"}.get(str(kind), "[made by hand]")
 
 
 AnyModel = Annotated[
     Annotated[ModelSettings, Tag("[trained]")]
     | Annotated[HandmadeModelSettings, Tag("[made by hand]")]
     | Annotated[FileModelSettings, Tag("[a file]")]
-    | Annotated[VectorsModelSettings, Tag("[vectors]")],
+    | Annotated[OnnxModelSettings, Tag("[an ONNX file]")],
     Discriminator(_kind_of_model),
 ]
 
@@ -215,8 +215,8 @@ class Recipe(Settings):
 
     @property
     def networks(self) -> dict[str, ModelSettings | UntrainedModelSettings]:
-        """The models that embed images, by name; without vectors."""
-        return {name: model for name, model in self.models.items() if not isinstance(model, VectorsModelSettings)}
+        """The models that have checkpoints, by name; without ONNX files."""
+        return {name: model for name, model in self.models.items() if not isinstance(model, OnnxModelSettings)}
 
     def fingerprint(self) -> str:
         """Return the hexadecimal SHA-256 of all settings that results depend on: all but the numbers of loader workers."""
@@ -313,7 +313,7 @@ def read_recipe(path: Path) -> Recipe:
 
 def scale_recipe(recipe: Recipe, share: float) -> Recipe:
     """Return the recipe with a share of its classes and synthetic queries, and at most 2 epochs per stage, for a quick trial."""
-    models: dict[str, ModelSettings | UntrainedModelSettings | VectorsModelSettings] = {}
+    models: dict[str, ModelSettings | UntrainedModelSettings | OnnxModelSettings] = {}
     for name, model in recipe.models.items():
         if not isinstance(model, ModelSettings):
             models[name] = model

@@ -14,8 +14,8 @@ from image_copies.data.process import describe_seconds, print_once
 from image_copies.models.inference.settings import (
     EmbeddingSettings,
     FileModelSettings,
+    OnnxModelSettings,
     UntrainedModelSettings,
-    VectorsModelSettings,
 )
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.paths import SETS
@@ -117,24 +117,27 @@ def _find_whitening_images(settings: ModelSettings | UntrainedModelSettings) -> 
 def _embed(run: Run) -> list[Product]:
     sets, models = cache(partial(find_images_to_embed, run)), list(run.recipe.networks)
     embedded = [_embed_set(run, model, part, sets, models[number + 1 :]) for number, model in enumerate(models) for part in SETS]
-    found = {name: model for name, model in run.recipe.models.items() if isinstance(model, VectorsModelSettings)}
-    return [*embedded, *(_take_set(run, name, model, part, sets) for name, model in found.items() for part in SETS)]
+    others = {name: model for name, model in run.recipe.models.items() if isinstance(model, OnnxModelSettings)}
+    return [*embedded, *(_embed_by_onnx(run, name, model, part, sets) for name, model in others.items() for part in SETS)]
 
 
-def _take_set(run: Run, name: str, model: VectorsModelSettings, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
-    """The vectors of a set of images that were made elsewhere."""
+def _embed_by_onnx(run: Run, name: str, model: OnnxModelSettings, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
+    """The vectors of a set of images by the network of an ONNX file."""
 
     def work() -> None:
-        from image_copies.pipeline.steps.vectors import take_vectors
+        from image_copies.models.inference.embedders import embed_with_all
+        from image_copies.models.inference.onnx_embedder import open_onnx
+        from image_copies.pipeline.steps.vectors import write_blocks
 
-        take_vectors(model, part, sets()[part].ids, run.paths.embeddings(name, part))
+        images, network = sets()[part], open_onnx(model.file, size=model.image_size)
+        write_blocks(embed_with_all([network], images, model.embedding), images, run.paths.embeddings(name, part))
 
     return Product(
         name=f"{name} {part}",
-        inputs=lambda: {"vectors": getattr(model, part), "images": sets()[part]},
+        inputs=lambda: {"file": model.file, "images": sets()[part]},
         images=lambda: {"images": sets()[part]},
         outputs=[run.paths.embeddings(name, part)],
-        parameters={},
+        parameters={"image_size": model.image_size},
         work=work,
     )
 

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.decode import list_unreadable
-from image_copies.data.errors import StorageError, UserError, line_of
+from image_copies.data.errors import StorageError, UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.process import choose_workers, usable_cores
 from image_copies.data.shards import Place, ShardWork, run_shards
@@ -26,7 +25,7 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.pipeline.run.step import fingerprint
-from image_copies.pipeline.steps.vectors import is_whole, join_shards, make_shard_folder
+from image_copies.pipeline.steps.vectors import is_whole, join_shards, make_shard_folder, report_unreadable
 from image_copies.submissions.vectors.files import write_vectors
 from image_copies.submissions.vectors.parquet import check_parquet
 
@@ -117,7 +116,7 @@ def embed_to_file(
         files.append(folder / "background.h5")
         ids = [*ids, *write_background(checkpoint, files[-1])]
     unreadable = join_shards(output, ids, files, None if background else images.paths)
-    _report_unreadable(images, unreadable[: len(images)], output)
+    report_unreadable(images, unreadable[: len(images)], output)
 
 
 def _make_shards_together(own: EmbeddingJob, others: list[EmbeddingJob], images: ImageSet, of_images: Any) -> str | None:
@@ -251,14 +250,3 @@ def _digest(embedding: EmbeddingJob, of_images: Any) -> str:
     """Return a digest of what the shards are made from, so that shards of anything else are never used."""
     made_from = [fingerprint(embedding.checkpoint), of_images, embedding.settings.what_makes_shards()]
     return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
-
-
-def _report_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:
-    listed = output.with_suffix(".unreadable.txt")
-    bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]
-    list_unreadable(listed, bad)
-    if bad:
-        print(
-            f"  {len(bad)} of {len(images)} images cannot be read and match nothing, the first is {line_of(bad[0])}; "
-            f"all, with reasons: {listed}"
-        )

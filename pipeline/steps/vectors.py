@@ -1,16 +1,16 @@
-"""Vectors files of steps 02 and 03: joined from shards, or taken from what was made elsewhere."""
+"""Vectors files of steps 02 and 03: joined from shards, or written block by block."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import StorageError, UserError
+from image_copies.data.decode import list_unreadable
+from image_copies.data.errors import StorageError, UserError, line_of
+from image_copies.data.images import ImageSet
 from image_copies.data.remote import remove_folder
-from image_copies.models.inference.settings import VectorsModelSettings
-from image_copies.submissions.ensemble.projection import scale_to_unit_length
-from image_copies.submissions.scoring.any_vectors import read_set
+from image_copies.models.inference.embedders import EmbeddedBlock
 from image_copies.submissions.vectors.files import iterate_vectors, open_vectors, write_vectors
 
 
@@ -49,27 +49,30 @@ def join_shards(output: Path, ids: list[str], shards: Sequence[Path], files: Seq
     return unreadable
 
 
-def take_vectors(model: VectorsModelSettings, part: str, ids: list[str], output: Path) -> None:
-    """Write the vectors of the images of one of the SETS, in their order and of unit length, as step 02 does.
+def write_blocks(blocks: Iterable[EmbeddedBlock], images: ImageSet, output: Path) -> None:
+    """Write the vectors of images, block by block, and report which cannot be read.
 
     Raises:
-        UserError: when a file is missing or invalid, an image has no vector, or the dimensions are not those of the training
-            vectors.
+        UserError: when the disk is full.
     """
-    path: Path = getattr(model, part)
-    if not path.is_file():
-        step = " Embed queries/query_images of the run, which step 00 wrote." if part == "synthetic" else ""
-        raise UserError(f"{path}: no such file. The key `{part}` of a model of kind vectors names it.{step}")
-    found, dimensions = read_set(path, "reference" if part == "reference" else "query"), open_vectors(model.training).dimensions
-    if found.dimensions != dimensions:
-        raise UserError(
-            f"{path} has vectors of {found.dimensions} dimensions, {model.training} of {dimensions}. Name files of one network."
+    unreadable = np.zeros(len(images), bool)
+
+    def read() -> Iterator[NDArray[np.float32]]:
+        for block in blocks:
+            unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
+            yield block.vectors
+
+    write_vectors(output, images.ids, read(), unreadable, files=images.paths)
+    report_unreadable(images, unreadable, output)
+
+
+def report_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:
+    """List images [n] that cannot be read in OUTPUT.unreadable.txt, with reasons, and print how many there are."""
+    listed = output.with_suffix(".unreadable.txt")
+    bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]
+    list_unreadable(listed, bad)
+    if bad:
+        print(
+            f"  {len(bad)} of {len(images)} images cannot be read and match nothing, the first is {line_of(bad[0])}; "
+            f"all, with reasons: {listed}"
         )
-    missing = sorted(set(ids).difference(found.ids))
-    if missing:
-        raise UserError(
-            f"{path} has no vector of {len(missing)} of the {len(ids)} {part} images, the first is {missing[0]!r}; its own first "
-            f"id is {found.ids[0]!r}. Ids are the images' file names without extension."
-        )
-    chosen = found.rows(ids)
-    write_vectors(output, ids, [scale_to_unit_length(chosen.vectors)], chosen.unreadable)

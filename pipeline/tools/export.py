@@ -210,15 +210,16 @@ def export_synthetic(checkpoint: Path, source: Path, others: Path) -> Path:
 DEFAULT_SIDE = 224  # pixels, where timm does not say what a network was trained at
 
 
-def write_timm(name: str, weights: Path | None, path: Path) -> None:
-    """Write the network `timm:NAME`, whose vectors are its pooled features at unit length, with weights of a file or timm's own.
+def write_timm(named: str, path: Path) -> None:
+    """Write a network of timm's, whose vectors are its pooled features at unit length: timm:NAME or timm:NAME=WEIGHTS.
 
     Raises:
         UserError: timm has no such network, its weights cannot be fetched or read, or are another one's.
     """
+    name, _, weights = named.partition("=")
     if not name.removeprefix(TIMM):
         raise UserError("timm: names no network; expected timm:NAME, such as timm:resnet50. See timm.list_models().")
-    settings = DescriptorSettings(backbone=name, weights="pretrained" if weights is None else str(weights), dimensions=None)
+    settings = DescriptorSettings(backbone=name, weights=weights or "pretrained", dimensions=None)
     descriptor = Descriptor(settings)
     published = getattr(descriptor.backbone, "pretrained_cfg", None) or {}
     side = int(published.get("input_size", (3, DEFAULT_SIDE, DEFAULT_SIDE))[-1])

@@ -1,7 +1,6 @@
 """A run as the matcher uses it: its models, projection and normalisation as one extractor, and its own data for the threshold."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -10,37 +9,41 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.commands import name_install
-from image_copies.data.decode import list_unreadable
+from image_copies.data.commands import name_command, name_install
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.images import find_images
-from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files, onnx_extractor
+from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files
+from image_copies.matching.joined import join_extractors
 from image_copies.matching.threshold import Tail, fit_tail_of_readable
-from image_copies.models.inference.embedders import embed_with_all
-from image_copies.models.inference.graph import open_network
-from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.inference.embedders import Embedder
+from image_copies.models.inference.onnx_embedder import open_onnx
+from image_copies.models.inference.settings import EmbeddingSettings, OnnxModelSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.run import Run, assign_training_roles, list_runs, open_existing_run
 from image_copies.pipeline.run.step import report_stale
 from image_copies.pipeline.steps.definitions import NORMALIZE, STEPS
+from image_copies.pipeline.steps.vectors import write_blocks
 from image_copies.submissions.ensemble.projection import load_projection
 from image_copies.submissions.ensemble.variant import read_choice
-from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
+from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 
-def open_extractor(run: Path | None, data: Path | None, checkpoint: Path | None, onnx: Path | None) -> Extractor:
-    """Open a checkpoint or an ONNX file of `export.py` if one is given, otherwise a run.
+def open_extractor(run: Path | None, data: Path | None, checkpoint: Path | None, joined: Path | None = None) -> Extractor:
+    """Open a checkpoint or any ONNX file if one is given, otherwise a run; `joined` is another such file next to it.
 
     By default it is the latest run or, if there is none, the descriptor that ships with the project. `data` says where the run's
     data set has been moved to.
 
     Raises:
-        UserError: when the file or run is missing or cannot be used.
+        UserError: when a file or the run is missing or cannot be used.
     """
+    extractor = _open_one(run, data, checkpoint)
+    return extractor if joined is None else join_extractors(extractor, checkpoint_extractor(joined))
+
+
+def _open_one(run: Path | None, data: Path | None, checkpoint: Path | None) -> Extractor:
     if checkpoint is not None:
         return checkpoint_extractor(checkpoint)
-    if onnx is not None:
-        return onnx_extractor(onnx)
     if run is None and not list_runs() and SHIPPED.is_file():
         return checkpoint_extractor(SHIPPED)
     return run_extractor(open_existing_run(run, data))
@@ -59,12 +62,19 @@ def run_extractor(run: Run) -> Extractor:
         )
     from image_copies.models.inference.torch_embedder import load_embedder  # imported here: torch takes seconds
 
-    checkpoints, own = run_checkpoints(run), run_embeddings(run)
+    own = run_embeddings(run)
     projection_file = run.require(run.paths.projection)
     normalizer = run_normalizer(run)
     variant = normalizer.variant
     projection = load_projection(projection_file)
-    networks = [load_embedder(path, settings) for path, settings in zip(checkpoints, own, strict=True)]
+    files, networks = list[Path](), list[Embedder]()
+    for name, model in run.recipe.models.items():
+        if isinstance(model, OnnxModelSettings):
+            files.append(model.file)
+            networks.append(open_onnx(model.file, size=model.image_size))
+        else:
+            files.append(run.require(run.checkpoint(name)))
+            networks.append(load_embedder(files[-1], run.embedding(name)))
 
     def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
         return projection.apply(vectors, variant.dimensions, variant.eigen_power)
@@ -79,11 +89,11 @@ def run_extractor(run: Run) -> Extractor:
         settings=run.recipe.embedding,
         project=project,
         dimensions=variant.dimensions,
-        identity=digest_files([*checkpoints, projection_file], made_from),
+        identity=digest_files([*files, projection_file], made_from),
         normalizer=normalizer,
         calibrate=partial(calibrate_on_run, run, normalizer),
         source=partial(run_extractor, replace(run, folder=run.folder.absolute(), data=run.data.absolute())),
-        files=tuple(path.absolute() for path in [*checkpoints, projection_file]),
+        files=tuple(path.absolute() for path in [*files, projection_file]),
     )
 
 
@@ -102,12 +112,13 @@ def run_checkpoints(run: Run) -> list[Path]:
     """Return the last checkpoint of each model, in the order in which their vectors are concatenated.
 
     Raises:
-        UserError: when a model has not been trained, or is vectors.
+        UserError: when a model has not been trained, or is an ONNX file.
     """
     for name in run.recipe.models:
         if name not in run.recipe.networks:
             raise UserError(
-                f"{name} of {run.folder} is vectors made elsewhere, not a network for other pictures. Use --checkpoint."
+                f"{name} of {run.folder} is an ONNX file, which is not written into another file. Search with the run itself: "
+                f"{name_command('match')} --run {run.folder}"
             )
     return [run.require(run.checkpoint(name)) for name in run.recipe.networks]
 
@@ -146,22 +157,13 @@ def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None 
     return fit_tail_of_readable(Vectors(synthetic.ids, queries, synthetic.unreadable), held_out, own)
 
 
-def embed_by_graph(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:
-    """Embed a folder as step 02 does; ids are the paths relative to it, without extension.
-
-    Unreadable images are listed with their reasons in `<output>.unreadable.txt`.
+def embed_by_extractor(extractor: Extractor, folder: Path, output: Path, workers: int | None = None) -> None:
+    """Embed a folder as step 02 does, with networks that its torch does not run; ids are the paths below it, without extension.
 
     Raises:
-        UserError: when the folder holds no image, the checkpoint has no graph, or the disk is full.
+        UserError: when the folder holds no image, or the disk is full.
     """
-    settings, images = EmbeddingSettings(workers=workers), find_images(folder, naming="path")
-    unreadable = np.zeros(len(images), bool)
-
-    def embed() -> Iterator[NDArray[np.float32]]:
-        for block in embed_with_all([open_network(checkpoint, settings)], images, settings):
-            unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
-            yield block.vectors
-
-    write_vectors(output, images.ids, embed(), unreadable, files=images.paths)
-    list_unreadable(output.with_name(f"{output.name}.unreadable.txt"), [images.paths[row] for row in np.flatnonzero(unreadable)])
+    images = find_images(folder, naming="path")
+    extractor = replace(extractor, settings=extractor.settings.model_copy(update={"workers": workers}))
+    write_blocks(extractor.extract(images), images, output)
     print(f"vectors: {output}", flush=True)

@@ -285,7 +285,7 @@ def test_an_exported_checkpoint_finds_the_same(pictures: Path, checkpoint: Path,
     export_checkpoint(checkpoint, Path("small.onnx"))
     folders = ["--queries", "queries", "--references", "references"]
     run_match("--checkpoint", checkpoint, *folders, "--output", "torch")
-    run_match("--onnx", "small.onnx", *folders, "--output", "onnx")
+    run_match("--checkpoint", "small.onnx", *folders, "--output", "onnx")
     expected, found = (pd.read_csv(f"{name}/matches.csv").sort_values(["query", "reference"]) for name in ("torch", "onnx"))
     assert len(found) == 24 and np.allclose(found["score"], expected["score"], atol=1e-4)
 
@@ -322,8 +322,7 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
         (["--queries", "q", "--threshold", "0.5"], "at most 0"),
         (["--queries", "q", "--threshold", "nan"], "at most 0"),
         (["--queries", "q", "--index", "i", "--references", "r"], "--references cannot be combined with --index"),
-        (["--queries", "q", "--onnx", "o", "--checkpoint", "c"], "--checkpoint: not allowed with argument --onnx"),
-        (["--queries", "q", "--onnx", "none.onnx"], "no such ONNX file"),
+        (["--queries", "q", "--with", "none.onnx"], "no such ONNX file"),
         (["--queries", "q", "--checkpoint", "none.safetensors"], "no such checkpoint"),
         (["--queries", "q", "--run", "none"], "none is not a run"),
         (["--queries", "q", "--run", "none", "--data", "q"], "none is not a run"),

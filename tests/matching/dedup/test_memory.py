@@ -88,7 +88,7 @@ def test_the_driver_holds_no_object_for_each_picture(
             tracemalloc.start()
             try:
                 with use_engine(Apart(pool)):
-                    deduplicate(extractor, None, rule, settings, Output())
+                    deduplicate(extractor, rule, settings, Output())
                 return tracemalloc.get_traced_memory()[1]
             finally:
                 tracemalloc.stop()

@@ -272,7 +272,6 @@ def test_the_interface_is_described(client: TestClient) -> None:
         (["--threshold", "abc"], "--threshold: abc: scores are −‖q − r‖², at most 0; give a number such as -0.5"),
         (["--serve", "--index", "x", "--matches", "m"], "one of the two"),
         (["--checkpoint", "c"], "goes with --serve"),
-        (["--index", "x", "--checkpoint", "c", "--onnx", "o"], "--onnx: not allowed with argument --checkpoint"),
         (["--serve", "--index", "x", "--threshold", "1"], "at most 0"),
     ],
 )

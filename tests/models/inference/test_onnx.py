@@ -19,6 +19,7 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
+from tests.onnx_files import write_means
 
 SETTINGS = EmbeddingSettings(flip=True, pooling_exponent=4.0)
 
@@ -104,19 +105,55 @@ def test_files_of_other_kinds_are_refused(tmp_path: Path, exported: Path) -> Non
     (tmp_path / "cut.onnx").write_bytes(exported.read_bytes()[:1000])
     with pytest.raises(UserError, match="not an ONNX file that can be run"):
         open_onnx(tmp_path / "cut.onnx")
-    onnx = pytest.importorskip("onnx")
-    model = onnx.load(exported)
-    (described,) = (entry for entry in model.metadata_props if entry.key == "description")
-    true = json.loads(described.value)
-    for key, wrong, message in (("dimensions", 5, r"promises \[batch, 5\]"), ("sizes", [7], "promises .'pixels_7'.")):
-        described.value = json.dumps(true | {key: wrong})
-        onnx.save(model, tmp_path / "wrong.onnx")
-        with pytest.raises(UserError, match=message):
-            open_onnx(tmp_path / "wrong.onnx")
-    del model.metadata_props[:]
-    onnx.save(model, tmp_path / "plain.onnx")
-    with pytest.raises(UserError, match="does not describe what it takes"):
-        open_onnx(tmp_path / "plain.onnx")
+
+
+BYTES, FLOATS, HALVES = onnx.TensorProto.UINT8, onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "size", "gets"),
+    [
+        (BYTES, ("n", 3, 32, 32), None, 32),
+        (BYTES, ("n", "h", "w", 3), None, 288),
+        (BYTES, ("n", "h", "w", 3), 48, 48),
+        (FLOATS, ("n", 3, 32, 32), 32, 32),
+        (HALVES, ("n", 32, 32, 3), None, 32),
+    ],
+)
+def test_any_network_is_opened(tmp_path: Path, kind: int, shape: tuple[int | str, ...], size: int | None, gets: int) -> None:
+    path = write_means(tmp_path / "any.onnx", kind, shape, (1, 2) if shape[3] == 3 else (2, 3))
+    network = open_onnx(path, size=size)
+    squares = np.random.default_rng(0).integers(0, 256, (3, 3, gets, gets)).astype(np.uint8)
+    means = squares.mean(axis=(2, 3))
+    if kind != BYTES:
+        means = (means / 255 - (0.485, 0.456, 0.406)) / (0.229, 0.224, 0.225)
+    expected = means / np.linalg.norm(means, axis=1, keepdims=True)
+    assert network.sizes == (gets,) and network.dimensions == 3
+    assert np.abs(network.embed({gets: squares}) - expected).max() < (2e-2 if kind == HALVES else 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "axes", "size", "message"),
+    [
+        (
+            onnx.TensorProto.INT64,
+            ("n", 3, 32, 32),
+            (2, 3),
+            None,
+            r"takes pixels, tensor\(int64\) .*any number of pictures",
+        ),
+        (FLOATS, ("n", 1, 32, 32), (2, 3), None, "expected any number of pictures"),
+        (FLOATS, (4, 3, 32, 32), (2, 3), None, "any number of pictures"),
+        (FLOATS, ("n", 3, 32, 64), (2, 3), None, "expected any number of pictures"),
+        (FLOATS, ("n", 3, 32, 32), (2, 3), 48, "takes squares of 32 pixels, not of 48"),
+        (FLOATS, ("n", 3, 32, 32), (3,), None, r"expected vectors \[n, d\] of a known dimension"),
+    ],
+)
+def test_networks_of_other_kinds_are_refused(
+    tmp_path: Path, kind: int, shape: tuple[int | str, ...], axes: tuple[int, ...], size: int | None, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        open_onnx(write_means(tmp_path / "other.onnx", kind, shape, axes), size=size)
 
 
 def test_weights_in_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,16 +15,9 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.submissions.formats.submission import write_submission
 from image_copies.submissions.vectors.files import Vectors
+from tests.onnx_files import write_means
 
 Evaluate = Callable[..., subprocess.CompletedProcess[str]]
-
-
-class Means(torch.nn.Module):
-    """The mean colour of each of 4 × 4 fields: of a copy with the same bytes, the same."""
-
-    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
-        """Return vectors [n, 48]."""
-        return torch.nn.functional.adaptive_avg_pool2d(pictures, 4).flatten(1)
 
 
 @pytest.fixture
@@ -47,22 +40,22 @@ def test_any_descriptors_are_compared_in_one_table(evaluate: Evaluate, data: Pat
     torch.manual_seed(0)
     network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
     save_descriptor(tmp_path / "c.safetensors", network, 32, {})
-    torch.jit.script(Means()).save(str(tmp_path / "means.pt"))
+    write_means(tmp_path / "means.onnx")
     unit = np.eye(6, dtype=np.float32)
     wrong = unit[[2, 1, 2, 3, 4, 5]]  # the first query is as near to the first reference, which it does not copy, as can be
     np.save(tmp_path / "wrong.npy", wrong)
     ids = ["Q000000", "Q000001"], [f"R00000{number}" for number in range(4)]
     parts = (Vectors(names, rows, np.zeros(len(rows), bool)) for names, rows in zip(ids, (unit[[3, 0]], unit[2:]), strict=True))
     write_submission(tmp_path / "right.h5", *parts)
-    done = evaluate("--data", data, "wrong.npy", "right.h5", "means.pt", "c.safetensors", "shipped")
+    done = evaluate("--data", data, "wrong.npy", "right.h5", "means.onnx", "c.safetensors", "shipped")
     assert done.returncode == 0, done.stderr
-    rows = {cells[0]: cells[1:] for line in done.stdout.splitlines() if len(cells := line[1:-1].split("│")) == 7}
+    rows = {cells[0]: cells[1:] for line in done.stdout.splitlines() if len(cells := line[1:-1].split("│")) == 8}
     figures = {name.strip(): [cell.strip() for cell in cells] for name, cells in rows.items()}
-    assert set(figures) == {"wrong.npy", "right.h5", "means.pt", "c.safetensors", "shipped"}
-    assert float(figures["wrong.npy"][0]) < 0.5 and figures["wrong.npy"][3] == ""
-    for name in ("right.h5", "means.pt", "c.safetensors", "shipped"):  # the same bytes are nearest, whatever the network
-        assert figures[name][0] == figures[name][2] == "1.0000" and float(figures[name][3]) > 0.5
-    assert figures["right.h5"][5] == "" and float(figures["means.pt"][5]) > 0 < float(figures["c.safetensors"][5])
+    assert set(figures) == {"wrong.npy", "right.h5", "means.onnx", "c.safetensors", "shipped"}
+    assert float(figures["wrong.npy"][0]) < 0.5 and figures["wrong.npy"][4] == ""
+    for name in ("right.h5", "means.onnx", "c.safetensors", "shipped"):  # the same bytes are nearest, whatever the network
+        assert figures[name][0] == figures[name][2] == figures[name][3] == "1.0000" and float(figures[name][4]) > 0.5
+    assert figures["right.h5"][6] == "" and figures["means.onnx"][6] != "" and float(figures["c.safetensors"][6]) > 0
 
 
 def test_vectors_that_say_nothing_are_told(evaluate: Evaluate, data: Path, tmp_path: Path) -> None:

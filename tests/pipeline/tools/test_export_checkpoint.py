@@ -89,7 +89,7 @@ def test_without_a_run_it_is_what_ships_that_finds_copies(
     references = open_existing_run(small_run).data / "reference_images"
     assert main(["--queries", str(references), "--false-alarms", "0.3", "--output", "found"]) == 0
     assert (tmp_path / "found" / "matches.csv").is_file()
-    rule = make_rule(open_extractor(None, None, None, None), None, 0.3, 10)
+    rule = make_rule(open_extractor(None, None, None), None, 0.3, 10)
     assert rule.tail is not None and rule.tail.pairs == 960
 
 

@@ -11,15 +11,20 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import write_pictures
+from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.steps.embed import embed_folder
-from image_copies.pipeline.tools.run_extractor import embed_by_graph
+from image_copies.pipeline.tools.run_extractor import embed_by_extractor
 from image_copies.submissions.vectors.files import read_vectors
 
 pq: Any = pytest.importorskip("pyarrow.parquet", reason="the extra interchange is not installed")
 
 
-@pytest.mark.parametrize("embed", [embed_folder, embed_by_graph])
+def embed_without_torch(checkpoint: Path, folder: Path, output: Path) -> None:
+    embed_by_extractor(checkpoint_extractor(checkpoint), folder, output)
+
+
+@pytest.mark.parametrize("embed", [embed_folder, embed_without_torch])
 def test_a_folder_becomes_parquet(tmp_path: Path, embed: Callable[..., None]) -> None:
     folder, output = tmp_path / "pictures", tmp_path / "vectors.parquet"
     list(write_pictures(folder, "R", 3, seed=1, workers=1))
@@ -35,7 +40,7 @@ def test_a_folder_becomes_parquet(tmp_path: Path, embed: Callable[..., None]) ->
     assert read.unreadable.tolist() == [False, False, False, True] and np.array_equal(read.vectors, read_vectors(direct).vectors)
 
 
-@pytest.mark.parametrize("embed", [embed_folder, embed_by_graph])
+@pytest.mark.parametrize("embed", [embed_folder, embed_without_torch])
 def test_nothing_is_embedded_for_a_file_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embed: Callable[..., None]
 ) -> None:

@@ -1,6 +1,5 @@
 """Files that others have published, in their own layouts, wherever a checkpoint can be named."""
 
-import argparse
 import csv
 import shutil
 from pathlib import Path
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import timm
 import torch
-from torch import nn
 
 from image_copies.data.images import find_images
 from image_copies.models.inference.embed import embed_images
@@ -23,17 +21,6 @@ from image_copies.pipeline.steps.train import train
 from image_copies.submissions.vectors.files import read_vectors
 
 
-def write_winner(path: Path) -> None:
-    """In the layout of ISC2021's winner: 16 dimensions, of pictures of 32 pixels."""
-    parts = {
-        "backbone": timm.create_model("test_efficientnet", features_only=True),
-        "fc": nn.Linear(64, 16, bias=False),
-        "bn": nn.BatchNorm1d(16),
-    }
-    state = nn.ModuleDict(parts).state_dict()
-    torch.save({"arch": "test_efficientnet", "args": argparse.Namespace(input_size=32), "state_dict": state}, path)
-
-
 def write_dino(path: Path) -> None:
     """In DINO's layout: a ViT of 64 channels, 128 dimensions."""
     size: dict[str, Any] = {"patch_size": 32, "embed_dim": 64, "depth": 1, "num_heads": 1}
@@ -41,11 +28,11 @@ def write_dino(path: Path) -> None:
     torch.save(network.state_dict(), path)
 
 
-@pytest.fixture(scope="module", params=["isc_ft.pth.tar", "dino.pth"])
-def published(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path: Path = tmp_path_factory.mktemp("published") / request.param
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("published") / "dino.pth"
     torch.manual_seed(0)
-    (write_winner if path.name.startswith("isc") else write_dino)(path)
+    write_dino(path)
     return path
 
 

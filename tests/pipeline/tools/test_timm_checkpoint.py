@@ -23,7 +23,7 @@ def test_vectors_are_timms_own_pooled_features(tmp_path: Path, name: str) -> Non
     torch.manual_seed(0)
     network: Any = timm.create_model(name)
     torch.save(network.state_dict(), tmp_path / "weights.pth")
-    write_timm(f"timm:{name}", tmp_path / "weights.pth", tmp_path / "network.safetensors")
+    write_timm(f"timm:{name}={tmp_path / 'weights.pth'}", tmp_path / "network.safetensors")
     (tmp_path / "weights.pth").unlink()
     loaded = load_descriptor(tmp_path / "network.safetensors")
     assert (
@@ -39,7 +39,7 @@ def test_a_folder_is_embedded_with_it(tmp_path: Path, run_command: Callable[...,
     list(write_pictures(tmp_path / "pictures", "P", 3, seed=1, workers=1))
     torch.save(timm.create_model("test_efficientnet").state_dict(), tmp_path / "weights.pth")
     embed = ("02_embed", "--images", "pictures", "--workers", 0)
-    run_command(tmp_path, *embed, "--output", "v.h5", "--checkpoint", "timm:test_efficientnet", "--weights", "weights.pth")
+    run_command(tmp_path, *embed, "--output", "v.h5", "--checkpoint", "timm:test_efficientnet=weights.pth")
     run_command(tmp_path, *embed, "--output", "again.h5", "--checkpoint", "v.h5.network.safetensors")
     assert np.array_equal(read_vectors(tmp_path / "v.h5").vectors, read_vectors(tmp_path / "again.h5").vectors)
 
@@ -49,10 +49,10 @@ def test_a_folder_is_embedded_with_it(tmp_path: Path, run_command: Callable[...,
 )
 def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        write_timm(name, None, tmp_path / "network.safetensors")
+        write_timm(name, tmp_path / "network.safetensors")
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save(timm.create_model("test_vit").state_dict(), tmp_path / "weights.pth")
     with pytest.raises(UserError, match="matches only 0 of the backbone's"):
-        write_timm("timm:test_efficientnet", tmp_path / "weights.pth", tmp_path / "network.safetensors")
+        write_timm(f"timm:test_efficientnet={tmp_path / 'weights.pth'}", tmp_path / "network.safetensors")
