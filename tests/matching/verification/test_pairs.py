@@ -132,6 +132,7 @@ def draw_display(shown: str) -> Image.Image:
         (draw_light("firebrick"), draw_light("mediumblue"), "likely"),
         (draw_light("firebrick", radius=40), draw_light("mediumblue", radius=40), "likely"),
         (draw_light("firebrick", "black", 20), draw_light("seagreen", "dimgray", 20), "likely"),
+        (draw_light("firebrick", "white", 10), draw_light("seagreen", "black", 10), "likely"),
         (draw_room("firebrick"), draw_room("seagreen"), "likely"),
         (draw_room("firebrick"), draw_room("firebrick").convert("L"), "certain"),
         (draw_room("firebrick"), Image.eval(draw_room("firebrick"), lambda value: 255 - value), "certain"),
@@ -151,6 +152,16 @@ def test_a_part_of_another_colour_or_number_is_no_certain_copy(
     other.save(files[1], quality=quality)
     found = PairJudge().judge(KnownPair(*files))
     assert found.kind == kind, found
+
+
+@pytest.mark.parametrize("quality", [50, 60])
+def test_a_coarse_copy_of_noise_is_certain_because_compression_gives_it(quality: int, tmp_path: Path) -> None:
+    rng, files = np.random.default_rng(0), (tmp_path / "one.png", tmp_path / "other.jpg")
+    drawn = draw_picture(rng, 480)
+    noisy = Image.fromarray(np.clip(drawn + rng.normal(0, 6, drawn.shape), 0, 255).astype(np.uint8))
+    noisy.save(files[0])
+    noisy.save(files[1], quality=quality)
+    assert PairJudge().judge(KnownPair(*files)).kind == "certain"
 
 
 def test_tables_with_other_numbers_are_not_captioned_copies(tmp_path: Path) -> None:
