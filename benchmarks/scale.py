@@ -17,7 +17,7 @@ SIZES = (1e6, 1e7, 1e8, 1e9)  # images
 CORES = 16  # of a node
 EXACT_PAIRS = (
     25_000 * 1e6 / (2 * 72)
-)  # per core-second: 25,000 × 1,000,000 in 72 s on two cores (benchmarks/full_size.py of commit b5ccfd66)
+)  # per core-second: 25,000 × 1,000,000 in 72 s on two cores (benchmarks/full_size.py of commit 86c93ead)
 STORE = Measurements.open(RESULTS)
 COMPARED, TOOK = max((count, each["find pairs: processor s"]) for count, each in find_figures(STORE, "vectors", "vectors"))
 JUDGING = {side: each["seconds a pair"] for side, each in find_figures(STORE, "judging", "side")}
@@ -25,7 +25,7 @@ JUDGING = {side: each["seconds a pair"] for side, each in find_figures(STORE, "j
 TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     # the shipped descriptor: dedup --judge none of 62,000 pictures of 64 px, on two cores that were busy otherwise, too
     ("embedding, small pictures", lambda n: n / 117, "measured, 62,000", CORES),
-    # the shipped descriptor, to groups (benchmarks/large_pictures.py of commit b5ccfd66)
+    # the shipped descriptor, to groups (benchmarks/large_pictures.py of commit 86c93ead)
     ("embedding, 12 megapixels", lambda n: n / 13.7, "measured, 10,000", CORES),
     # benchmarks/dedup.py vectors
     ("dedup: listing, ids, what is embedded", lambda n: n * 14.1 / 1e6, "measured, 1 M", 1),

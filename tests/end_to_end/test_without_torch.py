@@ -85,8 +85,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("match --apply move", "take everything back with: image-copies match --undo --output matches"),
         ("undo", "undo: 1 file done"),
         ("embed --images album --output vectors.h5", "vectors: vectors.h5"),
-        ("score --submission submission.h5 --ground-truth given.csv", '"micro_average_precision": 1.0'),
-        ("score --queries vectors.h5 --references vectors.h5 --ground-truth truth.csv", '"micro_average_precision": 1.0'),
+        ("score --submission submission.h5 --ground-truth given.csv", "µAP               1.0000"),
+        ("score --queries vectors.h5 --references vectors.h5 --ground-truth truth.csv", "µAP               1.0000"),
     ],
 )
 def test_commands(place: Path, line: str, said: str) -> None:
