@@ -27,7 +27,15 @@ from image_copies.matching.matches import Match, evidence_values, match_values, 
 from image_copies.matching.results.folder import JOURNAL, MATCHES, MOVED, SearchNotes, read_notes
 from image_copies.matching.results.overlays import lay_pair
 from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_center, pair_of, read_groups, read_state
-from image_copies.matching.review.shown import describe_outcome, facts_of, rank_group, show_facts, show_values, sum_bytes
+from image_copies.matching.review.shown import (
+    describe_outcome,
+    facts_of,
+    rank_group,
+    show_facts,
+    show_name,
+    show_values,
+    sum_bytes,
+)
 from image_copies.matching.verification.pairs import verify_two
 
 MAX_SHOWN_PAIRS = 100_000  # pairs on the page; matches.csv lists all
@@ -93,7 +101,7 @@ class Results:
             "pairs": pairs,
             "same_bytes": len(self.matches) - len(pairs),
             "series": [
-                [[self._numbers[file], text_of(Path(file.name))] for file in files]
+                [{"number": self._numbers[file], **show_name(file)} for file in files]
                 for files in list_series(self.matches.values(), [row for rows in self.plan.groups.values() for row in rows])
             ],
             "bounded": len(self.matches) >= MAX_SHOWN_PAIRS,

@@ -31,12 +31,16 @@ def _read_facts(path: Path, modified: int) -> Facts:
     return picture_facts(path)
 
 
+def show_name(path: Path) -> dict[str, str]:
+    """Return a file's name and its folder."""
+    return {"name": text_of(Path(path.name)), "folder": text_of(path.parent)}
+
+
 def show_facts(facts: Facts) -> dict[str, Any]:
     """Return what is known of a file, by name."""
     stamp, known = datetime.fromtimestamp(facts.modified // 10**9), facts_values(facts)
     return {name: known[name] for name in ("width", "height", "bytes", "format", "taken", "exif_entries")} | {
-        "name": text_of(Path(facts.path.name)),
-        "folder": text_of(facts.path.parent),
+        **show_name(facts.path),
         "modified": str(stamp) if facts.modified else "",
         "sharpness": facts.sharpness,
     }

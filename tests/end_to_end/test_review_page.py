@@ -193,6 +193,7 @@ def test_which_side_is_a_reference_is_said_and_files_of_one_name_are_told_apart(
         with answered(page, "/api/groups/"):
             page.click("#to-groups")
         assert page.locator(".file .role").count() == 1
+        assert page.locator(".file .folder").all_inner_texts() == ["in originals/trip", "in uploads/trip"]
 
 
 def test_certain_groups_are_accepted_at_once_after_a_question(page: "sync_api.Page", results: Path) -> None:
@@ -269,6 +270,7 @@ def test_a_group_is_decided_and_another_file_kept(page: "sync_api.Page", results
     with answered(page, "/api/groups/"):
         page.click("#to-groups")
     assert page.locator("#group .file").count() == 3 and page.inner_text("#group .kept b") == "large.png"
+    assert page.locator("#group .folder").count() == 0, "all lie in one folder"
     assert f"--output {results}" in page.inner_text("#plan code")
     page.keyboard.press("ArrowRight")
     chosen = page.evaluate("document.activeElement.querySelector('b').textContent")

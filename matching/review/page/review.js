@@ -176,6 +176,18 @@ function nameApart(files) {
   }
 }
 
+// The folders of some files from where they part; empty ones if all lie in one folder.
+function foldersApart(files) {
+  const paths = files.map((file) => file.folder.split("/"));
+  const shortest = Math.min(...paths.map((path) => path.length));
+  let shared = 0;
+  while (shared < shortest && paths.every((path) => path[shared] === paths[0][shared])) shared += 1;
+  if (paths.every((path) => path.length === shared)) return files.map(() => "");
+  return paths.map((path) => path.slice(Math.min(shared, shortest - 1)).join("/"));
+}
+
+const folderLine = (folder) => (folder ? element("p", { className: "folder", textContent: `in ${folder}` }) : null);
+
 // Text whose figures, in brackets, are shown only when they are asked for; names of files may have brackets, too.
 const FIGURES = /( \([^()]*(?: of 100| blocks[^()]*| of the picture differ|pixels of \d+)\))/;
 const wording = (text) => text.split(FIGURES).map((part, odd) => (odd % 2 ? element("span", { className: "numbers", textContent: part }) : part));
@@ -194,6 +206,7 @@ function verdict({ values, regions, suggestion, looked, files }) {
   else if (looked) parts.push("No arrangement of features confirms that one copies the other.");
   for (const [name, value] of Object.entries(others)) if (value !== null && value !== "") figures.push(`${name.replaceAll("_", " ")}: ${value}.`);
   if (suggestion) parts.push(`Keep ${names[files[0].number === suggestion.file ? 0 : 1]}: ${suggestion.reason}.`);
+  else if (kind === "certain") parts.push("Nothing says which of the two to keep.");
   if (kind && score !== undefined) figures.push(`Score ${number(score)}.`);
   return [...wording(parts.join(" ")), element("span", { className: "numbers", textContent: ` ${figures.join(" ")}` })];
 }
@@ -361,13 +374,14 @@ async function showGroup() {
 
 function drawGroup(group) {
   state.members = group;
+  const folders = foldersApart(group.files);
   const planned = Object.entries({ keep: "kept", remove: "to go", review: "to look at", leave: "left alone", gone: "removed" }).flatMap(([action, said]) => {
     const count = group.files.filter((file) => (state.gone.has(file.number) ? "gone" : file.action) === action).length;
     return count ? `${count} ${said}` : [];
   });
   at("group").replaceChildren(
     element("p", { textContent: `${group.files.length} files: ${planned.join(", ")}. The first one is kept instead of the others.` }),
-    element("div", { className: "files" }, ...group.files.map((file) => card(group, file))),
+    element("div", { className: "files" }, ...group.files.map((file, place) => card(group, file, folders[place]))),
   );
   at("plan").replaceChildren("plan.csv holds these choices. On the command line it is carried out with ", element("code", { textContent: state.all.apply }));
 }
@@ -443,7 +457,7 @@ function report(what, { done, left, left_files: count }) {
   if (count) tell(`Left alone: ${left.map(([file, reason]) => `${file} (${reason})`).join("; ")}${count > left.length ? ` and ${count - left.length} more` : ""}.`);
 }
 
-function card(group, file) {
+function card(group, file, folder) {
   const kept = file.number === group.kept;
   const button = (text, pressed, work, name) => {
     const made = element("button", { type: "button", textContent: text, onclick: work });
@@ -467,12 +481,13 @@ function card(group, file) {
     { className: `file${kept ? " kept" : ""}${gone ? " gone" : ""}`, tabIndex: gone ? -1 : 0 },
     element("div", { className: "frame" }, gone ? element("div", { className: "missing", textContent: "no picture" }) : image(file, "small", file.name)),
     element("p", {}, element("span", { className: `badge ${file.action}`, textContent: gone ? "removed" : file.action }), " ", role(file), " ", element("b", { textContent: file.name })),
+    folderLine(folder),
     element("p", { textContent: details.filter(Boolean).join(", "), title: file.folder }),
-    element("p", {}, ...wording(file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`) + (file.original ? `. Original: ${file.original}` : ""))),
+    element("p", {}, ...wording(file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`) + (file.original && file.original !== "not known" ? `. Original: ${file.original}` : ""))),
     answers,
   );
   if (!gone) made.dataset.file = file.number; // by which keys find it
-  made.setAttribute("aria-label", `${file.name}, ${file.action}`);
+  made.setAttribute("aria-label", `${file.name}${folder && ` in ${folder}`}, ${file.action}`);
   return made;
 }
 
@@ -529,17 +544,20 @@ function stepMember(by) {
 // Series
 
 function showSeries() {
-  at("shots").replaceChildren(...state.all.series.slice(0, MOST_SERIES).map((shots, place) => element(
-    "section",
-    {},
-    element("h2", { textContent: `Series ${place + 1}: ${plural(shots.length, "picture")}` }),
-    element("div", { className: "files" }, ...shots.map((shot) => shotCard(shot, shots[0]))),
-  )));
+  at("shots").replaceChildren(...state.all.series.slice(0, MOST_SERIES).map((shots, place) => {
+    const folders = foldersApart(shots);
+    return element(
+      "section",
+      {},
+      element("h2", { textContent: `Series ${place + 1}: ${plural(shots.length, "picture")}` }),
+      element("div", { className: "files" }, ...shots.map((shot, shown) => shotCard(shot, shots[0].number, folders[shown]))),
+    );
+  }));
 }
 
-function shotCard([number, name], [sharpest]) {
+function shotCard({ number, name, folder }, sharpest, apart) {
   const label = number === sharpest ? element("span", { className: "badge keep", textContent: "sharpest" }) : element("a", { href: `#pair/${sharpest}/${number}`, textContent: "Compare" });
-  return element("article", { className: `file${number === sharpest ? " kept" : ""}` }, element("div", { className: "frame" }, image({ number }, "small", name)), element("p", {}, label, " ", element("b", { textContent: name })));
+  return element("article", { className: `file${number === sharpest ? " kept" : ""}` }, element("div", { className: "frame" }, image({ number }, "small", name)), element("p", { title: folder }, label, " ", element("b", { textContent: name })), folderLine(apart));
 }
 
 // Decisions
