@@ -217,8 +217,8 @@ def find_advantage(kept: Facts, file: Facts, comparer: EditComparer, distrusted:
         "what the kept file shows beyond it may have been added": found.query.extended,
         "nothing says that the kept file was not enlarged": found.query.density > MAX_DENSITY and not sure,
         "the kept file was compressed more, or once more": more == "kept",
-        f"of {kept.form} and {file.form} with as many pixels, nothing says which was made of the other": more == "unclear",
-        f"the two differ by more than {by}, and nothing says which was made of the other": not found.compressed,
+        f"both {kept.form} and {file.form} have as many pixels, and neither says which was first": more == "unclear",
+        f"they differ by more than {by}": not found.compressed,
     }
     return next((words for words, holds in advantages.items() if holds), "")
 

@@ -25,6 +25,8 @@ from image_copies.matching.files.plan import BY_HAND, Action, PlanRow, list_comp
 from image_copies.matching.knowledge import Knowledge, PairKnowledge
 from image_copies.matching.verification.judgement import Judgement
 
+TO_LOOK_AT = "a person should look"
+
 
 def plan_group(group: int, files: Sequence[Path], knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
     """Plan one group: the kept file first, then those that may be removed, those to be looked at, and those that are left.
@@ -137,7 +139,7 @@ def plan_around(
                 find_loss = partial(known.find_loss, distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND)
                 loss = find_loss()
                 merged = known.surplus.noted if loss and not find_loss(merging=True) else ""
-                judgement = replace(judgement, reason=f"{judgement.reason}, but {loss}") if loss else judgement
+                judgement = replace(judgement, reason=f"{judgement.reason}; {TO_LOOK_AT}: {loss}") if loss else judgement
                 action, reason = _decide_action(judgement, loss)
             original = _name_original(known) if name_originals and action == "review" else ""
             made = replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement)
@@ -222,4 +224,4 @@ def _find_difference(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> str:
 def _decide_action(judgement: Judgement, loss: str) -> tuple[Action, str]:
     if judgement.is_certain and not loss:
         return "remove", judgement.reason
-    return "review", f"{judgement.kind}: {judgement.reason}"
+    return "review", judgement.reason if loss else f"{judgement.kind}: {judgement.reason}; {TO_LOOK_AT}"

@@ -68,7 +68,7 @@ CLOSE_SIDE = 2 * alignment.MAX_SIDE  # pixels of the longer side at which copies
 MIN_TONE_BLOCKS = 80  # blocks that must agree where the tones do not: a disc of one colour is like any other one
 ALIKE = "the same pixels are shown"
 PART_DIFFERS = "a part of the two differs"
-OTHER_THING = "one shows a thing that the other does not, which was not drawn over it"
+OTHER_THING = "a part may show another thing"
 T = TypeVar("T")
 
 
@@ -287,6 +287,8 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     doubt, differing = _find_doubt(query, reference, registration, edits, said)
     if doubt:
         return Judgement("likely", judgement.reason.replace(AGREE, doubt), MAX_LIKELY), None
+    alike = not said and first.pixels.shape == second.pixels.shape  # smaller pictures are less sharp, too
+    said += ["blurred"] * (alike and edits.query.blurred != edits.reference.blurred)
     judgement = replace(judgement, reason=judgement.reason.replace(AGREE, describe_edits(said)))
     return judgement, replace(edits, differing=differing)
 

@@ -50,9 +50,9 @@ def list_edits(found: Comparison, query: Pixels, reference: Pixels, negative: bo
 
 
 def describe_edits(said: Sequence[str]) -> str:
-    """Return what `list_edits` lists as a phrase, such as "cropped to 80 %, brighter, otherwise the same"."""
+    """Return what tells two copies apart as a phrase, such as "cropped to 80 %, brighter, otherwise the same"."""
     if not said:
-        return "the same but for size and compression"
+        return "the same picture"
     return ", ".join(said if not ADDED.isdisjoint(said) else [*said, "otherwise the same"])
 
 

@@ -101,7 +101,7 @@ def test_an_edited_copy_is_not_kept_for_its_size(tmp_path: Path, edit: Callable[
         "keep",
         f"least edited: edited.jpg, {size}, {reason}",
     )
-    assert rows["edited"].action == "review" and rows["edited"].reason.endswith(", but it is the larger file")
+    assert rows["edited"].action == "review" and rows["edited"].reason.endswith("; a person should look: it is the larger file")
     assert "tones" not in rows["edited"].original
     assert rows["small"].action == "remove" and rows["small"].kept == tmp_path / "original.jpg"
     assert "least edited" not in str([row.reason for row in plan(tmp_path, "oldest").values()])  # as asked for, whatever it is
@@ -248,7 +248,7 @@ def test_an_original_does_not_go_whatever_the_kept_file_is_kept_for(
     os.utime(tmp_path / "edited.jpg", (1, 1))
     for rows in (plan(tmp_path, reference="edited"), plan(tmp_path, "oldest"), plan(tmp_path, preferred=("edited.jpg",))):
         assert (rows["edited"].action, rows["original"].action) == ("keep", "review")
-        assert rows["original"].reason.endswith(f", but {advantage}")
+        assert rows["original"].reason.endswith(f"; a person should look: {advantage}")
 
 
 def test_what_has_something_that_the_kept_file_lacks_is_looked_at(tmp_path: Path) -> None:
@@ -257,7 +257,15 @@ def test_what_has_something_that_the_kept_file_lacks_is_looked_at(tmp_path: Path
     scale(write(draw()), 0.8, 0.8).save(tmp_path / "written.jpg", quality=80)
     rows = plan(tmp_path)
     assert rows["original"].action == "keep" and rows["written"].action == "review"
-    assert rows["written"].reason.endswith(", but it has something that the kept file lacks")
+    assert rows["written"].reason.endswith("; a person should look: it has something that the kept file lacks")
+
+
+def test_a_blurred_copy_is_looked_at_for_one_reason_that_contradicts_nothing(tmp_path: Path) -> None:
+    draw().save(tmp_path / "original.jpg", quality=95)
+    draw().filter(ImageFilter.GaussianBlur(2)).save(tmp_path / "blurred.jpg", quality=85)
+    said = plan(tmp_path)["blurred"].reason.partition(" (")
+    assert said[0] == "blurred, otherwise the same"
+    assert said[2].partition("); ")[2] == "a person should look: they differ by more than compression"
 
 
 def test_the_same_form_with_another_name_is_looked_at(tmp_path: Path) -> None:
@@ -277,7 +285,7 @@ def test_what_shows_more_than_the_kept_file_is_looked_at(tmp_path: Path) -> None
     original.crop((60, 40, 480, 360)).save(tmp_path / "cropped.jpg", quality=90)
     rows = plan(tmp_path)
     assert rows["written"].action == "keep" and rows["cropped"].action == "review"
-    assert rows["cropped"].reason.endswith(", but the kept file has something laid over it")
+    assert rows["cropped"].reason.endswith("; a person should look: the kept file has something laid over it")
 
 
 def test_a_camera_file_is_not_called_enlarged(tmp_path: Path) -> None:
@@ -299,7 +307,9 @@ def test_a_copy_without_colours_is_not_kept_for_its_bytes(tmp_path: Path, streng
     assert rows["original"].action == "keep" and rows["original"].reason.endswith("grey.png, 480 × 360, has lost its colours")
     assert rows["grey"].action == "review"
     rows = plan(tmp_path, reference="grey")
-    assert rows["original"].action == "review" and rows["original"].reason.endswith(", but the kept file has lost its colours")
+    assert rows["original"].action == "review" and rows["original"].reason.endswith(
+        "; a person should look: the kept file has lost its colours"
+    )
 
 
 def compress(picture: Image.Image, quality: int) -> Image.Image:
@@ -605,7 +615,7 @@ def test_of_a_mirrored_or_turned_pair_none_goes(
         os.utime(tmp_path / "turned.jpg", (7200, 7200))
         rows = plan(tmp_path)
         assert (rows[kept].action, rows[other].action) == ("keep", "review")
-        assert rows[other].reason.endswith(", but one of the two was mirrored or turned")
+        assert rows[other].reason.endswith("; a person should look: one of the two was mirrored or turned")
     draw().save(tmp_path / "original.jpg", quality=92, exif=DATE)
     rows = plan(tmp_path)
     assert sorted(row.action for row in rows.values()) == ["keep", "review"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw, ImageOps
+from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.pairs import KnownPair, PairJudge
@@ -31,7 +31,8 @@ def caption(picture: Image.Image) -> Image.Image:
         (lambda picture: picture.resize((SIDE, 400)), "stretched, otherwise the same"),
         (lambda picture: ImageOps.expand(picture, 40, "white"), "framed"),
         (lambda picture: picture.convert("L"), "without its colours, otherwise the same"),
-        (lambda picture: picture.resize((240, 240)), "the same but for size and compression"),
+        (lambda picture: picture.resize((240, 240)), "the same picture"),
+        (lambda picture: picture.filter(ImageFilter.GaussianBlur(2)), "blurred, otherwise the same"),
         (caption, "captioned or covered in part"),
     ],
 )
