@@ -1,6 +1,11 @@
-"""Sizes of the parts of benchmarks/gpu.py: the paper's, and toy ones to test the code."""
+"""Sizes of the parts of benchmarks/gpu.py: those of recipes/isc2021.yaml, and toy ones to test the code."""
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from image_copies.pipeline.run.recipe import read_recipe
+
+RECIPE = Path(__file__).parents[1] / "recipes" / "isc2021.yaml"
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class StepSize:
 class Sizes:
     """Sizes of all parts."""
 
-    models: dict[str, StepSize]  # training steps by name, short ones first: each model at its last stage in recipes/isc2021.yaml
+    models: dict[str, StepSize]  # training steps by name, small images first
     compared: tuple[str, ...]  # those of which the ways to make a step are compared
     batches: tuple[int, ...]  # at which they are
     losses: int  # steps of which the losses are compared
@@ -30,17 +35,18 @@ class Sizes:
     pictures: int  # procedural ones
 
 
+def read_steps() -> dict[str, StepSize]:
+    """Return the steps of the recipe's models in their last stages."""
+    found = dict[str, StepSize]()
+    for name, model in read_recipe(RECIPE).trained_models.items():
+        stage, width = model.stages[-1], model.descriptor.dimensions or 0
+        found[name] = StepSize(model.descriptor.backbone, stage.classes or 0, width, stage.batch_size, stage.image_size)
+    return dict(sorted(found.items(), key=lambda named: named[1].image_size))
+
+
 FULL = Sizes(
-    models={
-        "v2s-160": StepSize("tf_efficientnetv2_s", 1_000_000, 384, 64, 160),
-        "nfnet-384d": StepSize("eca_nfnet_l1", 1_000_000, 384, 64, 160),
-        "nfnet-256d": StepSize("eca_nfnet_l1", 1_500_000, 256, 64, 160),
-        "b5-256d": StepSize("tf_efficientnet_b5", 1_500_000, 256, 64, 160),
-        "b5-large": StepSize("tf_efficientnet_b5", 1_800_000, 256, 64, 160),
-        "v2s-224": StepSize("tf_efficientnetv2_s", 1_200_000, 384, 64, 224),
-        "v2l-512": StepSize("tf_efficientnetv2_l", 980_000, 512, 8, 512),
-    },
-    compared=("v2s-160", "b5-large"),
+    models=read_steps(),
+    compared=("v2s-160", "b5-256d-large"),
     batches=(64, 512),
     losses=200,
     precision="bf16",
@@ -51,7 +57,7 @@ FULL = Sizes(
 )
 TOY = StepSize("test_efficientnet", 300, 16, 4, 32, 128)
 SMOKE = Sizes(  # with the names of the items that the calls of docs/gpu.md ask for
-    models={"v2s-160": TOY, "b5-large": TOY},
+    models={"v2s-160": TOY, "b5-256d-large": TOY},
     compared=FULL.compared,
     batches=(4, 8),
     losses=8,

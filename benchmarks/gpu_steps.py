@@ -1,17 +1,20 @@
 """Parts of benchmarks/gpu.py: time, memory, losses and saving of training steps, made in several ways."""
 
 import gc
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from gpu_plain import build_plain_step
 from gpu_row import Row, measure_busy_seconds, measure_seconds, read_clock
 from gpu_sizes import Sizes, StepSize
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.memory_format import choose_memory_format
@@ -26,7 +29,7 @@ from image_copies.models.training.state import Progress, WrittenState
 
 Made = tuple[Figures, torch.Tensor]  # of a step: its figures and image rows
 GIB = 2**30
-WAYS = ("plain", "eager", "graph")  # the default; "compiled" is measured where it is asked for
+WAYS = ("plain", "eager", "graph")
 USUAL_BATCH = 64  # of isc2021.yaml; larger ones round the class rows, as isc2021-batch-512.yaml does
 
 
@@ -72,6 +75,36 @@ def measure_saving(device: torch.device, sizes: Sizes, item: str) -> Iterator[Ro
             yield Row(f"{item}, held up by the {which} state", figure, "at most 1 s", until <= 1)
 
 
+def measure_host(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
+    """Compare what a step costs the host with a plain one: of two small images it is most of a step."""
+    size = replace(sizes.models[item], batch=2, image_size=32, classes=1000)
+    learner, own = build_own_step(size, sizes, "eager")
+    for group in learner.optimizers[0].param_groups:
+        group |= {"fused": True, "foreach": False}  # as on a GPU
+    plain, spent = build_plain_step(device, size), list[list[float]]()
+    for _ in range(WARM_UP + 2 * sizes.repeats):
+        began = time.process_time()
+        own()
+        between = time.process_time()
+        plain()
+        spent.append([between - began, time.process_time() - between])
+    for name, step, seconds in zip(("own", "plain"), (own, plain), zip(*spent[WARM_UP:], strict=True), strict=True):
+        with Operations() as operations:  # type: ignore[no-untyped-call]  # torch gives its constructor no types
+            step()
+        figure = f"{1e3 * statistics.median(seconds):.1f} ms of a processor, {operations.count:,} operations"
+        yield Row(f"{item}, {name}", figure)
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that torch is asked for."""
+
+    count = 0
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return operation(*args, **(kwargs or {}))
+
+
 def _time_step(device: torch.device, sizes: Sizes, what: str, size: StepSize, way: str) -> Row:
     """Return the row of a step; of one that does not fit into memory, that it does not."""
     _release(device)
@@ -92,13 +125,12 @@ def _time_step(device: torch.device, sizes: Sizes, what: str, size: StepSize, wa
 
 
 def build_own_step(size: StepSize, sizes: Sizes, way: str) -> tuple[Learner, Callable[[], list[Made]]]:
-    """Return a learner and its step on a prepared batch, "eager", as a "graph" or "compiled"; the same at each call."""
+    """Return a learner and its step on a prepared batch, "eager" or as a "graph"; the same at each call."""
     torch.manual_seed(0)
     settings = ModelSettings.model_validate(
         {
             "descriptor": {"backbone": size.backbone, "dimensions": size.dimensions},
             "precision": sizes.precision,
-            "compile": way == "compiled",
             "graph": "auto" if way == "graph" else "never",
             "stages": [{"classes": size.classes, "image_size": size.image_size, "batch_size": size.batch}],
         }
@@ -106,7 +138,7 @@ def build_own_step(size: StepSize, sizes: Sizes, way: str) -> tuple[Learner, Cal
     fabric, descriptor = launch_fabric(settings.precision), Descriptor(settings.descriptor)
     device = fabric.device
     chosen = choose_memory_format(descriptor, device, size.image_size, size.batch, settings.precision, learns=True)
-    network = set_up_network(fabric, descriptor, settings.compile, chosen)
+    network = set_up_network(fabric, descriptor, False, chosen)
     head = Svmax(draw_head(size, device), None)
     learner = build_learner(fabric, descriptor, network, head, settings, settings.stages[0])
     pixels = torch.randint(0, 256, (size.batch, size.image_size, size.image_size, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
