@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from image_copies.matching.files.facts import Facts
+from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.originals import EditComparer, Origin, find_advantage
 from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, join_words, read_holdings
 from image_copies.matching.matches import Match
@@ -143,6 +144,10 @@ class Knowledge:
     def comparer(self) -> EditComparer:
         """Compares copies."""
         return EditComparer(self.judge)
+
+    def is_intact(self, path: Path) -> bool:
+        """Whether a file is decoded whole."""
+        return self.judge.verdicts.ask((path,), "intact", (), lambda: is_intact(path))
 
     def of(self, kept: Path, file: Path) -> PairKnowledge:
         """Return what is known of a file and of the one that would stay instead of it."""

@@ -25,6 +25,7 @@ from image_copies.matching.index.store import (
     unreadable_files,
     vectors_by_digest,
 )
+from image_copies.matching.index.verdicts import NOTHING_KEPT, Files, Verdicts
 from image_copies.matching.looks import Looks
 from image_copies.matching.matches import Exclusions, Found, Match, Matches, Rule
 from image_copies.matching.views import CROPS, VIEWS, embed_views
@@ -65,6 +66,7 @@ class Search:
     exact: bool = False  # compare every query with every reference, even in a large index
     views: bool = False  # also search with the views of queries for which nothing is found for sure; needs the tail of the rule
     looks: Looks | None = None  # keeps what was made of files
+    verdicts: Verdicts = NOTHING_KEPT  # what is known of files
 
     @cached_property
     def index(self) -> SearchIndex:
@@ -133,7 +135,9 @@ class Search:
         (hits,) = self._find_hits([self.extractor.normalize(vectors)], [allowed], self._limit)
         for row, of_views in enumerate(views):
             if of_views is not None and not self._is_sure(hits[row]):
-                hits[row] = _merge_hits([*hits[row], *self._look_at_views([of_views], [allowed[row]])[0]])[: self.wanted]
+                hits[row] = _merge_hits(
+                    [*hits[row], *self._look_at_views([self.extractor.normalize(of_views)], [allowed[row]])[0]]
+                )[: self.wanted]
         return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
 
     def nearest(self, path: Path, digest: bytes) -> Match | None:
@@ -203,7 +207,7 @@ class Search:
             allowed = [[self._make_filter(path, digest) for path, digest in block.queries] for block in together]
             found = self._find_hits(np.split(normalized, bounds), allowed, self._limit)
             for block, filters, own in zip(together, allowed, found, strict=True):
-                every = self._add_views([path for path, _ in block.queries], own, filters) if self.views else own
+                every = self._add_views(block.queries, own, filters) if self.views else own
                 for (path, digest), hits in zip(block.queries, every, strict=True):
                     yield path, digest, hits
 
@@ -213,35 +217,47 @@ class Search:
         return np.inf if self.threshold is None or self.candidates else -self.threshold
 
     def _add_views(
-        self, paths: Sequence[Path], found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]
+        self, queries: Sequence[tuple[Path, bytes]], found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]
     ) -> list[list[Hit]]:
         """Return the hits of queries, with those of their views where no hit is a copy for sure."""
         unsure = [row for row, hits in enumerate(found) if not self._is_sure(hits)]
         merged = list(found)
+        self.verdicts.know(queries)
+        normalizer = self.extractor.normalizer
+        given = [self.extractor.identity, normalizer and repr((normalizer.variant, normalizer.settings))]
         for rows in _split_into_blocks(unsure):
-            known = () if self.looks is None else (self.looks.views,)
-            views = embed_views(self.extractor, [paths[row] for row in rows], *known)
-            readable = [(row, vectors) for row, vectors in zip(rows, views, strict=True) if vectors is not None]
-            looked_at = self._look_at_views([vectors for _, vectors in readable], [allowed[row] for row, _ in readable])
-            for (row, _), hits in zip(readable, looked_at, strict=True):
+            files = {row: (queries[row][0],) for row in rows}
+            views = self.verdicts.ask_all(list(files.values()), "views", given, self._embed_views)
+            readable = [row for row in rows if files[row] in views]
+            looked_at = self._look_at_views([views[files[row]] for row in readable], [allowed[row] for row in readable])
+            for row, hits in zip(readable, looked_at, strict=True):
                 merged[row] = _merge_hits([*found[row], *hits])[: self.wanted]
         return merged
+
+    def _embed_views(self, asked: Sequence[Files]) -> dict[Files, NDArray[np.float32]]:
+        """Return the normalised vectors [VIEWS, d] of the views of each file that can be read."""
+        known = () if self.looks is None else (self.looks.views,)
+        made = embed_views(self.extractor, [path for (path,) in asked], *known)
+        views = {files: vectors for files, vectors in zip(asked, made, strict=True) if vectors is not None}
+        if not views:
+            return {}
+        normalized = self.extractor.normalize(np.concatenate(list(views.values())))
+        return dict(zip(views, np.split(normalized, len(views)), strict=True))
 
     def _is_sure(self, hits: Sequence[Hit]) -> bool:
         """Whether the score of any hit is that of a copy."""
         return self.threshold is not None and any(-hit.distance >= self.threshold for hit in hits)
 
     def _look_at_views(self, views: Sequence[NDArray[np.float32]], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
-        """Return the nearest contents of the views [VIEWS, d] of each query, with what they count as (`Tail.as_whole`)."""
+        """Return the nearest contents of the normalised views [VIEWS, d] of each query, with what they count as."""
         tail = self.fitted.tail
         if not views or tail is None:
             return [[] for _ in views]
-        filters = [[own] * VIEWS for own in allowed]
-        normalized = np.split(self.extractor.normalize(np.concatenate(views)), len(views))
-        found = self._find_hits(normalized, filters, tail.as_view(self._limit, VIEWS))
+        filters = [own for own in allowed for _ in range(VIEWS)]
+        (found,) = self._find_hits([np.concatenate(views)], [filters], tail.as_view(self._limit, VIEWS))
         return [
-            [Hit(hit.content, tail.as_whole(hit.distance, VIEWS), view) for view, hits in enumerate(of_query) for hit in hits]
-            for of_query in found
+            [Hit(hit.content, tail.as_whole(hit.distance, VIEWS), view) for view in range(VIEWS) for hit in found[first + view]]
+            for first in range(0, len(found), VIEWS)
         ]
 
     def _find_hits(

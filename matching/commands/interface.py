@@ -128,7 +128,6 @@ def find_copies(
         rule = make_rule(extractor, None, FALSE_ALARMS, MOST_REFERENCES)
         settings = searching.SearchSettings(rule, verified=verify, views=views)
         found = searching.search(extractor, settings, pictures, Path(place), quiet)
-        assert found is not None, "a new folder holds no results"
     near = [match for match in found.matches.pairs if match.judgement and match.judgement.kind in NEAR]
     return Copies(found.grouped.copies if found.grouped else [], near, found.left_out, found.matches.unreadable)
 

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import shlex
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -31,9 +30,9 @@ from image_copies.matching.files.keeping import PATH, KeepSettings, find_pattern
 from image_copies.matching.groups.planning import Grouped, drop_flat, make_groups, read_facts
 from image_copies.matching.groups.series import number_series
 from image_copies.matching.hash_lists import BITS, MAX_DISTANCE, HashLists, read_hash_lists
-from image_copies.matching.index.decisions import read_decisions
-from image_copies.matching.index.filling import add_pictures, digest_or_none, forget_missing
-from image_copies.matching.index.store import Store, digests_of_files, forget_queries, open_store, require_index
+from image_copies.matching.index.filling import add_pictures, forget_missing
+from image_copies.matching.index.store import Store, forget_queries, open_store, require_index
+from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
 from image_copies.matching.knowledge import known_pair
 from image_copies.matching.looks import Looks, keep_looks
 from image_copies.matching.matches import Found, Matches, Rule, match_values, rank_by_evidence
@@ -48,7 +47,6 @@ from image_copies.matching.results.folder import (
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.leakage import report_folders, report_leakage
 from image_copies.matching.results.report import write_results, write_track
-from image_copies.matching.results.unchanged import KeptOutput, fingerprint, keep_unchanged, repeat_unchanged
 from image_copies.matching.search import PairScores, Search, make_exclusions
 from image_copies.matching.verification.pairs import PairJudge, verify_pairs
 
@@ -115,10 +113,8 @@ class Searched:
     left_out: str
 
 
-def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, folder: Path, output: Output) -> Searched | None:
+def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, folder: Path, output: Output) -> Searched:
     """Find copies, and write matches.csv, groups.csv, plan.csv and the gallery into a folder.
-
-    Where nothing has changed since the search whose results the folder holds, they stand, and None is returned.
 
     Raises:
         UserError: The index is damaged or was made with another network, another process is writing the results, or the disk is
@@ -133,14 +129,12 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
         threadpool_limits(1, user_api="blas"),  # products are small: further threads would only wait for each other
         keep_looks(extractor, folder) as looks,
     ):
+        verdicts = NOTHING_KEPT  # a kept index has none: files of its references may have changed since they were added
         if settings.index is None:
+            verdicts = Verdicts(store.database, pictures.paths)
             _say_unmatched(settings.grouping.preferred, pictures, output)
             _fill_own_index(store, looks, settings, pictures, output)
-        state = _fingerprint(store, extractor, settings, pictures, folder)
-        if state is not None and repeat_unchanged(folder, state, output) is not None:
-            return None
-        output = KeptOutput(output.json, output.quiet)
-        found, grouped, left_out = _find_and_group(store, looks, settings, pictures, output)
+        found, grouped, left_out = _find_and_group(store, looks, verdicts, settings, pictures, output)
         if settings.index is not None:
             _say_gone(found, settings.index, output)
         found = found if lists is None else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
@@ -164,8 +158,6 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
             _report_shares(settings, pictures, found, folder, output)
         if found.matches.pairs:
             output.say(f"decide pairs and choose what to keep: {name_review()} {shlex.quote(text_of(folder))}")
-        if state is not None:
-            keep_unchanged(folder, state, len(found.matches.pairs), output)
     return Searched(found.matches, grouped, left_out)
 
 
@@ -179,32 +171,13 @@ def _open_index(extractor: Extractor, index: Path | None, folder: Path) -> Abstr
     return open_store(index or folder / OWN_INDEX, extractor.identity, extractor.dimensions, replace=own, new=own)
 
 
-def _fingerprint(store: Store, extractor: Extractor, settings: SearchSettings, pictures: Pictures, folder: Path) -> str | None:
-    """Return the fingerprint of a search; None if it uses a kept index or lists, which others may change, or writes elsewhere."""
-    if settings.index is not None or settings.track is not None or pictures.sources.hash_lists:
-        return None
-    found = [*pictures.queries.paths, *pictures.protected.paths, *(pictures.references.paths if pictures.references else ())]
-    known = digests_of_files(store, found)
-    new = [path for path in dict.fromkeys(found) if path not in known]
-    hashed = map_in_threads(digest_or_none, new, max(1, choose_workers(extractor.settings.workers)))
-    grouping = settings.grouping
-    return fingerprint(
-        [
-            *(extractor.identity, pictures.sources, settings.rule, folder, settings.verified, settings.views),
-            *(settings.sets, settings.exact, settings.removes_references, settings.stacks, settings.made_by, Path.cwd()),
-            *(grouping.keep, grouping.preferred, read_decisions(store), sys.argv[0]),
-        ],
-        known | dict(zip(new, hashed, strict=True)),
-    )
-
-
 def _find_and_group(
-    store: Store, looks: Looks, settings: SearchSettings, pictures: Pictures, output: Output
+    store: Store, looks: Looks, verdicts: Verdicts, settings: SearchSettings, pictures: Pictures, output: Output
 ) -> tuple[Found, Grouped | None, str]:
     """Search the index and group what is found; no groups where nothing decides what is a copy. Return what was left out, too."""
     within = _is_within(settings, pictures)
     exclusions = make_exclusions(store, _name_sources(pictures.sources) if pictures.sources.no_self else ())
-    lookup = Search(store, looks.extractor, settings.rule, exclusions, exact=settings.exact, looks=looks)
+    lookup = Search(store, looks.extractor, settings.rule, exclusions, exact=settings.exact, looks=looks, verdicts=verdicts)
     references = lookup.index.ntotal
     queries = None if within else len(pictures.queries.paths)
     effort = choose_effort(settings.rule, queries, references, settings.verified, settings.views)
@@ -215,17 +188,22 @@ def _find_and_group(
         _say_nearest(lookup, pictures.queries.paths[0], found, output)
     if settings.index is None:
         forget_queries(store, found.digests.values())
+        verdicts.forget_others()
+    verdicts.know(found.digests.items())
+    verdicts.keep()
     if effort.left_out:
         output.say(effort.left_out)
         output.record("left_out", {"reason": effort.left_out})
     if effort.verified:
-        found = _verify_pairs(found, lookup.fitted, looks)
+        found = _verify_pairs(found, lookup.fitted, looks, verdicts)
     if settings.track is not None:
         write_track(settings.track, found.candidates or found.matches.pairs, output)
-    facts = read_facts(sorted({path for match in found.matches.pairs for path in (match.query, match.reference)}))
-    judge = PairJudge()
+    paths = sorted({path for match in found.matches.pairs for path in (match.query, match.reference)})
+    facts = read_facts(paths, verdicts)
+    judge = PairJudge(verdicts=verdicts)
     shown = drop_flat(found.matches.pairs, {path for path, fact in facts.items() if fact.flat})
     found = _judge_pairs(replace(found, matches=replace(found.matches, pairs=shown)), judge)
+    verdicts.keep()
     if not found.matches.decided:
         return found, None, effort.left_out
     sources = pictures.sources
@@ -236,6 +214,7 @@ def _find_and_group(
         is_reference=_make_reference_check(settings, pictures),
     )
     grouped = make_groups(found, facts, PairScores(store, looks.extractor).scores, judge, exclusions, grouping)
+    verdicts.keep()
     pairs = number_series(found.matches.pairs, facts, grouped.rows)
     return replace(found, matches=replace(found.matches, pairs=pairs)), grouped, effort.left_out
 
@@ -270,10 +249,9 @@ def _say_gone(found: Found, index: Path, output: Output) -> None:
 
 def _say_unmatched(patterns: Sequence[str], pictures: Pictures, output: Output) -> None:
     """Say which patterns of paths to keep match nothing, as a mistyped one does."""
-    found = [*pictures.queries.paths, *pictures.protected.paths, *(pictures.references.paths if pictures.references else ())]
     for pattern in patterns:
-        if all(find_pattern(path, [pattern]) for path in found):
-            output.say(f"--keep {PATH}{pattern} matches none of {count(len(found), 'picture')}")
+        if all(find_pattern(path, [pattern]) for path in pictures.paths):
+            output.say(f"--keep {PATH}{pattern} matches none of {count(len(pictures.paths), 'picture')}")
 
 
 def _make_reference_check(settings: SearchSettings, pictures: Pictures) -> Callable[[Path], bool]:
@@ -290,17 +268,18 @@ def _fill_own_index(store: Store, looks: Looks, settings: SearchSettings, pictur
     held = list(dict.fromkeys([*searched.paths, *pictures.protected.paths]))
     effort = choose_effort(settings.rule, None, len(held), settings.verified, settings.views)
     looks.ahead = _is_within(settings, pictures) and effort.views and effort.verified > 0
+    added = add_pictures(store, looks.extractor, held, looks.look)
     if held or not sources.hash_lists:
-        added = add_pictures(store, looks.extractor, held, looks.look)
         say_added(", ".join(map(str, sources.references or sources.queries)), added, output)
-    forget_missing(store, held)
+    forget_missing(store, set(held).difference(added.closed))  # as nothing can be found out of them
 
 
-def _verify_pairs(found: Found, rule: Rule, looks: Looks) -> Found:
+def _verify_pairs(found: Found, rule: Rule, looks: Looks, verdicts: Verdicts) -> Found:
     """Verify the pairs that promise something by local features; confirmed pairs are copies, whatever their score."""
     pairs = found.matches.pairs
     candidates = choose_candidates(pairs, rule.tail, found.matches.references)
-    looked_at = rank_by_evidence(pairs, verify_pairs(candidates, looks.features))
+    looked_at = rank_by_evidence(pairs, verify_pairs(candidates, looks.features, verdicts))
+    verdicts.keep()
     copies = rule.select_verified(looked_at, found.matches.threshold)
     return Found(replace(found.matches, pairs=copies, verified=True), found.digests, looked_at)
 

@@ -41,6 +41,11 @@ class Pictures:
     references: Discovered | None
     protected: Discovered
 
+    @property
+    def paths(self) -> list[Path]:
+        """All of them."""
+        return [*self.queries.paths, *self.protected.paths, *(self.references.paths if self.references else ())]
+
 
 def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     """Find the pictures of all sources, except those in the results' own folder, and say what was skipped.

@@ -9,7 +9,7 @@ from image_copies.data.errors import ImageError
 from image_copies.matching.candidates import choose_candidates
 from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
 from image_copies.matching.groups.planning import drop_flat
-from image_copies.matching.index.filling import digest_or_none
+from image_copies.matching.index.filling import open_or_none
 from image_copies.matching.knowledge import known_pair
 from image_copies.matching.matches import Match, Rule, rank_by_evidence
 from image_copies.matching.verification.features import local_features
@@ -52,7 +52,7 @@ def judge_found(
     copies, threshold = list(found), rule.threshold(references)
 
     def judge_match(match: Match) -> Match:
-        same_bytes = match.score == 0 and digest_or_none(match.reference) == digest
+        same_bytes = match.score == 0 and open_or_none(match.reference, 0)[0] == digest
         return replace(match, judgement=judge.judge(known_pair(match, same_bytes, threshold), query))
 
     with share_cores() as pool:

@@ -2,9 +2,11 @@
 
 import io
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -79,36 +81,40 @@ class Facts:
         return f"{self.date} ({'taken' if self.taken else 'file date'})"
 
 
-def picture_facts(path: Path) -> Facts:
-    """Read what there is to know of a picture; of one that cannot be read, its size and date only."""
+def picture_facts(path: Path, read: Callable[[Path], dict[str, Any]] | None = None) -> Facts:
+    """Read what there is to know of a picture; of one that cannot be read, its size and date only.
+
+    `read` returns what `read_content_facts` does, of a file whose contents may be known already.
+    """
     archive = find_archive(path) if not is_there(path) else None
     try:
         state = (archive or path).stat()
-        content = read_bytes(path)
+        known = (read or read_content_facts)(path)
     except StorageError:
         raise
     except (OSError, UserError):
         return Facts(path, linked=is_link(path), archived=archive is not None)
-    width, height, taken, tags, frames, bits = _read_header(content)
-    sharpness, flat = _measure_content(content)
-    form = detect_format(content[:SIGNATURE_BYTES]) or ""
     return Facts(
         path=path,
-        width=width,
-        height=height,
-        size=len(content),
         modified=state.st_mtime_ns,
-        taken=taken,
-        tags=tags,
-        form=form,
-        sharpness=sharpness,
-        flat=flat,
         linked=archive is None and is_link(path),
         archived=archive is not None,
-        frames=frames,
         companions=find_companions(path) if archive is None and not is_remote(path) else (),
-        bits=bits,
+        **known,
     )
+
+
+def read_content_facts(path: Path) -> dict[str, Any]:
+    """Read those of the facts of a picture that depend on its contents alone, by their names.
+
+    Raises:
+        OSError: It cannot be read.
+        UserError: Its archive or object store cannot be.
+    """
+    content = read_bytes(path)
+    sharpness, flat = _measure_content(content)
+    form = detect_format(content[:SIGNATURE_BYTES]) or ""
+    return {"size": len(content), "form": form, "sharpness": sharpness, "flat": flat} | _read_header(content)
 
 
 def facts_values(facts: Facts) -> dict[str, object]:
@@ -137,8 +143,8 @@ def is_flat(pixels: NDArray[np.uint8]) -> bool:
     return bool((values - plane @ fitted).std(axis=0).max() < MAX_FLAT_DEVIATION)
 
 
-def _read_header(content: bytes) -> tuple[int, int, str, int, int, int]:
-    """Width and height as shown, date, numbers of EXIF entries and of frames, and bits of the values."""
+def _read_header(content: bytes) -> dict[str, Any]:
+    """Return width and height as shown, date, numbers of EXIF entries and of frames, and bits of the values; {} if damaged."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -150,9 +156,10 @@ def _read_header(content: bytes) -> tuple[int, int, str, int, int, int]:
                 stamp = inner.get(ExifTags.Base.DateTimeOriginal) or ""  # not that of the last change
                 frames = getattr(image, "n_frames", 1)
                 bits = int(find_white(image)).bit_length()
-                return width, height, _parse_date(str(stamp)), len(exif) + len(inner), frames, bits
+                taken, tags = _parse_date(str(stamp)), len(exif) + len(inner)
     except Exception:  # damaged files raise anything
-        return 0, 0, "", 0, 1, 8
+        return {}
+    return {"width": width, "height": height, "taken": taken, "tags": tags, "frames": frames, "bits": bits}
 
 
 def _parse_date(stamp: str) -> str:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, text_of
@@ -23,7 +23,7 @@ from image_copies.matching.verification.differences import MIN_DIFFERING
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.geometry import from_shares
 from image_copies.matching.verification.pairs import PART_DIFFERS, LastUsed, PairJudge
-from image_copies.matching.verification.quantisation import measure_quantisation
+from image_copies.matching.verification.quantisation import Quantisation, measure_quantisation
 from image_copies.matching.verification.recompression import LOSSLESS, MAX_PIXELS, find_coding, follow_by_compression
 
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
@@ -56,7 +56,7 @@ class EditComparer:
     """Compares files that are certainly copies of each other."""
 
     def __init__(self, judge: PairJudge) -> None:
-        self._judge = judge
+        self._judge, self._verdicts = judge, judge.verdicts
         self._pixels = LastUsed(decode_rgb, MAX_DECODED)
         self._colours = LastUsed(lambda path: reduce_colours(decode_rgb(path, DECODED_SIDE)), MAX_REDUCED)
         self._quantisations = LastUsed(measure_quantisation, MAX_REDUCED)
@@ -69,14 +69,22 @@ class EditComparer:
         """Return which of two files was edited; None where that cannot be seen."""
         pair = one.path, other.path
         if pair not in self._known:
-            if pair[::-1] in self._known:
+            turned = pair[::-1] in self._known
+            if turned:
                 back = self._known[pair[::-1]]
-                found = None if back is None else back.turned()
+                seen = back and back.turned()
             else:
-                found = self._judge.compare_edits(*pair)
-                found = None if found is None else self._add_detail(found, one, other)
-            self._known[pair] = None if found is None else self._add_compression(found, one, other)
+                seen = self._judge.compare_edits(*pair)
+            self._known[pair] = seen and self._look(seen, one, other, turned)
         return self._known[pair]
+
+    def _look(self, seen: Comparison, one: Facts, other: Facts, turned: bool) -> Comparison:
+        """Add what the files' own pixels show; of a comparison that was turned, all but their compression is known."""
+
+        def look() -> Comparison:
+            return self._add_compression(seen if turned else self._add_detail(seen, one, other), one, other)
+
+        return self._verdicts.ask((one.path, other.path), "edits", (seen, turned), look, Comparison, Edits, Quantisation)
 
     def find_origin(self, one: Facts, other: Facts) -> Origin | None:
         """Return which of two certain copies the other one was made of; None where nothing says so."""
@@ -86,7 +94,7 @@ class EditComparer:
         return self._origins[pair]
 
     def _find_origin(self, one: Facts, other: Facts) -> Origin | None:
-        found = self.compare(one, other)
+        pair, found = (one.path, other.path), self.compare(one, other)
         if found is None:  # the same pixels
             late = [(coding != "JPEG") + (coding == LOSSLESS) for coding in self._find_codings(one, other)]
             return (
@@ -94,7 +102,9 @@ class EditComparer:
                 if late[0] == late[1]
                 else Origin((one, other)[late[1] < late[0]].path, "holds the pixels of a compressed file")
             )
-        made = _find_made(one, other, found, lambda: self._find_derived(one, other, found))
+        made = _find_made(
+            one, other, found, lambda: self._verdicts.ask(pair, "made", [found], partial(self._find_derived, one, other, found))
+        )
         return made and Origin((other, one)[made[0]].path, made[1])
 
     def _find_derived(self, one: Facts, other: Facts, found: Comparison) -> int | None:
@@ -102,7 +112,7 @@ class EditComparer:
         if not (one.width and other.width and _is_same_scale(found)):
             return None
         try:
-            query, reference = ((self._decode(facts.path), read_image_bytes(facts.path)) for facts in (one, other))
+            query, reference = ((self._pixels.require(facts.path), read_image_bytes(facts.path)) for facts in (one, other))
         except ImageError:
             return None
         to_reference = from_shares(reference[0].shape) @ found.homography @ invert(from_shares(query[0].shape))
@@ -125,7 +135,9 @@ class EditComparer:
         dated = bool(one.taken), bool(other.taken)
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]
         with suppress(ImageError):
-            found = found.add(compare_detail(found, sizes, lambda: (self._decode(one.path), self._decode(other.path)), trusted))
+            found = found.add(
+                compare_detail(found, sizes, lambda: (self._pixels.require(one.path), self._pixels.require(other.path)), trusted)
+            )
         codings = zip((one, other), self._find_codings(one, other), strict=True)
         steps = [self._quantisations.of(facts.path) if coding in MEASURED else None for facts, coding in codings]
         return found.add({"quantisation": steps})
@@ -150,19 +162,13 @@ class EditComparer:
 
     def _follow(self, found: Comparison, query: Path, reference: Path) -> float | None:
         if (query, reference) not in self._left:
-            source, pixels = self._decode(query), self._decode(reference)
+            source, pixels = self._pixels.require(query), self._pixels.require(reference)
             homography = from_shares(pixels.shape) @ found.homography @ invert(from_shares(source.shape))
             files = read_image_bytes(reference), read_image_bytes(query)
             self._left[query, reference] = follow_by_compression(
                 content=files[0], pixels=pixels, source=source, homography=homography, kept=files[1]
             )
         return self._left[query, reference]
-
-    def _decode(self, path: Path) -> NDArray[np.uint8]:
-        pixels = self._pixels.of(path)
-        if pixels is None:
-            raise ImageError(path, "cannot be read")
-        return pixels
 
 
 def choose_least_edited(largest: Facts, others: Iterable[Facts], comparer: EditComparer) -> tuple[Facts, str] | None:

@@ -11,7 +11,6 @@ from typing import get_args
 from image_copies.data.errors import text_of
 from image_copies.matching.files.companions import find_pictures, is_in_library, is_raw
 from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.keeping import (
     REFERENCE,
     KeepSettings,
@@ -62,7 +61,7 @@ def _choose(members: Sequence[Facts], knowledge: Knowledge, settings: KeepSettin
     for one, other in itertools.combinations(digests, 2):
         if digests[one] != digests[other] and knowledge.of(one, other).was_certain:
             copies.update((digests[one], digests[other]))
-    is_sound = is_intact if len(set(digests.values())) > 1 else lambda path: True
+    is_sound = knowledge.is_intact if len(set(digests.values())) > 1 else lambda path: True
     kept, why = choose_kept(members, settings, is_sound, lambda path: copies[digests[path]])
     chosen = settings.is_reference(kept.path) or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
     if settings.keep != "largest" or chosen:
@@ -90,7 +89,7 @@ def _plan_remaining(planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge
             continue
         others = (row for row in rows.values() if row.action in ("review", "leave") and (equal or not row.merged))
         copies = [row for row in others if row.file != file and getattr(knowledge.of(file, row.file), certain)]
-        if not copies or not (equal or is_intact(file)):
+        if not copies or not (equal or knowledge.is_intact(file)):
             continue
         members = [facts, *(row.facts for row in copies if row.facts is not None)]
         best, why = (facts, center.reason) if center.action == "keep" else _choose(members, knowledge, settings)
@@ -111,7 +110,7 @@ def _can_replace(facts: Facts, kept: Facts, knowledge: Knowledge) -> bool:
         or known.decision is not None
         or not known.matches
         or not known.judgement.is_certain
-        or not is_intact(facts.path)
+        or not knowledge.is_intact(facts.path)
     ):
         return False
     return not knowledge.of(facts.path, kept.path).surplus.lasting

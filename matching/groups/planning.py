@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.facts import Facts, picture_facts, read_content_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.originals import PLANNED_TOGETHER
 from image_copies.matching.files.plan import PlanRow
@@ -19,6 +19,7 @@ from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
 from image_copies.matching.groups.series import list_joining
+from image_copies.matching.index.verdicts import Verdicts
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Exclusions, Found, Match
 from image_copies.matching.verification.pairs import PairJudge, share_cores
@@ -40,14 +41,18 @@ class Grouped:
         return list_copies(self.rows)
 
 
-def read_facts(paths: Sequence[Path]) -> dict[Path, Facts]:
+def read_facts(paths: Sequence[Path], verdicts: Verdicts) -> dict[Path, Facts]:
     """Read the facts of many pictures; returns them by path."""
+
+    def read(path: Path) -> Facts:
+        return picture_facts(path, lambda path: verdicts.ask((path,), "facts", (), lambda: read_content_facts(path)))
+
     with (
         ThreadPoolExecutor(READER_THREADS) as pool,
         tqdm(total=len(paths), desc="comparing files", unit="image", leave=False) as bar,
     ):
         found = {}
-        for facts in pool.map(picture_facts, paths):
+        for facts in pool.map(read, paths):
             found[facts.path] = facts
             bar.update()
     return found
@@ -74,7 +79,7 @@ def make_groups(
         rejected=exclusions.rejected,
         accepted=exclusions.accepted,
     )
-    facts = facts | read_facts([path for group in grouped.groups for path in group if path not in facts])
+    facts = facts | read_facts([path for group in grouped.groups for path in group if path not in facts], judge.verdicts)
 
     def score(one: Path, other: Path) -> float | None:
         if exclusions.same_folder(one, other):

@@ -43,7 +43,11 @@ def open_database(folder: Path, identity: str, dimensions: int, replace: bool, n
     """
     path = folder / DATABASE
     try:
-        with closing(sqlite3.connect(path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None)) as database:
+        with closing(
+            sqlite3.connect(
+                path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+            )  # others read verdicts
+        ) as database:
             database.create_function("checksum", 1, compute_checksum, deterministic=True)
             database.execute("PRAGMA journal_mode = WAL")
             database.execute("PRAGMA foreign_keys = ON")

@@ -236,7 +236,7 @@ def _read_batches(extractor: Extractor, paths: Sequence[Path]) -> Iterator[list[
 def _open_files(paths: Sequence[Path]) -> list[Opened]:
     opened, left = list[Opened](), MOST_KEPT_BYTES
     for path in paths:
-        digest, content = _open_or_none(path, left)
+        digest, content = open_or_none(path, left)
         left -= len(content or b"")
         opened.append((path, digest, content))
     return opened
@@ -316,17 +316,12 @@ def with_decoders(extractor: Extractor, place: Place) -> Extractor:
     return replace(extractor, settings=extractor.settings.model_copy(update={"workers": place.decoders}))
 
 
-def digest_or_none(path: Path) -> bytes | None:
-    """Return the SHA-256 of a file's bytes; None where it cannot be opened.
+def open_or_none(path: Path, most: int) -> tuple[bytes, bytes | None] | tuple[None, None]:
+    """Return the SHA-256 and, if there are at most so many, the bytes of a file; None where it cannot be opened.
 
     Raises:
         StorageError: the object store that holds the file cannot be used.
     """
-    return _open_or_none(path, 0)[0]
-
-
-def _open_or_none(path: Path, most: int) -> tuple[bytes, bytes | None] | tuple[None, None]:
-    """Return the digest and, if there are at most so many, the bytes of a file; None where it cannot be opened."""
     try:
         return read_content(path, most)
     except StorageError:

@@ -22,21 +22,7 @@ GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
 UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
 LEAKAGE, FOLDERS = "leakage.csv", "folders.csv"
 LOCK = ".lock"
-UNCHANGED = "unchanged.json"
-WRITTEN = (
-    MATCHES,
-    GROUPS,
-    CUTS,
-    HUBS,
-    PLAN,
-    STACKS,
-    STACK_LIST,
-    OWN_INDEX,
-    UNREADABLE,
-    LEAKAGE,
-    FOLDERS,
-    UNCHANGED,
-)  # by a search
+WRITTEN = (MATCHES, GROUPS, CUTS, HUBS, PLAN, STACKS, STACK_LIST, OWN_INDEX, UNREADABLE, LEAKAGE, FOLDERS)  # by a search
 
 
 @dataclass(frozen=True)

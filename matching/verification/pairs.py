@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import islice, zip_longest
+from functools import cache, cached_property, partial
+from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -21,6 +21,7 @@ from image_copies.data.decode import MAX_FILE_BYTES, Decoded, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.process import usable_cores
 from image_copies.data.sources.archives import read_image_bytes
+from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
 from image_copies.matching.verification import alignment
 from image_copies.matching.verification.contents import (
     Contents,
@@ -37,7 +38,7 @@ from image_copies.matching.verification.differences import (
     shows_another_thing,
     shows_other_colours,
 )
-from image_copies.matching.verification.edits import Comparison, compare_edits
+from image_copies.matching.verification.edits import Comparison, Edits, compare_edits
 from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
 from image_copies.matching.verification.geometry import CHANGES, Change, Evidence, Views, from_shares, verify
 from image_copies.matching.verification.judgement import (
@@ -110,6 +111,17 @@ class LastUsed(Generic[T]):
                 self._made.popitem(last=False)
         return made
 
+    def require(self, path: Path) -> T:
+        """Return what is made of a file.
+
+        Raises:
+            ImageError: It cannot be read.
+        """
+        made = self.of(path)
+        if made is None:
+            raise ImageError(path, "cannot be read")
+        return made
+
 
 Read = Callable[[int | None], NDArray[np.uint8]]  # returns a picture's pixels, reduced at most to this short side; None: whole
 
@@ -171,6 +183,11 @@ class KnownPair:
     evidence: Evidence | None = None
     false_alarms: float | None = None
 
+    @property
+    def is_far_beyond(self) -> bool:
+        """Whether nothing but the score, far beyond the threshold, says that one copies the other."""
+        return self.evidence is None and self.false_alarms is not None and self.false_alarms <= MAX_FALSE_ALARMS
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -193,8 +210,9 @@ class Candidate:
 class PairJudge:
     """Judges pairs of files; pictures that were judged last are not read again."""
 
-    def __init__(self, kept: int = MAX_CACHED_PICTURES) -> None:
+    def __init__(self, kept: int = MAX_CACHED_PICTURES, verdicts: Verdicts = NOTHING_KEPT) -> None:
         """Keep so many pictures that were judged last, and the features of ten times as many that were verified."""
+        self.verdicts = verdicts
         self._seen, self._features = LastUsed(see, kept), LastUsed(find_features, 10 * kept)
         self._edits: dict[tuple[Path, Path], Comparison] = {}  # of the certain pairs
 
@@ -205,16 +223,25 @@ class PairJudge:
     def verify(self, query: Seen, pairs: Sequence[Candidate | None], pool: ThreadPoolExecutor) -> list[Evidence | None]:
         """Look at a query that is no file and its references, the best first, as `verify_pairs` does; a pool finds features."""
         deque(pool.map(self._features.of, [pair.reference for pair in pairs if pair is not None]), maxlen=0)
-        return verify_query(query.read, pairs, self._features, query.features)
+        return verify_query(
+            lambda: query.features or local_features(query.read(FEATURES_SIDE)), query.read, pairs, self._features, self.verdicts
+        )
 
     def judge(self, pair: KnownPair, query: Seen | None = None) -> Judgement:
         """Return the class of a pair; of files that cannot be read, by what is known of them. `query`: one that is no file."""
         if pair.same_bytes:
             return judge(Clues(same_bytes=True))
-        first, second = query or self.see(pair.query), self.see(pair.reference)
-        if first is None or second is None:
+        given = pair.described, pair.evidence, pair.is_far_beyond
+
+        def compare() -> tuple[Judgement, Comparison | None]:
+            return _compare_seen(query or self._seen.require(pair.query), self._seen.require(pair.reference), pair)
+
+        try:
+            judgement, edits = self.verdicts.ask(
+                (pair.query, pair.reference), "pair", given, compare, Judgement, Comparison, Edits
+            )
+        except ImageError:
             return judge(Clues(described=pair.described))
-        judgement, edits = _compare_seen(first, second, pair)
         if edits is not None and query is None:
             self._edits[pair.query, pair.reference] = edits
         return judgement
@@ -266,11 +293,10 @@ def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgem
     if np.array_equal(first.pixels, second.pixels) and _have_same_pixels(query, reference):
         return _judge_alike(query, reference), None
     registration = register(first, second, pair.evidence)
-    far = pair.evidence is None and pair.false_alarms is not None and pair.false_alarms <= MAX_FALSE_ALARMS
     judgement = judge(
         Clues(
             described=pair.described,
-            far_beyond=far and min(len(first.features.points), len(second.features.points)) < FEW_FEATURES,
+            far_beyond=pair.is_far_beyond and min(len(first.features.points), len(second.features.points)) < FEW_FEATURES,
             verified=pair.evidence is not None,
             registration=registration,
             shots=(query.shot, reference.shot),
@@ -397,15 +423,17 @@ def _match(query: Seen, reference: Seen, shown_alike: bool) -> ContentsMatch:
 
 def verify_two(first: Path, second: Path) -> Evidence | None:
     """Look at two pictures; None where nothing confirms that one copies the other."""
-    features = LastUsed(find_features, MAX_CACHED_FEATURES)
-    one, other = features.of(first), features.of(second)
-    return verify(one, other) if one is not None and other is not None else None
+    return verify_pairs([Candidate(first, second)])[0]
 
 
-def verify_pairs(pairs: Sequence[Candidate | None], find: Callable[[Path], Features] = find_features) -> list[Evidence | None]:
+def verify_pairs(
+    pairs: Sequence[Candidate | None],
+    find: Callable[[Path], Features] = find_features,
+    verdicts: Verdicts = NOTHING_KEPT,
+) -> list[Evidence | None]:
     """Look at pairs, a query's best first; None for each where nothing confirms that one copies the other, or for None.
 
-    `find` finds the features of a file; one that it cannot read is like one without features.
+    `find` finds the features of a file; one that it cannot read is like one without features. `verdicts` know of earlier looks.
     """
     features = LastUsed(find, MAX_CACHED_FEATURES)
     by_query: dict[Path, list[int]] = defaultdict(list)
@@ -415,11 +443,9 @@ def verify_pairs(pairs: Sequence[Candidate | None], find: Callable[[Path], Featu
 
     def look(item: tuple[Path, list[int]]) -> list[tuple[int, Evidence | None]]:
         path, rows = item
-        own = features.of(path)
-        found = list[Evidence | None]()
-        with suppress(ImageError):  # it may have gone meanwhile
-            found = [] if own is None else verify_query(partial(decode_rgb, path), [pairs[row] for row in rows], features, own)
-        return list(zip_longest(rows, found))
+        of_query = [pairs[row] for row in rows]
+        found = verify_query(partial(features.require, path), partial(decode_rgb, path), of_query, features, verdicts)
+        return list(zip(rows, found, strict=True))
 
     evidence: list[Evidence | None] = [None] * len(pairs)
     with share_cores() as pool, tqdm(total=sum(map(len, by_query.values())), desc="verifying", unit="pair", leave=False) as bar:
@@ -431,33 +457,40 @@ def verify_pairs(pairs: Sequence[Candidate | None], find: Callable[[Path], Featu
 
 
 def verify_query(
-    read: Read, pairs: Sequence[Candidate | None], features: LastUsed[Features], own: Features | None = None
+    own: Callable[[], Features],
+    read: Read,
+    pairs: Sequence[Candidate | None],
+    features: LastUsed[Features],
+    verdicts: Verdicts,
 ) -> list[Evidence | None]:
     """Look at a query and its references as `verify_pairs` does.
 
     Args:
+        own: Finds the query's features.
         read: Reads the query's pixels.
         pairs: Those of one query, the best first.
         features: Those of references.
-        own: Those of the query, if they are known.
-
-    Raises:
-        ImageError: the query cannot be read.
+        verdicts: What is known of pairs that were looked at before.
     """
-    if not any(pairs):
-        return [None] * len(pairs)
-    own = own or local_features(read(FEATURES_SIDE))
-    query = Views(own)  # its mirror image and negative are made once for all its references
+    query = cache(lambda: Views(own()))  # its mirror image and negative are made once for all its references
+    closer = cache(lambda: read(CROPPED_SIDE))
+
+    def look(pair: Candidate, crop: Box | None = None) -> Evidence | None:
+        def find() -> Evidence | None:
+            other = features.require(pair.reference)
+            shown = query() if crop is None else crop_features(closer(), crop, query().picture)
+            return verify(shown, other, changes=pair.changes)
+
+        with suppress(ImageError):  # one may have gone meanwhile
+            return verdicts.ask((pair.query, pair.reference), "evidence", (pair.changes, crop), find, Evidence)
+        return None
+
     found: list[Evidence | None] = []
-    pixels, crops = None, 0
+    crops = 0
     for pair in pairs:
-        other = None if pair is None else features.of(pair.reference)
-        if pair is None or other is None:
-            found.append(None)
-            continue
-        evidence = verify(query, other, changes=pair.changes)
-        if evidence is None and pair.crop is not None and crops < MAX_CROPS:
-            pixels, crops = read(CROPPED_SIDE) if pixels is None else pixels, crops + 1
-            evidence = verify(crop_features(pixels, pair.crop, own), other, changes=pair.changes)
+        evidence = None if pair is None else look(pair)
+        if evidence is None and pair is not None and pair.crop is not None and crops < MAX_CROPS:
+            crops += 1
+            evidence = look(pair, pair.crop)
         found.append(evidence)
     return found
