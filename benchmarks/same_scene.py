@@ -30,7 +30,8 @@ from threadpoolctl import threadpool_limits
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.images import find_images
-from image_copies.matching.verification.pairs import KnownPair, PairJudge
+from image_copies.matching.matches import Match
+from image_copies.matching.verification.pairs import PairJudge
 
 RESULTS = Path(__file__).with_name("same_scene.json")
 COMMAND = "benchmarks/same_scene.py --docs"
@@ -96,7 +97,7 @@ def is_certain(first: Pixels, second: Pixels) -> bool:
         files = Path(place) / "one.png", Path(place) / "other.png"
         for file, pixels in zip(files, (first, second), strict=True):
             Image.fromarray(pixels).save(file, compress_level=1)
-        return PairJudge().judge(KnownPair(*files)).is_certain
+        return PairJudge().judge(Match(*files)).is_certain
 
 
 def list_rows(judged: Judged) -> list[str]:

@@ -12,6 +12,7 @@ stated rates.
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,14 +23,15 @@ from page_tables import make_table, write_tables
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import GROUND_TRUTH, open_isc_folder
 from image_copies.matching.calibration import make_rule
-from image_copies.matching.candidates import choose_candidates
+from image_copies.matching.candidates import choose_changes
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match, rank_by_evidence
 from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
-from image_copies.matching.verification.pairs import Candidate, verify_pairs
+from image_copies.matching.verification.geometry import Change
+from image_copies.matching.verification.pairs import verify_pairs
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.tools.run_extractor import open_extractor
 
@@ -61,8 +63,8 @@ def measure(data: Path, extractor: Extractor, nearest: int, _seed: int) -> Figur
     """Return µAP, recall, confirmed pairs and false alarms of each ranking, and how many queries copy nothing."""
     truth, layout = read_ground_truth(data / GROUND_TRUTH), open_isc_folder(data)
     (alone, tail), (viewed, _) = (find_nearest_pairs(extractor, data, nearest, views) for views in (False, True))
-    candidates = partial(choose_candidates, tail=tail, references=len(layout.reference))
-    verified, both = (verify(pairs, candidates(pairs)) for pairs in (alone, viewed))
+    choose = partial(choose_changes, tail=tail, references=len(layout.reference))
+    verified, both = (verify(pairs, choose(pairs)) for pairs in (alone, viewed))
     unrelated = {path.stem for path in layout.query.paths} - {query for query, _ in truth.pairs}
     figures = {"queries that copy nothing": float(len(unrelated))}
     for name, pairs in zip(RANKINGS, (alone, viewed, verified, both), strict=True):
@@ -115,9 +117,9 @@ def main() -> None:
         write_tables(tables, COMMAND)
 
 
-def verify(pairs: list[Match], candidates: list[Candidate | None]) -> list[Match]:
+def verify(pairs: list[Match], changes: Sequence[Sequence[Change]]) -> list[Match]:
     """Return the pairs that local features confirm before the others."""
-    return rank_by_evidence(pairs, verify_pairs(candidates))
+    return rank_by_evidence(pairs, verify_pairs(pairs, changes))
 
 
 if __name__ == "__main__":

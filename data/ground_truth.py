@@ -8,8 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.data.remote import as_path, is_remote

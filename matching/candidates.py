@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from image_copies.matching.matches import Match
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.geometry import CHANGES, Change
-from image_copies.matching.verification.pairs import Candidate
 
 # Expected false alarms per query up to which a pair is verified; its mirror image is tried; its negative and a crop are, too
 MAX_ALARMS, MAX_MIRRORED_ALARMS, MAX_THOROUGH_ALARMS = 5.0, 1.0, 0.2
@@ -19,20 +18,23 @@ UNCHANGED: tuple[Change, ...] = CHANGES[:1]
 POSITIVE: tuple[Change, ...] = tuple(change for change in CHANGES if "inverted" not in change)
 
 
-def choose_candidates(pairs: Sequence[Match], tail: Tail | None, references: int) -> list[Candidate | None]:
-    """Return how each pair is verified; None for those that are not. Without a tail all are, thoroughly."""
+def choose_changes(pairs: Sequence[Match], tail: Tail | None, references: int) -> list[Sequence[Change]]:
+    """Return the changes of each query that are undone when its pair is verified; none of those that are not looked at.
+
+    Without a tail all are looked at, thoroughly.
+    """
     if tail is None:
-        return [Candidate(match.query, match.reference, match.crop) for match in pairs]
+        return [CHANGES] * len(pairs)
     farthest, mirrored, thorough = (
         tail.distance(alarms, references) for alarms in (MAX_ALARMS, MAX_MIRRORED_ALARMS, MAX_THOROUGH_ALARMS)
     )
 
-    def choose(match: Match) -> Candidate | None:
+    def choose(match: Match) -> Sequence[Change]:
         distance = 0.0 if match.expected_false_alarms == 0 else -match.score
         if distance > farthest:
-            return None
+            return ()
         if distance <= thorough:
-            return Candidate(match.query, match.reference, match.crop)
-        return Candidate(match.query, match.reference, None, POSITIVE if distance <= mirrored else UNCHANGED)
+            return CHANGES
+        return POSITIVE if distance <= mirrored else UNCHANGED
 
     return [choose(match) for match in pairs]

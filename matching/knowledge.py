@@ -11,7 +11,7 @@ from image_copies.matching.files.originals import EditComparer, Origin, find_adv
 from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, join_words, read_holdings
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.judgement import Judgement
-from image_copies.matching.verification.pairs import KnownPair, LastUsed, PairJudge
+from image_copies.matching.verification.pairs import LastUsed, PairJudge
 
 SAME_BYTES = Judgement("same file", "the same bytes as the kept file", 100)
 MAX_HELD = 1000  # files whose contents are remembered, some kB each
@@ -68,7 +68,7 @@ class PairKnowledge:
         """Its class, why, and how sure that is."""
         if self.same_bytes:
             return SAME_BYTES
-        return CALLED_COPY if self.decision else self._seen or self.knowledge.judge.judge(KnownPair(self.file, self.kept))
+        return CALLED_COPY if self.decision else self._seen or self.knowledge.judge.judge(Match(self.file, self.kept))
 
     @property
     def _seen(self) -> Judgement | None:
@@ -152,19 +152,6 @@ class Knowledge:
     def of(self, kept: Path, file: Path) -> PairKnowledge:
         """Return what is known of a file and of the one that would stay instead of it."""
         return PairKnowledge(kept, file, self.listed.get(frozenset((kept, file))), self)
-
-
-def known_pair(match: Match, same_bytes: bool, threshold: float | None) -> KnownPair:
-    """Return what is known of a match before its pixels are compared; `threshold`: the lowest score of a copy, None for none."""
-    described = threshold is not None and match.score >= threshold
-    return KnownPair(
-        query=match.query,
-        reference=match.reference,
-        same_bytes=same_bytes,
-        described=described,
-        evidence=match.evidence,
-        false_alarms=match.expected_false_alarms,
-    )
 
 
 def list_pairs(matches: Iterable[Match]) -> dict[frozenset[Path], Match]:

@@ -290,7 +290,7 @@ class Search:
 
     def _make_matches(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:
         """Return matches with the files of the hits; byte-identical files score 0, however far normalisation moved the query."""
-        twins = [Match(query, path, 0.0, 0.0) for path in self._files(query, self._content_of(digest))]
+        twins = [Match(query, path, 0.0, 0.0, same_bytes=True) for path in self._files(query, self._content_of(digest))]
         known = twins + self._find_accepted(query, digest, {match.reference for match in twins})
         found = {match.reference for match in known}
         distances = np.array([hit.distance for hit in hits])

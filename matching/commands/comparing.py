@@ -11,7 +11,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import digest_of
-from image_copies.matching.knowledge import known_pair
 from image_copies.matching.matches import Match, Rule, describe_judgement, judgement_values
 from image_copies.matching.output import Output
 from image_copies.matching.results.overlays import NOT_LAID, LaidPair, lay_pair
@@ -76,7 +75,7 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
         return Verdict(score, threshold, score >= threshold, "by their vectors", files=files)
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([-score]), 1)[0])
     match = Match(first, second, score, alarms, verify_two(first, second))
-    judgement = PairJudge().judge(known_pair(match, False, threshold))
+    judgement = PairJudge().judge(match, threshold)
     return Verdict(
         score=score,
         threshold=threshold,

@@ -20,7 +20,7 @@ from image_copies.data.sources.archives import find_archive
 from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import check_target
 from image_copies.data.threads import map_in_threads
-from image_copies.matching.candidates import choose_candidates
+from image_copies.matching.candidates import choose_changes
 from image_copies.matching.commands.effort import choose_effort
 from image_copies.matching.commands.indexing import say_added
 from image_copies.matching.commands.paths import indexed_sources, make_protection_check, refuse_within
@@ -33,7 +33,6 @@ from image_copies.matching.hash_lists import BITS, MAX_DISTANCE, HashLists, read
 from image_copies.matching.index.filling import add_pictures, forget_missing
 from image_copies.matching.index.store import Store, forget_queries, open_store, require_index
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
-from image_copies.matching.knowledge import known_pair
 from image_copies.matching.looks import Looks, keep_looks
 from image_copies.matching.matches import Found, Matches, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output, count
@@ -277,8 +276,8 @@ def _fill_own_index(store: Store, looks: Looks, settings: SearchSettings, pictur
 def _verify_pairs(found: Found, rule: Rule, looks: Looks, verdicts: Verdicts) -> Found:
     """Verify the pairs that promise something by local features; confirmed pairs are copies, whatever their score."""
     pairs = found.matches.pairs
-    candidates = choose_candidates(pairs, rule.tail, found.matches.references)
-    looked_at = rank_by_evidence(pairs, verify_pairs(candidates, looks.features, verdicts))
+    changes = choose_changes(pairs, rule.tail, found.matches.references)
+    looked_at = rank_by_evidence(pairs, verify_pairs(pairs, changes, looks.features, verdicts))
     verdicts.keep()
     copies = rule.select_verified(looked_at, found.matches.threshold)
     return Found(replace(found.matches, pairs=copies, verified=True), found.digests, looked_at)
@@ -286,14 +285,9 @@ def _verify_pairs(found: Found, rule: Rule, looks: Looks, verdicts: Verdicts) ->
 
 def _judge_pairs(found: Found, judge: PairJudge) -> Found:
     """Say of every pair what it is, by its pixels."""
-    digests, threshold = found.digests, found.matches.threshold
-    pairs = [
-        known_pair(match, match.query in digests and digests[match.query] == digests.get(match.reference), threshold)
-        for match in found.matches.pairs
-    ]
-    judged = [
-        replace(match, judgement=judgement) for match, judgement in zip(found.matches.pairs, judge.judge_all(pairs), strict=True)
-    ]
+    pairs = found.matches.pairs
+    judgements = judge.judge_all(pairs, found.matches.threshold)
+    judged = [replace(match, judgement=judgement) for match, judgement in zip(pairs, judgements, strict=True)]
     ordered = sorted(judged, key=lambda match: match.judgement is not None and not match.judgement.confirmed)  # those come last
     return replace(found, matches=replace(found.matches, pairs=ordered))
 

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from image_copies.data.decode import Decoded
 from image_copies.data.errors import ImageError
-from image_copies.matching.candidates import choose_candidates
+from image_copies.matching.candidates import choose_changes
 from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
 from image_copies.matching.groups.planning import drop_flat
 from image_copies.matching.index.filling import open_or_none
-from image_copies.matching.knowledge import known_pair
 from image_copies.matching.matches import Match, Rule, rank_by_evidence
 from image_copies.matching.verification.features import local_features
 from image_copies.matching.verification.pairs import FEATURES_SIDE, PairJudge, Seen, see, share_cores
@@ -52,13 +51,13 @@ def judge_found(
     copies, threshold = list(found), rule.threshold(references)
 
     def judge_match(match: Match) -> Match:
-        same_bytes = match.score == 0 and open_or_none(match.reference, 0)[0] == digest
-        return replace(match, judgement=judge.judge(known_pair(match, same_bytes, threshold), query))
+        still_same = match.same_bytes and open_or_none(match.reference, 0)[0] == digest
+        return replace(match, judgement=judge.judge(replace(match, same_bytes=still_same), threshold, query))
 
     with share_cores() as pool:
         if threshold is not None:
-            candidates = choose_candidates(found, rule.tail, references)
-            evidence = judge.verify(query, candidates, pool) if query else [None] * len(found)
+            changes = choose_changes(found, rule.tail, references)
+            evidence = judge.verify(query, found, changes, pool) if query else [None] * len(found)
             copies = rule.select_verified(rank_by_evidence(found, evidence), threshold)
         if not copies:
             return []

@@ -22,6 +22,7 @@ from image_copies.data.errors import ImageError
 from image_copies.data.process import usable_cores
 from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
+from image_copies.matching.matches import Match
 from image_copies.matching.verification import alignment
 from image_copies.matching.verification.contents import (
     Contents,
@@ -163,50 +164,6 @@ class Seen:
         return read_contents(self.source)
 
 
-@dataclass(frozen=True)
-class KnownPair:
-    """Two files and what is known of them before their pixels are compared.
-
-    Attributes:
-        query: One file.
-        reference: The other.
-        same_bytes: Whether they hold the same bytes.
-        described: Whether the descriptor's score is that of a copy.
-        evidence: What their features share, if they were verified.
-        false_alarms: Expected false alarms per query at this score; None where they are not known.
-    """
-
-    query: Path
-    reference: Path
-    same_bytes: bool = False
-    described: bool = True
-    evidence: Evidence | None = None
-    false_alarms: float | None = None
-
-    @property
-    def is_far_beyond(self) -> bool:
-        """Whether nothing but the score, far beyond the threshold, says that one copies the other."""
-        return self.evidence is None and self.false_alarms is not None and self.false_alarms <= MAX_FALSE_ALARMS
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A pair of a query and a reference that is verified by local features.
-
-    Attributes:
-        query: One file.
-        reference: The other.
-        crop: The part of the query that is probably shared; None for the whole. Where the whole shows nothing, the crops of a
-            query's first MAX_CROPS such pairs are looked at: on a page the strongest features are its letters.
-        changes: Changes of the query to undo.
-    """
-
-    query: Path
-    reference: Path
-    crop: Box | None = None
-    changes: Sequence[Change] = CHANGES
-
-
 class PairJudge:
     """Judges pairs of files; pictures that were judged last are not read again."""
 
@@ -220,28 +177,40 @@ class PairJudge:
         """Return a file as it is judged; None where it cannot be read."""
         return self._seen.of(path)
 
-    def verify(self, query: Seen, pairs: Sequence[Candidate | None], pool: ThreadPoolExecutor) -> list[Evidence | None]:
+    def verify(
+        self, query: Seen, pairs: Sequence[Match], changes: Sequence[Sequence[Change]], pool: ThreadPoolExecutor
+    ) -> list[Evidence | None]:
         """Look at a query that is no file and its references, the best first, as `verify_pairs` does; a pool finds features."""
-        deque(pool.map(self._features.of, [pair.reference for pair in pairs if pair is not None]), maxlen=0)
-        return verify_query(
-            lambda: query.features or local_features(query.read(FEATURES_SIDE)), query.read, pairs, self._features, self.verdicts
-        )
+        looked_at = [pair.reference for pair, undone in zip(pairs, changes, strict=True) if undone]
+        deque(pool.map(self._features.of, looked_at), maxlen=0)
 
-    def judge(self, pair: KnownPair, query: Seen | None = None) -> Judgement:
-        """Return the class of a pair; of files that cannot be read, by what is known of them. `query`: one that is no file."""
+        def find() -> Features:
+            return query.features or local_features(query.read(FEATURES_SIDE))
+
+        return verify_query(find, query.read, pairs, changes, self._features, self.verdicts)
+
+    def judge(self, pair: Match, threshold: float | None = -np.inf, query: Seen | None = None) -> Judgement:
+        """Return the class of a pair; of files that cannot be read, by what is known of them.
+
+        Args:
+            pair: The pair.
+            threshold: The lowest score of a copy; None where none is known.
+            query: The query, if that is no file.
+        """
         if pair.same_bytes:
             return judge(Clues(same_bytes=True))
-        given = pair.described, pair.evidence, pair.is_far_beyond
+        described = threshold is not None and pair.score >= threshold
+        far = pair.evidence is None and pair.expected_false_alarms is not None and pair.expected_false_alarms <= MAX_FALSE_ALARMS
 
         def compare() -> tuple[Judgement, Comparison | None]:
-            return _compare_seen(query or self._seen.require(pair.query), self._seen.require(pair.reference), pair)
+            first = query or self._seen.require(pair.query)
+            return _compare_seen(first, self._seen.require(pair.reference), pair.evidence, described, far)
 
         try:
-            judgement, edits = self.verdicts.ask(
-                (pair.query, pair.reference), "pair", given, compare, Judgement, Comparison, Edits
-            )
+            given = described, pair.evidence, far
+            judgement, edits = self.verdicts.ask(pair.files, "pair", given, compare, Judgement, Comparison, Edits)
         except ImageError:
-            return judge(Clues(described=pair.described))
+            return judge(Clues(described=described))
         if edits is not None and query is None:
             self._edits[pair.query, pair.reference] = edits
         return judgement
@@ -250,18 +219,18 @@ class PairJudge:
         """Return which of two files was edited; None where they are not certainly copies, or show the same pixels."""
         known = self._edits.get((one, other)), self._edits.get((other, one))
         if known == (None, None):
-            self.judge(KnownPair(one, other))
+            self.judge(Match(one, other))
             return self._edits.get((one, other))
         return known[0] or (known[1].turned() if known[1] else None)
 
-    def judge_all(self, pairs: Sequence[KnownPair]) -> list[Judgement]:
-        """Return the class of each pair, on all cores."""
+    def judge_all(self, pairs: Sequence[Match], threshold: float | None = -np.inf) -> list[Judgement]:
+        """Return the class of each pair, as `judge` does, on all cores."""
         with (
             share_cores() as pool,
             tqdm(total=len(pairs), desc="comparing pixels", unit="pair", leave=False) as bar,
         ):
             found = []
-            for judgement in pool.map(self.judge, pairs):
+            for judgement in pool.map(partial(self.judge, threshold=threshold), pairs):
                 found.append(judgement)
                 bar.update()
         return found
@@ -287,17 +256,19 @@ def see(source: Path | bytes, decoded: Decoded | None = None) -> Seen:
     return Seen(picture, read_shot(content), partial(decode_rgb, source, decoded=decoded), source)
 
 
-def _compare_seen(query: Seen, reference: Seen, pair: KnownPair) -> tuple[Judgement, Comparison | None]:
+def _compare_seen(
+    query: Seen, reference: Seen, evidence: Evidence | None, described: bool, far: bool
+) -> tuple[Judgement, Comparison | None]:
     """Return the class of two pictures and, if one certainly is a copy of the other, which of them was edited."""
     first, second = query.picture, reference.picture
     if np.array_equal(first.pixels, second.pixels) and _have_same_pixels(query, reference):
         return _judge_alike(query, reference), None
-    registration = register(first, second, pair.evidence)
+    registration = register(first, second, evidence)
     judgement = judge(
         Clues(
-            described=pair.described,
-            far_beyond=pair.is_far_beyond and min(len(first.features.points), len(second.features.points)) < FEW_FEATURES,
-            verified=pair.evidence is not None,
+            described=described,
+            far_beyond=far and min(len(first.features.points), len(second.features.points)) < FEW_FEATURES,
+            verified=evidence is not None,
             registration=registration,
             shots=(query.shot, reference.shot),
         )
@@ -423,28 +394,33 @@ def _match(query: Seen, reference: Seen, shown_alike: bool) -> ContentsMatch:
 
 def verify_two(first: Path, second: Path) -> Evidence | None:
     """Look at two pictures; None where nothing confirms that one copies the other."""
-    return verify_pairs([Candidate(first, second)])[0]
+    return verify_pairs([Match(first, second)], [CHANGES])[0]
 
 
 def verify_pairs(
-    pairs: Sequence[Candidate | None],
+    pairs: Sequence[Match],
+    changes: Sequence[Sequence[Change]],
     find: Callable[[Path], Features] = find_features,
     verdicts: Verdicts = NOTHING_KEPT,
 ) -> list[Evidence | None]:
-    """Look at pairs, a query's best first; None for each where nothing confirms that one copies the other, or for None.
+    """Look at pairs, a query's best first; None for each where nothing confirms that one copies the other.
 
-    `find` finds the features of a file; one that it cannot read is like one without features. `verdicts` know of earlier looks.
+    Args:
+        pairs: The pairs.
+        changes: The changes of the query that are undone, for each pair; one with none of them is not looked at.
+        find: Finds the features of a file; one that it cannot read is like one without features.
+        verdicts: What is known of pairs that were looked at before.
     """
     features = LastUsed(find, MAX_CACHED_FEATURES)
     by_query: dict[Path, list[int]] = defaultdict(list)
     for row, pair in enumerate(pairs):
-        if pair is not None:
+        if changes[row]:
             by_query[pair.query].append(row)
 
     def look(item: tuple[Path, list[int]]) -> list[tuple[int, Evidence | None]]:
         path, rows = item
-        of_query = [pairs[row] for row in rows]
-        found = verify_query(partial(features.require, path), partial(decode_rgb, path), of_query, features, verdicts)
+        own, read = partial(features.require, path), partial(decode_rgb, path)
+        found = verify_query(own, read, [pairs[row] for row in rows], [changes[row] for row in rows], features, verdicts)
         return list(zip(rows, found, strict=True))
 
     evidence: list[Evidence | None] = [None] * len(pairs)
@@ -459,7 +435,8 @@ def verify_pairs(
 def verify_query(
     own: Callable[[], Features],
     read: Read,
-    pairs: Sequence[Candidate | None],
+    pairs: Sequence[Match],
+    changes: Sequence[Sequence[Change]],
     features: LastUsed[Features],
     verdicts: Verdicts,
 ) -> list[Evidence | None]:
@@ -468,29 +445,31 @@ def verify_query(
     Args:
         own: Finds the query's features.
         read: Reads the query's pixels.
-        pairs: Those of one query, the best first.
+        pairs: Those of one query, the best first. Where the whole shows nothing, the crops by which the first MAX_CROPS were
+            found are looked at, with all changes: on a page the strongest features are its letters.
+        changes: Those that are undone, for each pair.
         features: Those of references.
         verdicts: What is known of pairs that were looked at before.
     """
     query = cache(lambda: Views(own()))  # its mirror image and negative are made once for all its references
     closer = cache(lambda: read(CROPPED_SIDE))
 
-    def look(pair: Candidate, crop: Box | None = None) -> Evidence | None:
+    def look(pair: Match, undone: Sequence[Change], crop: Box | None = None) -> Evidence | None:
         def find() -> Evidence | None:
             other = features.require(pair.reference)
             shown = query() if crop is None else crop_features(closer(), crop, query().picture)
-            return verify(shown, other, changes=pair.changes)
+            return verify(shown, other, changes=undone)
 
         with suppress(ImageError):  # one may have gone meanwhile
-            return verdicts.ask((pair.query, pair.reference), "evidence", (pair.changes, crop), find, Evidence)
+            return verdicts.ask(pair.files, "evidence", (undone, crop), find, Evidence)
         return None
 
     found: list[Evidence | None] = []
     crops = 0
-    for pair in pairs:
-        evidence = None if pair is None else look(pair)
-        if evidence is None and pair is not None and pair.crop is not None and crops < MAX_CROPS:
+    for pair, undone in zip(pairs, changes, strict=True):
+        evidence = look(pair, undone) if undone else None
+        if evidence is None and pair.crop is not None and undone == CHANGES and crops < MAX_CROPS:
             crops += 1
-            evidence = look(pair, pair.crop)
+            evidence = look(pair, undone, pair.crop)
         found.append(evidence)
     return found

@@ -4,15 +4,17 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
 from image_copies.submissions.scoring.metrics import Interval, QueryScores, RankedPairs, Scores
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class RunInputs:
     edits_file: Path | None  # None where the edits are not known
     recipe: str
     code: str  # version that writes the report
-    curves: dict[str, pd.DataFrame] = field(default_factory=dict)  # by model, a row per epoch
+    curves: dict[str, "pd.DataFrame"] = field(default_factory=dict)  # by model, a row per epoch
     steps: list[StepDone] = field(default_factory=list)  # in order
     versions: dict[str, str] = field(default_factory=dict)  # of packages
     warnings: list[str] = field(default_factory=list)  # what is wrong with the run, and what to try

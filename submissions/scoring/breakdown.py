@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
-from image_copies.data.errors import UserError
-from image_copies.data.files import open_regular, whole_file
-from image_copies.data.ground_truth import GroundTruth
+from image_copies.data.files import whole_file
+from image_copies.data.ground_truth import GroundTruth, read_table
 from image_copies.submissions.scoring.metrics import RankedPairs
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CURVE_COLUMNS = ["rank", "squared_distance", "true", "precision", "recall"]
 
@@ -21,26 +23,18 @@ def read_edits(path: Path) -> dict[str, list[str]]:
     Raises:
         UserError: when the file is missing, cannot be read as CSV or has other columns.
     """
-    try:
-        with open_regular(path) as file:
-            table = pd.read_csv(file, dtype=str, keep_default_na=False)
-    except (OSError, ValueError) as error:  # pandas' parser errors are ValueErrors
-        raise UserError(f"{path} cannot be read as CSV ({error}). Expected the columns query_id,edits.") from error
-    if list(table.columns) != ["query_id", "edits"] or not isinstance(table.index, pd.RangeIndex):
-        raise UserError(
-            f"{path} has the columns {','.join(map(str, table.columns))}; expected query_id,edits. Separate edits by spaces."
-        )
+    table = read_table(path, ["query_id", "edits"], "a CSV with the edits of each query, separated by spaces")
     return {query: edits.split() for query, edits in zip(table["query_id"], table["edits"], strict=True)}
 
 
-def tabulate_recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
+def tabulate_recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> "pd.DataFrame":
     """Tabulate recall at 90 % precision by edit: edit, copies (true pairs made with it) and recall, most frequent edit first."""
     found = find_pairs_at_90(ranked)
     rows = [(edit, (query, reference) in found) for query, reference in truth.pairs for edit in sorted(set(edits.get(query, [])))]
     return _tabulate(rows, "edit").sort_values(["copies", "edit"], ascending=[False, True], ignore_index=True)
 
 
-def tabulate_recall_by_number(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> pd.DataFrame:
+def tabulate_recall_by_number(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> "pd.DataFrame":
     """Tabulate recall at 90 % precision by the number of edits: edits, copies (pairs with so many) and recall, fewest first."""
     found = find_pairs_at_90(ranked)
     rows = [(len(edits.get(query, [])), (query, reference) in found) for query, reference in truth.pairs]
@@ -53,6 +47,8 @@ def write_curve(path: Path, ranked: RankedPairs) -> None:
     Raises:
         UserError: when the disk is full.
     """
+    import pandas as pd  # imported here: galleries need none of it
+
     columns = (np.arange(1, len(ranked.true) + 1), ranked.distances, ranked.true.astype(int), ranked.precision, ranked.recall)
     with whole_file(path) as temporary:
         pd.DataFrame(dict(zip(CURVE_COLUMNS, columns, strict=True))).to_csv(temporary, index=False)
@@ -71,7 +67,9 @@ def last_rank_at_90(ranked: RankedPairs) -> int:
     return int(good[np.argmax(ranked.recall[good])]) + 1 if len(good) else 0
 
 
-def _tabulate(rows: Sequence[tuple[object, bool]], name: str) -> pd.DataFrame:
+def _tabulate(rows: Sequence[tuple[object, bool]], name: str) -> "pd.DataFrame":
+    import pandas as pd
+
     table = pd.DataFrame(rows, columns=[name, "found"])
     return table.groupby(name)["found"].agg(copies="size", recall="mean").reset_index()
 
@@ -134,7 +132,7 @@ def list_new_false_alarms(first: RankedPairs, second: RankedPairs) -> list[int]:
 
 def compare_recall_by_edit(
     first: RankedPairs, second: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]
-) -> pd.DataFrame:
+) -> "pd.DataFrame":
     """Tabulate recall at 90 % precision by edit in two rankings of the same queries: edit, copies, first and second.
 
     The order is that of the absolute change in the number of copies found, greatest first.
@@ -149,6 +147,8 @@ def compare_recall_by_edit(
 
 def format_changes(changes: list[Change]) -> str:
     """Return each pair as CSV: its rank, its score and whether it is found in both rankings, and its gain in µAP."""
+    import pandas as pd
+
     rows = [
         {"query_id": change.query_id, "reference_id": change.reference_id}
         | {f"{name}_rank": copy.rank for name, copy in (("first", change.first), ("second", change.second))}

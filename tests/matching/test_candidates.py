@@ -8,16 +8,14 @@ from image_copies.matching.candidates import (
     MAX_THOROUGH_ALARMS,
     POSITIVE,
     UNCHANGED,
-    choose_candidates,
+    choose_changes,
 )
 from image_copies.matching.matches import Match
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.geometry import CHANGES
-from image_copies.matching.verification.pairs import Candidate
 
 TAIL = Tail(start=1.0, scale=0.1, share=0.01, pairs=10_000)
 REFERENCES = 25
-CROP = (0.0, 0.0, 0.5, 0.5)
 
 
 def test_far_pairs_are_not_verified_and_near_ones_thoroughly() -> None:
@@ -25,13 +23,8 @@ def test_far_pairs_are_not_verified_and_near_ones_thoroughly() -> None:
     one, other = Path("one"), Path("other")
     distances = [TAIL.distance(alarms, REFERENCES) - 1e-6 for alarms in (MAX_THOROUGH_ALARMS, MAX_MIRRORED_ALARMS, MAX_ALARMS)]
     assert distances[0] < TAIL.start < distances[1] < distances[2]
-    pairs = [Match(one, other, -distance, 0.5, crop=CROP) for distance in [*distances, distances[2] + 1e-3]]
-    thorough, middle, far = (
-        Candidate(one, other, CROP),
-        Candidate(one, other, None, POSITIVE),
-        Candidate(one, other, None, UNCHANGED),
-    )
-    assert choose_candidates(pairs, TAIL, REFERENCES) == [thorough, middle, far, None]
-    assert choose_candidates(pairs[3:], None, REFERENCES) == [thorough] and thorough.changes == CHANGES
-    accepted = Match(one, other, -1.9, 0.0, crop=CROP)
-    assert choose_candidates([accepted], TAIL, REFERENCES) == [thorough], "what a person called a copy is looked at"
+    pairs = [Match(one, other, -distance, 0.5) for distance in [*distances, distances[2] + 1e-3]]
+    assert choose_changes(pairs, TAIL, REFERENCES) == [CHANGES, POSITIVE, UNCHANGED, ()]
+    assert choose_changes(pairs[3:], None, REFERENCES) == [CHANGES]
+    accepted = Match(one, other, -1.9, 0.0)
+    assert choose_changes([accepted], TAIL, REFERENCES) == [CHANGES], "what a person called a copy is looked at"

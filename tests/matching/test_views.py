@@ -21,8 +21,8 @@ from image_copies.matching.matches import Match, Rule
 from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import crop_features, local_features
-from image_copies.matching.verification.geometry import verify
-from image_copies.matching.verification.pairs import Candidate, verify_pairs
+from image_copies.matching.verification.geometry import CHANGES, verify
+from image_copies.matching.verification.pairs import verify_pairs
 from image_copies.matching.views import CROPS, VIEWS, embed_views, embed_views_of, make_views, name_view
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -149,9 +149,9 @@ def test_a_page_is_confirmed_by_the_crop_that_found_it(tmp_path: Path) -> None:
     page[20:220, 20:153] = picture
     Image.fromarray(page).save(tmp_path / "page.png")
     Image.fromarray(picture).save(tmp_path / "picture.png")
-    pair = Candidate(tmp_path / "page.png", tmp_path / "picture.png")
-    assert verify_pairs([pair]) == [None]
-    (evidence,) = verify_pairs([replace(pair, crop=(0, 0, 0.25, 0.25))])
+    pair = Match(tmp_path / "page.png", tmp_path / "picture.png")
+    assert verify_pairs([pair], [CHANGES]) == [None]
+    (evidence,) = verify_pairs([replace(pair, crop=(0, 0, 0.25, 0.25))], [CHANGES])
     assert evidence is not None and max(evidence.query_region) < 0.3
 
 

@@ -24,11 +24,12 @@ from image_copies.matching.index import filling
 from image_copies.matching.index.filling import Added, add_pictures, forget_missing
 from image_copies.matching.index.store import digest_of, open_store, read_content, stored_files, vectors_by_digest
 from image_copies.matching.looks import Looks
-from image_copies.matching.matches import Rule
+from image_copies.matching.matches import Match, Rule
 from image_copies.matching.results.folder import hold_results_folder
 from image_copies.matching.search import Search
 from image_copies.matching.verification.features import local_features
-from image_copies.matching.verification.pairs import Candidate, find_features, verify_pairs
+from image_copies.matching.verification.geometry import CHANGES
+from image_copies.matching.verification.pairs import find_features, verify_pairs
 from image_copies.models.inference import embedders
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.network.checkpoint import save_descriptor
@@ -424,5 +425,5 @@ def test_a_query_that_has_gone_is_not_verified(pictures: Path) -> None:
     """Its features are known, and a part of it would be looked at."""
     path, other = pictures / "gone.jpg", pictures / "references" / "R000000.jpg"
     flat = local_features(np.full((64, 64, 3), 128, np.uint8))
-    pair = Candidate(path, other, crop=(0.0, 0.0, 0.5, 0.5))
-    assert verify_pairs([pair, None], lambda found: flat if found == path else find_features(found)) == [None, None]
+    pairs, changes = [Match(path, other, crop=(0.0, 0.0, 0.5, 0.5))] * 2, [CHANGES, ()]
+    assert verify_pairs(pairs, changes, lambda found: flat if found == path else find_features(found)) == [None, None]

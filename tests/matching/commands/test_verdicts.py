@@ -3,7 +3,7 @@
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from image_copies.data.procedural import draw_picture
+from image_copies.matching import search as matching_search
 from image_copies.matching.commands import searching
 from image_copies.matching.files import originals
 from image_copies.matching.groups import planning
@@ -31,7 +32,7 @@ LOOKS = [  # all that reads pixels after a picture has its vector
     (originals.EditComparer, "_add_detail"),
     (originals, "follow_by_compression"),
     (originals, "find_coding"),
-    (searching.Search, "_embed_views"),
+    (matching_search.Search, "_embed_views"),
 ]
 
 

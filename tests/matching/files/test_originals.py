@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match
 from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison, Edits
-from image_copies.matching.verification.pairs import KnownPair, PairJudge
+from image_copies.matching.verification.pairs import PairJudge
 
 DATE = Image.Exif()
 DATE.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
@@ -59,8 +60,8 @@ def plan(folder: Path, rule: KeepRule = "largest", reference: str = "", preferre
     facts = {path: picture_facts(path) for path in sorted(folder.iterdir())}
     digests = {path: hashlib.sha256(path.read_bytes()).digest() for path in facts}
     judge = PairJudge()
-    pairs = [KnownPair(*pair) for pair in combinations(facts, 2)]
-    found = [Match(pair.query, pair.reference, -0.1, None, judgement=judge.judge(pair)) for pair in pairs]
+    pairs = [Match(*pair, -0.1) for pair in combinations(facts, 2)]
+    found = [replace(pair, judgement=judge.judge(pair)) for pair in pairs]
     settings = KeepSettings(rule, preferred, is_reference=lambda path: path.stem == reference)
     rows = plan_group(1, list(facts), Knowledge(digests, facts, list_pairs(found), judge=judge), settings)
     return {row.file.stem: row for row in rows}

@@ -14,9 +14,10 @@ import pytest
 from PIL import Image, ImageCms, ImageDraw, ImageFont, ImageOps
 
 from image_copies.data.procedural import draw_picture
+from image_copies.matching.matches import Match
 from image_copies.matching.verification.contents import Contents, list_missing, match_contents, read_contents
 from image_copies.matching.verification.judgement import Judgement
-from image_copies.matching.verification.pairs import KnownPair, PairJudge
+from image_copies.matching.verification.pairs import PairJudge
 
 Make = Callable[[], bytes]
 
@@ -97,7 +98,7 @@ def judge(folder: Path, one: bytes, other: bytes) -> Judgement:
     files = folder / "one", folder / "other"
     for file, content in zip(files, (one, other), strict=True):
         file.write_bytes(content)
-    return PairJudge().judge(KnownPair(*files))
+    return PairJudge().judge(Match(*files))
 
 
 @pytest.mark.parametrize(

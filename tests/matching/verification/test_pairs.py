@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from image_copies.data.procedural import draw_picture
-from image_copies.matching.verification.pairs import KnownPair, PairJudge, verify_two
+from image_copies.matching.matches import Match
+from image_copies.matching.verification.pairs import PairJudge, verify_two
 
 
 @pytest.mark.parametrize("side", [480, 600, 720, 800])
@@ -26,7 +27,7 @@ def test_a_cropped_jpeg_of_any_size_is_certainly_a_copy(side: int, tmp_path: Pat
         cv2.imwrite(str(file), pixels[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 95])
     evidence = verify_two(*files)
     assert evidence is not None and evidence.homography is not None
-    assert PairJudge().judge(KnownPair(*files, evidence=evidence)).kind == "certain"
+    assert PairJudge().judge(Match(*files, evidence=evidence)).kind == "certain"
     corners = np.array([[0.1, 0.125, 1], [0.8, 0.875, 1]]) @ evidence.homography.T
     np.testing.assert_allclose(corners[:, :2] / corners[:, 2:], [[0, 0], [1, 1]], atol=0.02)
 
@@ -42,7 +43,7 @@ def test_what_nothing_can_confirm_must_be_far_beyond_the_threshold(
     for seed, file in enumerate(files):
         pixels = draw_picture(np.random.default_rng(seed), 300)
         cv2.imwrite(str(file), cv2.GaussianBlur(pixels, (0, 0), blur) if blur else pixels)
-    found = PairJudge().judge(KnownPair(*files, false_alarms=false_alarms))
+    found = PairJudge().judge(Match(*files, expected_false_alarms=false_alarms))
     assert found.kind == "likely" and found.confirmed == confirmed, found
 
 
@@ -52,8 +53,8 @@ def test_features_that_were_verified_confirm_a_pair(tmp_path: Path) -> None:
     for file, image in zip(files, (pixels, pixels[40:], np.full_like(pixels, 128)), strict=True):
         cv2.imwrite(str(file), image)
     evidence = verify_two(*files[:2])
-    assert PairJudge().judge(KnownPair(files[0], files[2], evidence=evidence)).confirmed
-    assert not PairJudge().judge(KnownPair(files[0], files[2])).confirmed
+    assert PairJudge().judge(Match(files[0], files[2], evidence=evidence)).confirmed
+    assert not PairJudge().judge(Match(files[0], files[2])).confirmed
 
 
 def take(scene: NDArray[np.uint8], rng: np.random.Generator) -> bytes:
@@ -101,7 +102,7 @@ def test_what_was_drawn_over_a_copy_leaves_it_certain_and_another_thing_does_not
         thing = np.clip(128 + 50 * coarse / coarse.std(), 0, 255).astype(np.uint8)
         for file, shot in zip(files, change(scene, thing), strict=True):
             file.write_bytes(take(shot, rng))
-        found = PairJudge().judge(KnownPair(*files))
+        found = PairJudge().judge(Match(*files))
         assert found.kind in kinds, (seed, found)
 
 
@@ -150,7 +151,7 @@ def test_a_part_of_another_colour_or_number_is_no_certain_copy(
     files = tmp_path / "one.png", tmp_path / "other.jpg"
     one.save(files[0])
     other.save(files[1], quality=quality)
-    found = PairJudge().judge(KnownPair(*files))
+    found = PairJudge().judge(Match(*files))
     assert found.kind == kind, found
 
 
@@ -161,7 +162,7 @@ def test_a_coarse_copy_of_noise_is_certain_because_compression_gives_it(quality:
     noisy = Image.fromarray(np.clip(drawn + rng.normal(0, 6, drawn.shape), 0, 255).astype(np.uint8))
     noisy.save(files[0])
     noisy.save(files[1], quality=quality)
-    assert PairJudge().judge(KnownPair(*files)).kind == "certain"
+    assert PairJudge().judge(Match(*files)).kind == "certain"
 
 
 def test_tables_with_other_numbers_are_not_captioned_copies(tmp_path: Path) -> None:
@@ -177,5 +178,5 @@ def test_tables_with_other_numbers_are_not_captioned_copies(tmp_path: Path) -> N
                 pen.rectangle((left, top, left + 100, top + 33), "white", "black")
                 pen.text((left + 20, top + 8), f"{rng.integers(100, 999)}", "black", ImageFont.load_default(18))
             page.save(file)
-        found = PairJudge().judge(KnownPair(*files))
+        found = PairJudge().judge(Match(*files))
         assert not found.is_certain, (seed, found)

@@ -8,7 +8,8 @@ import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
 from image_copies.data.procedural import draw_picture
-from image_copies.matching.verification.pairs import KnownPair, PairJudge
+from image_copies.matching.matches import Match
+from image_copies.matching.verification.pairs import PairJudge
 
 Edit = Callable[[Image.Image], Image.Image]
 SIDE = 480
@@ -44,7 +45,7 @@ def test_an_edit_is_said_in_words(tmp_path: Path, edit: Edit, words: str) -> Non
     edit(picture.copy()).save(tmp_path / "copy.png")
     judge = PairJudge()
     for names in (("copy.png", "original.png"), ("original.png", "copy.png")):
-        judgement = judge.judge(KnownPair(tmp_path / names[0], tmp_path / names[1]))
+        judgement = judge.judge(Match(tmp_path / names[0], tmp_path / names[1]))
         assert judgement.kind == "certain"
         said, _, figures = judgement.reason.partition(" (")
         assert said == words and "agreement of" in figures
