@@ -48,7 +48,7 @@ def find_nearest_pairs(extractor: Extractor, data: Path, nearest: int, views: bo
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder), extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, layout.reference.paths)
         search = Search(store, extractor, rule, candidates=nearest, views=views)
-        return search.queries(layout.query.paths).matches.pairs, search.fitted.tail
+        return search.queries(layout.query.paths).pairs, search.fitted.tail
 
 
 def compute_scores(pairs: list[Match], truth: GroundTruth) -> tuple[float, float]:

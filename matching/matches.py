@@ -128,6 +128,8 @@ class Matches:
         verified: Whether pairs were verified by local features; without a threshold only confirmed ones are listed then.
         exact: Whether every query was compared with every reference; scores are exact in either case.
         hashes: Number of entries of lists of hashes that were searched, too.
+        digests: SHA-256 of every picture involved, by its path.
+        candidates: All pairs that were verified, best first.
     """
 
     pairs: list[Match]
@@ -138,26 +140,13 @@ class Matches:
     verified: bool = False
     exact: bool = True
     hashes: int = 0
+    digests: Mapping[Path, bytes] = field(default_factory=dict)
+    candidates: Sequence[Match] = ()
 
     @property
     def decided(self) -> bool:
         """Whether the pairs are copies; otherwise they are every query's nearest references."""
         return self.threshold is not None or self.verified
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a search found.
-
-    Attributes:
-        matches: The pairs and counts.
-        digests: SHA-256 of every picture involved, by its path.
-        candidates: All verified pairs, best first; empty without --verify.
-    """
-
-    matches: Matches
-    digests: dict[Path, bytes]
-    candidates: Sequence[Match] = ()
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from image_copies.matching.index.store import (
 )
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Files, Verdicts
 from image_copies.matching.looks import Looks
-from image_copies.matching.matches import Exclusions, Found, Match, Matches, Rule
+from image_copies.matching.matches import Exclusions, Match, Matches, Rule
 from image_copies.matching.views import CROPS, VIEWS, embed_views
 
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
@@ -98,7 +98,7 @@ class Search:
         """Maximum number of references reported per query."""
         return self.candidates or self.rule.most
 
-    def queries(self, paths: Sequence[Path]) -> Found:
+    def queries(self, paths: Sequence[Path]) -> Matches:
         """Find the references that these pictures copy.
 
         Raises:
@@ -120,7 +120,7 @@ class Search:
             pairs += self._make_matches(path, digest, hits)[: self.wanted]
         known = digests_of_files(self.store, {match.reference for match in pairs})
         missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
-        return Found(self._collect_matches(pairs, len(paths), missing), known | digests)
+        return self._collect_matches(pairs, len(paths), missing, known | digests)
 
     def near(
         self, vectors: NDArray[np.float32], digests: Sequence[bytes], views: Sequence[NDArray[np.float32] | None] = ()
@@ -149,7 +149,7 @@ class Search:
         (hits,) = one._find_hits([self.extractor.normalize(vector[None])], [[self._make_filter(path, digest)]], np.inf)
         return next(iter(one._make_matches(path, digest, hits[0])), None)
 
-    def within(self) -> Found:
+    def within(self) -> Matches:
         """Find the pictures of the index that are copies of each other; each pair once, with the higher of its two scores.
 
         Raises:
@@ -172,11 +172,13 @@ class Search:
                 if pair not in best or best[pair].score < match.score:
                     best[pair] = match
         files = stored_files(self.store)
-        return Found(self._collect_matches(best.values(), len(files), unreadable_files(self.store)), files)
+        return self._collect_matches(best.values(), len(files), unreadable_files(self.store), files)
 
-    def _collect_matches(self, pairs: Iterable[Match], queries: int, unreadable: list[Path]) -> Matches:
-        index = self.index
-        return Matches(_sort_matches(pairs), self.threshold, queries, index.ntotal, unreadable, exact=index.exact)
+    def _collect_matches(
+        self, pairs: Iterable[Match], queries: int, unreadable: list[Path], digests: Mapping[Path, bytes]
+    ) -> Matches:
+        ordered, index = sorted(pairs, key=lambda match: (-match.score, *match.files)), self.index
+        return Matches(ordered, self.threshold, queries, index.ntotal, unreadable, exact=index.exact, digests=digests)
 
     def _representatives(self, content: int) -> list[Path]:
         """Return the first file of a content; with --no-self the first one below each folder."""
@@ -391,7 +393,3 @@ def _merge_hits(hits: Iterable[Hit]) -> list[Hit]:
 def _split_into_blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:
     for start in range(0, len(items), QUERIES_PER_BLOCK):
         yield items[start : start + QUERIES_PER_BLOCK]
-
-
-def _sort_matches(pairs: Iterable[Match]) -> list[Match]:
-    return sorted(pairs, key=lambda match: (-match.score, match.query, match.reference))

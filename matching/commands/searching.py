@@ -34,7 +34,7 @@ from image_copies.matching.index.filling import add_pictures, forget_missing
 from image_copies.matching.index.store import Store, forget_queries, open_store, require_index
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
 from image_copies.matching.looks import Looks, keep_looks
-from image_copies.matching.matches import Found, Matches, Rule, match_values, rank_by_evidence
+from image_copies.matching.matches import Matches, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import (
     LEAKAGE_GALLERY,
@@ -138,14 +138,14 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
             _say_gone(found, settings.index, output)
         found = found if lists is None else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
         named = _name_sources(pictures.sources)
-        write_results(folder, found.matches, grouped, settings.rule, output, settings.stacks, named)
+        write_results(folder, found, grouped, settings.rule, output, settings.stacks, named)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
         involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
         origin = {"descriptor": extractor.identity, "pictures": [len(found.digests), involved], **settings.made_by}
         notes = SearchNotes(
             index=known,
             keep=settings.grouping.keep,
-            threshold=found.matches.threshold,
+            threshold=found.threshold,
             made_from=origin,
             preferred=settings.grouping.preferred,
             read_only=[str(known_path(path)) for path in pictures.sources.read_only],
@@ -153,11 +153,11 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
             references=not within,
         )
         write_notes(folder, notes)
-        if found.matches.decided and within:
+        if found.decided and within:
             _report_shares(settings, pictures, found, folder, output)
-        if found.matches.pairs:
+        if found.pairs:
             output.say(f"decide pairs and choose what to keep: {name_review()} {shlex.quote(text_of(folder))}")
-    return Searched(found.matches, grouped, left_out)
+    return Searched(found, grouped, left_out)
 
 
 def _is_within(settings: SearchSettings, pictures: Pictures) -> bool:
@@ -172,7 +172,7 @@ def _open_index(extractor: Extractor, index: Path | None, folder: Path) -> Abstr
 
 def _find_and_group(
     store: Store, looks: Looks, verdicts: Verdicts, settings: SearchSettings, pictures: Pictures, output: Output
-) -> tuple[Found, Grouped | None, str]:
+) -> tuple[Matches, Grouped | None, str]:
     """Search the index and group what is found; no groups where nothing decides what is a copy. Return what was left out, too."""
     within = _is_within(settings, pictures)
     exclusions = make_exclusions(store, _name_sources(pictures.sources) if pictures.sources.no_self else ())
@@ -196,14 +196,14 @@ def _find_and_group(
     if effort.verified:
         found = _verify_pairs(found, lookup.fitted, looks, verdicts)
     if settings.track is not None:
-        write_track(settings.track, found.candidates or found.matches.pairs, output)
-    paths = sorted({path for match in found.matches.pairs for path in (match.query, match.reference)})
+        write_track(settings.track, found.candidates or found.pairs, output)
+    paths = sorted({path for match in found.pairs for path in match.files})
     facts = read_facts(paths, verdicts)
     judge = PairJudge(verdicts=verdicts)
-    shown = drop_flat(found.matches.pairs, {path for path, fact in facts.items() if fact.flat})
-    found = _judge_pairs(replace(found, matches=replace(found.matches, pairs=shown)), judge)
+    shown = drop_flat(found.pairs, {path for path, fact in facts.items() if fact.flat})
+    found = _judge_pairs(replace(found, pairs=shown), judge)
     verdicts.keep()
-    if not found.matches.decided:
+    if not found.decided:
         return found, None, effort.left_out
     sources = pictures.sources
     grouping = replace(
@@ -214,19 +214,19 @@ def _find_and_group(
     )
     grouped = make_groups(found, facts, PairScores(store, looks.extractor).scores, judge, exclusions, grouping)
     verdicts.keep()
-    pairs = number_series(found.matches.pairs, facts, grouped.rows)
-    return replace(found, matches=replace(found.matches, pairs=pairs)), grouped, effort.left_out
+    pairs = number_series(found.pairs, facts, grouped.rows)
+    return replace(found, pairs=pairs), grouped, effort.left_out
 
 
-def _add_listed(found: Found, lists: HashLists, most: int, queries: Sequence[Path], output: Output) -> Found:
+def _add_listed(found: Matches, lists: HashLists, most: int, queries: Sequence[Path], output: Output) -> Matches:
     """Return what was found, and after it what lists of hashes name; no group or plan knows of that."""
     listed = [match for matches in map_in_threads(lists.find, queries, choose_workers(None)) for match in matches[:most]]
     skipped = f" ({lists.skipped} other lines hold none that can be matched)" if lists.skipped else ""
     output.say(f"PDQ hashes: {len(lists.names)}{skipped}; matches within {MAX_DISTANCE} of {BITS} bits: {len(listed)}")
-    return replace(found, matches=replace(found.matches, pairs=[*found.matches.pairs, *listed], hashes=len(lists.names)))
+    return replace(found, pairs=[*found.pairs, *listed], hashes=len(lists.names))
 
 
-def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> None:
+def _say_nearest(lookup: Search, query: Path, found: Matches, output: Output) -> None:
     """Say which reference is nearest to the only query, also where it is no copy."""
     nearest = lookup.nearest(query, found.digests[query]) if query in found.digests else None
     if nearest is not None:
@@ -235,9 +235,9 @@ def _say_nearest(lookup: Search, query: Path, found: Found, output: Output) -> N
         output.record("nearest", match_values(nearest))
 
 
-def _say_gone(found: Found, index: Path, output: Output) -> None:
+def _say_gone(found: Matches, index: Path, output: Output) -> None:
     """Say how many of the references that were found are not there any more: no copy can be confirmed by them, or removed."""
-    references = sorted({match.reference for match in found.matches.pairs})
+    references = sorted({match.reference for match in found.pairs})
     gone = [path for path in references if not is_remote(path) and not is_there(path) and find_archive(path) is None]
     if gone:
         output.say(
@@ -273,32 +273,32 @@ def _fill_own_index(store: Store, looks: Looks, settings: SearchSettings, pictur
     forget_missing(store, set(held).difference(added.closed))  # as nothing can be found out of them
 
 
-def _verify_pairs(found: Found, rule: Rule, looks: Looks, verdicts: Verdicts) -> Found:
+def _verify_pairs(found: Matches, rule: Rule, looks: Looks, verdicts: Verdicts) -> Matches:
     """Verify the pairs that promise something by local features; confirmed pairs are copies, whatever their score."""
-    pairs = found.matches.pairs
-    changes = choose_changes(pairs, rule.tail, found.matches.references)
+    pairs = found.pairs
+    changes = choose_changes(pairs, rule.tail, found.references)
     looked_at = rank_by_evidence(pairs, verify_pairs(pairs, changes, looks.features, verdicts))
     verdicts.keep()
-    copies = rule.select_verified(looked_at, found.matches.threshold)
-    return Found(replace(found.matches, pairs=copies, verified=True), found.digests, looked_at)
+    copies = rule.select_verified(looked_at, found.threshold)
+    return replace(found, pairs=copies, verified=True, candidates=looked_at)
 
 
-def _judge_pairs(found: Found, judge: PairJudge) -> Found:
+def _judge_pairs(found: Matches, judge: PairJudge) -> Matches:
     """Say of every pair what it is, by its pixels."""
-    pairs = found.matches.pairs
-    judgements = judge.judge_all(pairs, found.matches.threshold)
+    pairs = found.pairs
+    judgements = judge.judge_all(pairs, found.threshold)
     judged = [replace(match, judgement=judgement) for match, judgement in zip(pairs, judgements, strict=True)]
     ordered = sorted(judged, key=lambda match: match.judgement is not None and not match.judgement.confirmed)  # those come last
-    return replace(found, matches=replace(found.matches, pairs=ordered))
+    return replace(found, pairs=ordered)
 
 
-def _report_shares(settings: SearchSettings, pictures: Pictures, found: Found, folder: Path, output: Output) -> None:
+def _report_shares(settings: SearchSettings, pictures: Pictures, found: Matches, folder: Path, output: Output) -> None:
     """Report the folders that share pictures, and what sets share if there are any, by the pairs that are called copies."""
-    pairs = [match for match in found.matches.pairs if match.is_copy]
+    pairs = [match for match in found.pairs if match.is_copy]
     report_folders(folder, pairs, found.digests, output)
     if settings.sets:
         across = report_leakage(folder, pairs, found.digests, [known_path(path) for path in settings.sets], output)
-        across_sets = replace(found.matches, pairs=across)
+        across_sets = replace(found, pairs=across)
         named = _name_sources(pictures.sources)
         page = write_matches_page(folder / LEAKAGE_GALLERY, across_sets, settings.rule, sources=named)
         output.say(f"the worst pairs across sets: {page}")

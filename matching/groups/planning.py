@@ -21,7 +21,7 @@ from image_copies.matching.groups.groups import MAX_GROUP_SIZE
 from image_copies.matching.groups.series import list_joining
 from image_copies.matching.index.verdicts import Verdicts
 from image_copies.matching.knowledge import Knowledge, list_pairs
-from image_copies.matching.matches import Exclusions, Found, Match
+from image_copies.matching.matches import Exclusions, Match, Matches
 from image_copies.matching.verification.pairs import PairJudge, share_cores
 
 READER_THREADS = 2
@@ -64,7 +64,7 @@ def drop_flat(pairs: Sequence[Match], flat: Collection[Path]) -> list[Match]:
 
 
 def make_groups(
-    found: Found,
+    found: Matches,
     facts: dict[Path, Facts],
     score_pairs: PairScorer,
     judge: PairJudge,
@@ -72,10 +72,10 @@ def make_groups(
     settings: KeepSettings,
 ) -> Grouped:
     """Group the copies that were found and plan each group; facts that have been read already are not read again."""
-    threshold = found.matches.threshold if found.matches.threshold is not None else 0.0
+    threshold = found.threshold if found.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
     grouped = group_files(
-        *(list_joining(found.matches.pairs, facts), found.digests, score_pairs, threshold, flat, MAX_GROUP_SIZE),
+        *(list_joining(found.pairs, facts), found.digests, score_pairs, threshold, flat, MAX_GROUP_SIZE),
         rejected=exclusions.rejected,
         accepted=exclusions.accepted,
     )
@@ -91,7 +91,7 @@ def make_groups(
         return exclusions.decision(found.digests[one], found.digests[other])
 
     knowledge = Knowledge(
-        digests=found.digests, facts=facts, listed=list_pairs(found.matches.pairs), score=score, decide=decide, judge=judge
+        digests=found.digests, facts=facts, listed=list_pairs(found.pairs), score=score, decide=decide, judge=judge
     )
     score_pairs([(found.digests[path],) * 2 for group in grouped.groups for path in group])  # reads vectors: threads must not
     large = threading.Lock()

@@ -68,7 +68,7 @@ def search(extractor: Extractor, drawn: Path, views: bool, *queries: str) -> lis
     with open_store(drawn / "index", extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, sorted((drawn / "references").iterdir()))
         found = Search(store, extractor, RULE, views=views).queries([drawn / q for q in queries])
-    return found.matches.pairs
+    return found.pairs
 
 
 def test_a_view_is_as_rare_as_a_query_of_its_own() -> None:

@@ -68,7 +68,7 @@ def test_copies_are_found_by_content_and_by_sight(pictures: Path, checkpoint: Pa
         assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 0, [])
         shutil.copy(pictures / "references" / "R000003.jpg", pictures / "references" / "double.jpg")
         assert add_pictures(store, extractor, below(pictures / "references")) == Added(10, 0, [], doubles=1)
-        matches = Search(store, extractor, RULE).queries(queries).matches
+        matches = Search(store, extractor, RULE).queries(queries)
         found = {(match.query.name, match.reference.name) for match in matches.pairs}
         assert {("same <b>.jpg", "R000000.jpg"), ("again.jpg", "R000001.jpg")} <= found
         assert matches.pairs[0].score == 0 and matches.references == 8
@@ -76,7 +76,7 @@ def test_copies_are_found_by_content_and_by_sight(pictures: Path, checkpoint: Pa
         (pictures / "references" / "R000000.jpg").unlink()
         forget_missing(store, below(pictures / "references"))
         assert len(stored_files(store)) == 9
-        assert "R000000.jpg" not in {m.reference.name for m in Search(store, extractor, RULE).queries(queries).matches.pairs}
+        assert "R000000.jpg" not in {m.reference.name for m in Search(store, extractor, RULE).queries(queries).pairs}
 
 
 def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: Path) -> None:
@@ -85,7 +85,7 @@ def test_within_one_folder_each_pair_is_listed_once(pictures: Path, checkpoint: 
     shutil.copytree(pictures / "queries", pictures / "all", dirs_exist_ok=True)
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, below(pictures / "all"))
-        matches = Search(store, extractor, RULE).within().matches
+        matches = Search(store, extractor, RULE).within()
     pairs = [frozenset((match.query.name, match.reference.name)) for match in matches.pairs]
     assert len(pairs) == len(set(pairs)) and all(len(pair) == 2 for pair in pairs)
     assert {frozenset(("same <b>.jpg", "R000000.jpg")), frozenset(("again.jpg", "R000001.jpg"))} <= set(pairs)
@@ -96,11 +96,8 @@ def test_a_query_that_is_a_reference_itself_takes_no_place(pictures: Path, check
     extractor = checkpoint_extractor(checkpoint)
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, below(pictures / "references"))
-        matches = (
-            Search(store, extractor, Rule(score=None, tail=None, rate=0.001, most=1))
-            .queries(below(pictures / "references"))
-            .matches
-        )
+        rule = Rule(score=None, tail=None, rate=0.001, most=1)
+        matches = Search(store, extractor, rule).queries(below(pictures / "references"))
     assert len(matches.pairs) == len({match.query for match in matches.pairs}) == 8
     assert all(match.query != match.reference for match in matches.pairs)
 
