@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.decode import decode_rgb
 from image_copies.data.images import find_images
 from image_copies.matching.matches import Match
-from image_copies.matching.verification.pairs import PairJudge
+from image_copies.matching.pairs import PairJudge
 
 RESULTS = Path(__file__).with_name("same_scene.json")
 COMMAND = "benchmarks/same_scene.py --docs"

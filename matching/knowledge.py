@@ -10,8 +10,8 @@ from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.originals import EditComparer, Origin, find_advantage
 from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, join_words, read_holdings
 from image_copies.matching.matches import Match
+from image_copies.matching.pairs import LastUsed, PairJudge
 from image_copies.matching.verification.judgement import Judgement
-from image_copies.matching.verification.pairs import LastUsed, PairJudge
 
 SAME_BYTES = Judgement("same file", "the same bytes as the kept file", 100)
 MAX_HELD = 1000  # files whose contents are remembered, some kB each

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from image_copies.data.decode import Decoded, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.matching.extractor import Extractor
+from image_copies.matching.pairs import FEATURES_SIDE, find_features
 from image_copies.matching.verification.features import Features, local_features
-from image_copies.matching.verification.pairs import FEATURES_SIDE, find_features
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.models.inference.embedders import Look
 

@@ -13,9 +13,9 @@ from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import digest_of
 from image_copies.matching.matches import Match, Rule, describe_judgement, judgement_values
 from image_copies.matching.output import Output
+from image_copies.matching.pairs import PairJudge, verify_two
 from image_copies.matching.results.overlays import NOT_LAID, LaidPair, lay_pair
 from image_copies.matching.verification.judgement import Judgement
-from image_copies.matching.verification.pairs import PairJudge, verify_two
 
 LIKELY = 3  # exit code: a person is to look at the two
 

@@ -36,6 +36,7 @@ from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
 from image_copies.matching.looks import Looks, keep_looks
 from image_copies.matching.matches import Matches, Rule, match_values, rank_by_evidence
 from image_copies.matching.output import Output, count
+from image_copies.matching.pairs import PairJudge, verify_pairs
 from image_copies.matching.results.folder import (
     LEAKAGE_GALLERY,
     OWN_INDEX,
@@ -47,7 +48,6 @@ from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.leakage import report_folders, report_leakage
 from image_copies.matching.results.report import write_results, write_track
 from image_copies.matching.search import PairScores, Search, make_exclusions
-from image_copies.matching.verification.pairs import PairJudge, verify_pairs
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class SearchSettings:
         rule: When a pair counts as a copy.
         index: A kept index of references; None keeps one in the folder of the results.
         grouping: How groups are made and planned.
-        verified: Number of nearest references of each query to verify by local features (`verification/pairs.py`); 0 for none,
+        verified: Number of nearest references of each query to verify by local features (`pairs.py`); 0 for none,
             None for what the number of pictures says (`effort.py`).
         views: Whether to search with the views of unsure queries, too (`matching/views.py`); None as for `verified`.
         track: A CSV file in the form of the matching track to write as well; None for none.

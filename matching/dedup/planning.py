@@ -12,8 +12,8 @@ from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.group_plan import plan_around
 from image_copies.matching.index.store import digest_of
 from image_copies.matching.knowledge import Knowledge
+from image_copies.matching.pairs import PairJudge
 from image_copies.matching.verification.judgement import Kind
-from image_copies.matching.verification.pairs import PairJudge
 
 LAST_SEEN = 32  # pictures of which the pixels are kept
 DAMAGED = "the picture that would stay is damaged"

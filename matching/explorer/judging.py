@@ -11,8 +11,8 @@ from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
 from image_copies.matching.groups.planning import drop_flat
 from image_copies.matching.index.filling import open_or_none
 from image_copies.matching.matches import Match, Rule, rank_by_evidence
+from image_copies.matching.pairs import FEATURES_SIDE, PairJudge, Seen, see, share_cores
 from image_copies.matching.verification.features import local_features
-from image_copies.matching.verification.pairs import FEATURES_SIDE, PairJudge, Seen, see, share_cores
 
 # References that are not read again for the next picture, 0.6 MB each; of ten times as many the features are kept
 MAX_CACHED_PICTURES = 50

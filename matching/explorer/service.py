@@ -29,8 +29,8 @@ from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.search import SearchIndex, open_search
 from image_copies.matching.index.store import Store, count_changes, open_store
 from image_copies.matching.matches import Match, Rule, match_values
+from image_copies.matching.pairs import PairJudge, Seen
 from image_copies.matching.search import Search, make_exclusions
-from image_copies.matching.verification.pairs import PairJudge, Seen
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, PixelRoom, receive_picture
 from image_copies.matching.web.pages import add_page

@@ -15,6 +15,7 @@ from image_copies.data.errors import ImageError, text_of
 from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import NEAR_IN_TIME, is_named_as_copy, sort_files
+from image_copies.matching.pairs import PART_DIFFERS, LastUsed, PairJudge
 from image_copies.matching.verification.alignment import invert, map_points
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.derivation import find_made
@@ -22,7 +23,6 @@ from image_copies.matching.verification.detail import MAX_DENSITY, compare_detai
 from image_copies.matching.verification.differences import MIN_DIFFERING
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.geometry import from_shares
-from image_copies.matching.verification.pairs import PART_DIFFERS, LastUsed, PairJudge
 from image_copies.matching.verification.quantisation import Quantisation, measure_quantisation
 from image_copies.matching.verification.recompression import LOSSLESS, MAX_PIXELS, find_coding, follow_by_compression
 

@@ -22,7 +22,7 @@ from image_copies.matching.groups.series import list_joining
 from image_copies.matching.index.verdicts import Verdicts
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Exclusions, Match, Matches
-from image_copies.matching.verification.pairs import PairJudge, share_cores
+from image_copies.matching.pairs import PairJudge, share_cores
 
 READER_THREADS = 2
 LARGE = 30_000_000  # pixels of a picture from which on a group is planned alone: a comparison takes gigabytes

@@ -10,8 +10,8 @@ from image_copies.matching.groups.group_plan import plan_around
 from image_copies.matching.index.decisions import Pair, Word
 from image_copies.matching.knowledge import Knowledge
 from image_copies.matching.matches import Match
+from image_copies.matching.pairs import PairJudge
 from image_copies.matching.results.folder import MATCHES, PLAN, hold_results_folder
-from image_copies.matching.verification.pairs import PairJudge
 
 CHANGED = "The search has been done again, or the plan was edited. Load the page again to see it."
 

@@ -24,6 +24,7 @@ from image_copies.matching.index.decisions import Decisions, Word, word_of
 from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match, evidence_values, match_values, read_matches_csv
+from image_copies.matching.pairs import verify_two
 from image_copies.matching.results.folder import JOURNAL, MATCHES, MOVED, SearchNotes, read_notes
 from image_copies.matching.results.overlays import lay_pair
 from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_center, pair_of, read_groups, read_state
@@ -36,7 +37,6 @@ from image_copies.matching.review.shown import (
     show_values,
     sum_bytes,
 )
-from image_copies.matching.verification.pairs import verify_two
 
 MAX_SHOWN_PAIRS = 100_000  # pairs on the page; matches.csv lists all
 

@@ -25,11 +25,11 @@ from image_copies.matching.index.filling import Added, add_pictures, forget_miss
 from image_copies.matching.index.store import digest_of, open_store, read_content, stored_files, vectors_by_digest
 from image_copies.matching.looks import Looks
 from image_copies.matching.matches import Match, Rule
+from image_copies.matching.pairs import find_features, verify_pairs
 from image_copies.matching.results.folder import hold_results_folder
 from image_copies.matching.search import Search
 from image_copies.matching.verification.features import local_features
 from image_copies.matching.verification.geometry import CHANGES
-from image_copies.matching.verification.pairs import find_features, verify_pairs
 from image_copies.models.inference import embedders
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.network.checkpoint import save_descriptor

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from image_copies.data.procedural import draw_picture
+from image_copies.matching import pairs
 from image_copies.matching import search as matching_search
 from image_copies.matching.commands import searching
 from image_copies.matching.files import originals
@@ -19,7 +20,6 @@ from image_copies.matching.groups import planning
 from image_copies.matching.index import verdicts
 from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.index.verdicts import Verdicts
-from image_copies.matching.verification import pairs
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.pipeline.match import main
 from tests.folders import read_tree

@@ -21,9 +21,9 @@ from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match
+from image_copies.matching.pairs import PairJudge
 from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison, Edits
-from image_copies.matching.verification.pairs import PairJudge
 
 DATE = Image.Exif()
 DATE.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"

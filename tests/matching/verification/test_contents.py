@@ -15,9 +15,9 @@ from PIL import Image, ImageCms, ImageDraw, ImageFont, ImageOps
 
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.matches import Match
+from image_copies.matching.pairs import PairJudge
 from image_copies.matching.verification.contents import Contents, list_missing, match_contents, read_contents
 from image_copies.matching.verification.judgement import Judgement
-from image_copies.matching.verification.pairs import PairJudge
 
 Make = Callable[[], bytes]
 

@@ -9,7 +9,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.matches import Match
-from image_copies.matching.verification.pairs import PairJudge
+from image_copies.matching.pairs import PairJudge
 
 Edit = Callable[[Image.Image], Image.Image]
 SIDE = 480

@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.matches import Match
-from image_copies.matching.verification.pairs import PairJudge, verify_two
+from image_copies.matching.pairs import PairJudge, verify_two
 
 
 @pytest.mark.parametrize("side", [480, 600, 720, 800])
