@@ -84,6 +84,4 @@ def read_ground_truth(path: Path | str) -> GroundTruth:
 
 def write_ground_truth(path: Path | str, rows: Iterable[tuple[str, str | None]]) -> None:
     """Write rows of (query id, reference id); the reference id is None for a query that is a copy of nothing."""
-    table = pd.DataFrame([(q, r or "") for q, r in rows], columns=GROUND_TRUTH_COLUMNS)
-    with whole_file(as_path(path)) as temporary:
-        table.to_csv(temporary, index=False)
+    write_table(as_path(path), GROUND_TRUTH_COLUMNS, ((query, reference or "") for query, reference in rows))
