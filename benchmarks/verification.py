@@ -31,7 +31,7 @@ from image_copies.matching.matches import Match, rank_by_evidence
 from image_copies.matching.pairs import verify_pairs
 from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
-from image_copies.matching.verification.geometry import Change
+from image_copies.matching.verification.features import Change
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.tools.run_extractor import open_extractor
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from image_copies.matching.matches import Match
 from image_copies.matching.threshold import Tail
-from image_copies.matching.verification.geometry import CHANGES, Change
+from image_copies.matching.verification.features import CHANGES, Change
 
 # Expected false alarms per query up to which a pair is verified; its mirror image is tried; its negative and a crop are, too
 MAX_ALARMS, MAX_MIRRORED_ALARMS, MAX_THOROUGH_ALARMS = 5.0, 1.0, 0.2

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 import cv2
 import numpy as np
@@ -24,18 +24,7 @@ from image_copies.matching.verification.features import Features, local_features
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.models.inference.embedders import Look
 
-MAX_BYTES = 2**32  # of the file: 48,000 pictures, of at most 89 kB each; what further ones need is made again
-POINT_BYTES, HISTOGRAM_BYTES = 8, 128  # of a feature
-
-
-class _Place(NamedTuple):
-    """Where the file holds what was made of a picture: the first byte, the numbers of features and views, the picture's size."""
-
-    first: int
-    features: int
-    width: int
-    height: int
-    views: int
+MAX_BYTES = 2**32  # of the file: 48,000 pictures, of at most 90 kB each; what further ones need is made again
 
 
 @dataclass
@@ -53,7 +42,7 @@ class Looks:
     file: IO[bytes]
     most: int = MAX_BYTES
     ahead: bool = False
-    _places: dict[Path, _Place] = field(default_factory=dict)
+    _places: dict[Path, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -70,12 +59,8 @@ class Looks:
 
     def views(self, path: Path) -> NDArray[np.float32] | None:
         """Return the vectors [VIEWS, d] of a file's views; None where they were not made."""
-        place = self._places.get(path)
-        if place is None or not place.views:
-            return None
-        first = place.first + place.features * (POINT_BYTES + HISTOGRAM_BYTES)
-        vectors = np.frombuffer(self._read(first, 4 * place.views * self.extractor.dimensions), np.float32)
-        return vectors.reshape(place.views, self.extractor.dimensions)
+        found = self._read(path)
+        return None if found is None or not len(found[1]) else found[1]
 
     def features(self, path: Path) -> Features:
         """Return the features of a file.
@@ -83,19 +68,20 @@ class Looks:
         Raises:
             ImageError: It cannot be read.
         """
-        place = self._places.get(path)
-        if place is None:
-            found = find_features(path)
-            self._write(path, found, np.zeros((0, self.extractor.dimensions), np.float32))
-            return found
-        content, bounds = self._read(place.first, place.features * (POINT_BYTES + HISTOGRAM_BYTES)), place.features * POINT_BYTES
-        points = np.frombuffer(content[:bounds], np.float32).reshape(-1, 2)
-        return Features(points, np.frombuffer(content[bounds:], np.uint8).reshape(-1, HISTOGRAM_BYTES), place.width, place.height)
+        if (known := self._read(path)) is not None:
+            return known[0]
+        found = find_features(path)
+        self._write(path, found, np.zeros((0, self.extractor.dimensions), np.float32))
+        return found
 
-    def _read(self, first: int, count: int) -> bytes:
+    def _read(self, path: Path) -> tuple[Features, NDArray[np.float32]] | None:
+        """Return the features and views that were made of a file; None where nothing was."""
         with self._lock:
-            self.file.seek(first)
-            return self.file.read(count)
+            if path not in self._places:
+                return None
+            self.file.seek(self._places[path])
+            points, histograms, views, (width, height) = (np.load(self.file) for _ in range(4))
+        return Features(points, histograms, int(width), int(height)), views
 
     def _write(self, path: Path, found: Features, views: NDArray[np.float32]) -> None:
         with self._lock:
@@ -103,12 +89,13 @@ class Looks:
             if path in self._places or first >= self.most:
                 return
             try:
-                self.file.write(found.points.tobytes() + found.histograms.tobytes() + views.tobytes())
+                for array in (found.points, found.histograms, views, [found.width, found.height]):
+                    np.save(self.file, array)
                 self.file.flush()
             except OSError:  # the disk is full: what is there can still be read
                 self.most = 0
                 return
-            self._places[path] = _Place(first, len(found.points), found.width, found.height, len(views))
+            self._places[path] = first
 
 
 @contextmanager

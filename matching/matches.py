@@ -18,8 +18,8 @@ from image_copies.data.errors import UserError, text_of
 from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path
 from image_copies.matching.threshold import Tail
-from image_copies.matching.verification.features import Box
-from image_copies.matching.verification.geometry import Change, Evidence
+from image_copies.matching.verification.features import Box, Change
+from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")  # a byte of a name that is not UTF-8

@@ -40,8 +40,8 @@ from image_copies.matching.verification.differences import (
     shows_other_colours,
 )
 from image_copies.matching.verification.edits import Comparison, Edits, compare_edits
-from image_copies.matching.verification.features import MAX_SIDE, Box, Features, crop_features, local_features
-from image_copies.matching.verification.geometry import CHANGES, Change, Evidence, Views, from_shares, verify
+from image_copies.matching.verification.features import CHANGES, MAX_SIDE, Box, Change, Features, crop_features, local_features
+from image_copies.matching.verification.geometry import Evidence, from_shares, verify
 from image_copies.matching.verification.judgement import (
     AGREE,
     APART,
@@ -451,13 +451,13 @@ def verify_query(
         features: Those of references.
         verdicts: What is known of pairs that were looked at before.
     """
-    query = cache(lambda: Views(own()))  # its mirror image and negative are made once for all its references
+    query = cache(lambda: replace(own()))  # its mirror image and negative are kept for all its references, and no longer
     closer = cache(lambda: read(CROPPED_SIDE))
 
     def look(pair: Match, undone: Sequence[Change], crop: Box | None = None) -> Evidence | None:
         def find() -> Evidence | None:
             other = features.require(pair.reference)
-            shown = query() if crop is None else crop_features(closer(), crop, query().picture)
+            shown = query() if crop is None else crop_features(closer(), crop, query())
             return verify(shown, other, changes=undone)
 
         with suppress(ImageError):  # one may have gone meanwhile

@@ -5,8 +5,9 @@ or a negative needs no second detection: mirroring reverses the rows of the 4 ×
 a negative turns every gradient by 180°, with it the orientation, and with that the grid of cells.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from typing import Literal, get_args
 
 import cv2
 import numpy as np
@@ -19,6 +20,8 @@ MAX_FEATURES = 600  # features of a picture, the strongest ones
 MIN_CONTRAST = 0.02  # SIFT's contrast threshold, half of its default: edited copies are often pale or blurred
 Box = tuple[float, float, float, float]  # left, top, right, bottom, as shares 0…1 of width and height
 CELLS, ANGLES = 4, 8  # a SIFT histogram has 4 × 4 cells with 8 angles each
+Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]
+CHANGES: tuple[Change, ...] = get_args(Change)
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,17 @@ class Features:
     histograms: NDArray[np.uint8]
     width: int
     height: int
+    _changed: "dict[Change, tuple[Features, NDArray[np.float32]]]" = field(
+        default_factory=dict, init=False, compare=False, repr=False
+    )
+
+    def changed(self, change: Change) -> "tuple[Features, NDArray[np.float32]]":
+        """Return the features of the picture with a change, and their descriptors float32 [n, 128], which are made once."""
+        if change not in self._changed:
+            features = self.mirrored() if "mirrored" in change else self
+            features = features.inverted() if "inverted" in change else features
+            self._changed[change] = features, features.descriptors
+        return self._changed[change]
 
     @property
     def descriptors(self) -> NDArray[np.float32]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.features import Box, Features
+from image_copies.matching.verification.features import CHANGES, Box, Change, Features
 
 MAX_DISTANCE_RATIO = 0.85  # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
 MIN_MATCHES = 8  # matching features needed to fit a homography
@@ -16,8 +16,6 @@ MAX_REPROJECTION_ERROR = 4.0  # pixels of the reduced picture
 MIN_INLIERS = 10  # features that must agree with the homography for two pictures to count as verified
 CERTAIN_INLIERS = 30  # with this many inliers, no further change of the picture is tried
 MIN_SCALE, MAX_SCALE = 0.05, 20.0  # length in the reference over length in the query, both exclusive
-Change = Literal["", "mirrored", "inverted", "mirrored and inverted"]
-CHANGES: tuple[Change, ...] = get_args(Change)
 
 
 @dataclass(frozen=True)
@@ -40,33 +38,13 @@ class Evidence:
     homography: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
-class Views:
-    """A picture unchanged, mirrored and as a negative, to be compared with many others.
-
-    Attributes:
-        picture: Features of the unchanged picture.
-    """
-
-    picture: Features
-    _made: dict[Change, tuple[Features, NDArray[np.float32]]] = field(default_factory=dict, compare=False, repr=False)
-
-    def changed(self, change: Change) -> tuple[Features, NDArray[np.float32]]:
-        """Return the features of the picture with a change, and their descriptors float32 [n, 128]."""
-        if change not in self._made:
-            features = self.picture.mirrored() if "mirrored" in change else self.picture
-            features = features.inverted() if "inverted" in change else features
-            self._made[change] = features, features.descriptors
-        return self._made[change]
-
-
 def verify(
-    query: Features | Views, reference: Features, least: int = MIN_INLIERS, changes: Sequence[Change] = CHANGES
+    query: Features, reference: Features, least: int = MIN_INLIERS, changes: Sequence[Change] = CHANGES
 ) -> Evidence | None:
     """Find the homography that most features agree on, for the picture unchanged, its mirror image and its negative.
 
     Args:
-        query: Features of one picture; pass its views if it is compared with several others, which saves work.
+        query: Features of one picture, which keep what is made of them.
         reference: Features of the other picture.
         least: Number of features that must agree.
         changes: Those to try, one after the other, until one leaves no doubt.
@@ -74,14 +52,13 @@ def verify(
     Returns:
         The evidence with the most inliers; None if fewer than `least` features agree.
     """
-    views = query if isinstance(query, Views) else Views(query)
-    if min(len(views.picture.points), len(reference.points)) < MIN_MATCHES:
+    if min(len(query.points), len(reference.points)) < MIN_MATCHES:
         return None
     target, best = reference.descriptors, None
     for change in changes:
-        changed, descriptors = views.changed(change)
+        changed, descriptors = query.changed(change)
         matched = _match_descriptors(descriptors, target)
-        found = _fit_homography(views.picture, changed, reference, change, *matched, least)
+        found = _fit_homography(query, changed, reference, change, *matched, least)
         if found is not None and (best is None or found.inliers > best.inliers):
             best = found
         if best is not None and best.inliers >= CERTAIN_INLIERS:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from image_copies.matching.verification.agreement import Agreement, measure_agreement
 from image_copies.matching.verification.alignment import Aligned, Homography, align, reduce_picture
 from image_copies.matching.verification.features import Features, detect_features, reduce_to_grey
-from image_copies.matching.verification.geometry import Evidence, Views, from_shares, verify
+from image_copies.matching.verification.geometry import Evidence, from_shares, verify
 
 FEWEST_INLIERS = 6  # features from which a map is tried; the pixels decide whether it holds
 SURE_MEDIAN = 0.7  # median correlation from which no further map is tried
@@ -40,11 +40,6 @@ class Prepared:
     def features(self) -> Features:
         """Its local features; not needed where a pair's features were verified before."""
         return detect_features(self.grey)
-
-    @cached_property
-    def views(self) -> Views:
-        """Its features, and those of its mirror image and negative."""
-        return Views(self.features)
 
     @cached_property
     def thumbnail(self) -> NDArray[np.float64]:
@@ -107,7 +102,7 @@ def register(query: Prepared, reference: Prepared, evidence: Evidence | None = N
 def _propose_maps(query: Prepared, reference: Prepared, evidence: Evidence | None) -> Iterator[tuple[int, Homography, bool]]:
     """Yield the number of inliers, a map from the query's pixels to the reference's, and whether one is a negative."""
     if evidence is None or evidence.homography is None:
-        evidence = verify(query.views, reference.features, FEWEST_INLIERS)
+        evidence = verify(query.features, reference.features, FEWEST_INLIERS)
     if evidence is not None and evidence.homography is not None:
         source, target = from_shares(query.pixels.shape), from_shares(reference.pixels.shape)
         yield evidence.inliers, target @ evidence.homography @ np.linalg.inv(source), "inverted" in evidence.change

@@ -12,7 +12,7 @@ from image_copies.matching.candidates import (
 )
 from image_copies.matching.matches import Match
 from image_copies.matching.threshold import Tail
-from image_copies.matching.verification.geometry import CHANGES
+from image_copies.matching.verification.features import CHANGES
 
 TAIL = Tail(start=1.0, scale=0.1, share=0.01, pairs=10_000)
 REFERENCES = 25

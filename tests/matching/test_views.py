@@ -21,8 +21,8 @@ from image_copies.matching.matches import Match, Rule
 from image_copies.matching.pairs import verify_pairs
 from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
-from image_copies.matching.verification.features import crop_features, local_features
-from image_copies.matching.verification.geometry import CHANGES, verify
+from image_copies.matching.verification.features import CHANGES, crop_features, local_features
+from image_copies.matching.verification.geometry import verify
 from image_copies.matching.views import CROPS, VIEWS, embed_views, embed_views_of, make_views, name_view
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.settings import EmbeddingSettings

@@ -28,8 +28,7 @@ from image_copies.matching.matches import Match, Rule
 from image_copies.matching.pairs import find_features, verify_pairs
 from image_copies.matching.results.folder import hold_results_folder
 from image_copies.matching.search import Search
-from image_copies.matching.verification.features import local_features
-from image_copies.matching.verification.geometry import CHANGES
+from image_copies.matching.verification.features import CHANGES, local_features
 from image_copies.models.inference import embedders
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.network.checkpoint import save_descriptor
