@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from image_copies.data.decode import Decoded, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.pairs import FEATURES_SIDE, find_features
-from image_copies.matching.verification.features import Features, local_features
+from image_copies.matching.pairs import find_features
+from image_copies.matching.verification.features import DECODED_SIDE, Features, local_features
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.models.inference.embedders import Look
 
@@ -55,7 +55,7 @@ class Looks:
         """Make both of a file's bytes, of which some scales were decoded already; nothing of what cannot be read."""
         with suppress(ImageError):
             views = embed_views_of(self.extractor, decode_rgb(content, smallest_side(self.extractor), decoded))
-            self._write(path, local_features(decode_rgb(content, FEATURES_SIDE, decoded)), views)
+            self._write(path, local_features(decode_rgb(content, DECODED_SIDE, decoded)), views)
 
     def views(self, path: Path) -> NDArray[np.float32] | None:
         """Return the vectors [VIEWS, d] of a file's views; None where they were not made."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -17,19 +17,16 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from image_copies.data.decode import MAX_FILE_BYTES, Decoded, decode_rgb
+from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.process import usable_cores
-from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
 from image_copies.matching.matches import Match
 from image_copies.matching.verification import alignment
 from image_copies.matching.verification.contents import (
-    Contents,
     ContentsMatch,
     list_missing,
     match_contents,
-    read_contents,
     read_pages,
 )
 from image_copies.matching.verification.differences import (
@@ -40,7 +37,7 @@ from image_copies.matching.verification.differences import (
     shows_other_colours,
 )
 from image_copies.matching.verification.edits import Comparison, Edits, compare_edits
-from image_copies.matching.verification.features import CHANGES, MAX_SIDE, Box, Change, Features, crop_features, local_features
+from image_copies.matching.verification.features import CHANGES, MAX_SIDE, Box, Change, Features, crop_features
 from image_copies.matching.verification.geometry import Evidence, from_shares, verify
 from image_copies.matching.verification.judgement import (
     AGREE,
@@ -55,15 +52,14 @@ from image_copies.matching.verification.judgement import (
     Judgement,
     judge,
 )
+from image_copies.matching.verification.picture import Picture
 from image_copies.matching.verification.recompression import follow_by_compression
-from image_copies.matching.verification.registration import Prepared, Registration, prepare_picture, register
-from image_copies.matching.verification.shots import Shot, read_shot
+from image_copies.matching.verification.registration import Registration, register
 from image_copies.matching.verification.words import TONES, describe_edits, list_edits
 
 MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
-FEATURES_SIDE = MAX_SIDE // 2  # pixels of the short side from which a picture is decoded for its features
 MAX_PAGES = 4  # of two documents with one cover that are compared beyond it
 CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
 CLOSE_SIDE = 2 * alignment.MAX_SIDE  # pixels of the longer side at which copies are looked at again
@@ -133,35 +129,7 @@ def find_features(path: Path) -> Features:
     Raises:
         ImageError: it cannot be read.
     """
-    return local_features(decode_rgb(path, FEATURES_SIDE))
-
-
-@dataclass(frozen=True)
-class Seen:
-    """A picture that is to be judged.
-
-    Attributes:
-        picture: Its pixels, as they are compared.
-        shot: When and by which camera it was taken.
-        read: Reads its pixels.
-        source: Its file, or that one's bytes.
-        features: Those by which pairs are verified, if they have been found.
-    """
-
-    picture: Prepared
-    shot: Shot
-    read: Read
-    source: Path | bytes
-    features: Features | None = None
-
-    @cached_property
-    def contents(self) -> Contents:
-        """What its file holds.
-
-        Raises:
-            ImageError: It cannot be read.
-        """
-        return read_contents(self.source)
+    return Picture(path).features
 
 
 class PairJudge:
@@ -170,26 +138,23 @@ class PairJudge:
     def __init__(self, kept: int = MAX_CACHED_PICTURES, verdicts: Verdicts = NOTHING_KEPT) -> None:
         """Keep so many pictures that were judged last, and the features of ten times as many that were verified."""
         self.verdicts = verdicts
-        self._seen, self._features = LastUsed(see, kept), LastUsed(find_features, 10 * kept)
+        self._pictures, self._features = LastUsed(Picture, kept), LastUsed(find_features, 10 * kept)
         self._edits: dict[tuple[Path, Path], Comparison] = {}  # of the certain pairs
 
-    def see(self, path: Path) -> Seen | None:
-        """Return a file as it is judged; None where it cannot be read."""
-        return self._seen.of(path)
+    def see(self, path: Path) -> Picture:
+        """Return a file as it is judged."""
+        return self._pictures.require(path)
 
     def verify(
-        self, query: Seen, pairs: Sequence[Match], changes: Sequence[Sequence[Change]], pool: ThreadPoolExecutor
+        self, query: Picture, pairs: Sequence[Match], changes: Sequence[Sequence[Change]], pool: ThreadPoolExecutor
     ) -> list[Evidence | None]:
         """Look at a query that is no file and its references, the best first, as `verify_pairs` does; a pool finds features."""
         looked_at = [pair.reference for pair, undone in zip(pairs, changes, strict=True) if undone]
         deque(pool.map(self._features.of, looked_at), maxlen=0)
 
-        def find() -> Features:
-            return query.features or local_features(query.read(FEATURES_SIDE))
+        return verify_query(lambda: query.features, query.read, pairs, changes, self._features, self.verdicts)
 
-        return verify_query(find, query.read, pairs, changes, self._features, self.verdicts)
-
-    def judge(self, pair: Match, threshold: float | None = -np.inf, query: Seen | None = None) -> Judgement:
+    def judge(self, pair: Match, threshold: float | None = -np.inf, query: Picture | None = None) -> Judgement:
         """Return the class of a pair; of files that cannot be read, by what is known of them.
 
         Args:
@@ -203,8 +168,8 @@ class PairJudge:
         far = pair.evidence is None and pair.expected_false_alarms is not None and pair.expected_false_alarms <= MAX_FALSE_ALARMS
 
         def compare() -> tuple[Judgement, Comparison | None]:
-            first = query or self._seen.require(pair.query)
-            return _compare_seen(first, self._seen.require(pair.reference), pair.evidence, described, far)
+            first = query or self.see(pair.query)
+            return _compare_seen(first, self.see(pair.reference), pair.evidence, described, far)
 
         try:
             given = described, pair.evidence, far
@@ -236,38 +201,17 @@ class PairJudge:
         return found
 
 
-def read_file(source: Path | bytes) -> bytes:
-    """Return the bytes of a picture's file.
-
-    Raises:
-        ImageError: it cannot be read.
-    """
-    return source if isinstance(source, bytes) else read_image_bytes(source, MAX_FILE_BYTES + 1)
-
-
-def see(source: Path | bytes, decoded: Decoded | None = None) -> Seen:
-    """Read a picture to be judged, a file or its bytes; `decoded` is what was decoded of it, which is kept with it.
-
-    Raises:
-        ImageError: it cannot be read.
-    """
-    content = read_file(source)
-    picture = prepare_picture(decode_rgb(content, alignment.MAX_SIDE, decoded))
-    return Seen(picture, read_shot(content), partial(decode_rgb, source, decoded=decoded), source)
-
-
 def _compare_seen(
-    query: Seen, reference: Seen, evidence: Evidence | None, described: bool, far: bool
+    query: Picture, reference: Picture, evidence: Evidence | None, described: bool, far: bool
 ) -> tuple[Judgement, Comparison | None]:
     """Return the class of two pictures and, if one certainly is a copy of the other, which of them was edited."""
-    first, second = query.picture, reference.picture
-    if np.array_equal(first.pixels, second.pixels) and _have_same_pixels(query, reference):
+    if np.array_equal(query.pixels, reference.pixels) and _have_same_pixels(query, reference):
         return _judge_alike(query, reference), None
-    registration = register(first, second, evidence)
+    registration = register(query, reference, evidence)
     judgement = judge(
         Clues(
             described=described,
-            far_beyond=far and min(len(first.features.points), len(second.features.points)) < FEW_FEATURES,
+            far_beyond=far and min(_count_features(query), _count_features(reference)) < FEW_FEATURES,
             verified=evidence is not None,
             registration=registration,
             shots=(query.shot, reference.shot),
@@ -279,19 +223,19 @@ def _compare_seen(
         if page := _find_other_page(query, reference):
             return Judgement("same scene", f"the first pages agree, page {page} shows something else in each", APART), None
         return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
-    edits = compare_edits(registration.aligned, first.pixels.shape, second.pixels.shape)
-    said = list_edits(edits, first.pixels, second.pixels, registration.aligned.negative)
+    edits = compare_edits(registration.aligned, query.pixels.shape, reference.pixels.shape)
+    said = list_edits(edits, query.pixels, reference.pixels, registration.aligned.negative)
     doubt, differing = _find_doubt(query, reference, registration, edits, said)
     if doubt:
         return Judgement("likely", judgement.reason.replace(AGREE, doubt), MAX_LIKELY), None
-    alike = not said and first.pixels.shape == second.pixels.shape  # smaller pictures are less sharp, too
+    alike = not said and query.pixels.shape == reference.pixels.shape  # smaller pictures are less sharp, too
     said += ["blurred"] * (alike and edits.query.blurred != edits.reference.blurred)
     judgement = replace(judgement, reason=judgement.reason.replace(AGREE, describe_edits(said)))
     return judgement, replace(edits, differing=differing)
 
 
 def _find_doubt(
-    query: Seen, reference: Seen, registration: Registration, edits: Comparison, said: Sequence[str]
+    query: Picture, reference: Picture, registration: Registration, edits: Comparison, said: Sequence[str]
 ) -> tuple[str, float]:
     """Return why a part of two pictures that agree is not that of a copy, in words, and how far their parts differ.
 
@@ -310,7 +254,7 @@ def _find_doubt(
         return TOO_LITTLE, 0.0
     if edits.query.covered or edits.reference.covered or registration.agreement.is_covered:
         return "", float(differences.max())
-    if shows_other_colours(aligned, query.picture.pixels, reference.picture.pixels):
+    if shows_other_colours(aligned, query.pixels, reference.pixels):
         return PART_DIFFERS, 0.0
     closer = _look_closer(query, reference, edits, aligned.negative)
     close = differences if closer is None else measure_differences(closer)
@@ -322,12 +266,12 @@ def _find_doubt(
     return (PART_DIFFERS if doubted and not _follow(query, reference, edits) else ""), differing
 
 
-def _look_closer(query: Seen, reference: Seen, edits: Comparison, negative: bool) -> alignment.Aligned | None:
+def _look_closer(query: Picture, reference: Picture, edits: Comparison, negative: bool) -> alignment.Aligned | None:
     """Lay two pictures on each other with more pixels; None where one has no more, or cannot be read any more."""
     shown = []
     with suppress(ImageError):
         for seen in (query, reference):
-            height, width = seen.picture.pixels.shape[:2]
+            height, width = seen.pixels.shape[:2]
             pixels = seen.read(round(CLOSE_SIDE * min(height, width) / max(height, width)))
             if max(pixels.shape) > alignment.MAX_SIDE:
                 shown.append(alignment.reduce_picture(pixels, CLOSE_SIDE))
@@ -337,11 +281,11 @@ def _look_closer(query: Seen, reference: Seen, edits: Comparison, negative: bool
     return alignment.align(shown[0], shown[1], homography, negative)
 
 
-def _follow(query: Seen, reference: Seen, edits: Comparison) -> bool:
+def _follow(query: Picture, reference: Picture, edits: Comparison) -> bool:
     """Whether one of two pictures is what the other one gives when it is compressed."""
     with suppress(ImageError):
         own, theirs = query.read(None), reference.read(None)
-        files = read_file(query.source), read_file(reference.source)
+        files = query.content, reference.content
         homography = from_shares(theirs.shape) @ edits.homography @ alignment.invert(from_shares(own.shape))
         back = alignment.invert(homography)
         left = follow_by_compression(files[1], theirs, own, homography, files[0])
@@ -349,13 +293,13 @@ def _follow(query: Seen, reference: Seen, edits: Comparison) -> bool:
     return False
 
 
-def _find_other_page(query: Seen, reference: Seen) -> int | None:
+def _find_other_page(query: Picture, reference: Picture) -> int | None:
     """Return the number of the page, from 2, that two documents with one cover do not share; None for none of those looked at."""
     with suppress(ImageError):
-        both = zip(read_pages(query.source), read_pages(reference.source), strict=False)
+        both = zip(read_pages(query.file), read_pages(reference.file), strict=False)
         for number, pages in enumerate(islice(both, MAX_PAGES), 2):
-            one, other = map(prepare_picture, pages)
-            if min(len(one.features.points), len(other.features.points)) < FEW_FEATURES:
+            one, other = map(Picture, pages)
+            if min(_count_features(one), _count_features(other)) < FEW_FEATURES:
                 continue
             found = register(one, other)
             if found is None or found.agreement.median < OTHER_MEDIAN:
@@ -363,14 +307,18 @@ def _find_other_page(query: Seen, reference: Seen) -> int | None:
     return None
 
 
-def _have_same_pixels(query: Seen, reference: Seen) -> bool:
+def _count_features(picture: Picture) -> int:
+    return len(picture.close_features.points)
+
+
+def _have_same_pixels(query: Picture, reference: Picture) -> bool:
     try:
         return np.array_equal(query.read(None), reference.read(None))
     except ImageError:
         return False
 
 
-def _judge_alike(query: Seen, reference: Seen) -> Judgement:
+def _judge_alike(query: Picture, reference: Picture) -> Judgement:
     """Judge two files that show the same pixels first."""
     match = _match(query, reference, True)
     if match.same:
@@ -383,13 +331,13 @@ def _judge_alike(query: Seen, reference: Seen) -> Judgement:
     return Judgement("certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, MAX_CERTAIN)
 
 
-def _match(query: Seen, reference: Seen, shown_alike: bool) -> ContentsMatch:
+def _match(query: Picture, reference: Picture, shown_alike: bool) -> ContentsMatch:
     """Compare all that two files hold, by what is known of them."""
     try:
         held = query.contents, reference.contents
     except ImageError as error:
         return ContentsMatch(False, f"what they hold cannot be compared: {error}")
-    return match_contents(query.source, reference.source, held, shown_alike)
+    return match_contents(query.file, reference.file, held, shown_alike)
 
 
 def verify_two(first: Path, second: Path) -> Evidence | None:

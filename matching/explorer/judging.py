@@ -11,25 +11,26 @@ from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
 from image_copies.matching.groups.planning import drop_flat
 from image_copies.matching.index.filling import open_or_none
 from image_copies.matching.matches import Match, Rule, rank_by_evidence
-from image_copies.matching.pairs import FEATURES_SIDE, PairJudge, Seen, see, share_cores
-from image_copies.matching.verification.features import local_features
+from image_copies.matching.pairs import PairJudge, share_cores
+from image_copies.matching.verification.picture import Picture
 
 # References that are not read again for the next picture, 0.6 MB each; of ten times as many the features are kept
 MAX_CACHED_PICTURES = 50
 
 
-def see_query(picture: bytes, decoded: Decoded) -> Seen | None:
+def see_query(picture: bytes, decoded: Decoded) -> Picture | None:
     """See a picture with its features; None for one that can be decoded only too small. `decoded`: what was decoded of it."""
+    query = Picture(picture, decoded)
     with suppress(ImageError):
-        query = see(picture, decoded)
-        return replace(query, features=local_features(query.read(FEATURES_SIDE)))
+        made = query.pixels, query.features
+        return query if made else None
     return None
 
 
 def judge_found(
     judge: PairJudge,
     digest: bytes,
-    query: Seen | None,
+    query: Picture | None,
     found: Sequence[Match],
     rule: Rule,
     references: int,
@@ -67,7 +68,7 @@ def judge_found(
         return list(pool.map(judge_match, drop_flat(copies, flat)))
 
 
-def _is_flat(picture: Seen | None) -> bool:
+def _is_flat(picture: Picture | None) -> bool:
     try:
         return picture is not None and measure_picture(picture.read(MEASURED_SIDE))[1]
     except ImageError:

@@ -29,8 +29,9 @@ from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.search import SearchIndex, open_search
 from image_copies.matching.index.store import Store, count_changes, open_store
 from image_copies.matching.matches import Match, Rule, match_values
-from image_copies.matching.pairs import PairJudge, Seen
+from image_copies.matching.pairs import PairJudge
 from image_copies.matching.search import Search, make_exclusions
+from image_copies.matching.verification.picture import Picture
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, PixelRoom, receive_picture
 from image_copies.matching.web.pages import add_page
@@ -162,12 +163,12 @@ class SearchService:
         with self._network:
             return embed_views_of(self.extractor, pixels)
 
-    def see(self, upload: Upload) -> Seen | None:
+    def see(self, upload: Upload) -> Picture | None:
         """See a picture as it is judged; None for one that is known by its vector alone."""
         with self._decoding:
             return see_query(upload.content, upload.decoded)
 
-    def look(self, upload: Upload, query: Seen | None, found: Sequence[Match]) -> list[Match]:
+    def look(self, upload: Upload, query: Picture | None, found: Sequence[Match]) -> list[Match]:
         """Return the copies among a picture's nearest references, as a search of folders finds them, and what each is."""
         with self._decoding:
             return judge_found(self._judge, upload.digest, query, found, *self._searched())

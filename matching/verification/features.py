@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from image_copies.data.decode import as_uint8
 
 MAX_SIDE = 400  # pixels of the longer side; larger pictures are reduced to it
+DECODED_SIDE = MAX_SIDE // 2  # pixels of the short side from which a picture is decoded for them
 MAX_FEATURES = 600  # features of a picture, the strongest ones
 MIN_CONTRAST = 0.02  # SIFT's contrast threshold, half of its default: edited copies are often pale or blurred
 Box = tuple[float, float, float, float]  # left, top, right, bottom, as shares 0…1 of width and height

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from image_copies.data.decode import decode_rgb
 from image_copies.data.squares import shrink
 from image_copies.matching.verification.alignment import (
-    MAX_SIDE,
     NO_SCALE,
     Aligned,
     Homography,
@@ -22,7 +21,8 @@ from image_copies.matching.verification.differences import measure_differences
 from image_copies.matching.verification.edits import find_clearly_differing, find_differing
 from image_copies.matching.verification.geometry import MIN_INLIERS
 from image_copies.matching.verification.judgement import OTHER_MEDIAN
-from image_copies.matching.verification.registration import prepare_picture, register
+from image_copies.matching.verification.picture import Picture
+from image_copies.matching.verification.registration import register
 
 SHOWN_SIDE = 1000  # pixels of the frame's longer side, at most
 CLEARLY_LESS = 0.02  # share of a picture by which the other one covers less of it
@@ -61,8 +61,7 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
         ImageError: One of them cannot be read.
     """
     pictures = [shrink(decode_rgb(path, SHOWN_SIDE), SHOWN_SIDE) for path in (first, second)]
-    query, reference = (prepare_picture(decode_rgb(path, MAX_SIDE)) for path in (first, second))
-    found = register(query, reference)
+    found = register(Picture(first), Picture(second))
     if found is None or (found.inliers < MIN_INLIERS and found.agreement.median < OTHER_MEDIAN):
         return None
     aligned, fixed = found.aligned, 0 if found.aligned.swapped else 1

@@ -20,7 +20,8 @@ from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.agreement import Agreement
 from image_copies.matching.verification.alignment import Aligned
 from image_copies.matching.verification.judgement import Clues, Judgement, judge
-from image_copies.matching.verification.registration import Registration, prepare_picture, register
+from image_copies.matching.verification.picture import Picture
+from image_copies.matching.verification.registration import Registration, register
 from image_copies.matching.verification.shots import Shot, read_shot, tell_shots_apart
 
 Pixels = NDArray[np.uint8]
@@ -32,7 +33,7 @@ def draw(seed: int, side: int = 400) -> Pixels:
 
 
 def compare(query: Pixels, reference: Pixels, described: bool = True) -> Judgement:
-    first, second = prepare_picture(np.ascontiguousarray(query)), prepare_picture(np.ascontiguousarray(reference))
+    first, second = Picture(np.ascontiguousarray(query)), Picture(np.ascontiguousarray(reference))
     return judge(Clues(described=described, registration=register(first, second)))
 
 
@@ -194,7 +195,7 @@ def test_certainty_rises_with_the_agreement() -> None:
 
 
 def test_unrelated_pictures_are_never_certain() -> None:
-    pictures = [prepare_picture(draw(seed)) for seed in range(8)]
+    pictures = [Picture(draw(seed)) for seed in range(8)]
     found = [judge(Clues(registration=register(*pair))).kind for pair in itertools.combinations(pictures, 2)]
     assert found == ["unrelated"] * 28
 
@@ -208,7 +209,7 @@ def test_features_confirm_a_pair_that_is_laid_on_each_other_as_whole_frames() ->
     scene = draw(3)
     rows, columns = np.indices(scene.shape[:2]).astype(np.float32)
     wavy = shake(scene, np.random.default_rng(0), 14 * np.sin(rows / 40), 14 * np.sin(columns / 40))
-    found = register(prepare_picture(wavy), prepare_picture(scene))
+    found = register(Picture(wavy), Picture(scene))
     assert found is not None and found.matched >= 10
     framed = judge(Clues(described=True, registration=replace(found, inliers=0)))
     assert framed.kind == "likely" and framed.confirmed
@@ -244,7 +245,7 @@ def test_equal_bytes_and_pixels_need_no_registration() -> None:
 
 
 def test_two_exposures_are_never_certain_however_alike_they_are() -> None:
-    image = prepare_picture(draw(0))
+    image = Picture(draw(0))
     registration = register(image, image)
     first, second = Shot(NOON, "", "Acme X1"), Shot(NOON.replace(second=1), "", "Acme X1")
     assert judge(Clues(registration=registration, shots=(first, first))).kind == "certain"
@@ -285,6 +286,6 @@ def test_lookalikes_are_never_certain(copysets: Path) -> None:
         pytest.skip(f"{archive} is missing")
     with zipfile.ZipFile(archive) as members:
         names = sorted(name for name in members.namelist() if name.endswith(".jpg"))
-        pictures = [prepare_picture(decode_rgb(members.read(name), short_side=480)) for name in names]
+        pictures = [Picture(decode_rgb(members.read(name), short_side=480)) for name in names]
     found = [judge(Clues(described=True, registration=register(*pair))) for pair in itertools.pairwise(pictures)]
     assert len(found) == 67 and not [one for one in found if one.kind in ("certain", "same file")]

@@ -1,0 +1,91 @@
+"""A picture as it is compared with others: what is made of it is made when it is first asked for, and kept."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.data.decode import MAX_FILE_BYTES, Decoded, decode_rgb
+from image_copies.data.sources.archives import read_image_bytes
+from image_copies.matching.verification.alignment import MAX_SIDE, reduce_picture
+from image_copies.matching.verification.contents import Contents, read_contents
+from image_copies.matching.verification.features import DECODED_SIDE, Features, detect_features, local_features, reduce_to_grey
+from image_copies.matching.verification.shots import Shot, read_shot
+
+THUMBNAIL, THUMBNAIL_COARSE = 32, 4.0  # pixels of a thumbnail's side, and of its structure that is removed
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """A picture. What is asked of one that cannot be read raises ImageError.
+
+    Attributes:
+        source: Its file, that one's bytes, or its pixels [h, w, 3], RGB, in place of a file.
+        decoded: What was decoded of it before, which is kept with it.
+    """
+
+    source: Path | bytes | Pixels
+    decoded: Decoded | None = None
+
+    def read(self, short_side: int | None = None) -> Pixels:
+        """Return its pixels [h, w, 3], RGB, reduced at most to this short side; None for all."""
+        return self.source if isinstance(self.source, np.ndarray) else decode_rgb(self.source, short_side, self.decoded)
+
+    @property
+    def file(self) -> Path | bytes:
+        """Its file, or that one's bytes."""
+        assert not isinstance(self.source, np.ndarray), "pixels are no file"
+        return self.source
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of its file, which are not kept."""
+        return self.file if isinstance(self.file, bytes) else read_image_bytes(self.file, MAX_FILE_BYTES + 1)
+
+    @cached_property
+    def _shown(self) -> tuple[Pixels, Pixels, Shot]:
+        """Its reduced pixels, grey values in which features are found, and its shot, of one reading."""
+        if isinstance(self.source, np.ndarray):
+            pixels, shot = self.source, Shot()
+        else:
+            content = self.content
+            pixels, shot = decode_rgb(content, MAX_SIDE, self.decoded), read_shot(content)
+        return reduce_picture(pixels), reduce_to_grey(pixels), shot
+
+    @property
+    def pixels(self) -> Pixels:
+        """Its reduced pixels [h, w, 3]."""
+        return self._shown[0]
+
+    @property
+    def shot(self) -> Shot:
+        """When and by which camera it was taken."""
+        return self._shown[2]
+
+    @cached_property
+    def features(self) -> Features:
+        """The local features by which pairs are verified."""
+        return local_features(self.read(DECODED_SIDE))
+
+    @cached_property
+    def close_features(self) -> Features:
+        """Its local features as it is compared; not needed where a pair's features were verified before."""
+        return detect_features(self._shown[1])
+
+    @cached_property
+    def thumbnail(self) -> NDArray[np.float64]:
+        """Details [THUMBNAIL, THUMBNAIL] of the whole frame, mean 0 and norm 1; all 0 where there are none."""
+        grey = cv2.cvtColor(self.pixels, cv2.COLOR_RGB2GRAY).astype(np.float32)
+        small = cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=cv2.INTER_AREA)
+        details = (small - cv2.GaussianBlur(small, (0, 0), THUMBNAIL_COARSE)).astype(np.float64)
+        details -= details.mean()
+        return details / max(float(np.linalg.norm(details)), 1e-6 * THUMBNAIL**2)
+
+    @cached_property
+    def contents(self) -> Contents:
+        """What its file holds."""
+        return read_contents(self.file)
