@@ -47,7 +47,7 @@ from image_copies.data.sources.archives import read_bytes
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index import codes as coding
-from image_copies.matching.index.search import find_nearest, find_nearest_of_blocks, open_search
+from image_copies.matching.index.search import open_search
 from image_copies.matching.index.segments import open_segments
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files
 from image_copies.matching.matches import read_matches_csv
@@ -351,9 +351,9 @@ def measure_growth(contents: int, _seed: int) -> Figures:
         copies, distances = population.draw_copies(index.vectors_of(originals))
         queries = np.concatenate([copies, population.draw(QUERIES // 2)])
         few, exact = queries[:: QUERIES // COMPARED], open_search(store, exact=True)
-        true = time_part(EXACTLY, lambda: find_nearest(exact, few, NEAREST))
-        found = time_part(BY_CODES, lambda: find_nearest(index, few, NEAREST))
-        (near,) = time_part(LOOK_UP, lambda: find_nearest_of_blocks(index, [queries], NEAREST, near=True))
+        true = time_part(EXACTLY, lambda: exact.nearest(few, NEAREST))
+        found = time_part(BY_CODES, lambda: index.nearest(few, NEAREST))
+        near = time_part(LOOK_UP, lambda: index.nearest(queries, NEAREST, near=True))
         figures |= {"lost": compute_loss(near.contents, originals, distances)}
         figures |= {"recall": compute_recall(found.contents, true.contents)}
         if contents <= BOOK_CONTENTS:
@@ -380,9 +380,9 @@ def run_book(store: Store, population: Population, added: int) -> Figures:
         index = open_search(store)
         originals = rng.choice(index.numbers(), min(QUERIES, len(names)), replace=False)
         copies, distances = population.draw_copies(index.vectors_of(originals))
-        true = find_nearest(open_search(store, exact=True), copies[:COMPARED], NEAREST)
-        recalls.append(compute_recall(find_nearest(index, copies[:COMPARED], NEAREST).contents, true.contents))
-        (near,) = find_nearest_of_blocks(index, [copies], NEAREST, near=True)
+        true = open_search(store, exact=True).nearest(copies[:COMPARED], NEAREST)
+        recalls.append(compute_recall(index.nearest(copies[:COMPARED], NEAREST).contents, true.contents))
+        near = index.nearest(copies, NEAREST, near=True)
         lost.append(compute_loss(near.contents, originals, distances))
     return {"runbook: recall": min(recalls), "runbook: lost": max(lost)}
 

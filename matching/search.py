@@ -14,7 +14,7 @@ from image_copies.data.shards import uses_engine
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
-from image_copies.matching.index.search import SearchIndex, find_nearest_of_blocks, open_search
+from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import (
     Store,
     contents_of,
@@ -46,12 +46,7 @@ class Hit(NamedTuple):
     view: int = -1
 
 
-@dataclass(frozen=True)
-class _Block:
-    """Queries, each with its path and digest, that are searched together; vectors float32 [n, d] before query normalisation."""
-
-    queries: list[tuple[Path, bytes]]
-    vectors: NDArray[np.float32]
+Queries = list[tuple[Path, bytes]]  # each with its path and digest
 
 
 @dataclass
@@ -67,11 +62,12 @@ class Search:
     views: bool = False  # also search with the views of queries for which nothing is found for sure; needs the tail of the rule
     looks: Looks | None = None  # keeps what was made of files
     verdicts: Verdicts = NOTHING_KEPT  # what is known of files
+    opened: Neighbours | None = None  # what is searched, if it has been opened already
 
     @cached_property
-    def index(self) -> SearchIndex:
-        """The Faiss index of the store's current state."""
-        return open_search(self.store, self.exact)
+    def index(self) -> Neighbours:
+        """What is searched: the vectors of the store's current state."""
+        return self.opened or open_search(self.store, self.exact)
 
     @cached_property
     def fitted(self) -> Rule:
@@ -108,13 +104,13 @@ class Search:
         unreadable = [path for path in paths if path not in digests]
         pairs: list[Match] = []
 
-        def choose() -> Iterator[_Block]:
+        def choose() -> Iterator[tuple[Queries, NDArray[np.float32]]]:
             for part in _split_into_blocks([path for path in paths if path in digests]):
                 vectors = vectors_by_digest(self.store, {digests[path] for path in part})
                 unreadable.extend(path for path in part if vectors[digests[path]] is None)
                 readable = [(path, vector) for path in part if (vector := vectors[digests[path]]) is not None]
                 if readable:
-                    yield _Block([(path, digests[path]) for path, _ in readable], np.stack([vector for _, vector in readable]))
+                    yield [(path, digests[path]) for path, _ in readable], np.stack([vector for _, vector in readable])
 
         for path, digest, hits in self._search_blocks(choose()):
             pairs += self._make_matches(path, digest, hits)[: self.wanted]
@@ -132,12 +128,9 @@ class Search:
         """
         query = Path("<picture>")
         allowed = [self._make_filter(query, digest) if digest else _allow_all for digest in digests]
-        (hits,) = self._find_hits([self.extractor.normalize(vectors)], [allowed], self._limit)
-        for row, of_views in enumerate(views):
-            if of_views is not None and not self._is_sure(hits[row]):
-                hits[row] = _merge_hits(
-                    [*hits[row], *self._look_at_views([self.extractor.normalize(of_views)], [allowed[row]])[0]]
-                )[: self.wanted]
+        hits = self._find_hits(self.extractor.normalize(vectors), allowed, self._limit)
+        unsure = {row: of_views for row, of_views in enumerate(views) if of_views is not None and not self._is_sure(hits[row])}
+        self._merge_views({row: self.extractor.normalize(of_views) for row, of_views in unsure.items()}, hits, allowed)
         return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
 
     def nearest(self, path: Path, digest: bytes) -> Match | None:
@@ -145,9 +138,9 @@ class Search:
         vector = vectors_by_digest(self.store, [digest]).get(digest)
         if vector is None or not self.index.ntotal:
             return None
-        one = replace(self, candidates=1)
-        (hits,) = one._find_hits([self.extractor.normalize(vector[None])], [[self._make_filter(path, digest)]], np.inf)
-        return next(iter(one._make_matches(path, digest, hits[0])), None)
+        one = replace(self, candidates=1, opened=self.index)
+        (hits,) = one._find_hits(self.extractor.normalize(vector[None]), [self._make_filter(path, digest)], np.inf)
+        return next(iter(one._make_matches(path, digest, hits)), None)
 
     def within(self) -> Matches:
         """Find the pictures of the index that are copies of each other; each pair once, with the higher of its two scores.
@@ -157,14 +150,14 @@ class Search:
         """
         best: dict[tuple[Path, Path], Match] = {}
 
-        def choose() -> Iterator[_Block]:
+        def choose() -> Iterator[tuple[Queries, NDArray[np.float32]]]:
             for part in _split_into_blocks(self.index.numbers().tolist()):
                 chosen = [(number, path) for number in part for path in self._representatives(number)]
                 if not chosen:
                     continue  # removed by another process meanwhile
                 digests = {number: digest_of_content(self.store, number) or b"" for number in part}
                 vectors = self.index.vectors_of(np.array([number for number, _ in chosen]))
-                yield _Block([(path, digests[number]) for number, path in chosen], vectors)
+                yield [(path, digests[number]) for number, path in chosen], vectors
 
         for path, digest, hits in self._search_blocks(choose()):
             for match in self._make_matches(path, digest, hits):
@@ -201,40 +194,36 @@ class Search:
 
         return allowed
 
-    def _search_blocks(self, blocks: Iterator["_Block"]) -> Iterator[tuple[Path, bytes, list[Hit]]]:
-        """Yield the path, the digest and the nearest allowed contents of each query; an engine searches many blocks at once."""
+    def _search_blocks(self, blocks: Iterator[tuple[Queries, NDArray[np.float32]]]) -> Iterator[tuple[Path, bytes, list[Hit]]]:
+        """Yield the path, the digest and the nearest allowed contents of each query; an engine searches many blocks at once.
+
+        The vectors float32 [n, d] of a block are those before query normalisation.
+        """
         while together := list(islice(blocks, BLOCKS_PER_ROUND if uses_engine() else 1)):
-            normalized = self.extractor.normalize(np.concatenate([block.vectors for block in together]))
-            bounds = np.cumsum([len(block.vectors) for block in together])[:-1]
-            allowed = [[self._make_filter(path, digest) for path, digest in block.queries] for block in together]
-            found = self._find_hits(np.split(normalized, bounds), allowed, self._limit)
-            for block, filters, own in zip(together, allowed, found, strict=True):
-                every = self._add_views(block.queries, own, filters) if self.views else own
-                for (path, digest), hits in zip(block.queries, every, strict=True):
-                    yield path, digest, hits
+            queries = [query for own, _ in together for query in own]
+            allowed = [self._make_filter(*query) for query in queries]
+            normalized = self.extractor.normalize(np.concatenate([vectors for _, vectors in together]))
+            found = self._find_hits(normalized, allowed, self._limit)
+            if self.views:
+                self._add_views(queries, found, allowed)
+            for (path, digest), hits in zip(queries, found, strict=True):
+                yield path, digest, hits
 
     @property
     def _limit(self) -> float:
         """The largest squared distance of a hit."""
         return np.inf if self.threshold is None or self.candidates else -self.threshold
 
-    def _add_views(
-        self, queries: Sequence[tuple[Path, bytes]], found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]
-    ) -> list[list[Hit]]:
-        """Return the hits of queries, with those of their views where no hit is a copy for sure."""
+    def _add_views(self, queries: Queries, found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]) -> None:
+        """Add to the hits of queries those of their views where no hit is a copy for sure."""
         unsure = [row for row, hits in enumerate(found) if not self._is_sure(hits)]
-        merged = list(found)
         self.verdicts.know(queries)
         normalizer = self.extractor.normalizer
         given = [self.extractor.identity, normalizer and repr((normalizer.variant, normalizer.settings))]
         for rows in _split_into_blocks(unsure):
             files = {row: (queries[row][0],) for row in rows}
             views = self.verdicts.ask_all(list(files.values()), "views", given, self._embed_views)
-            readable = [row for row in rows if files[row] in views]
-            looked_at = self._look_at_views([views[files[row]] for row in readable], [allowed[row] for row in readable])
-            for row, hits in zip(readable, looked_at, strict=True):
-                merged[row] = _merge_hits([*found[row], *hits])[: self.wanted]
-        return merged
+            self._merge_views({row: views[files[row]] for row in rows if files[row] in views}, found, allowed)
 
     def _embed_views(self, asked: Sequence[Files]) -> dict[Files, NDArray[np.float32]]:
         """Return the normalised vectors [VIEWS, d] of the views of each file that can be read."""
@@ -250,41 +239,36 @@ class Search:
         """Whether the score of any hit is that of a copy."""
         return self.threshold is not None and any(-hit.distance >= self.threshold for hit in hits)
 
-    def _look_at_views(self, views: Sequence[NDArray[np.float32]], allowed: Sequence[Callable[[int], bool]]) -> list[list[Hit]]:
-        """Return the nearest contents of the normalised views [VIEWS, d] of each query, with what they count as."""
+    def _merge_views(
+        self, views: Mapping[int, NDArray[np.float32]], found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]
+    ) -> None:
+        """Add to the hits of queries, by their rows, the nearest contents of their normalised views [VIEWS, d]."""
         tail = self.fitted.tail
         if not views or tail is None:
-            return [[] for _ in views]
-        filters = [own for own in allowed for _ in range(VIEWS)]
-        (found,) = self._find_hits([np.concatenate(views)], [filters], tail.as_view(self._limit, VIEWS))
-        return [
-            [Hit(hit.content, tail.as_whole(hit.distance, VIEWS), view) for view in range(VIEWS) for hit in found[first + view]]
-            for first in range(0, len(found), VIEWS)
-        ]
+            return
+        filters = [allowed[row] for row in views for _ in range(VIEWS)]
+        near = iter(self._find_hits(np.concatenate(list(views.values())), filters, tail.as_view(self._limit, VIEWS)))
+        for row in views:
+            of_views = [Hit(hit.content, tail.as_whole(hit.distance, VIEWS), view) for view in range(VIEWS) for hit in next(near)]
+            found[row] = _merge_hits([*found[row], *of_views])[: self.wanted]
 
-    def _find_hits(
-        self, blocks: Sequence[NDArray[np.float32]], allowed: Sequence[Sequence[Callable[[int], bool]]], limit: float
-    ) -> list[list[list[Hit]]]:
-        """Return the nearest allowed contents of the queries [n, d] of each block, up to a squared distance.
+    def _find_hits(self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]], limit: float) -> list[list[Hit]]:
+        """Return the nearest allowed contents of each query [n, d], up to a squared distance.
 
         Where the nearest ones are excluded, it looks deeper.
         """
         wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
-        result: list[list[list[Hit]]] = [[[] for _ in block] for block in blocks]
-        rows, tail = [np.arange(len(block)) for block in blocks], self.fitted.tail
+        result: list[list[Hit]] = [[] for _ in queries]
+        rows, tail = np.arange(len(queries)), self.fitted.tail
         near: bool = tail is not None and bool(tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS)
-        while any(map(len, rows)):
-            asked = [block[own] for block, own in zip(blocks, rows, strict=True)]
-            found = find_nearest_of_blocks(self.index, asked, depth, near)
-            for number, nearest in enumerate(found):
-                deeper = []
-                columns = rows[number].tolist(), nearest.contents.tolist(), nearest.distances.tolist()
-                for row, contents, distances in zip(*columns, strict=True):
-                    within = [Hit(*hit) for hit in zip(contents, distances, strict=True) if hit[1] <= limit]
-                    result[number][row] = [hit for hit in within if allowed[number][row](hit.content)][:wanted]
-                    if len(result[number][row]) < wanted and len(within) == depth:
-                        deeper.append(row)
-                rows[number] = np.array(deeper, np.int64)
+        while len(rows):
+            found, deeper = self.index.nearest(queries[rows], depth, near), []
+            for row, contents, distances in zip(rows.tolist(), found.contents.tolist(), found.distances.tolist(), strict=True):
+                within = [Hit(*hit) for hit in zip(contents, distances, strict=True) if hit[1] <= limit]
+                result[row] = [hit for hit in within if allowed[row](hit.content)][:wanted]
+                if len(result[row]) < wanted and len(within) == depth:
+                    deeper.append(row)
+            rows = np.array(deeper, np.int64)
             if depth >= min(self.index.ntotal, MAX_EXAMINED_REFERENCES):
                 break
             depth = min(4 * depth, self.index.ntotal, MAX_EXAMINED_REFERENCES)

@@ -26,7 +26,7 @@ from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_fo
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.hash_lists import HashLists
 from image_copies.matching.index.database import DATABASE
-from image_copies.matching.index.search import SearchIndex, open_search
+from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import Store, count_changes, open_store
 from image_copies.matching.matches import Match, Rule, match_values
 from image_copies.matching.pairs import PairJudge
@@ -96,7 +96,7 @@ class SearchService:
     max_pixels: int = MAX_PIXELS
     _asked: SimpleQueue[_Request | None] = field(default_factory=SimpleQueue)
     _searching: threading.Thread | None = None
-    _opened: tuple[tuple[int, int, int], SearchIndex, Rule] | None = None
+    _opened: tuple[tuple[int, int, int], Neighbours, Rule] | None = None
     _network: threading.Lock = field(default_factory=threading.Lock)
     _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES))
     _opening: threading.Lock = field(default_factory=threading.Lock)
@@ -248,8 +248,7 @@ class SearchService:
     def _answer(self, store: Store, waiting: list[_Request]) -> None:
         exclusions, (index, rule) = make_exclusions(store), self._search_index(store)  # opened once for all requests
         for candidates in sorted({asked.candidates for asked in waiting}):
-            search = Search(store, self.extractor, rule, exclusions, candidates)
-            search.__dict__["index"] = index
+            search = Search(store, self.extractor, rule, exclusions, candidates, opened=index)
             together = [asked for asked in waiting if asked.candidates == candidates]
             digests = [asked.digest for asked in together for _ in asked.vectors]
             views = [asked.views for asked in together for _ in asked.vectors]
@@ -259,7 +258,7 @@ class SearchService:
                 if asked.answer.set_running_or_notify_cancel():
                     asked.answer.set_result(matches)
 
-    def _search_index(self, store: Store) -> tuple[SearchIndex, Rule]:
+    def _search_index(self, store: Store) -> tuple[Neighbours, Rule]:
         """Return the index of the store's present state and its rule, opened again when another process has changed it."""
         with self._opening:
             state = (*_identify_file(self.index), count_changes(store))  # one made again may count the same changes

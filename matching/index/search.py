@@ -29,7 +29,8 @@ from image_copies.submissions.search.exact import PAIRS_WORTH_SENDING, SPARE, ra
 
 MIN_CANDIDATES = 100  # candidates per query whose exact distances are computed: at least this many,
 CANDIDATES_PER_NEIGHBOUR = 10  # and at least this many for each neighbour asked for
-QUERIES_PER_BLOCK = 128  # queries whose candidates are ranked at once
+LOOKED_UP_TOGETHER = 1024  # queries that an engine looks up in one piece
+RANKED_TOGETHER = 128  # queries whose candidates are ranked at once
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Nearest:
 
 
 @dataclass(frozen=True)
-class SearchIndex:
+class Neighbours:
     """The searchable vectors of one state of a store."""
 
     segments: Sequence[Segment]  # in the order of their content numbers
@@ -57,6 +58,31 @@ class SearchIndex:
     def exact(self) -> bool:
         """Whether every content is compared with every query."""
         return all(codes is None for codes in self.codes)
+
+    def nearest(self, queries: NDArray[np.float32], count: int, near: bool = False) -> Nearest:
+        """Find the nearest contents of each query, float32 [n, d], with exact distances: `count`, or all of fewer.
+
+        With `near` only copies within the reporting threshold are sought (`search_blocks`).
+
+        Raises:
+            UserError: A query or a vector is not finite.
+        """
+        queries, depth = np.ascontiguousarray(queries, np.float32), min(count, self.ntotal)
+        if not depth or not len(queries):
+            return Nearest(np.full((len(queries), 0), -1), np.zeros((len(queries), 0)))
+        blocks = [queries[first : first + LOOKED_UP_TOGETHER] for first in range(0, len(queries), LOOKED_UP_TOGETHER)]
+        candidates = np.concatenate([numbers for _, numbers in self.search_blocks(blocks, depth, near)])
+        found = []
+        for first in range(0, len(queries), RANKED_TOGETHER):
+            part = slice(first, first + RANKED_TOGETHER)
+            found.append(rank_exactly(self.vectors_of, queries[part], candidates[part], depth))
+        distances, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
+        if (numbers < 0).any():
+            raise UserError(
+                "the index or a query holds vectors that are not finite (NaN or infinite): the checkpoint is probably damaged. "
+                "Add the images again with an intact one."
+            )
+        return Nearest(numbers, distances)
 
     def search_blocks(self, blocks: Sequence[NDArray[np.float32]], k: int, near: bool = False) -> list[Candidates]:
         """Return candidates for the k ≥ 1 nearest contents of each query of blocks [n, d], which an engine searches at once.
@@ -147,7 +173,7 @@ def _merge_nearest(found: Sequence[Candidates], count: int) -> Candidates:
     return np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
 
 
-def open_search(store: Store, exact: bool = False) -> SearchIndex:
+def open_search(store: Store, exact: bool = False) -> Neighbours:
     """Open the segments, and in a large index the codes unless the search is to be exact; missing files are written first.
 
     Raises:
@@ -162,57 +188,4 @@ def open_search(store: Store, exact: bool = False) -> SearchIndex:
     coded: Sequence[Codes | None] = [None] * len(segments)
     if not exact and find_spec("faiss") and sum(segment.ntotal for segment in segments) >= coding.MIN_CODED_CONTENTS:
         coded = coding.open_codes(store.folder, segments)
-    return SearchIndex(segments, coded, store.dimensions)
-
-
-def find_nearest(index: SearchIndex, queries: NDArray[np.float32], count: int) -> Nearest:
-    """Find the nearest contents of each query, float32 [n, d], with exact distances: `count`, or all of fewer.
-
-    Raises:
-        UserError: A query or a vector is not finite.
-    """
-    return find_nearest_of_blocks(index, [queries], count)[0]
-
-
-def find_nearest_of_blocks(
-    index: SearchIndex, blocks: Sequence[NDArray[np.float32]], count: int, near: bool = False
-) -> list[Nearest]:
-    """Find what `find_nearest` does for several blocks of queries [n, d], which an engine searches at once.
-
-    With `near` only copies within the reporting threshold are sought (`SearchIndex.search_blocks`).
-
-    Raises:
-        UserError: A query or a vector is not finite.
-    """
-    depth, asked = min(count, index.ntotal), [np.ascontiguousarray(block, np.float32) for block in blocks if len(block)]
-    if not depth:
-        return [_find_nothing(block) for block in blocks]
-    found = iter(zip(asked, index.search_blocks(asked, depth, near), strict=True))
-    return [
-        _rank_candidates(index, (one := next(found))[0], one[1][1], depth) if len(block) else _find_nothing(block)
-        for block in blocks
-    ]
-
-
-def _find_nothing(queries: NDArray[np.float32]) -> Nearest:
-    return Nearest(np.full((len(queries), 0), -1), np.zeros((len(queries), 0)))
-
-
-def _rank_candidates(index: SearchIndex, queries: NDArray[np.float32], candidates: NDArray[np.int64], depth: int) -> Nearest:
-    """Return the nearest candidates [n, m] of each query [n, d] by exact distances."""
-    found = [
-        rank_exactly(
-            index.vectors_of,
-            queries[first : first + QUERIES_PER_BLOCK],
-            candidates[first : first + QUERIES_PER_BLOCK],
-            depth,
-        )
-        for first in range(0, len(queries), QUERIES_PER_BLOCK)
-    ]
-    distances, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
-    if (numbers < 0).any():
-        raise UserError(
-            "the index or a query holds vectors that are not finite (NaN or infinite): the checkpoint is probably damaged. "
-            "Add the images again with an intact one."
-        )
-    return Nearest(numbers, distances)
+    return Neighbours(segments, coded, store.dimensions)

@@ -41,7 +41,7 @@ from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import decide, read_decisions
-from image_copies.matching.index.search import find_nearest, open_search
+from image_copies.matching.index.search import open_search
 from image_copies.matching.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
 from image_copies.matching.matches import Rule
 from image_copies.matching.web.app import make_app
@@ -426,7 +426,7 @@ def index_parsers(folder: Path) -> dict[str, Parser]:
             beside.unlink()
         with open_known_store(path.parent) as store:
             stored_files(store), unreadable_files(store), read_decisions(store)
-            find_nearest(open_search(store), np.ones((1, 4), np.float32), 3)
+            open_search(store).nearest(np.ones((1, 4), np.float32), 3)
 
     return {"indexes": Parser(5000, searched, [whole], "references.sqlite")}
 

@@ -18,7 +18,7 @@ from image_copies.data.shards import use_engine
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index import codes, index_files, segments
 from image_copies.matching.index.index_files import open_intact_index, write_index
-from image_copies.matching.index.search import SearchIndex, find_nearest, find_nearest_of_blocks, open_search
+from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import Content, Store, add_files, keep_queries, open_store, remove_files
 from image_copies.matching.matches import Exclusions, Rule
 from image_copies.matching.search import Search
@@ -66,7 +66,7 @@ def test_approximate_search_finds_what_exact_search_does_with_exact_distances(st
     approximate, exact = open_search(store), open_search(store, exact=True)
     assert not approximate.exact and exact.exact and approximate.ntotal == exact.ntotal == COUNT
     assert len(names(store, "vectors-*")) == len(names(store, "codes-*")) == 3
-    found, true = find_nearest(approximate, QUERIES, 10), find_nearest(exact, QUERIES, 10)
+    found, true = approximate.nearest(QUERIES, 10), exact.nearest(QUERIES, 10)
     hit = [len(set(one) & set(other)) / 10 for one, other in zip(found.contents.tolist(), true.contents.tolist(), strict=True)]
     assert np.mean(hit) >= 0.95
     assert np.array_equal(found.contents[:, 0], true.contents[:, 0])
@@ -75,7 +75,7 @@ def test_approximate_search_finds_what_exact_search_does_with_exact_distances(st
     assert np.array_equal(exact.vectors_of(exact.numbers()), VECTORS)
 
 
-def count_lists(index: SearchIndex) -> int:
+def count_lists(index: Neighbours) -> int:
     """Return how many lists the codes have, the same number in all files."""
     opened = [coded.inverted_file(near) for coded in index.codes if coded is not None for near in (True, False)]
     (count,) = {one.nlist for one in opened}
@@ -121,8 +121,8 @@ def test_hardly_a_copy_is_lost_with_the_lists_that_are_searched(tmp_path: Path, 
         add_files(store, {}, [Content(b"%d" % row, vector) for row, vector in enumerate(vectors)])
         index = open_search(store)
         assert count_lists(index) > 300
-        (found,) = find_nearest_of_blocks(index, [queries], 10, near=True)
-        exact = find_nearest(open_search(store, exact=True), queries, 10)
+        found = index.nearest(queries, 10, near=True)
+        exact = open_search(store, exact=True).nearest(queries, 10)
     at_first = exact.contents[:, 0]
     lost = [first not in contents for first, contents in zip(at_first.tolist(), found.contents.tolist(), strict=True)]
     assert np.mean(lost) < 0.02
@@ -221,14 +221,14 @@ def test_an_index_with_another_number_of_lists_is_searched_as_it_is(store: Store
     before = names(store, "[cqv]*")
     index = open_search(store)
     assert names(store, "[cqv]*") == before and count_lists(index) == round(0.3 * COUNT**0.5)
-    assert np.array_equal(find_nearest(index, VECTORS[:200], 1).contents[:, 0], np.arange(1, 201))
+    assert np.array_equal(index.nearest(VECTORS[:200], 1).contents[:, 0], np.arange(1, 201))
 
 
 def test_exact_search_in_several_files_is_that_of_all_distances(store: Store) -> None:
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(0, 3000, 61)])
     index = open_search(store, exact=True)
     kept = np.setdiff1d(np.arange(COUNT), np.arange(0, 3000, 61))
-    found = find_nearest(index, QUERIES, 40)
+    found = index.nearest(QUERIES, 40)
     distances = ((QUERIES[:, None].astype(np.float64) - VECTORS[None, kept]) ** 2).sum(axis=2)
     order = np.argsort(distances, axis=1, kind="stable")[:, :40]
     assert np.array_equal(found.contents, kept[order] + 1)
@@ -243,7 +243,7 @@ def test_a_query_whose_whole_neighbourhood_is_gone_is_answered_exactly(store: St
     query = QUERIES[:1]
     order = np.argsort(((VECTORS - query) ** 2).sum(axis=1), kind="stable")
     remove_files(store, [Path(f"/a/{row}.jpg") for row in order[:300]])
-    found = find_nearest(open_search(store, exact=True), query, 5)
+    found = open_search(store, exact=True).nearest(query, 5)
     assert found.contents[0].tolist() == (order[300:305] + 1).tolist()
     assert names(store, "vectors-*") == before
 
@@ -261,7 +261,7 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
     assert index.ntotal == COUNT + 60 and not index.exact
     assert len(vectors - names(store, "vectors-*")) <= 1 and len(coded - names(store, "codes-*")) <= 1
     assert names(store, "quantizers-*") == quantizer
-    found = find_nearest(index, VECTORS[30:31], 3)  # its own is gone; added again as content COUNT + 30
+    found = index.nearest(VECTORS[30:31], 3)  # its own is gone; added again as content COUNT + 30
     assert found.contents[0, 0] == COUNT + 31 and found.distances[0, 0] == 0
     assert not set(range(1, 41)) & set(index.numbers().tolist())
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(1100, 1300)])
@@ -274,7 +274,7 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
 @pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizers-*"])
 @pytest.mark.parametrize("damage", ["flip", "cut", "lose"])
 def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str, damage: str) -> None:
-    whole = find_nearest(open_search(store), QUERIES, 5)
+    whole = open_search(store).nearest(QUERIES, 5)
     path = sorted(store.folder.glob(pattern))[len(names(store, pattern)) // 2]
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -283,14 +283,14 @@ def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str
     else:
         path.write_bytes(bytes(content) if damage == "flip" else content[:-100])
     (store.folder / ".codes.half.part").write_bytes(b"what a kill left")
-    again = find_nearest(open_search(store), QUERIES, 5)
+    again = open_search(store).nearest(QUERIES, 5)
     assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
     assert open_search(store).ntotal == COUNT and all(open_intact_index(file) for file in store.folder.glob("*.faiss"))
 
 
 def test_a_file_is_read_when_its_size_or_time_is_new(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes of earlier versions, which noted neither, are opened as they are."""
-    whole, files = find_nearest(open_search(store), QUERIES, 5), names(store, "[cqv]*-*")
+    whole, files = open_search(store).nearest(QUERIES, 5), names(store, "[cqv]*-*")
     read: list[Path] = []
 
     def note_reading(path: Path) -> str:
@@ -301,7 +301,7 @@ def test_a_file_is_read_when_its_size_or_time_is_new(store: Store, monkeypatch: 
     open_search(store)
     assert not read
     (store.folder / index_files.INTACT).unlink()
-    again = find_nearest(open_search(store), QUERIES, 5)
+    again = open_search(store).nearest(QUERIES, 5)
     assert {path.name for path in read} == names(store, "[cqv]*-*") == files
     assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
     read.clear()
@@ -315,7 +315,7 @@ def test_a_file_is_read_when_its_size_or_time_is_new(store: Store, monkeypatch: 
 @pytest.mark.parametrize("pattern", ["vectors-*", "codes-*", "quantizers-*"])
 def test_check_finds_what_was_changed_without_a_trace(store: Store, pattern: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A disk that returns other bytes changes neither size nor time."""
-    whole, command = find_nearest(open_search(store), QUERIES, 5), ["check", "--index", str(store.folder)]
+    whole, command = open_search(store).nearest(QUERIES, 5), ["check", "--index", str(store.folder)]
     assert match.main(command) == 0
     assert f"{COUNT:,} vectors in the database and 7 files read, 0 damaged" in capsys.readouterr().out
     path = sorted(store.folder.glob(pattern))[-1]
@@ -327,7 +327,7 @@ def test_check_finds_what_was_changed_without_a_trace(store: Store, pattern: str
     assert path.read_bytes() == content
     assert match.main(command) == 1
     assert f"{path} is damaged: the next search writes it again" in capsys.readouterr().out
-    again = find_nearest(open_search(store), QUERIES, 5)
+    again = open_search(store).nearest(QUERIES, 5)
     assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
     assert match.main(command) == 0
 
@@ -351,14 +351,14 @@ def test_codes_of_other_vectors_are_not_taken(store: Store) -> None:
     assert wrong is not None
     write_index(wrong, store.folder, stale.replace(stale.split("-")[2], "0" * 16))
     write_index(wrong, store.folder, stale.replace(stale.split("-")[1], "0" * 16))
-    assert find_nearest(open_search(store), VECTORS[:200], 1).distances.max() == 0
+    assert open_search(store).nearest(VECTORS[:200], 1).distances.max() == 0
     assert len(names(store, "codes-*")) == 3 and not any("0" * 16 in name for name in names(store, "codes-*"))
 
 
 def test_more_than_the_lists_hold_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes, "PROBED_LISTS", 0)
-    (approximate,) = find_nearest_of_blocks(open_search(store), [QUERIES[:5]], 2000, near=True)
-    exact = find_nearest(open_search(store, exact=True), QUERIES[:5], 2000)
+    approximate = open_search(store).nearest(QUERIES[:5], 2000, near=True)
+    exact = open_search(store, exact=True).nearest(QUERIES[:5], 2000)
     assert np.array_equal(approximate.contents, exact.contents)
 
 
@@ -381,18 +381,17 @@ def test_an_engine_finds_the_same_in_every_file_by_itself(store: Store, exact: b
     open_search(store, exact)
     add(store, range(COUNT, COUNT + 30), scale_to_unit_length(draw(COUNT)))  # in memory only
     remove_files(store, [Path(f"/a/{row}.jpg") for row in range(40)])
-    blocks = [QUERIES[:40], QUERIES[40:40], QUERIES[40:]]
-    alone = [find_nearest(open_search(store, exact), block, 12) for block in blocks]
+    alone = open_search(store, exact).nearest(QUERIES, 12)
     engine = SendingEngine()
     with use_engine(engine):
         for path in store.folder.glob("codes-*"):
             path.unlink()
         index = open_search(store, exact)
-        together = find_nearest_of_blocks(index, blocks, 12)
+        monkeypatch.setattr("image_copies.matching.index.search.LOOKED_UP_TOGETHER", 40)
+        elsewhere = index.nearest(QUERIES, 12)
     assert len(index.segments) == 4 and index.exact == exact
     assert engine.works == ([] if exact else ["encoding vectors"]) + ["searching the index"]
-    for one, other in zip(alone, together, strict=True):
-        assert np.array_equal(one.contents, other.contents) and np.array_equal(one.distances, other.distances)
+    assert np.array_equal(alone.contents, elsewhere.contents) and np.array_equal(alone.distances, elsewhere.distances)
 
 
 def test_a_node_that_does_not_see_the_index_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,9 +400,9 @@ def test_a_node_that_does_not_see_the_index_says_so(store: Store, monkeypatch: p
     for path in store.folder.glob("vectors-*"):
         path.unlink()
     with use_engine(SendingEngine()), pytest.raises(UserError, match=r"vectors-.* is missing or damaged\. All nodes must share"):
-        find_nearest(index, QUERIES, 3)
+        index.nearest(QUERIES, 3)
 
 
 def test_vectors_that_are_not_finite_are_refused(store: Store) -> None:
     with pytest.raises(UserError, match="not finite"):
-        find_nearest(open_search(store), np.full((1, DIMENSIONS), np.nan, np.float32), 3)
+        open_search(store).nearest(np.full((1, DIMENSIONS), np.nan, np.float32), 3)

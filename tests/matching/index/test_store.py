@@ -15,7 +15,7 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.matching.index import segments
-from image_copies.matching.index.search import find_nearest, open_search
+from image_copies.matching.index.search import open_search
 from image_copies.matching.index.store import (
     Content,
     Store,
@@ -48,13 +48,13 @@ def add(store: Store, *rows: int, prefix: str = "/a") -> None:
 def test_nearest_names_the_files_and_exact_distances(store: Store) -> None:
     add(store, *range(20))
     index = open_search(store)
-    found = find_nearest(index, VECTORS[:5], 3)
+    found = index.nearest(VECTORS[:5], 3)
     assert [files_of_content(store, number)[0].name for number in found.contents[:, 0]] == [f"{i}.jpg" for i in range(5)]
     difference = VECTORS[None, :5].astype(np.float64) - VECTORS[:, None].astype(np.float64)
     assert np.allclose(found.distances, np.sort((difference**2).sum(-1), axis=0)[:3].T, atol=1e-12)
     assert np.array_equal(index.vectors_of(index.numbers()), VECTORS)
-    assert find_nearest(index, VECTORS[:2], 50).contents.shape == (2, 20)
-    assert find_nearest(index, VECTORS[:0], 3).contents.shape == (0, 0)
+    assert index.nearest(VECTORS[:2], 50).contents.shape == (2, 20)
+    assert index.nearest(VECTORS[:0], 3).contents.shape == (0, 0)
 
 
 def test_the_same_bytes_are_kept_once(store: Store) -> None:
@@ -202,7 +202,7 @@ def test_the_file_of_vectors_is_made_again_when_it_is_stale_lost_or_damaged(
     for damaged in (whole[:40], whole[:-40] + bytes(40), whole.replace(VECTORS[3].tobytes(), bytes(32))):
         assert damaged != whole
         second.write_bytes(damaged)
-        assert find_nearest(open_search(store), VECTORS[3:4], 1).distances[0, 0] == 0
+        assert open_search(store).nearest(VECTORS[3:4], 1).distances[0, 0] == 0
     second.unlink()
     assert open_search(store).ntotal == 3
 
@@ -254,7 +254,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
             index = open_search(store)
             assert index.ntotal == len(files)
             for path, digest in list(files.items())[::37]:
-                found = find_nearest(index, np.full((1, 8), int(digest), np.float32), 1)
+                found = index.nearest(np.full((1, 8), int(digest), np.float32), 1)
                 assert found.distances[0, 0] == 0 and files_of_content(store, int(found.contents[0, 0])) == [path]
 
 
@@ -274,12 +274,12 @@ def test_what_changed_since_the_file_of_vectors_was_made_is_searched_without_mak
     kept = [row for row in range(16) if row != 12]
     numbers = index.numbers()
     assert len(numbers) == len(set(numbers.tolist())) == 15
-    found = find_nearest(index, VECTORS[kept], 15)
+    found = index.nearest(VECTORS[kept], 15)
     names = [files_of_content(store, number)[0].name for number in found.contents[:, 0]]
     assert names == [f"{row}.jpg" for row in kept] and np.allclose(found.distances[:, 0], 0)
     assert all(sorted(row) == numbers.tolist() for row in found.contents.tolist())
     file.unlink()
-    again = find_nearest(open_search(store), VECTORS[kept], 15)
+    again = open_search(store).nearest(VECTORS[kept], 15)
     assert np.array_equal(again.contents, found.contents) and np.array_equal(again.distances, found.distances)
 
 
