@@ -13,7 +13,6 @@ compared as NeMo Curator does: each vector with those of its own list only. Memo
 import argparse
 import hashlib
 import importlib
-import io
 import os
 import sys
 import tempfile
@@ -218,18 +217,17 @@ def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:
 def measure_judging(source: Path, side: int, _seed: int) -> Figures:
     """Return what judging a small PNG and its JPEG of quality 75 takes, and how often they are certainly copies."""
     paths = find_images(source).paths
-    content, verdicts = list[tuple[str, bytes]](), list[PairVerdict]()
-    for path in paths[:: max(1, len(paths) // JUDGED)][:JUDGED]:
-        with Image.open(path) as image:
-            small = ImageOps.contain(image.convert("RGB"), (side, side))
-        for form in ("PNG", "JPEG"):
-            held = io.BytesIO()
-            small.save(held, form, quality=75)
-            content.append((f"{path.stem}.{form.lower()}", held.getvalue()))
+    files, verdicts = list[tuple[Path, Path]](), list[PairVerdict]()
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
-        planner, began = PairPlanner(Path(folder), content.__getitem__), time.process_time()
-        for number in range(0, len(content), 2):
-            verdicts.append(planner.plan(number + 1, number, False))
+        for path in paths[:: max(1, len(paths) // JUDGED)][:JUDGED]:
+            with Image.open(path) as image:
+                small = ImageOps.contain(image.convert("RGB"), (side, side))
+            files.append((Path(folder, f"{path.stem}.jpeg"), Path(folder, f"{path.stem}.png")))
+            for file in files[-1]:
+                small.save(file, quality=75)
+        planner, began = PairPlanner(), time.process_time()
+        for pair in files:
+            verdicts.append(planner.plan(*pair, False))
         spent = time.process_time() - began
     certain = sum(verdict.kind == "certain" for verdict in verdicts)
     return {"pairs": len(verdicts), "certain": certain, "seconds a pair": spent / len(verdicts)}

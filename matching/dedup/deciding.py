@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import ImageError
+from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.files import read_json, write_text
 from image_copies.data.remote import map_files
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
-from image_copies.data.sources.containers import Rereader, is_loose, name_picture, read_or_say
+from image_copies.data.sources.containers import Rereader, is_loose, name_picture
 from image_copies.data.sources.tables import is_parquet
 from image_copies.matching.dedup.collection import Collection, Numbers, list_names
 from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
@@ -57,39 +57,37 @@ class Judging:
         """Judge the pairs of a job and write its file."""
         numbers = np.unique(np.array(pairs, np.int64))
         known = dict(self.collection.look_up(numbers, ["id", "source", "place", "bytes"]))
-        leaked, found = self.collection.test_sets_begin is not None, list[PairVerdict]()
-        with tempfile.TemporaryDirectory() as held, tempfile.TemporaryDirectory() as folder:
-            self._unpack(known, Path(held))
-            planner = PairPlanner(Path(folder), lambda number: _read(known[number], Path(held, str(number))))
+        leaked, found, planner = self.collection.test_sets_begin is not None, list[PairVerdict](), PairPlanner()
+        with tempfile.TemporaryDirectory() as held:
+            paths = self._unpack(known, Path(held))
             for number, staying in pairs:
                 try:
-                    found.append(planner.plan(int(number), int(staying), leaked))
-                except ImageError:
+                    found.append(planner.plan(paths[int(number)], paths[int(staying)], leaked))
+                except StorageError:
+                    raise
+                except UserError:
                     found.append(PairVerdict(NOT_JUDGED, "its bytes cannot be read again", 0))
         write_text(self.path(pairs), json.dumps({"verdicts": [astuple(verdict) for verdict in found]}))
         place.advance(len(pairs))
 
-    def _unpack(self, known: dict[int, dict[str, Any]], folder: Path) -> None:
-        """Write what is no file into a folder: each tar and table is read once, from its first picture to its last."""
+    def _unpack(self, known: dict[int, dict[str, Any]], folder: Path) -> dict[int, Path]:
+        """Return where the pictures can be read: what is no file is written to a folder, each tar and table read once."""
+        paths = dict[int, Path]()
         with Rereader(self.column) as rereader:
             for number, about in known.items():
-                if not is_loose(about["source"], about["id"]):
-                    with suppress(ImageError):
-                        (folder / str(number)).write_bytes(rereader.read(about))
+                if is_loose(about["source"], about["id"]):
+                    paths[number] = Path(about["id"])
+                    continue
+                paths[number] = folder / str(number) / PurePath(about["id"]).name
+                paths[number].parent.mkdir()
+                with suppress(ImageError):
+                    paths[number].write_bytes(rereader.read(about))
+        return paths
 
     def path(self, pairs: Pairs) -> Path:
         """Return the path of the judgements of a job's pairs."""
         digest = hashlib.sha256(json.dumps([list(map(int, pair)) for pair in pairs]).encode()).hexdigest()
         return self.folder / f"planned-{digest[:20]}.json"
-
-
-def _read(about: dict[str, Any], unpacked: Path) -> tuple[str, bytes]:
-    """Return the name and the bytes of a picture."""
-    loose = is_loose(about["source"], about["id"])
-    content, problem = read_or_say(Path(about["id"]) if loose else unpacked)
-    if content is None:
-        raise ImageError(about["id"], problem)
-    return about["id"] if loose else PurePath(about["id"]).name, content
 
 
 def find_candidates(collection: Collection, pairs: NDArray[np.void], damaged: Container[str] = ()) -> Candidates:
