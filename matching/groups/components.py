@@ -1,32 +1,29 @@
 """Groups of copies from many pairs: the rule of `groups.py`, applied to one connected component of the pairs after the other.
 
-It never looks beyond the contents that pairs connect, directly or through others. Hubs (`hubs.py`) belong to no group.
+It never looks beyond the contents that pairs connect, directly or through others. Hubs belong to no group.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.groups.groups import MAX_GROUP_SIZE, Cut, Link, Matching, group_copies
-from image_copies.matching.groups.hubs import MIN_HUB_MATCHES, Hub, find_hubs
+from image_copies.matching.groups.groups import (
+    MAX_GROUP_SIZE,
+    MIN_HUB_MATCHES,
+    Grouping,
+    Hub,
+    Link,
+    Matching,
+    find_hubs,
+    group_copies,
+)
 
 PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("score", "<f8")])
 MAX_COMPONENT_PAIRS = 2**18  # of a larger component, only the pairs with the highest scores are considered
 Pairs = NDArray[np.void]  # of type PAIR
-
-
-@dataclass(frozen=True)
-class ComponentGrouping:
-    """The result of grouping."""
-
-    groups: list[list[int]]  # by their first member
-    cuts: list[Cut[int]]  # the highest-scoring pair of any two groups that it did not merge, highest score first
-    hubs: list[Hub]  # in no group; the one with the most matches first
-    pairs: int  # different ones that were considered
-    dropped: int  # pairs that were not, because their component has more than MAX_COMPONENT_PAIRS
 
 
 def pack_pairs(first: NDArray[np.int64], second: NDArray[np.int64], score: NDArray[np.floating]) -> Pairs:
@@ -42,25 +39,20 @@ def group_pairs(
     bound: int = MAX_GROUP_SIZE,
     matching: Matching | None = None,
     least_of_hub: int = MIN_HUB_MATCHES,
-) -> ComponentGrouping:
+) -> Grouping:
     """Group the contents that pairs connect, as `group_copies` does with all of them at once.
 
     Pairs are PAIR [n], of two different contents each, numbered from 0; of a pair that comes again, either way round, the highest
     score counts. Without `matching` only the listed pairs match.
     """
-    groups, cuts, hubs, considered, dropped = list[list[int]](), list[Cut[int]](), list[Hub](), 0, 0
-    for found in group_components(pairs, contents, bound, matching, least_of_hub):
-        groups += found.groups
-        cuts += found.cuts
-        hubs += found.hubs
-        considered += found.pairs
-        dropped += found.dropped
-    return ComponentGrouping(
-        sorted(groups),
+    parts = list(group_components(pairs, contents, bound, matching, least_of_hub))
+    cuts, hubs = (cut for part in parts for cut in part.cuts), (hub for part in parts for hub in part.hubs)
+    return Grouping(
+        sorted(group for part in parts for group in part.groups),
         sorted(cuts, key=lambda cut: (-cut.link.score, cut.link.first, cut.link.second)),
         sorted(hubs, key=lambda hub: (-hub.matches, hub.content)),
-        considered,
-        dropped,
+        sum(part.pairs for part in parts),
+        sum(part.dropped for part in parts),
     )
 
 
@@ -70,23 +62,23 @@ def group_components(
     bound: int = MAX_GROUP_SIZE,
     matching: Matching | None = None,
     least_of_hub: int = MIN_HUB_MATCHES,
-) -> Iterator[ComponentGrouping]:
+) -> Iterator[Grouping]:
     """Yield what `group_pairs` collects, one component after another, so that no two need be held at once."""
     kept, bounds = _sort_by_component(_keep_once(pairs, contents), contents)
     for start, end in pairwise(bounds.tolist()):
-        component, hubs = kept[start:end], list[Hub]()
+        component, hubs = kept[start:end], list[Hub[int]]()
         if len(component) > MAX_COMPONENT_PAIRS:
             component = component[np.argsort(-component["score"], kind="stable")[:MAX_COMPONENT_PAIRS]]
         links = [Link(*pair) for pair in component.tolist()]
         if len(links) == 1 < bound:
-            yield ComponentGrouping([[links[0].first, links[0].second]], [], [], 1, 0)
+            yield Grouping([[links[0].first, links[0].second]], [], pairs=1)
             continue
         if len(links) >= least_of_hub:
             hubs = find_hubs(links, matching or _match_none, least_of_hub)
             apart = {hub.content for hub in hubs}
             links = [link for link in links if not {link.first, link.second} & apart]
-        grouping = group_copies(links, matching or _match_none, bound)
-        yield ComponentGrouping(grouping.groups, grouping.cuts, hubs, end - start, end - start - len(component))
+        found, dropped = group_copies(links, matching or _match_none, bound), end - start - len(component)
+        yield replace(found, hubs=hubs, pairs=end - start, dropped=dropped)
 
 
 def _keep_once(pairs: Pairs, contents: int) -> Pairs:

@@ -9,20 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.matching.groups.components import group_pairs, pack_pairs
-from image_copies.matching.groups.groups import Cut, Link
-from image_copies.matching.groups.hubs import MIN_HUB_MATCHES
+from image_copies.matching.groups.groups import MIN_HUB_MATCHES, Cut, Hub, Link
 from image_copies.matching.matches import Match
 
 PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]
-
-
-@dataclass(frozen=True)
-class FileHub:
-    """Files of one content that matches many others; `related`: share 0…1 of the pairs among those that match each other."""
-
-    files: list[Path]
-    matches: int
-    related: float
 
 
 @dataclass(frozen=True)
@@ -32,7 +22,7 @@ class FileGroups:
     groups: list[list[Path]]  # largest first, each by path
     cuts: list[Cut[Path]]
     flat: list[Path]  # pictures without content: a single colour or a plain gradient
-    hubs: list[FileHub] = field(default_factory=list)
+    hubs: list[Hub[list[Path]]] = field(default_factory=list)
     dropped: int = 0  # pairs that were not considered, because too many are connected with each other
 
 
@@ -89,7 +79,7 @@ def group_files(
     placed = {member for group in found.groups for member in group}
     same_bytes = [sorted(paths) for number, paths in files.items() if len(paths) > 1 and number not in placed]
     groups = sorted(joined + same_bytes, key=lambda group: (-len(group), group))
-    named_hubs = [FileHub(sorted(files[hub.content]), hub.matches, hub.related) for hub in found.hubs]
+    named_hubs = [Hub(sorted(files[hub.content]), hub.matches, hub.related) for hub in found.hubs]
     return FileGroups(groups, [named_cut(cut) for cut in found.cuts], flat, named_hubs, found.dropped)
 
 

@@ -8,17 +8,27 @@ Copies are not transitive: A matches a collage of A and B, and so does B, but A 
 3. A group grows to at most `bound` contents.
 
 A link that merges nothing is reported as a cut, with the counts that decided.
+
+Contents that match many others which do not match each other are hubs: a logo that a thousand pictures bear, a contact sheet. A
+hub is nobody's copy, but each of its pairs looks like one: in a group with the picture that it matches best, it would have that
+picture removed.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Generic, Literal, TypeVar
+
+import numpy as np
 
 from image_copies.matching.verification.judgement import Judgement
 
 T = TypeVar("T")
 MAX_GROUP_SIZE = 200  # contents
 MIN_MATCHING_SHARE = 0.5  # groups are merged if more than this share of the pairs between them match
+MIN_HUB_MATCHES = 50  # contents that a hub matches
+MAX_RELATED_SHARE = 0.1  # share 0…1 of the pairs among a hub's matches that match each other
+MAX_SAMPLED_PAIRS = 500  # pairs among its matches that are compared
 Matching = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # which of these pairs of contents match
 
 
@@ -43,11 +53,23 @@ class Cut(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Grouping:
-    """The groups, largest first, each ascending, and the links that merged nothing, highest score first."""
+class Hub(Generic[T]):
+    """A content, or the files of one, that matches many others."""
 
-    groups: list[list[int]]
-    cuts: list[Cut[int]]
+    content: T
+    matches: int
+    related: float  # share 0…1 of the pairs among those that match each other
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """The result of grouping."""
+
+    groups: list[list[int]]  # each ascending
+    cuts: list[Cut[int]]  # the highest-scoring link of any two groups that it did not merge, highest score first
+    hubs: list[Hub[int]] = field(default_factory=list)  # in no group; the one with the most matches first
+    pairs: int = 0  # different ones that were considered
+    dropped: int = 0  # pairs that were not, because too many are connected with each other
 
 
 def group_copies(links: Iterable[Link[int]], matching: Matching, bound: int = MAX_GROUP_SIZE) -> Grouping:
@@ -72,6 +94,35 @@ def group_copies(links: Iterable[Link[int]], matching: Matching, bound: int = MA
             for content in other:
                 group_of[content] = one
     return Grouping(_collect_groups(group_of), _collect_cuts(ordered, group_of, refused))
+
+
+def find_hubs(links: Iterable[Link[int]], matching: Matching, least: int = MIN_HUB_MATCHES) -> list[Hub[int]]:
+    """Find the contents that match at least `least` others of which hardly any match each other, most matches first."""
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    known = set()
+    for link in links:
+        neighbours[link.first].add(link.second)
+        neighbours[link.second].add(link.first)
+        known.add(frozenset((link.first, link.second)))
+    hubs = []
+    for content, others in sorted(neighbours.items()):
+        if len(others) < max(least, 2):
+            continue
+        asked = _sample_pairs(sorted(others))
+        unknown = [pair for pair in asked if frozenset(pair) not in known]
+        related = (len(asked) - len(unknown) + sum(map(bool, matching(unknown)))) / len(asked)
+        if related <= MAX_RELATED_SHARE:
+            hubs.append(Hub(content, len(others), related))
+    return sorted(hubs, key=lambda hub: (-hub.matches, hub.content))
+
+
+def _sample_pairs(contents: Sequence[int]) -> list[tuple[int, int]]:
+    """Return all pairs of different contents, or a sample of MAX_SAMPLED_PAIRS that is the same at every call."""
+    firsts, seconds = np.triu_indices(len(contents), 1)
+    if len(firsts) > MAX_SAMPLED_PAIRS:
+        chosen = np.random.default_rng(0).choice(len(firsts), MAX_SAMPLED_PAIRS, replace=False)
+        firsts, seconds = firsts[chosen], seconds[chosen]
+    return [(contents[first], contents[second]) for first, second in zip(firsts.tolist(), seconds.tolist(), strict=True)]
 
 
 class _Pairs:

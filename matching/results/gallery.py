@@ -106,7 +106,7 @@ def write_matches_page(
                 here=address,
                 navigation=[(each, [addresses[each.key, place] for place in range(1, len(each.pages) + 1)]) for each in sections],
                 cuts=[(_describe_link(cut.link, name), cut) for cut in groups.cuts[:MAX_LISTED]],
-                hubs=[(name(hub.files[0]), hub) for hub in groups.hubs[:MAX_LISTED]],
+                hubs=[(name(hub.content[0]), hub) for hub in groups.hubs[:MAX_LISTED]],
                 flat=[name(path) for path in groups.flat[:MAX_LISTED]],
                 leave_figures_out=partial(FIGURES.sub, ""),
                 counted=describe_count(matches),

@@ -138,10 +138,10 @@ def _write_grouped(folder: Path, grouped: Grouped, series: Sequence[Sequence[Pat
         )
     if hubs := grouped.groups.hubs:
         for hub in hubs:
-            output.record("hub", {"files": hub.files, "matches": hub.matches, "related_share": hub.related})
+            output.record("hub", {"files": hub.content, "matches": hub.matches, "related_share": hub.related})
         output.say(
             f"pictures that match many others which do not match each other, kept apart: {folder / HUBS} ({len(hubs)}); "
-            f"{text_of(hubs[0].files[0])} matches {hubs[0].matches}"
+            f"{text_of(hubs[0].content[0])} matches {hubs[0].matches}"
         )
 
 

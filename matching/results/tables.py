@@ -9,8 +9,7 @@ from image_copies.data.ground_truth import write_table
 from image_copies.matching.files.facts import facts_values
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.copies import CopyGroup
-from image_copies.matching.groups.grouped import FileHub
-from image_copies.matching.groups.groups import Cut
+from image_copies.matching.groups.groups import Cut, Hub
 from image_copies.matching.verification.judgement import Judgement
 
 FACTS = ("width", "height", "bytes", "format", "taken", "exif_entries", "sharpness")
@@ -53,13 +52,13 @@ def _judgement_cells(judgement: Judgement | None) -> list[object]:
     return [judgement.kind, judgement.certainty] if judgement else ["", ""]
 
 
-def write_hubs_csv(path: Path, hubs: Iterable[FileHub]) -> None:
+def write_hubs_csv(path: Path, hubs: Iterable[Hub[list[Path]]]) -> None:
     """Write the files that match many others which do not match each other, the one with the most matches first.
 
     Raises:
         UserError: the disk is full.
     """
-    rows = ([file, hub.matches, f"{hub.related:.4f}"] for hub in hubs for file in hub.files)
+    rows = ([file, hub.matches, f"{hub.related:.4f}"] for hub in hubs for file in hub.content)
     write_table(path, ["file", "matches", "related_share"], rows)
 
 

@@ -12,8 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from image_copies.matching.groups import components
 from image_copies.matching.groups.components import PAIR, group_pairs, label_components, pack_pairs
 from image_copies.matching.groups.grouped import group_files
-from image_copies.matching.groups.groups import Link, group_copies
-from image_copies.matching.groups.hubs import find_hubs
+from image_copies.matching.groups.groups import Link, find_hubs, group_copies
 from image_copies.matching.matches import Match
 
 
@@ -73,7 +72,7 @@ def test_files_are_grouped_as_all_their_pairs_at_once(seed: int) -> None:
     assert [[int(path.stem) for path in group] for group in found.groups] == wanted.groups
     ends = [(int(cut.link.first.stem), int(cut.link.second.stem), cut.matching, cut.compared, cut.reason) for cut in found.cuts]
     assert ends == [(cut.link.first, cut.link.second, cut.matching, cut.compared, cut.reason) for cut in wanted.cuts]
-    assert [(int(hub.files[0].stem), hub.matches, hub.related) for hub in found.hubs] == [
+    assert [(int(hub.content[0].stem), hub.matches, hub.related) for hub in found.hubs] == [
         (hub.content, hub.matches, hub.related) for hub in hubs
     ]
     assert len(wanted.groups) > 20 and len(wanted.cuts) > 20

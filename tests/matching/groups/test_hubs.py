@@ -8,8 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from image_copies.matching.groups.grouped import group_files
-from image_copies.matching.groups.groups import Link
-from image_copies.matching.groups.hubs import Hub, find_hubs
+from image_copies.matching.groups.groups import Hub, Link, find_hubs
 from image_copies.matching.matches import Match
 from image_copies.matching.results.tables import write_hubs_csv
 
@@ -58,7 +57,7 @@ def test_a_hub_joins_no_group_but_its_copies_by_bytes_do(tmp_path: Path) -> None
 
     found = group_files(pairs, digests, score_pairs, -0.5, [], 200, least_of_hub=10)
     assert found.groups == [[logo, twin], photos[:2]]
-    assert [(hub.files, hub.matches) for hub in found.hubs] == [([logo, twin], 20)] and found.cuts == []
+    assert [(hub.content, hub.matches) for hub in found.hubs] == [([logo, twin], 20)] and found.cuts == []
     joined = group_files(pairs, digests, score_pairs, -0.5, [], 200, least_of_hub=100)
     assert any({logo, photos[0]} <= set(group) for group in joined.groups)  # what it is kept out of groups for
     write_hubs_csv(tmp_path / "hubs.csv", found.hubs)
