@@ -1,36 +1,33 @@
 """One file of vectors searched for one block of queries: the unit of a search that an engine distributes (`data/shards.py`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.shards import Place
+from image_copies.data.shards import Place, hold
 from image_copies.matching.index.codes import Codes, Probed
 from image_copies.matching.index.index_files import require_index
-from image_copies.matching.index.segments import Rows, Segment, load_segment, open_segment_file, search_remaining
+from image_copies.matching.index.segments import Rows, Segment, open_segment_file, search_remaining
 
 Candidates = tuple[NDArray[np.float32], NDArray[np.int64]]  # squared distances [n, k], approximate by codes; content numbers
 
 
-@dataclass(frozen=True)
-class SegmentSource:
-    """What another process opens a segment from."""
-
-    path: Path | None  # None for a segment that is in memory only
-    codes: Path | None  # the file of its codes; None without
-    gone: NDArray[np.int64]  # rows of the contents that have been removed [g], ascending
-    vectors: NDArray[np.float32] | None = None  # [n, d] of a segment that is in memory only
-    numbers: NDArray[np.int64] | None = None  # content numbers [n], likewise
+Opened = tuple[Segment, Codes | None]
 
 
-def describe_segment(segment: Segment, codes: Codes | None) -> SegmentSource:
-    """Return what another process opens a segment and its codes from."""
+def describe_segment(segment: Segment, codes: Codes | None) -> Callable[[], Opened]:
+    """Return what opens a segment and its codes in another process; one that is in memory only is sent itself."""
     if segment.path is None:
-        return SegmentSource(None, None, segment.gone, segment.vectors, segment.numbers)
-    return SegmentSource(segment.path.absolute(), None if codes is None else codes.path.absolute(), segment.gone)
+        return partial(hold, (segment, None))
+    return partial(_open, segment.path.absolute(), segment.gone, None if codes is None else codes.path.absolute())
+
+
+def _open(path: Path, gone: NDArray[np.int64], codes: Path | None) -> Opened:
+    return open_segment_file(path, gone), None if codes is None else Codes(codes, require_index(codes))
 
 
 @dataclass(frozen=True)
@@ -49,10 +46,8 @@ class Lookup:
 class OpenedSegments:
     """The segments of an index, each opened when it is first searched."""
 
-    def __init__(self, sources: Sequence[SegmentSource]) -> None:
-        self._sources = sources
-        self._segments: dict[int, Segment] = {}
-        self._codes: dict[int, Codes] = {}
+    def __init__(self, sources: Sequence[Callable[[], Opened]]) -> None:
+        self._open = cache(lambda number: sources[number]())
 
     def search(self, lookup: Lookup, place: Place) -> Candidates:
         """Find the candidates of a block of queries in a segment; see `search_remaining`.
@@ -60,16 +55,7 @@ class OpenedSegments:
         Raises:
             UserError: The file of the segment or of its codes is missing or damaged.
         """
-        number = lookup.segment
-        source = self._sources[number]
-        if number not in self._segments:
-            if source.path is not None:
-                self._segments[number] = open_segment_file(source.path, source.gone)
-            elif source.vectors is not None and source.numbers is not None:
-                self._segments[number] = load_segment(source.vectors, source.numbers)
-        if lookup.probed is not None and source.codes is not None and number not in self._codes:
-            self._codes[number] = Codes(source.codes, require_index(source.codes))
-        found = look_into(self._segments[number], self._codes.get(number), lookup)
+        found = look_into(*self._open(lookup.segment), lookup)
         place.advance(len(lookup))
         return found
 

@@ -9,7 +9,7 @@ in this process.
 import hashlib
 import itertools
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
@@ -21,7 +21,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.shards import ShardWork, run_shards, uses_engine
 from image_copies.matching.index import codes as coding
 from image_copies.matching.index.codes import Codes, choose_lists
-from image_copies.matching.index.elsewhere import Candidates, Lookup, OpenedSegments, SegmentSource, describe_segment, look_into
+from image_copies.matching.index.elsewhere import Candidates, Lookup, Opened, OpenedSegments, describe_segment, look_into
 from image_copies.matching.index.segments import Segment, open_segments
 from image_copies.matching.index.store import Store
 from image_copies.matching.threshold import choose_sample
@@ -158,7 +158,7 @@ class Neighbours:
         yield from run_shards(work, lookups, sum(map(len, lookups)))
 
     @cached_property
-    def _sources(self) -> list[SegmentSource]:
+    def _sources(self) -> list[Callable[[], Opened]]:
         return [describe_segment(segment, coded) for segment, coded in zip(self.segments, self.codes, strict=True)]
 
     @cached_property

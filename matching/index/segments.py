@@ -168,14 +168,6 @@ def _make_segment(path: Path, numbers: NDArray[np.int64], vectors: NDArray[np.fl
     return Segment(digest=digest, after=int(first) - 1, last=int(last), vectors=vectors, numbers=numbers, gone=gone, path=path)
 
 
-def load_segment(vectors: NDArray[np.float32], numbers: NDArray[np.int64]) -> Segment:
-    """Return a segment of vectors [n, d] and content numbers int64 [n], ascending, that is in memory only."""
-    first, last = (int(numbers[0]) - 1, int(numbers[-1])) if len(numbers) else (-1, -1)
-    return Segment(
-        digest="", after=first, last=last, vectors=np.ascontiguousarray(vectors), numbers=numbers, gone=np.zeros(0, np.int64)
-    )
-
-
 def _list_segment_files(store: Store) -> list[tuple[int, int, Path]]:
     """Return (number before the range, last number, path) of each file of this state or one before it."""
     now = count_changes(store)
