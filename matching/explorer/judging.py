@@ -1,10 +1,8 @@
 """What is found for a single picture, verified and judged as a search of folders does it."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 
-from image_copies.data.decode import Decoded
 from image_copies.data.errors import ImageError
 from image_copies.matching.candidates import choose_changes
 from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
@@ -18,31 +16,14 @@ from image_copies.matching.verification.picture import Picture
 MAX_CACHED_PICTURES = 50
 
 
-def see_query(picture: bytes, decoded: Decoded) -> Picture | None:
-    """See a picture with its features; None for one that can be decoded only too small. `decoded`: what was decoded of it."""
-    query = Picture(picture, decoded)
-    with suppress(ImageError):
-        made = query.pixels, query.features
-        return query if made else None
-    return None
-
-
-def judge_found(
-    judge: PairJudge,
-    digest: bytes,
-    query: Picture | None,
-    found: Sequence[Match],
-    rule: Rule,
-    references: int,
-) -> list[Match]:
+def judge_found(judge: PairJudge, query: Picture, found: Sequence[Match], rule: Rule, references: int) -> list[Match]:
     """Return what is confirmed by features or scores enough, the confirmed first, each with what it is by the pixels.
 
     Without a threshold nothing is verified, and all is returned. What shows nothing is left out.
 
     Args:
         judge: Knows the references that were looked at last.
-        digest: SHA-256 of the picture's file.
-        query: What `see_query` returns of it; without that, it is known by its vector alone.
+        query: The picture; one that can be decoded only too small is known by its vector alone.
         found: The nearest references, the best first.
         rule: When a pair counts as a copy.
         references: Number of references that were searched.
@@ -52,13 +33,13 @@ def judge_found(
     copies, threshold = list(found), rule.threshold(references)
 
     def judge_match(match: Match) -> Match:
-        still_same = match.same_bytes and open_or_none(match.reference, 0)[0] == digest
+        still_same = match.same_bytes and open_or_none(match.reference, 0)[0] == query.digest
         return replace(match, judgement=judge.judge(replace(match, same_bytes=still_same), threshold, query))
 
     with share_cores() as pool:
         if threshold is not None:
             changes = choose_changes(found, rule.tail, references)
-            evidence = judge.verify(query, found, changes, pool) if query else [None] * len(found)
+            evidence = judge.verify(query, found, changes, pool)
             copies = rule.select_verified(rank_by_evidence(found, evidence), threshold)
         if not copies:
             return []
@@ -68,8 +49,8 @@ def judge_found(
         return list(pool.map(judge_match, drop_flat(copies, flat)))
 
 
-def _is_flat(picture: Picture | None) -> bool:
+def _is_flat(picture: Picture) -> bool:
     try:
-        return picture is not None and measure_picture(picture.read(MEASURED_SIDE))[1]
+        return measure_picture(picture.read(MEASURED_SIDE))[1]
     except ImageError:
         return False

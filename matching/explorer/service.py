@@ -1,7 +1,6 @@
 """explore.py --serve: search of a kept index over HTTP, for programs. Nothing that is sent is ever written."""
 
 import asyncio
-import hashlib
 import threading
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
@@ -18,11 +17,11 @@ from numpy.typing import NDArray
 from pydantic import Field, StrictFloat
 from threadpoolctl import threadpool_limits
 
-from image_copies.data.decode import Decoded, decode_rgb, measure_size
+from image_copies.data.decode import measure_size
 from image_copies.data.errors import ImageError, UserError, text_of
 from image_copies.data.settings import Settings
 from image_copies.matching.commands.effort import NEAREST
-from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found, see_query
+from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.hash_lists import HashLists
 from image_copies.matching.index.database import DATABASE
@@ -48,26 +47,6 @@ class VectorQuestion(Settings):
     """Vectors [n][dimensions] to search with, as the extractor makes them, before query normalisation."""
 
     vectors: list[list[StrictFloat]] = Field(min_length=1, max_length=MAX_VECTORS)
-
-
-@dataclass(frozen=True)
-class Upload:
-    """A picture that was sent: its file's bytes, their SHA-256, and what was decoded of it, by all that look at it."""
-
-    content: bytes
-    digest: bytes
-    decoded: Decoded = field(default_factory=dict)
-
-    def read(self, short_side: int) -> NDArray[np.uint8]:
-        """Return its pixels [h, w, 3] as `decode_rgb` does.
-
-        Raises:
-            UserError: the bytes are no picture.
-        """
-        try:
-            return decode_rgb(self.content, short_side, self.decoded)
-        except ImageError as error:
-            raise UserError(f"The file {error.problem}.") from error
 
 
 @dataclass
@@ -127,7 +106,7 @@ class SearchService:
             raise UserError(f"The file is {width} x {height}, larger than {self.max_pixels:,} pixels. Send a smaller picture.")
         return width * height
 
-    def embed(self, upload: Upload) -> NDArray[np.float32]:
+    def embed(self, picture: Picture) -> NDArray[np.float32]:
         """Return the vector [1, d] of a picture.
 
         Raises:
@@ -135,7 +114,7 @@ class SearchService:
         """
         size = max(size for network in self.extractor.networks for size in network.sizes)
         with self._decoding:
-            pixels = upload.read(size)
+            pixels = _read(picture, size)
         with self._network:
             return self.extractor.extract_picture(pixels)
 
@@ -156,27 +135,22 @@ class SearchService:
             )
         return array
 
-    def embed_views(self, upload: Upload) -> NDArray[np.float32]:
+    def embed_views(self, picture: Picture) -> NDArray[np.float32]:
         """Return the vectors [VIEWS, d] of the views of a picture that `embed` took."""
         with self._decoding:
-            pixels = upload.read(smallest_side(self.extractor))
+            pixels = _read(picture, smallest_side(self.extractor))
         with self._network:
             return embed_views_of(self.extractor, pixels)
 
-    def see(self, upload: Upload) -> Picture | None:
-        """See a picture as it is judged; None for one that is known by its vector alone."""
-        with self._decoding:
-            return see_query(upload.content, upload.decoded)
-
-    def look(self, upload: Upload, query: Picture | None, found: Sequence[Match]) -> list[Match]:
+    def look(self, picture: Picture, found: Sequence[Match]) -> list[Match]:
         """Return the copies among a picture's nearest references, as a search of folders finds them, and what each is."""
         with self._decoding:
-            return judge_found(self._judge, upload.digest, query, found, *self._searched())
+            return judge_found(self._judge, picture, found, *self._searched())
 
-    def look_up(self, upload: Upload) -> list[Match]:
+    def look_up(self, picture: Picture) -> list[Match]:
         """Return the hashes of the lists, if there are any, that a picture matches."""
         with self._decoding:
-            return [] if self.hash_lists is None else self.hash_lists.find(upload.content, upload.decoded)
+            return [] if self.hash_lists is None else self.hash_lists.find(picture.content, picture.decoded)
 
     def _threshold(self) -> float | None:
         """Return the lowest score of a copy in what was searched last."""
@@ -295,7 +269,7 @@ def service_router(service: SearchService) -> APIRouter:
         async with receive_picture(request, receiving) as content:
             pixels = await run_in_threadpool(service.count_pixels, content)
             async with room.hold(pixels):
-                found = await _search_picture(service, Upload(content, hashlib.sha256(content).digest()), judged)
+                found = await _search_picture(service, Picture(content, {}), judged)
         return {"matches": [_plain(match) for match in found]}
 
     @router.post("/api/vectors", summary="The references that ready vectors' pictures copy, likely at best")
@@ -307,16 +281,27 @@ def service_router(service: SearchService) -> APIRouter:
     return router
 
 
-async def _search_picture(service: SearchService, upload: Upload, judged: bool) -> list[Match]:
+async def _search_picture(service: SearchService, picture: Picture, judged: bool) -> list[Match]:
     """Return the references that a picture copies, and the hashes of lists that it matches."""
-    vector = await run_in_threadpool(service.embed, upload)
-    views = None if service.rule.tail is None else await run_in_threadpool(service.embed_views, upload)
+    vector = await run_in_threadpool(service.embed, picture)
+    views = None if service.rule.tail is None else await run_in_threadpool(service.embed_views, picture)
     candidates = NEAREST if judged and service.rule.threshold(1) is not None else 0
-    (found,) = await asyncio.wrap_future(service.ask(vector, upload.digest, views, candidates))
+    (found,) = await asyncio.wrap_future(service.ask(vector, picture.digest, views, candidates))
     if judged:
-        query = await run_in_threadpool(service.see, upload)
-        found = await run_in_threadpool(service.look, upload, query, found)
-    return found + await run_in_threadpool(service.look_up, upload)
+        found = await run_in_threadpool(service.look, picture, found)
+    return found + await run_in_threadpool(service.look_up, picture)
+
+
+def _read(picture: Picture, short_side: int) -> NDArray[np.uint8]:
+    """Return the pixels [h, w, 3] of a picture that was sent.
+
+    Raises:
+        UserError: It is no picture.
+    """
+    try:
+        return picture.read(short_side)
+    except ImageError as error:
+        raise UserError(f"The file {error.problem}.") from error
 
 
 def _identify_file(index: Path) -> tuple[int, int]:

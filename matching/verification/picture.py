@@ -1,5 +1,6 @@
 """A picture as it is compared with others: what is made of it is made when it is first asked for, and kept."""
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,6 +46,11 @@ class Picture:
     def content(self) -> bytes:
         """The bytes of its file, which are not kept."""
         return self.file if isinstance(self.file, bytes) else read_image_bytes(self.file, MAX_FILE_BYTES + 1)
+
+    @cached_property
+    def digest(self) -> bytes:
+        """SHA-256 of its file."""
+        return hashlib.sha256(self.content).digest()
 
     @cached_property
     def _shown(self) -> tuple[Pixels, Pixels, Shot]:
