@@ -42,13 +42,14 @@ from image_copies.matching.verification.geometry import Evidence, from_shares, v
 from image_copies.matching.verification.judgement import (
     AGREE,
     APART,
+    EQUAL_BYTES,
+    EQUAL_PIXELS,
     FEW_FEATURES,
     MAX_CERTAIN,
     MAX_FALSE_ALARMS,
     MAX_LIKELY,
     OTHER_MEDIAN,
     TOO_LITTLE,
-    Clues,
     Judgement,
     judge,
 )
@@ -163,7 +164,7 @@ class PairJudge:
             query: The query, if that is no file.
         """
         if pair.same_bytes:
-            return judge(Clues(same_bytes=True))
+            return EQUAL_BYTES
         described = threshold is not None and pair.score >= threshold
         far = pair.evidence is None and pair.expected_false_alarms is not None and pair.expected_false_alarms <= MAX_FALSE_ALARMS
 
@@ -175,7 +176,7 @@ class PairJudge:
             given = described, pair.evidence, far
             judgement, edits = self.verdicts.ask(pair.files, "pair", given, compare, Judgement, Comparison, Edits)
         except ImageError:
-            return judge(Clues(described=described))
+            return judge(None, described=described)
         if edits is not None and query is None:
             self._edits[pair.query, pair.reference] = edits
         return judgement
@@ -208,15 +209,8 @@ def _compare_seen(
     if np.array_equal(query.pixels, reference.pixels) and _have_same_pixels(query, reference):
         return _judge_alike(query, reference), None
     registration = register(query, reference, evidence)
-    judgement = judge(
-        Clues(
-            described=described,
-            far_beyond=far and min(_count_features(query), _count_features(reference)) < FEW_FEATURES,
-            verified=evidence is not None,
-            registration=registration,
-            shots=(query.shot, reference.shot),
-        )
-    )
+    far_beyond = far and min(_count_features(query), _count_features(reference)) < FEW_FEATURES
+    judgement = judge(registration, (query.shot, reference.shot), described, far_beyond, verified=evidence is not None)
     if registration is None or judgement.kind != "certain":
         return judgement, None
     if conflict := _match(query, reference, False).conflict:
@@ -322,7 +316,7 @@ def _judge_alike(query: Picture, reference: Picture) -> Judgement:
     """Judge two files that show the same pixels first."""
     match = _match(query, reference, True)
     if match.same:
-        return judge(Clues(same_pixels=True))
+        return EQUAL_PIXELS
     if match.conflict:
         said = f"{ALIKE}, but {match.conflict}"
         return Judgement("same scene", said, APART) if match.apart else Judgement("likely", said, MAX_LIKELY)

@@ -66,49 +66,39 @@ class Judgement:
         return self.kind in ("same file", "certain")
 
 
-@dataclass(frozen=True)
-class Clues:
-    """What is known of a pair of pictures.
+EQUAL_BYTES = Judgement("same file", "the same bytes", 100)
+EQUAL_PIXELS = Judgement("same file", "the same pixels", 100)
 
-    Attributes:
-        same_bytes: Whether the files are equal.
-        same_pixels: Whether all that the files show, and how, is equal.
+
+def judge(
+    registration: Registration | None,
+    shots: tuple[Shot, Shot] = (Shot(), Shot()),
+    described: bool = False,
+    far_beyond: bool = False,
+    verified: bool = False,
+) -> Judgement:
+    """Return the class of a pair of pictures.
+
+    Args:
+        registration: The pictures laid on each other; None where that was not possible.
+        shots: When and by which camera each was taken.
         described: Whether the descriptor's score is that of a copy.
         far_beyond: Whether it is by far, and one picture has too little detail for more to be known.
         verified: Whether their features agree, as was found before.
-        registration: The pictures laid on each other; None where that was not possible.
-        shots: When and by which camera each was taken.
     """
-
-    same_bytes: bool = False
-    same_pixels: bool = False
-    described: bool = False
-    far_beyond: bool = False
-    verified: bool = False
-    registration: Registration | None = None
-    shots: tuple[Shot, Shot] = (Shot(), Shot())
-
-
-def judge(clues: Clues) -> Judgement:
-    """Return the class of a pair of pictures."""
-    if clues.same_bytes:
-        return Judgement("same file", "the same bytes", 100)
-    if clues.same_pixels:
-        return Judgement("same file", "the same pixels", 100)
-    registration = clues.registration
-    if registration is None or not (registration.inliers >= MIN_INLIERS or registration.agreement.median >= SURE_MEDIAN):
-        if clues.verified or (registration is not None and registration.matched >= MIN_INLIERS):
-            return _judge_shots(clues) or Judgement("likely", DETAILS_ALONE, BARELY_CONFIRMED)
-        if not clues.described:
-            return Judgement("unrelated", "neither descriptor nor features say that they share anything", 0)
-        said = (FAR_BEYOND, BARELY_CONFIRMED) if clues.far_beyond else (NOT_CONFIRMED, UNCONFIRMED)
-        return _judge_shots(clues) or Judgement("likely", *said)
-    return _judge_shots(clues) or _judge_pixels(registration)
-
-
-def _judge_shots(clues: Clues) -> Judgement | None:
-    apart = tell_shots_apart(*clues.shots)
-    return Judgement("same scene", apart, 10) if apart else None
+    laid = None
+    if registration is not None and (registration.inliers >= MIN_INLIERS or registration.agreement.median >= SURE_MEDIAN):
+        laid = registration
+    matched = verified or (registration is not None and registration.matched >= MIN_INLIERS)
+    if laid is None and not matched and not described:
+        return Judgement("unrelated", "neither descriptor nor features say that they share anything", 0)
+    if apart := tell_shots_apart(*shots):
+        return Judgement("same scene", apart, 10)
+    if laid is not None:
+        return _judge_pixels(laid)
+    if matched:
+        return Judgement("likely", DETAILS_ALONE, BARELY_CONFIRMED)
+    return Judgement("likely", FAR_BEYOND, BARELY_CONFIRMED) if far_beyond else Judgement("likely", NOT_CONFIRMED, UNCONFIRMED)
 
 
 def _judge_pixels(registration: Registration) -> Judgement:

@@ -19,7 +19,7 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.agreement import Agreement
 from image_copies.matching.verification.alignment import Aligned
-from image_copies.matching.verification.judgement import Clues, Judgement, judge
+from image_copies.matching.verification.judgement import Judgement, judge
 from image_copies.matching.verification.picture import Picture
 from image_copies.matching.verification.registration import Registration, register
 from image_copies.matching.verification.shots import Shot, read_shot, tell_shots_apart
@@ -34,7 +34,7 @@ def draw(seed: int, side: int = 400) -> Pixels:
 
 def compare(query: Pixels, reference: Pixels, described: bool = True) -> Judgement:
     first, second = Picture(np.ascontiguousarray(query)), Picture(np.ascontiguousarray(reference))
-    return judge(Clues(described=described, registration=register(first, second)))
+    return judge(described=described, registration=register(first, second))
 
 
 def encode(pixels: Pixels, quality: int) -> Pixels:
@@ -166,7 +166,7 @@ LAID = Registration(inliers=50, matched=50, agreement=COPY, aligned=cast(Aligned
     ],
 )
 def test_each_measure_has_its_limit(measures: dict[str, Any], kind: str) -> None:
-    assert judge(Clues(registration=replace(LAID, agreement=replace(COPY, **measures)))).kind == kind
+    assert judge(registration=replace(LAID, agreement=replace(COPY, **measures))).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ def test_each_measure_has_its_limit(measures: dict[str, Any], kind: str) -> None
 def test_pixels_count_where_features_or_they_themselves_say_that_the_map_holds(
     inliers: int, matched: int, median: float, kind: str, confirmed: bool
 ) -> None:
-    found = judge(Clues(registration=replace(LAID, inliers=inliers, matched=matched, agreement=replace(COPY, median=median))))
+    found = judge(registration=replace(LAID, inliers=inliers, matched=matched, agreement=replace(COPY, median=median)))
     assert (found.kind, found.confirmed) == (kind, confirmed)
 
 
 def test_certainty_rises_with_the_agreement() -> None:
     medians = (0.3, 0.49, 0.6, 0.84, 0.86, 0.93, 1.0)
-    found = [judge(Clues(registration=replace(LAID, agreement=replace(COPY, median=median)))) for median in medians]
+    found = [judge(registration=replace(LAID, agreement=replace(COPY, median=median))) for median in medians]
     grades = [one.certainty for one in found]
     assert grades == sorted(set(grades)) and max(grades[:2]) <= 39 and 60 <= min(grades[2:4]) <= max(grades[2:4]) <= 89
     assert (found[4].certainty, found[-1].certainty) == (91, 99)
@@ -196,7 +196,7 @@ def test_certainty_rises_with_the_agreement() -> None:
 
 def test_unrelated_pictures_are_never_certain() -> None:
     pictures = [Picture(draw(seed)) for seed in range(8)]
-    found = [judge(Clues(registration=register(*pair))).kind for pair in itertools.combinations(pictures, 2)]
+    found = [judge(registration=register(*pair)).kind for pair in itertools.combinations(pictures, 2)]
     assert found == ["unrelated"] * 28
 
 
@@ -211,9 +211,9 @@ def test_features_confirm_a_pair_that_is_laid_on_each_other_as_whole_frames() ->
     wavy = shake(scene, np.random.default_rng(0), 14 * np.sin(rows / 40), 14 * np.sin(columns / 40))
     found = register(Picture(wavy), Picture(scene))
     assert found is not None and found.matched >= 10
-    framed = judge(Clues(described=True, registration=replace(found, inliers=0)))
+    framed = judge(described=True, registration=replace(found, inliers=0))
     assert framed.kind == "likely" and framed.confirmed
-    assert not judge(Clues(described=True, registration=replace(found, inliers=0, matched=0))).confirmed
+    assert not judge(described=True, registration=replace(found, inliers=0, matched=0)).confirmed
 
 
 def test_what_the_descriptor_alone_says_is_not_confirmed() -> None:
@@ -239,17 +239,12 @@ def test_blank_pictures_are_never_certain() -> None:
         assert compare(blank, blank).kind == compare(blank, draw(0)).kind == "likely"
 
 
-def test_equal_bytes_and_pixels_need_no_registration() -> None:
-    assert judge(Clues(same_bytes=True)) == Judgement("same file", "the same bytes", 100)
-    assert judge(Clues(same_pixels=True)).kind == "same file"
-
-
 def test_two_exposures_are_never_certain_however_alike_they_are() -> None:
     image = Picture(draw(0))
     registration = register(image, image)
     first, second = Shot(NOON, "", "Acme X1"), Shot(NOON.replace(second=1), "", "Acme X1")
-    assert judge(Clues(registration=registration, shots=(first, first))).kind == "certain"
-    found = judge(Clues(registration=registration, shots=(first, second)))
+    assert judge(registration=registration, shots=(first, first)).kind == "certain"
+    found = judge(registration=registration, shots=(first, second))
     assert (found.kind, found.reason) == ("same scene", "taken 1 s apart with one camera")
 
 
@@ -287,5 +282,5 @@ def test_lookalikes_are_never_certain(copysets: Path) -> None:
     with zipfile.ZipFile(archive) as members:
         names = sorted(name for name in members.namelist() if name.endswith(".jpg"))
         pictures = [Picture(decode_rgb(members.read(name), short_side=480)) for name in names]
-    found = [judge(Clues(described=True, registration=register(*pair))) for pair in itertools.pairwise(pictures)]
+    found = [judge(described=True, registration=register(*pair)) for pair in itertools.pairwise(pictures)]
     assert len(found) == 67 and not [one for one in found if one.kind in ("certain", "same file")]
