@@ -23,11 +23,10 @@ from page_tables import make_table, write_tables
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import GROUND_TRUTH, open_isc_folder
 from image_copies.matching.calibration import make_rule
-from image_copies.matching.candidates import choose_changes
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
-from image_copies.matching.matches import Match, rank_by_evidence
+from image_copies.matching.matches import Match, Rule, rank_by_evidence
 from image_copies.matching.pairs import verify_pairs
 from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
@@ -63,8 +62,8 @@ def measure(data: Path, extractor: Extractor, nearest: int, _seed: int) -> Figur
     """Return µAP, recall, confirmed pairs and false alarms of each ranking, and how many queries copy nothing."""
     truth, layout = read_ground_truth(data / GROUND_TRUTH), open_isc_folder(data)
     (alone, tail), (viewed, _) = (find_nearest_pairs(extractor, data, nearest, views) for views in (False, True))
-    choose = partial(choose_changes, tail=tail, references=len(layout.reference))
-    verified, both = (verify(pairs, choose(pairs)) for pairs in (alone, viewed))
+    rule = Rule(None, tail, 0.001, nearest)
+    verified, both = (verify(pairs, rule.choose_changes(pairs, len(layout.reference))) for pairs in (alone, viewed))
     unrelated = {path.stem for path in layout.query.paths} - {query for query, _ in truth.pairs}
     figures = {"queries that copy nothing": float(len(unrelated))}
     for name, pairs in zip(RANKINGS, (alone, viewed, verified, both), strict=True):

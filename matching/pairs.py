@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -22,52 +21,17 @@ from image_copies.data.errors import ImageError
 from image_copies.data.process import usable_cores
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
 from image_copies.matching.matches import Match
-from image_copies.matching.verification import alignment
-from image_copies.matching.verification.contents import (
-    ContentsMatch,
-    list_missing,
-    match_contents,
-    read_pages,
-)
-from image_copies.matching.verification.differences import (
-    CLOSE_EXCESS,
-    MIN_DIFFERING,
-    measure_differences,
-    shows_another_thing,
-    shows_other_colours,
-)
-from image_copies.matching.verification.edits import Comparison, Edits, compare_edits
+from image_copies.matching.pair import Pair
+from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.features import CHANGES, MAX_SIDE, Box, Change, Features, crop_features
-from image_copies.matching.verification.geometry import Evidence, from_shares, verify
-from image_copies.matching.verification.judgement import (
-    AGREE,
-    APART,
-    EQUAL_BYTES,
-    EQUAL_PIXELS,
-    FEW_FEATURES,
-    MAX_CERTAIN,
-    MAX_FALSE_ALARMS,
-    MAX_LIKELY,
-    OTHER_MEDIAN,
-    TOO_LITTLE,
-    Judgement,
-    judge,
-)
+from image_copies.matching.verification.geometry import Evidence, verify
+from image_copies.matching.verification.judgement import EQUAL_BYTES, MAX_FALSE_ALARMS, Judgement, judge
 from image_copies.matching.verification.picture import Picture
-from image_copies.matching.verification.recompression import follow_by_compression
-from image_copies.matching.verification.registration import Registration, register
-from image_copies.matching.verification.words import TONES, describe_edits, list_edits
 
 MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
-MAX_PAGES = 4  # of two documents with one cover that are compared beyond it
 CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
-CLOSE_SIDE = 2 * alignment.MAX_SIDE  # pixels of the longer side at which copies are looked at again
-MIN_TONE_BLOCKS = 80  # blocks that must agree where the tones do not: a disc of one colour is like any other one
-ALIKE = "the same pixels are shown"
-PART_DIFFERS = "a part of the two differs"
-OTHER_THING = "a part may show another thing"
 T = TypeVar("T")
 
 
@@ -169,8 +133,7 @@ class PairJudge:
         far = pair.evidence is None and pair.expected_false_alarms is not None and pair.expected_false_alarms <= MAX_FALSE_ALARMS
 
         def compare() -> tuple[Judgement, Comparison | None]:
-            first = query or self.see(pair.query)
-            return _compare_seen(first, self.see(pair.reference), pair.evidence, described, far)
+            return Pair(query or self.see(pair.query), self.see(pair.reference), pair.evidence, described, far).judge()
 
         try:
             given = described, pair.evidence, far
@@ -200,138 +163,6 @@ class PairJudge:
                 found.append(judgement)
                 bar.update()
         return found
-
-
-def _compare_seen(
-    query: Picture, reference: Picture, evidence: Evidence | None, described: bool, far: bool
-) -> tuple[Judgement, Comparison | None]:
-    """Return the class of two pictures and, if one certainly is a copy of the other, which of them was edited."""
-    if np.array_equal(query.pixels, reference.pixels) and _have_same_pixels(query, reference):
-        return _judge_alike(query, reference), None
-    registration = register(query, reference, evidence)
-    far_beyond = far and min(_count_features(query), _count_features(reference)) < FEW_FEATURES
-    judgement = judge(registration, (query.shot, reference.shot), described, far_beyond, verified=evidence is not None)
-    if registration is None or judgement.kind != "certain":
-        return judgement, None
-    if conflict := _match(query, reference, False).conflict:
-        if page := _find_other_page(query, reference):
-            return Judgement("same scene", f"the first pages agree, page {page} shows something else in each", APART), None
-        return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
-    edits = compare_edits(registration.aligned, query.pixels.shape, reference.pixels.shape)
-    said = list_edits(edits, query.pixels, reference.pixels, registration.aligned.negative)
-    doubt, differing = _find_doubt(query, reference, registration, edits, said)
-    if doubt:
-        return Judgement("likely", judgement.reason.replace(AGREE, doubt), MAX_LIKELY), None
-    alike = not said and query.pixels.shape == reference.pixels.shape  # smaller pictures are less sharp, too
-    said += ["blurred"] * (alike and edits.query.blurred != edits.reference.blurred)
-    judgement = replace(judgement, reason=judgement.reason.replace(AGREE, describe_edits(said)))
-    return judgement, replace(edits, differing=differing)
-
-
-def _find_doubt(
-    query: Picture, reference: Picture, registration: Registration, edits: Comparison, said: Sequence[str]
-) -> tuple[str, float]:
-    """Return why a part of two pictures that agree is not that of a copy, in words, and how far their parts differ.
-
-    Args:
-        query: One picture.
-        reference: The other.
-        registration: The two laid on each other.
-        edits: What is seen of them.
-        said: What tells them apart, in words.
-    """
-    aligned = registration.aligned
-    differences = measure_differences(aligned)
-    if shows_another_thing(aligned, differences):
-        return OTHER_THING, 0.0
-    if registration.agreement.blocks < MIN_TONE_BLOCKS and not TONES.isdisjoint(said):
-        return TOO_LITTLE, 0.0
-    if edits.query.covered or edits.reference.covered or registration.agreement.is_covered:
-        return "", float(differences.max())
-    if shows_other_colours(aligned, query.pixels, reference.pixels):
-        return PART_DIFFERS, 0.0
-    closer = _look_closer(query, reference, edits, aligned.negative)
-    close = differences if closer is None else measure_differences(closer)
-    differing = float(min(differences.max(), close.max()))
-    plain = all(word.startswith("cropped") for word in said)
-    doubted = plain and differing >= MIN_DIFFERING
-    if closer is not None and close.max() > CLOSE_EXCESS:
-        doubted = doubted or shows_another_thing(closer, close)
-    return (PART_DIFFERS if doubted and not _follow(query, reference, edits) else ""), differing
-
-
-def _look_closer(query: Picture, reference: Picture, edits: Comparison, negative: bool) -> alignment.Aligned | None:
-    """Lay two pictures on each other with more pixels; None where one has no more, or cannot be read any more."""
-    shown = []
-    with suppress(ImageError):
-        for seen in (query, reference):
-            height, width = seen.pixels.shape[:2]
-            pixels = seen.read(round(CLOSE_SIDE * min(height, width) / max(height, width)))
-            if max(pixels.shape) > alignment.MAX_SIDE:
-                shown.append(alignment.reduce_picture(pixels, CLOSE_SIDE))
-    if len(shown) < 2:
-        return None
-    homography = from_shares(shown[1].shape) @ edits.homography @ alignment.invert(from_shares(shown[0].shape))
-    return alignment.align(shown[0], shown[1], homography, negative)
-
-
-def _follow(query: Picture, reference: Picture, edits: Comparison) -> bool:
-    """Whether one of two pictures is what the other one gives when it is compressed."""
-    with suppress(ImageError):
-        own, theirs = query.read(None), reference.read(None)
-        files = query.content, reference.content
-        homography = from_shares(theirs.shape) @ edits.homography @ alignment.invert(from_shares(own.shape))
-        back = alignment.invert(homography)
-        left = follow_by_compression(files[1], theirs, own, homography, files[0])
-        return left is not None or follow_by_compression(files[0], own, theirs, back, files[1]) is not None
-    return False
-
-
-def _find_other_page(query: Picture, reference: Picture) -> int | None:
-    """Return the number of the page, from 2, that two documents with one cover do not share; None for none of those looked at."""
-    with suppress(ImageError):
-        both = zip(read_pages(query.file), read_pages(reference.file), strict=False)
-        for number, pages in enumerate(islice(both, MAX_PAGES), 2):
-            one, other = map(Picture, pages)
-            if min(_count_features(one), _count_features(other)) < FEW_FEATURES:
-                continue
-            found = register(one, other)
-            if found is None or found.agreement.median < OTHER_MEDIAN:
-                return number
-    return None
-
-
-def _count_features(picture: Picture) -> int:
-    return len(picture.close_features.points)
-
-
-def _have_same_pixels(query: Picture, reference: Picture) -> bool:
-    try:
-        return np.array_equal(query.read(None), reference.read(None))
-    except ImageError:
-        return False
-
-
-def _judge_alike(query: Picture, reference: Picture) -> Judgement:
-    """Judge two files that show the same pixels first."""
-    match = _match(query, reference, True)
-    if match.same:
-        return EQUAL_PIXELS
-    if match.conflict:
-        said = f"{ALIKE}, but {match.conflict}"
-        return Judgement("same scene", said, APART) if match.apart else Judgement("likely", said, MAX_LIKELY)
-    one, other = query.contents, reference.contents
-    more = list_missing(one, other) + list_missing(other, one)
-    return Judgement("certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, MAX_CERTAIN)
-
-
-def _match(query: Picture, reference: Picture, shown_alike: bool) -> ContentsMatch:
-    """Compare all that two files hold, by what is known of them."""
-    try:
-        held = query.contents, reference.contents
-    except ImageError as error:
-        return ContentsMatch(False, f"what they hold cannot be compared: {error}")
-    return match_contents(query.file, reference.file, held, shown_alike)
 
 
 def verify_two(first: Path, second: Path) -> Evidence | None:

@@ -21,7 +21,7 @@ from image_copies.matching.commands import comparing, searching
 from image_copies.matching.commands.sources import Sources, find_pictures
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.plan import COLUMNS, plan_values
-from image_copies.matching.groups.copies import CopyGroup
+from image_copies.matching.groups.planning import CopyGroup
 from image_copies.matching.groups.series import list_series
 from image_copies.matching.joined import join_extractors
 from image_copies.matching.matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values

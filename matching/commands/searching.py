@@ -20,7 +20,6 @@ from image_copies.data.sources.archives import find_archive
 from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import check_target
 from image_copies.data.threads import map_in_threads
-from image_copies.matching.candidates import choose_changes
 from image_copies.matching.commands.effort import choose_effort
 from image_copies.matching.commands.indexing import say_added
 from image_copies.matching.commands.paths import indexed_sources, make_protection_check, refuse_within
@@ -276,7 +275,7 @@ def _fill_own_index(store: Store, looks: Looks, settings: SearchSettings, pictur
 def _verify_pairs(found: Matches, rule: Rule, looks: Looks, verdicts: Verdicts) -> Matches:
     """Verify the pairs that promise something by local features; confirmed pairs are copies, whatever their score."""
     pairs = found.pairs
-    changes = choose_changes(pairs, rule.tail, found.references)
+    changes = rule.choose_changes(pairs, found.references)
     looked_at = rank_by_evidence(pairs, verify_pairs(pairs, changes, looks.features, verdicts))
     verdicts.keep()
     copies = rule.select_verified(looked_at, found.threshold)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from image_copies.data.errors import ImageError
-from image_copies.matching.candidates import choose_changes
 from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
 from image_copies.matching.groups.planning import drop_flat
 from image_copies.matching.index.filling import open_or_none
@@ -38,7 +37,7 @@ def judge_found(judge: PairJudge, query: Picture, found: Sequence[Match], rule: 
 
     with share_cores() as pool:
         if threshold is not None:
-            changes = choose_changes(found, rule.tail, references)
+            changes = rule.choose_changes(found, references)
             evidence = judge.verify(query, found, changes, pool)
             copies = rule.select_verified(rank_by_evidence(found, evidence), threshold)
         if not copies:

@@ -15,7 +15,8 @@ from image_copies.data.errors import ImageError, text_of
 from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import NEAR_IN_TIME, is_named_as_copy, sort_files
-from image_copies.matching.pairs import PART_DIFFERS, LastUsed, PairJudge
+from image_copies.matching.pair import PART_DIFFERS
+from image_copies.matching.pairs import LastUsed, PairJudge
 from image_copies.matching.verification.alignment import invert, map_points
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.derivation import find_made

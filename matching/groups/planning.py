@@ -1,10 +1,10 @@
 """Groups of copies from matches, and the plan for their files."""
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from image_copies.matching.files.facts import Facts, picture_facts, read_content
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.originals import PLANNED_TOGETHER
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.groups.copies import CopyGroup, list_copies
 from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
 from image_copies.matching.groups.groups import MAX_GROUP_SIZE
@@ -26,6 +25,34 @@ from image_copies.matching.pairs import PairJudge, share_cores
 
 READER_THREADS = 2
 LARGE = 30_000_000  # pixels of a picture from which on a group is planned alone: a comparison takes gigabytes
+
+
+class CopyGroup(list[Path]):
+    """Files of which each is the same as the first, or certainly a copy of it; the first is the one that a plan keeps.
+
+    Attributes:
+        rows: What a plan says of each.
+    """
+
+    def __init__(self, rows: Iterable[PlanRow]) -> None:
+        self.rows = list(rows)
+        super().__init__(row.file for row in self.rows)
+
+    @property
+    def removable(self) -> list[Path]:
+        """Those that a plan would remove: not what it would have looked at, and what is protected, a reference or a link."""
+        return [row.file for row in self.rows if row.action == "remove"]
+
+
+def list_copies(planned: Iterable[PlanRow]) -> list[CopyGroup]:
+    """Return the groups of copies of a plan, the largest first, their rows numbered by them, from 1."""
+    around: dict[Path, list[PlanRow]] = {}
+    for row in planned:
+        if row.file == row.kept or (row.judgement is not None and row.judgement.is_certain):
+            around.setdefault(row.kept, []).append(row)
+    found = [sorted(rows, key=lambda row: row.file != row.kept) for rows in around.values() if len(rows) > 1]
+    ordered = enumerate(sorted(found, key=lambda rows: -len(rows)), 1)
+    return [CopyGroup(replace(row, group=number) for row in rows) for number, rows in ordered]
 
 
 @dataclass(frozen=True)

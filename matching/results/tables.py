@@ -8,8 +8,8 @@ from image_copies.data.files import write_text
 from image_copies.data.ground_truth import write_table
 from image_copies.matching.files.facts import facts_values
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.groups.copies import CopyGroup
 from image_copies.matching.groups.groups import Cut, Hub
+from image_copies.matching.groups.planning import CopyGroup
 from image_copies.matching.verification.judgement import Judgement
 
 FACTS = ("width", "height", "bytes", "format", "taken", "exif_entries", "sharpness")

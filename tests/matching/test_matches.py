@@ -1,7 +1,7 @@
 """What is known of a match has one list of names, by which the CSV, JSON lines and pages have it."""
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +10,25 @@ from PIL import Image
 
 from image_copies.matching import matches
 from image_copies.matching.explorer import service
-from image_copies.matching.matches import EVIDENCE_CELLS, MATCH_CELLS, SERIES_CELLS, Match, Matches, Rule, read_matches_csv
+from image_copies.matching.matches import (
+    EVIDENCE_CELLS,
+    MATCH_CELLS,
+    MAX_ALARMS,
+    MAX_MIRRORED_ALARMS,
+    MAX_THOROUGH_ALARMS,
+    POSITIVE,
+    SERIES_CELLS,
+    UNCHANGED,
+    Match,
+    Matches,
+    Rule,
+    read_matches_csv,
+)
 from image_copies.matching.output import Output
 from image_copies.matching.results.report import write_results
 from image_copies.matching.review.shown import show_values
+from image_copies.matching.threshold import Tail
+from image_copies.matching.verification.features import CHANGES
 from image_copies.matching.verification.geometry import Evidence
 
 
@@ -25,7 +40,7 @@ class Turned(Evidence):
 
 
 def test_every_field_is_a_column() -> None:
-    assert [field.name for field in fields(Match)] == [*MATCH_CELLS, "evidence", "judgement", "crop", *SERIES_CELLS]
+    assert [field.name for field in fields(Match)] == [*MATCH_CELLS, "evidence", "judgement", "crop", *SERIES_CELLS, "same_bytes"]
     recorded = [field.name for field in fields(Evidence) if field.compare]  # the homography is not: no later command needs it
     assert recorded == [*EVIDENCE_CELLS]
 
@@ -59,3 +74,16 @@ def test_a_score_of_the_threshold_itself_is_that_of_a_copy() -> None:
         Match(Path("q"), Path(name), score, None) for name, score in (("a", -0.5), ("b", -0.50001), ("c", -0.5), ("d", -0.5))
     ]
     assert [match.reference.name for match in Rule(-0.5, None, 0.001, 2).select_verified(pairs, -0.5)] == ["a", "c"]
+
+
+def test_far_pairs_are_not_verified_and_near_ones_thoroughly() -> None:
+    """Of 25 references half a false alarm is expected at the tail's start: the limits lie on both sides of it."""
+    one, other, tail, references = Path("one"), Path("other"), Tail(start=1.0, scale=0.1, share=0.01, pairs=10_000), 25
+    rule = Rule(None, tail, 0.001, 10)
+    distances = [tail.distance(alarms, references) - 1e-6 for alarms in (MAX_THOROUGH_ALARMS, MAX_MIRRORED_ALARMS, MAX_ALARMS)]
+    assert distances[0] < tail.start < distances[1] < distances[2]
+    pairs = [Match(one, other, -distance, 0.5) for distance in [*distances, distances[2] + 1e-3]]
+    assert rule.choose_changes(pairs, references) == [CHANGES, POSITIVE, UNCHANGED, ()]
+    assert replace(rule, tail=None).choose_changes(pairs[3:], references) == [CHANGES]
+    accepted = Match(one, other, -1.9, 0.0)
+    assert rule.choose_changes([accepted], references) == [CHANGES], "what a person called a copy is looked at"

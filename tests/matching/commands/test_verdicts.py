@@ -20,6 +20,7 @@ from image_copies.matching.groups import planning
 from image_copies.matching.index import verdicts
 from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.index.verdicts import Verdicts
+from image_copies.matching.pair import Pair
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
@@ -27,7 +28,7 @@ from tests.folders import read_tree
 DATABASE = Path("matches/index/references.sqlite")
 LOOKS = [  # all that reads pixels after a picture has its vector
     (pairs, "verify"),
-    (pairs, "_compare_seen"),
+    (Pair, "judge"),
     (planning, "read_content_facts"),
     (originals.EditComparer, "_add_detail"),
     (originals, "follow_by_compression"),
@@ -129,7 +130,7 @@ def test_other_settings_need_few_further_looks(options: list[str], album: Path, 
     search()
     looked.clear()
     again = search(*options)
-    assert not {"verify", "_compare_seen", "read_content_facts", "_embed_views"} & set(looked)
+    assert not {"verify", "judge", "read_content_facts", "_embed_views"} & set(looked)
     assert again == search(*options, output="fresh")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import get_args
 
 from image_copies.matching.files.plan import Action, PlanRow
-from image_copies.matching.groups.copies import list_copies
+from image_copies.matching.groups.planning import list_copies
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 

@@ -1,0 +1,189 @@
+"""Two pictures: what is found of them, what costs least first, and what class follows from it."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
+
+import numpy as np
+
+from image_copies.data.errors import ImageError
+from image_copies.matching.verification.alignment import MAX_SIDE, Aligned, align, invert, reduce_picture
+from image_copies.matching.verification.contents import ContentsMatch, list_missing, match_contents, read_pages
+from image_copies.matching.verification.differences import (
+    CLOSE_EXCESS,
+    MIN_DIFFERING,
+    measure_differences,
+    shows_another_thing,
+    shows_other_colours,
+)
+from image_copies.matching.verification.edits import Comparison, compare_edits
+from image_copies.matching.verification.geometry import Evidence, from_shares
+from image_copies.matching.verification.judgement import (
+    AGREE,
+    APART,
+    EQUAL_PIXELS,
+    FEW_FEATURES,
+    MAX_CERTAIN,
+    MAX_LIKELY,
+    OTHER_MEDIAN,
+    TOO_LITTLE,
+    Judgement,
+    judge,
+)
+from image_copies.matching.verification.picture import Picture
+from image_copies.matching.verification.recompression import follow_by_compression
+from image_copies.matching.verification.registration import Registration, register
+from image_copies.matching.verification.words import TONES, describe_edits, list_edits
+
+MAX_PAGES = 4  # of two documents with one cover that are compared beyond it
+CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which copies are looked at again
+MIN_TONE_BLOCKS = 80  # blocks that must agree where the tones do not: a disc of one colour is like any other one
+ALIKE = "the same pixels are shown"
+PART_DIFFERS = "a part of the two differs"
+OTHER_THING = "a part may show another thing"
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two pictures. What is asked of them is found out when it is first asked for; ImageError: one cannot be read.
+
+    Attributes:
+        query: One picture.
+        reference: The other.
+        evidence: What their features share, if they were verified before.
+        described: Whether the descriptor's score is that of a copy.
+        far_beyond: Whether nothing but that score, far beyond the threshold, says that one copies the other.
+    """
+
+    query: Picture
+    reference: Picture
+    evidence: Evidence | None = None
+    described: bool = False
+    far_beyond: bool = False
+
+    @cached_property
+    def shows_same(self) -> bool:
+        """Whether both show the same pixels first."""
+        if np.array_equal(self.query.pixels, self.reference.pixels):
+            with suppress(ImageError):
+                return np.array_equal(self.query.read(), self.reference.read())
+        return False
+
+    @cached_property
+    def registration(self) -> Registration | None:
+        """One laid on the other; None where nothing says how."""
+        return register(self.query, self.reference, self.evidence)
+
+    @cached_property
+    def has_few_features(self) -> bool:
+        """Whether one of them has less detail than a pair needs to be confirmed."""
+        return min(len(picture.close_features.points) for picture in (self.query, self.reference)) < FEW_FEATURES
+
+    @cached_property
+    def contents(self) -> ContentsMatch:
+        """What a comparison of all that both files hold says."""
+        try:
+            held = self.query.contents, self.reference.contents
+        except ImageError as error:
+            return ContentsMatch(False, f"what they hold cannot be compared: {error}")
+        return match_contents(self.query.file, self.reference.file, held, self.shows_same)
+
+    @cached_property
+    def other_page(self) -> int | None:
+        """Number of the page, from 2, that two documents with one cover do not share; None for none of those looked at."""
+        with suppress(ImageError):
+            both = zip(read_pages(self.query.file), read_pages(self.reference.file), strict=False)
+            for number, pages in enumerate(islice(both, MAX_PAGES), 2):
+                one, other = map(Picture, pages)
+                pair = Pair(one, other)
+                if not pair.has_few_features and (pair.registration is None or pair.registration.agreement.median < OTHER_MEDIAN):
+                    return number
+        return None
+
+    def judge(self) -> tuple[Judgement, Comparison | None]:
+        """Return the class of the two and, if one certainly is a copy of the other, which of them was edited."""
+        if self.shows_same:
+            return self._judge_alike(), None
+        found, verified = self.registration, self.evidence is not None
+        far_beyond = self.far_beyond and self.has_few_features
+        judgement = judge(found, (self.query.shot, self.reference.shot), self.described, far_beyond, verified)
+        if found is None or judgement.kind != "certain":
+            return judgement, None
+        if conflict := self.contents.conflict:
+            if page := self.other_page:
+                return Judgement("same scene", f"the first pages agree, page {page} shows something else in each", APART), None
+            return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
+        shown = self.query.pixels, self.reference.pixels
+        edits = compare_edits(found.aligned, shown[0].shape, shown[1].shape)
+        said = list_edits(edits, *shown, found.aligned.negative)
+        doubt, differing = self._find_doubt(found, edits, said)
+        if doubt:
+            return Judgement("likely", judgement.reason.replace(AGREE, doubt), MAX_LIKELY), None
+        alike = not said and shown[0].shape == shown[1].shape  # smaller pictures are less sharp, too
+        said += ["blurred"] * (alike and edits.query.blurred != edits.reference.blurred)
+        judgement = replace(judgement, reason=judgement.reason.replace(AGREE, describe_edits(said)))
+        return judgement, replace(edits, differing=differing)
+
+    def _judge_alike(self) -> Judgement:
+        """Judge two files that show the same pixels first."""
+        if self.contents.same:
+            return EQUAL_PIXELS
+        if self.contents.conflict:
+            said = f"{ALIKE}, but {self.contents.conflict}"
+            return Judgement("same scene", said, APART) if self.contents.apart else Judgement("likely", said, MAX_LIKELY)
+        one, other = self.query.contents, self.reference.contents
+        more = list_missing(one, other) + list_missing(other, one)
+        return Judgement("certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, MAX_CERTAIN)
+
+    def _find_doubt(self, found: Registration, edits: Comparison, said: Sequence[str]) -> tuple[str, float]:
+        """Return why a part of two pictures that agree is not that of a copy, in words, and how far their parts differ.
+
+        Args:
+            found: The two laid on each other.
+            edits: What is seen of them.
+            said: What tells them apart, in words.
+        """
+        aligned = found.aligned
+        differences = measure_differences(aligned)
+        if shows_another_thing(aligned, differences):
+            return OTHER_THING, 0.0
+        if found.agreement.blocks < MIN_TONE_BLOCKS and not TONES.isdisjoint(said):
+            return TOO_LITTLE, 0.0
+        if edits.query.covered or edits.reference.covered or found.agreement.is_covered:
+            return "", float(differences.max())
+        if shows_other_colours(aligned, self.query.pixels, self.reference.pixels):
+            return PART_DIFFERS, 0.0
+        closer = self._look_closer(edits, aligned.negative)
+        close = differences if closer is None else measure_differences(closer)
+        differing = float(min(differences.max(), close.max()))
+        plain = all(word.startswith("cropped") for word in said)
+        doubted = plain and differing >= MIN_DIFFERING
+        if closer is not None and close.max() > CLOSE_EXCESS:
+            doubted = doubted or shows_another_thing(closer, close)
+        return (PART_DIFFERS if doubted and not self._follows(edits) else ""), differing
+
+    def _look_closer(self, edits: Comparison, negative: bool) -> Aligned | None:
+        """Lay one on the other with more pixels; None where one has no more, or cannot be read any more."""
+        shown = []
+        with suppress(ImageError):
+            for picture in (self.query, self.reference):
+                height, width = picture.pixels.shape[:2]
+                pixels = picture.read(round(CLOSE_SIDE * min(height, width) / max(height, width)))
+                if max(pixels.shape) > MAX_SIDE:
+                    shown.append(reduce_picture(pixels, CLOSE_SIDE))
+        if len(shown) < 2:
+            return None
+        homography = from_shares(shown[1].shape) @ edits.homography @ invert(from_shares(shown[0].shape))
+        return align(shown[0], shown[1], homography, negative)
+
+    def _follows(self, edits: Comparison) -> bool:
+        """Whether one of them is what the other one gives when it is compressed."""
+        with suppress(ImageError):
+            own, theirs = self.query.read(), self.reference.read()
+            files = self.query.content, self.reference.content
+            homography = from_shares(theirs.shape) @ edits.homography @ invert(from_shares(own.shape))
+            left = follow_by_compression(files[1], theirs, own, homography, files[0])
+            return left is not None or follow_by_compression(files[0], own, theirs, invert(homography), files[1]) is not None
+        return False
