@@ -38,8 +38,7 @@ CROPS: tuple[Box, ...] = (
     *(_place(share, 0.5, 0.5) for share in (0.35, 0.6, 0.8)),
     *((0, 0, 1, 0.5), (0, 0, 0.5, 1), (0.5, 0, 1, 1)),
 )
-CHANGES = ("turn", "turn", "negative")
-VIEWS = len(CROPS) + len(CHANGES)
+VIEWS = len(CROPS) + 3  # two turns and the negative
 SHOWN = 0.5  # share of the sides of which a view has all pixels that the networks see; the smallest has seven tenths of them
 
 
@@ -53,11 +52,6 @@ def make_views(pixels: Pixels) -> Iterator[Pixels]:
     yield np.ascontiguousarray(np.rot90(pixels))
     yield np.ascontiguousarray(np.rot90(pixels, -1))
     yield 255 - pixels
-
-
-def name_view(number: int) -> str:
-    """Return the kind of a view, such as "crop"; empty for the whole, which has the number −1."""
-    return "" if number < 0 else "crop" if number < len(CROPS) else CHANGES[number - len(CROPS)]
 
 
 def embed_views(

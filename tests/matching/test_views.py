@@ -23,7 +23,7 @@ from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import CHANGES, crop_features, local_features
 from image_copies.matching.verification.geometry import verify
-from image_copies.matching.views import CROPS, VIEWS, embed_views, embed_views_of, make_views, name_view
+from image_copies.matching.views import CROPS, VIEWS, embed_views, embed_views_of, make_views
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.settings import EmbeddingSettings
 
@@ -85,7 +85,6 @@ def test_views_are_six_crops_two_turns_and_the_negative(shape: tuple[int, int]) 
     assert np.array_equal(turned, np.rot90(pixels)) and np.array_equal(back, np.rot90(pixels, 3))
     assert np.array_equal(negative, 255 - pixels)
     assert abs(views[0].shape[0] - 0.35 * shape[0]) <= 1
-    assert [name_view(number) for number in range(-1, VIEWS)] == ["", *["crop"] * 6, "turn", "turn", "negative"]
 
 
 def test_turned_pictures_and_those_on_a_page_are_found_by_their_views(extractor: Extractor, drawn: Path) -> None:
