@@ -18,6 +18,7 @@ PARTS = re.compile(r"\.RAW-\d+(?:\.MP)?\.(?:COVER|ORIGINAL)$", re.IGNORECASE)
 EDITED_WORDS = "edited|edit|bearbeitet|modifié|editad[ao]|modificato|bewerkt"
 EDITED = re.compile(rf"-(?:{EDITED_WORDS})(?=\(\d+\)$|$)")
 DEVELOPMENT = re.compile(r"_\d\d(?=\.[^.]+\.xmp$)", re.IGNORECASE)  # darktable's further ones: IMG_1_01.jpg.xmp of IMG_1.jpg
+LETTER = re.compile(r"(?<=^IMG_)[EO](?=\d)", re.IGNORECASE)  # Apple's IMG_E1 is the edited IMG_1, IMG_O1.AAE says how
 LONGEST_NOTED = 46  # characters of a picture's name to which Google Takeout cuts it for the notes
 MAX_LISTED_FOLDERS = 64  # folders whose names are kept
 
@@ -57,9 +58,9 @@ def find_companions(picture: Path) -> tuple[str, ...]:
 
 def _list_of_shot(names: list[str], picture: Path) -> set[str]:
     """Return the names that a camera may have given together with a picture's, in any case; none that another picture shares."""
-    exact = {name for name in names if _is_of_shot(name, picture)}
-    alike = {name for name in names if _is_of_shot(name.lower(), Path(picture.name.lower()))}
-    shared = [group for group in (exact, alike) if not any(_ending(name) in IMAGE_ENDINGS for name in group)]
+    ways = _name_shot, lambda name: _name_shot(name).lower(), lambda name: LETTER.sub("", _name_shot(name))
+    groups = [{name for name in names if way(name) == way(picture.name)} for way in ways]
+    shared = [group for group in groups if not any(_ending(name) in IMAGE_ENDINGS for name in group)]
     return set[str]().union(*shared)
 
 
@@ -91,7 +92,7 @@ def find_pictures(raw: Path) -> list[str]:
         names = _list_names(raw.parent, raw.parent.stat().st_mtime_ns)[_first_part(raw.name)]
     except OSError:
         return []
-    return [name for name in names if _is_of_shot(name, raw) and _ending(name) in IMAGE_ENDINGS]
+    return [name for name in names if _name_shot(name) == _name_shot(raw.name) and _ending(name) in IMAGE_ENDINGS]
 
 
 @lru_cache(MAX_LISTED_FOLDERS)
@@ -105,9 +106,9 @@ def _list_names(folder: Path, changed: int) -> dict[str, list[str]]:
     return names
 
 
-def _is_of_shot(name: str, picture: Path) -> bool:
-    """Whether a camera may have written a file together with a picture, by its name but for the ending."""
-    return PARTS.sub("", _stem(name)) == PARTS.sub("", picture.stem)
+def _name_shot(name: str) -> str:
+    """Return the name that a camera gives to all files of a shot, but for the ending."""
+    return PARTS.sub("", _stem(name))
 
 
 def _find_number(stem: str) -> str:
@@ -116,7 +117,7 @@ def _find_number(stem: str) -> str:
 
 
 def _first_part(name: str) -> str:
-    return name.partition(".")[0].lower()
+    return LETTER.sub("", name.partition(".")[0]).lower()
 
 
 def _stem(name: str) -> str:

@@ -52,6 +52,8 @@ TOOLS = (
     "http://ns.adobe.com/xmp/note/",
     "http://www.gimp.org/",
 )
+STEPS = "xmpMM:History"  # the words of their own that those say of a step
+PARAMETERS = "{http://ns.adobe.com/xap/1.0/sType/ResourceEvent#}parameters"
 DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf.net/"
 Key = str  # "dc:title", by a prefix, or a namespace that has none, and a name; tags of EXIF and TIFF as XMP names them
 Form = Literal["", "Alt", "Seq", "Bag", "structure"]
@@ -108,6 +110,7 @@ photoshop:Source iptc:115
 photoshop:CaptionWriter iptc:122
 Iptc4xmpCore:Location iptc:92
 Iptc4xmpCore:CountryCode iptc:100
+tiff:Software tiff:ProcessingSoftware xmp:CreatorTool iptc:65 png:Software
 """
 ALIASES = {other: line[0] for line in map(str.split, SAME.splitlines()) for other in line[1:]}
 # how pixels are coded, where things lie in the file, which program wrote it and when, and how to print it
@@ -115,7 +118,7 @@ WRITTEN = """
 tiff:NewSubfileType tiff:SubfileType tiff:ImageWidth tiff:ImageLength tiff:BitsPerSample tiff:Compression tiff:FillOrder
 tiff:PhotometricInterpretation tiff:StripOffsets tiff:Orientation tiff:SamplesPerPixel tiff:RowsPerStrip tiff:StripByteCounts
 tiff:MinSampleValue tiff:MaxSampleValue tiff:XResolution tiff:YResolution tiff:PlanarConfiguration tiff:ResolutionUnit
-tiff:PageNumber tiff:Software tiff:ProcessingSoftware tiff:DateTime tiff:HostComputer tiff:Predictor tiff:ColorMap tiff:TileWidth
+tiff:PageNumber tiff:DateTime tiff:Predictor tiff:ColorMap tiff:TileWidth
 tiff:TileLength tiff:TileOffsets tiff:TileByteCounts tiff:InkSet tiff:NumberOfInks tiff:ExtraSamples tiff:SampleFormat
 tiff:SMinSampleValue tiff:SMaxSampleValue tiff:JPEGTables tiff:JpegIFOffset tiff:JpegIFByteCount tiff:YCbCrCoefficients
 tiff:YCbCrSubSampling tiff:YCbCrPositioning tiff:ReferenceBlackWhite tiff:XMLPacket tiff:IPTCNAA tiff:ImageResources tiff:GPSInfo
@@ -123,8 +126,8 @@ tiff:ExifOffset tiff:InterColorProfile tiff:PrintImageMatching tiff:59932 tiff:5
 exif:ExifVersion exif:FlashPixVersion exif:FlashpixVersion exif:ComponentsConfiguration exif:CompressedBitsPerPixel
 exif:ColorSpace exif:ExifImageWidth exif:ExifImageHeight exif:PixelXDimension exif:PixelYDimension exif:GPSVersionID
 exif:ExifInteroperabilityOffset exif:SubsecTime exif:OffsetTime exif:2 exif:RelatedImageWidth exif:RelatedImageLength
-xmp:ModifyDate xmp:MetadataDate xmp:CreatorTool dc:format dc:Format photoshop:ColorMode photoshop:ICCProfile
-photoshop:LegacyIPTCDigest photoshop:DocumentAncestors iptc:0 iptc:65 iptc:70 iptc:1:0 iptc:1:90 png:Software
+xmp:ModifyDate xmp:MetadataDate dc:format dc:Format photoshop:ColorMode photoshop:ICCProfile
+photoshop:LegacyIPTCDigest photoshop:DocumentAncestors iptc:0 iptc:70 iptc:1:0 iptc:1:90
 """
 # exactly what cameras and programs write where people write captions and comments
 DEFAULTS = re.compile(
@@ -134,6 +137,19 @@ DEFAULTS = re.compile(
     r"|Created with (?:The )?GIMP|CREATOR: gd-jpeg v1\.0 \(using IJG JPEG v\d+\), (?:quality = \d+|default quality)"
     r"|LEAD Technologies Inc\. V[\d.]+|File written by Adobe Photoshop.{1,8}|Created by OpenJPEG version [\d.]+"
     r"|Optimized by JPEGmini [\d.]+ ?\S*|Compressed by jpeg-recompress|Processed By eBay with ImageMagick, [\w.|]+"
+    r"|(?:converted |derived )?from \w+/\S+ to \w+/\S+?(?:, saved to new location)?"
+)
+# what programs and devices call themselves: a known name, a version or a word of signs, and no words of a sentence
+WRITERS = "tiff:Software", "tiff:HostComputer"
+KNOWN = (
+    "Adobe|Apple|Mac ?OS|macOS|iOS|iPhone|iPad|iPod|iMac|MacBook|Aperture|Microsoft|Windows|Google|Android|Picasa|Snapseed|GIMP"
+    "|gimp|Paint|Pixelmator|Affinity|Capture One|Photos|Lightroom|darktable|digiKam|Shotwell|gThumb|gnome-|Krita|Inkscape|Corel"
+    "|Ulead|Nikon|Canon|Digital Photo Professional|Sony|Samsung|Olympus|Panasonic|Leica|Ricoh|Pentax|Kodak|Epson|EPSON|HP"
+    "|Hasselblad|Phase One|Topaz|Luminar|Photomatix|Hugin|SilverFast|MediaTek|Instagram|Facebook|Canva|Polarr|Matplotlib|Lavc"
+)
+WORD = r"(?:[^\sa-z]\S*|\S*[\d.:]\S*|for|with|and|version|ver|build|mini|bit)"
+WRITER = re.compile(
+    rf"(?=(?:{KNOWN})|.*(?:\d\.\d|\b[vV]er|\bV\d)|\S*(?:[\d.]|[A-Z]\S*[A-Z])\S*$)(?:(?:{KNOWN})\S*|{WORD})(?:\s+{WORD})*"
 )
 TOOL_TEXT = re.compile("date:|jpeg:|png:|icc:|Thumb::")  # begins the names of texts that programs write about the file
 FACEBOOK = re.compile(r"FBMD[0-9a-f]+")  # among the instructions of an IPTC block, of which the reference is no person's either
@@ -193,6 +209,9 @@ def _iterate_properties(packet: bytes) -> Read:
                 yield _name_property(name), Note((value,))
             for element in description:
                 yield _name_property(element.tag), _read_property(element)
+        for element in root.iter():
+            said = element.text if element.tag == PARAMETERS else element.get(PARAMETERS)
+            yield STEPS, Note((said or "",), "structure")
     except (ElementTree.ParseError, LookupError, RecursionError) as error:  # of deep ones
         raise ValueError(str(error)) from error
 
@@ -333,13 +352,7 @@ def _parse_degrees(text: str) -> float:
     return -degrees if found[4] in "SW" else degrees
 
 
-def _read_exif(data: bytes) -> Read:
-    for directory in iterate_directories(data[6:] if data.startswith(b"Exif\0\0") else data):
-        if not directory.page:  # the others are thumbnails
-            yield from _read_directory(directory, data)
-
-
-def _read_tiff(data: bytes) -> Read:
+def _read_directories(data: bytes) -> Read:
     for directory in iterate_directories(data):
         yield from _read_directory(directory, data)
 
@@ -414,6 +427,7 @@ def _clean(key: Key, text: str) -> str:
             return moment.isoformat() if found[4] else moment.date().isoformat()
         return ""
     nothing = (key in DATES and not text.strip(": ")) or (key == RATING and text in ("0", "0.0"))
+    nothing = nothing or (key in WRITERS and WRITER.fullmatch(text) is not None)
     return "" if nothing or DEFAULTS.fullmatch(text) else text
 
 
@@ -426,8 +440,8 @@ def _decode(value: bytes) -> str:
 
 WRITTEN_KEYS = frozenset(WRITTEN.split())
 READERS = {
-    parts.EXIF: _read_exif,
-    parts.TIFF: _read_tiff,
+    parts.EXIF: _read_directories,
+    parts.TIFF: _read_directories,
     parts.XMP: _iterate_properties,
     parts.IPTC: _read_iptc,
     parts.TEXT: _read_text,

@@ -6,7 +6,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from image_copies.data.errors import ImageError
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.verification import parts
+from image_copies.matching.verification.thumbnails import shows_picture
 
 SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")  # RGB with transparency shows all that they hold
 MAX_COMPARED_PIXELS = 2_000_000_000  # of all frames of two files, which are not called the same beyond
@@ -56,6 +57,7 @@ class Contents:
         colours: What says that it is to be shown in other colours than sRGB: a profile, or a part; empty where nothing does.
         embedded: Names, in words that follow "it has", and digests of all further parts but notes (`parts.py`), of the numbers of
             a palette, and of colours where it is transparent.
+        thumbnails: The same of thumbnails that show it, as any writer makes them.
     """
 
     frames: int = 1
@@ -64,6 +66,7 @@ class Contents:
     space: str = ""
     colours: bytes = b""
     embedded: frozenset[tuple[str, str]] = frozenset()
+    thumbnails: frozenset[tuple[str, str]] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -94,12 +97,14 @@ def read_contents(source: Path | bytes) -> Contents:
         listed = parts.list_parts(image, content)
         transparent, hidden = _read_hidden(image)
         unknown = [part for part in listed if part[0] not in parts.METADATA | {parts.COLOURS}]
+        usual = _find_usual(source, content, [part for part in unknown if part[0] == parts.THUMBNAIL])
         return Contents(
             frames=getattr(image, "n_frames", 1),
             depth=_find_depth(image, content),
             space="" if mode in SHOWN_MODES or _is_deep(mode) else mode,
             colours=_find_colours(image, [part for name, part in listed if name == parts.COLOURS]),
-            embedded=frozenset((name, hashlib.sha256(part).hexdigest()) for name, part in [*unknown, *hidden]),
+            embedded=_digest([*unknown, *hidden]) - usual,
+            thumbnails=usual,
             transparent=transparent,
         )
 
@@ -114,7 +119,7 @@ def list_missing(kept: Contents, file: Contents) -> list[str]:
         "a colour profile of its own": file.colours and file.colours != kept.colours,
     }
     others = {name for name, _ in kept.embedded}
-    own = {name for name, _ in file.embedded - kept.embedded} if file.frames <= kept.frames else set()
+    own = {name for name, _ in file.embedded - kept.embedded - kept.thumbnails} if file.frames <= kept.frames else set()
     words = [name for name, lacks in lacking.items() if lacks]
     return words + sorted(f"{name} of its own" if name in others else name for name in own)
 
@@ -227,6 +232,19 @@ def _has_same_depths(one: Image.Image, other: Image.Image, contents: Sequence[by
         return False
     first, second = (cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED) for content in contents)
     return first is not None and second is not None and np.array_equal(first, second)
+
+
+def _digest(listed: Sequence[parts.Part]) -> frozenset[tuple[str, str]]:
+    return frozenset((name, hashlib.sha256(data).hexdigest()) for name, data in listed)
+
+
+def _find_usual(source: Path | bytes, content: bytes, thumbnails: Sequence[parts.Part]) -> frozenset[tuple[str, str]]:
+    """Return the digests of the thumbnails that show a file's picture."""
+    if not thumbnails:
+        return frozenset()
+    with _open(source, content) as image:
+        image.thumbnail((LOOK_SIDE, LOOK_SIDE))
+        return _digest([(name, data) for name, data in thumbnails if shows_picture(data, image)])
 
 
 def _is_deep(mode: str) -> bool:

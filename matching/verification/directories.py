@@ -10,7 +10,8 @@ import numpy as np
 NUMBERS = {3: "u2", 4: "u4", 5: "u4", 6: "i1", 8: "i2", 9: "i4", 10: "i4", 11: "f4", 12: "f8", 13: "u4"}  # by types
 RATIONALS = 5, 10
 INNER = {34665: "EXIF", 34853: "GPS", 40965: "interoperability"}  # tags that lead to another directory
-DATA = (273, 279), (324, 325), (513, 514)  # where strips, tiles and thumbnails lie, and how long they are
+THUMBNAIL = 513, 514
+DATA = (273, 279), (324, 325), THUMBNAIL  # where strips, tiles and thumbnails lie, and how long they are
 Value = bytes | list[Any]  # a text or what is undefined; numbers, or pairs of numerator and denominator
 
 
@@ -53,6 +54,13 @@ def iterate_directories(content: bytes) -> Iterator[Directory]:
         waiting += [(INNER[tag], page, tags[tag][0]) for tag in INNER if tag in tags]
         if not name:
             waiting.append(("", page + 1, following))
+
+
+def iterate_thumbnails(exif: bytes) -> Iterator[bytes]:
+    """Yield the thumbnails in EXIF data; raises as `iterate_directories` does."""
+    for directory in iterate_directories(exif):
+        places = (directory.tags.get(tag, ()) for tag in THUMBNAIL)
+        yield from (exif[start : start + length] for start, length in zip(*places, strict=False))
 
 
 def _read_directory(content: bytes, place: int, order: str, left: int) -> tuple[dict[int, Value], int, int, int]:

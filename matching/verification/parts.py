@@ -7,23 +7,27 @@ import re
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from PIL import Image
 
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format
-from image_copies.matching.verification.directories import iterate_directories
+from image_copies.matching.verification.directories import iterate_directories, iterate_thumbnails
 
 Part = tuple[str, bytes]  # one of the names below, or words that follow "it has"; and the bytes
 EXIF, TIFF, XMP, IPTC, TEXT, COMMENT, COLOURS = "EXIF", "TIFF", "XMP", "IPTC", "text", "comment", "colours"
 METADATA = {EXIF, TIFF, XMP, IPTC, TEXT, COMMENT}  # a text: its name, a zero, itself in UTF-8
 BEHIND, FILM = "something behind the picture", "a film behind the picture"
 UNREADABLE = "what cannot be read"
+THUMBNAIL = "a thumbnail of another picture"  # if it is one (`thumbnails.py`)
 DAMAGED = struct.error, zlib.error, ValueError, LookupError, TypeError  # what damaged parts raise, and formats not known here
 PADDING = b"\0\xff\r\n "
 FILMS = re.compile(rb".{4}ftyp", re.DOTALL)
 MAX_TEXT_BYTES = 2**24  # of a compressed text
 MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # in what JPEG codes, where a part begins
 END = 0xD9
+EXIF_MARK = b"Exif\0\0"  # begins EXIF data in some formats
+JFXX = b"\xe0JFXX\0\x10"  # begins a thumbnail
 RESOURCES = b"\xedPhotoshop 3.0\0"  # a marker and its part begin so
 SEGMENTS_READ = {b"\xe1Exif\0\0": EXIF, b"\xe1http://ns.adobe.com/xap/1.0/\0": XMP, b"\xfe": COMMENT}
 # what says how pixels are coded, versions, thumbnails, where more pictures lie; the profile is read elsewhere
@@ -32,9 +36,10 @@ SEGMENTS_WRITTEN = re.compile(
     re.DOTALL,
 )
 # what Photoshop writes into every file: resolution, thumbnails, settings of printing and of its windows, ids, digests
-RESOURCES_WRITTEN = {1005, 1010, 1011, 1013, 1016, 1024, 1026, 1030, 1032, 1033, 1036, 1037, 1039, 1041, 1044, 1049, 1050, 1057}
+RESOURCES_WRITTEN = {1005, 1010, 1011, 1013, 1016, 1024, 1026, 1030, 1032, 1037, 1039, 1041, 1044, 1049, 1050, 1057}
 RESOURCES_WRITTEN |= {1061, 1062, 1064, 1069, 1072, 1077, 1082, 1083, 10000}
 RESOURCES_READ = {1028: IPTC, 1058: EXIF, 1060: XMP}
+THUMBNAILS, THUMBNAIL_HEAD = (1033, 1036), 28  # resources, and the bytes before their JPEG
 # of PNG, WebP, HEIC, AVIF, JPEG 2000 and JPEG XL
 CHUNKS_WRITTEN = re.compile(
     rb"IHDR|PLTE|IDAT|IEND|tRNS|iCCP|sBIT|bKGD|hIST|pHYs|tIME|acTL|fcTL|fdAT|iDOT|vpAg|VP8[ LX]|ALPH|ANIM|ANMF|ICCP"
@@ -43,7 +48,7 @@ CHUNKS_WRITTEN = re.compile(
 CHUNKS_READ = {b"eXIf": EXIF, b"EXIF": EXIF, b"XMP ": XMP, b"xml ": XMP}
 COLOUR_CHUNKS, TEXT_CHUNKS = (b"gAMA", b"cHRM", b"sRGB", b"cICP", b"colr"), (b"tEXt", b"zTXt", b"iTXt")
 PROFILES = {b"exif": EXIF, b"APP1": EXIF, b"xmp": XMP}  # that a text of a PNG holds in hexadecimal digits
-LOOPS = [b"NETSCAPE2.0"], [b"ANIMEXTS1.0"]  # how often a GIF is shown
+LOOPS = re.compile(rb"(?:NETSCAPE2\.0|ANIMEXTS1\.0).{3}", re.DOTALL)  # how often a GIF is shown
 FIRST_BOX_BYTES = 12  # of JPEG 2000 and JPEG XL, before the kind of file
 XMP_BOX = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
 ITEM = re.compile(rb"infe(?:\x02.{7}|\x03.{9})(.{4})[^\0]*\0([^\0]*)", re.DOTALL)  # its kind, and that of what is no picture
@@ -62,6 +67,10 @@ def list_parts(image: Image.Image, content: bytes) -> list[Part]:
         found += SPLITTERS[form](content)
     except DAMAGED:
         found.append((UNREADABLE, content))
+    found = [(name, data.removeprefix(EXIF_MARK)) for name, data in found]
+    for data in [data for name, data in found if name == EXIF]:
+        with suppress(*DAMAGED):
+            found += [(THUMBNAIL, thumbnail) for thumbnail in iterate_thumbnails(data)]
     return [(name, data) for name, data in found if data.strip(PADDING)]
 
 
@@ -82,6 +91,8 @@ def _split_jpeg(content: bytes) -> Iterator[Part]:
             resources += part[len(RESOURCES) :]
         elif beginning:
             yield SEGMENTS_READ[beginning], part[len(beginning) :]
+        elif part.startswith(JFXX):
+            yield THUMBNAIL, part[len(JFXX) :]
         elif not SEGMENTS_WRITTEN.match(part):
             yield f"the part APP{kind - 0xE0}", part
     yield from _split_resources(resources)
@@ -100,6 +111,8 @@ def _split_resources(resources: bytes) -> Iterator[Part]:
         place = start + 4 + length + length % 2
         if number in RESOURCES_READ:
             yield RESOURCES_READ[number], data
+        elif number in THUMBNAILS:
+            yield THUMBNAIL, data[THUMBNAIL_HEAD:]
         elif number not in RESOURCES_WRITTEN:
             yield f"Photoshop's resource {number}", data
     yield "damaged resources of Photoshop", resources[place:]
@@ -164,23 +177,18 @@ def _split_text(kind: bytes, part: bytes) -> Iterator[Part]:
 def _split_gif(content: bytes) -> Iterator[Part]:
     place = 13 + _find_table_length(content[10])
     while content[place : place + 1] in (b"!", b","):
-        start = place
-        if content[place] == ord(","):
-            place += 11 + _find_table_length(content[place + 9])
-        else:
-            place += 2
-        blocks = list[bytes]()
+        kind = content[place : place + 2]
+        place += 2 if kind[:1] == b"!" else 11 + _find_table_length(content[place + 9])
+        start, blocks = place, list[bytes]()
         while length := content[place]:
             blocks.append(content[place + 1 : place + 1 + length])
             place += 1 + length
         place += 1
-        kind = content[start : start + 2]
-        if blocks[:1] == [b"XMP DataXMP"]:
-            yield XMP, content[start + 14 : content.rfind(b">", start, place) + 1]
-        elif kind == b"!\xfe":
-            yield COMMENT, b"".join(blocks)
-        elif kind[:1] == b"!" and kind != b"!\xf9" and blocks[:1] not in LOOPS:
-            yield "an extension of GIF", b"".join(blocks)
+        said = b"".join(blocks)
+        if said.startswith(b"XMP DataXMP"):
+            yield XMP, content[start + 12 : content.rfind(b">", start, place) + 1]
+        elif kind[:1] == b"!" and kind != b"!\xf9" and not LOOPS.fullmatch(said):
+            yield (COMMENT if kind == b"!\xfe" else "an extension of GIF"), said
     yield _name_rest(content[place + 1 :])
 
 

@@ -122,13 +122,16 @@ LONG = "a_very_long_name_of_a_picture_that_a_messenger_saved"
         ("IMG_7(1).jpg", "IMG_7.jpg.supplemental-metadata(1).json", "IMG_7.jpg"),
         *((name, "", name.replace("-edited", "")) for name in ("IMG_7-edited.jpg", "IMG_7-edited(1).jpg")),
         (f"{LONG}.jpg", "", f"{LONG}_again.jpg"),
+        *(("IMG_E12.JPG", "", name) for name in ("IMG_12.HEIC", "IMG_E12.PNG")),
         *(("b.jpg", name, "c.jpg") for name in ("b_01.jpg.xmp", "B.XMP", "b.JPG.json")),
         ("b_01.jpg", "b_01.jpg.xmp", "b.jpg"),
+        *((name, "IMG_O12.AAE", "IMG_13.JPG") for name in ("IMG_12.HEIC", "IMG_E12.JPG")),
+        ("IMG_E12.JPG", "IMG_12.AAE", "IMG_E13.JPG"),
     ],
 )
 def test_files_of_telephones_and_of_takeout_belong_to_a_picture(tmp_path: Path, picture: str, other: str, beside: str) -> None:
     """`beside`: another picture; without `other`, what else the table names is its own, or belongs to both."""
-    notes = ("IMG_7.jpg.supplemental-metadata.json", "IMG_7.jpg(1).json", f"{LONG[:46]}.json")
+    notes = ("IMG_7.jpg.supplemental-metadata.json", "IMG_7.jpg(1).json", f"{LONG[:46]}.json", "IMG_O12.AAE", "IMG_12.AAE")
     for name in (picture, other, beside, *(() if other else notes)):
         (tmp_path / (name or "none")).touch()
     assert find_companions(tmp_path / picture) == ((other,) if other else ())

@@ -23,6 +23,10 @@ PACKET = """<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w
 <rdf:Description rdf:about="" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xmp="http://ns.adobe.com/xap/1.0/"
 xmlns:exif="http://ns.adobe.com/exif/1.0/" xmlns:crs="http://ns.adobe.com/camera-raw-settings/1.0/"
 xmlns:photoshop="http://ns.adobe.com/photoshop/1.0/" {}</rdf:Description></rdf:RDF></x:xmpmeta>"""
+HISTORY = """xmlns:xmpMM="http://ns.adobe.com/xap/1.0/mm/" xmlns:stEvt="http://ns.adobe.com/xap/1.0/sType/ResourceEvent#">
+<xmpMM:History><rdf:Seq><rdf:li rdf:parseType="Resource" {}</rdf:li></rdf:Seq></xmpMM:History>"""
+RETOUCHED = "the left man removed"
+ATTRIBUTE_OR_ELEMENT = f'stEvt:parameters="{RETOUCHED}">', f"><stEvt:parameters>{RETOUCHED}</stEvt:parameters>"
 DEEP = PACKET.format("><dc:title>" + 9999 * "<dc:title>" + 9999 * "</dc:title>" + "</dc:title>").encode()
 Save = Callable[[Path], None]
 
@@ -86,6 +90,8 @@ def plan(folder: Path) -> PlanRow:
     return plan_group(1, [each.path for each in members], know_all_alike(members), KeepSettings())[1]
 
 
+PROGRAMS = "Adobe Photoshop CS6 (Windows)", "Ver.1.00 ", "paint.net 4.0.21", "G973FXXU9FUCD", "Acorn version 5.6.3", "PhotoScape"
+
 NOTED: list[tuple[Save, str]] = [
     (save(exif=tag(DateTimeOriginal="2024:05:04 12:00:00")), "the date on which it was taken"),
     (save(exif=tag(DateTimeDigitized="2024:05:04 12:00:00")), "the date on which it was digitized"),  # the only one of a scan
@@ -105,6 +111,12 @@ NOTED: list[tuple[Save, str]] = [
     (save(exif=tag(ImageDescription="Compressor hall 3, before repair")), "a caption"),
     (save(exif=tag(ImageDescription="Created with love for Anna")), "a caption"),
     (save(exif=tag(Make="Acme")), "the note Make"),
+    *((save(exif=tag(Software=text)), "the note Software") for text in ("Retouched by Ann, 2004", "hand-coloured", "Ann Lee")),
+    (save(exif=tag(HostComputer="Ann's computer")), "the note HostComputer"),
+    (save(exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0\0\0\0\x0e\0\1\x01\x0e\0\2\0\0\0\4sea\0\0\0\0\0"), "a caption"),  # of a thumbnail
+    (write_text("Software", "Painted by hand"), "the note Software"),
+    (save(**pack('xmp:CreatorTool="Painted by hand">')), "the note Software"),
+    *((save(**pack(history)), "the note History of its own") for history in map(HISTORY.format, ATTRIBUTE_OR_ELEMENT)),
     (save(exif=tag(CameraOwnerName="Ann")), "the note CameraOwnerName"),
     (save(exif=tag(MakerNote=b"\1\2\3")), "the note MakerNote of its own"),
     (save("small.tif", tiffinfo={65000: "what nobody knows"}), "the note 65000 of its own"),
@@ -156,14 +168,15 @@ def test_what_is_noted_in_one_file_alone_is_not_lost(tmp_path: Path, write: Save
         save(comment=b"CREATOR: gd-jpeg v1.0 (using IJG JPEG v62), quality = 90"),
         save(comment=b"Created with GIMP", dpi=(300, 300), progressive=True),
         save(**pack('xmp:Rating="0" xmp:ModifyDate="2024-01-01" xmp:CreatorTool="GIMP" dc:format="image/jpeg">')),
-        save(**pack('xmlns:xmpMM="http://ns.adobe.com/xap/1.0/mm/"><xmpMM:History><rdf:Seq/></xmpMM:History>')),
+        save(**pack(HISTORY.format('stEvt:action="saved" stEvt:parameters="converted from image/tiff to image/jpeg">'))),
+        *(save(exif=tag(Software=text, HostComputer="iPhone 12 mini")) for text in PROGRAMS),
         save(exif=tag(UserComment=b"ASCII\0\0\0" + bytes(40), DateTimeOriginal="0000:00:00 00:00:00")),
         save("small.webp", exif=tag(Software="GIMP")),
         save("small.avif", exif=tag(Software="GIMP")),
         save("small.gif", comment=b"Created with GIMP"),
         write_iptc((0, b"\0\2"), (40, b"FBMD01000a9f"), (103, b"UwJ9gXF8hYh2k1pZ0a3b")),  # of Facebook
         write_sidecar(">"),
-        write_text("Software"),
+        write_text("Software", "gnome-screenshot"),
         write_text("date:create", "2024-05-04T12:00:00+00:00"),
     ],
 )

@@ -101,6 +101,51 @@ def judge(folder: Path, one: bytes, other: bytes) -> Judgement:
     return PairJudge().judge(Match(*files))
 
 
+def scale(picture: Image.Image, size: tuple[int, int] = (160, 120)) -> bytes:
+    return encode(picture.convert("RGB").resize(size), "JPEG", quality=60)
+
+
+def note_in_exif(thumbnail: bytes) -> bytes:
+    """A part of a JPEG, with its kind: EXIF data of which the second directory leads to a thumbnail."""
+    entries = struct.pack(">HHHIIHHII", 2, 513, 4, 1, 44, 514, 4, 1, len(thumbnail))
+    return b"\xe1Exif\0\0MM\0*" + struct.pack(">IHI", 8, 0, 14) + entries + bytes(4) + thumbnail
+
+
+def note_for_photoshop(thumbnail: bytes) -> bytes:
+    return b"\xedPhotoshop 3.0\x008BIM\x04\x0c\0\0" + struct.pack(">I", 28 + len(thumbnail)) + bytes(28) + thumbnail
+
+
+def note_in_jfxx(thumbnail: bytes) -> bytes:
+    return b"\xe0JFXX\0\x10" + thumbnail
+
+
+def insert(part: bytes, picture: Image.Image) -> bytes:
+    content = encode(picture, "JPEG")
+    return content[:2] + b"\xff" + part[:1] + struct.pack(">H", len(part) + 1) + part[1:] + content[2:]
+
+
+@pytest.mark.parametrize("note", [note_in_exif, note_for_photoshop, note_in_jfxx])
+def test_a_thumbnail_of_another_picture_is_not_lost(note: Callable[[bytes], bytes]) -> None:
+    """A crop or a retouch leaves it behind; that of another picture, or a part of it, went with the file."""
+    picture, crop = draw(), draw().crop((0, 0, 250, 220))
+    gradient = ImageOps.autocontrast(picture.convert("L"), cutoff=3)
+    bars = ImageOps.pad(picture.crop((0, 0, 320, 200)), (160, 120))
+    shown = [
+        (picture, scale(picture)),
+        (picture, scale(gradient)),
+        (picture, scale(picture.transpose(Image.Transpose.ROTATE_90), (120, 160))),
+        (picture, scale(picture, (90, 90))),
+        (picture, scale(picture.crop((40, 0, 280, 240)), (90, 90))),
+        (picture.crop((0, 0, 320, 200)), scale(bars)),
+    ]
+    others = [(crop, scale(picture)), (picture, scale(draw(4))), (picture, b"\xff\xd8damaged")]
+    for named, pairs in (([], shown), (["a thumbnail of another picture"], others)):
+        for each, thumbnail in pairs:
+            assert list_missing(Contents(), read_contents(insert(note(thumbnail), each))) == named
+    whole, part = (read_contents(insert(note(scale(picture)), each)) for each in (picture, crop))
+    assert list_missing(whole, part) == []
+
+
 @pytest.mark.parametrize(
     ("one", "other", "reason"),
     [
