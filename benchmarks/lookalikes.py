@@ -6,7 +6,8 @@
 `look-alikes`: DATA/lookalikes.zip, photographs of the same places, no copies of each other: every pair and every removed file
 is wrong. `album`: some of them and photographs of DATA/photos, with eight edited copies of each (`made_up_pairs.py`); a copy is
 found if it is a pair with its original, and removed for the wrong one if what is kept instead has another original, or if it is
-the original itself.
+the original itself. `formats`: photographs as they are and as HEIC (if pillow-heif is installed), AVIF, WebP, PNG and TIFF made
+of them, and pictures as PNG and as AVIF.
 `queries`: those of `photos` with ground truth against references. The second table shows what match.py finds of each edit, and
 of harder ones, among the references of `photos`. Made-up pairs of the same scene: `same_scene.py`.
 
@@ -44,7 +45,8 @@ from image_copies.pipeline.match import main as run_match
 
 RESULTS = Path(__file__).with_name("lookalikes.json")
 COMMAND = "benchmarks/lookalikes.py --docs"
-LOOKALIKES, ALBUM, QUERIES, EDITED = "look-alikes", "album", "queries", "edited copies"
+LOOKALIKES, ALBUM, FORMATS, QUERIES, EDITED = "look-alikes", "album", "formats", "queries", "edited copies"
+CODED_AS = {".heic": 90, ".avif": 92, ".webp": 97, ".png": None, ".tif": None}  # qualities of what is made of a JPEG
 ALBUM_PICTURES, ALBUM_LOOKALIKES = 60, 34  # originals in the album
 EDITED_PICTURES = 27  # references of which each edit is made
 PDQ_DISTANCE, PHASH_DISTANCE, DEDUP_DISTANCE = 31, 8, 10  # of 256, 64 and 64 bits
@@ -134,19 +136,38 @@ OTHERS: dict[str, tuple[str, Tool]] = {
 }
 
 
-def make_album(lookalikes: Sequence[Path], photos: Sequence[Path], folder: Path) -> dict[Path, str]:
-    """Write originals and eight edited copies of each into a folder; return the name of the original of each file."""
+def make_album(lookalikes: Sequence[Path], photos: Sequence[Path], folder: Path) -> dict[Path, Path]:
+    """Write originals and eight edited copies of each into a folder; return the original of each file."""
     rng = np.random.default_rng(0)
     made = {}
     for source in [*spread(lookalikes, ALBUM_LOOKALIKES), *spread(photos, ALBUM_PICTURES)]:
-        pixels, name = decode_rgb(source), source.stem
-        original = folder / f"{name}.png"
+        pixels, original = decode_rgb(source), folder / f"{source.stem}.png"
         Image.fromarray(pixels).save(original)
-        made[original] = name
+        made[original] = original
         for edit in EDITS:
-            copy = folder / f"{name} {edit}.png"
+            copy = folder / f"{source.stem} {edit}.png"
             edit_picture(pixels, edit, rng).save(copy)
-            made[copy] = name
+            made[copy] = original
+    return made
+
+
+def make_formats(photos: Sequence[Path], folder: Path) -> dict[Path, Path]:
+    """Write originals and files of other formats made of each into a folder; return the original of each file."""
+    made = {}
+    if find_spec("pillow_heif"):  # the one that ships only decodes
+        import_module("pillow_heif").register_heif_opener()
+    codings = {ending: quality for ending, quality in CODED_AS.items() if Image.registered_extensions().get(ending) in Image.SAVE}
+    for number, source in enumerate(spread(photos, ALBUM_PICTURES)):
+        picture, original = Image.open(source).convert("RGB"), folder / source.name
+        if number % 4:
+            original.write_bytes(source.read_bytes())
+        else:
+            picture, original = picture.reduce(2), original.with_suffix(".png")
+            picture.save(original)
+        made[original] = original
+        for ending, quality in (codings if number % 4 else {".avif": 96 + number % 5}).items():
+            picture.save(original.with_suffix(ending), quality=quality)
+            made[original.with_suffix(ending)] = original
     return made
 
 
@@ -179,11 +200,11 @@ def measure_lookalikes(tool: Tool, lookalikes: Path, _seed: int) -> Figures:
     return {"pairs": float(len(wrong.pairs)), "certain": float(len(wrong.certain)), "removed": float(len(wrong.removed))}
 
 
-def measure_album(tool: Tool, album: Path, originals: dict[Path, str], _seed: int) -> Figures:
+def measure_album(tool: Tool, album: Path, originals: dict[Path, Path], _seed: int) -> Figures:
     """Return how many copies a tool finds in an album, and what it removes."""
     found = tool(album, None)
-    pairs = [frozenset((album / f"{name}.png", path)) for path, name in originals.items() if path.stem != name]
-    mistaken = sum(path.stem == originals[path] or originals[path] != originals[kept] for path, kept in found.removed.items())
+    pairs = [frozenset((path, original)) for path, original in originals.items() if path != original]
+    mistaken = sum(path == originals[path] or originals[path] != originals[kept] for path, kept in found.removed.items())
     counts = {
         "copies": len(pairs),
         "found": sum(pair in found.pairs for pair in pairs),
@@ -234,7 +255,9 @@ def make_tables(store: Measurements) -> dict[str, str]:
         if found[THIS, EDITED][f"{edit}: certain"] < EDITED_PICTURES
     ]
     second = make_table([f"{THIS}: of {EDITED_PICTURES}", "found", "certain"], by_edit)
-    return {"matching.md": make_table(heads, rows) + "\n\n" + second}
+    coded = found[THIS, FORMATS]
+    third = make_table([f"{THIS}: in other formats", *coded], [["files", *(f"{count:.0f}" for count in coded.values())]])
+    return {"matching.md": "\n\n".join([make_table(heads, rows), second, third])}
 
 
 def main() -> None:
@@ -250,6 +273,9 @@ def main() -> None:
             archive.extractall(lookalikes, [name for name in archive.namelist() if name.endswith(".jpg")])
         album.mkdir()
         originals = make_album(find_images(lookalikes).paths, find_images(photos / "reference_images").paths, album)
+        (Path(place) / FORMATS).mkdir()
+        coded = make_formats(find_images(photos / "training_images").paths, Path(place) / FORMATS)
+        store.measure(THIS, {"of": FORMATS}, [0], partial(measure_album, match, Path(place) / FORMATS, coded))
         for name, tool in tools.items():
             store.measure(name, {"of": LOOKALIKES}, [0], partial(measure_lookalikes, tool, lookalikes))
             store.measure(name, {"of": ALBUM}, [0], partial(measure_album, tool, album, originals))
