@@ -9,7 +9,7 @@ from itertools import islice
 import numpy as np
 
 from image_copies.data.errors import ImageError
-from image_copies.matching.verification.alignment import MAX_SIDE, Aligned, align, invert, reduce_picture
+from image_copies.matching.verification.alignment import MAX_SIDE, NARROW, Aligned, align, invert, reduce_picture
 from image_copies.matching.verification.contents import ContentsMatch, list_missing, match_contents, read_pages
 from image_copies.matching.verification.differences import (
     CLOSE_EXCESS,
@@ -146,8 +146,12 @@ class Pair:
             said: What tells them apart, in words.
         """
         aligned = found.aligned
+        closer = self._look_closer(edits, aligned.negative)
+        finer = closer is not None and closer.fixed.shape != aligned.fixed.shape
         differences = measure_differences(aligned)
-        if shows_another_thing(aligned, differences):
+        close = differences if closer is None else measure_differences(closer)
+        stays = finer or closer is None or shows_another_thing(closer, close)  # where both are scaled once at most
+        if stays and shows_another_thing(aligned, differences):
             return OTHER_THING, 0.0
         if found.agreement.blocks < MIN_TONE_BLOCKS and not TONES.isdisjoint(said):
             return TOO_LITTLE, 0.0
@@ -155,9 +159,7 @@ class Pair:
             return "", float(differences.max())
         if shows_other_colours(aligned, self.query.pixels, self.reference.pixels):
             return PART_DIFFERS, 0.0
-        closer = self._look_closer(edits, aligned.negative)
-        close = differences if closer is None else measure_differences(closer)
-        differing = float(min(differences.max(), close.max()))
+        differing = float(min(differences.max(), close.max()) if finer else differences.max())
         plain = all(word.startswith("cropped") for word in said)
         doubted = plain and differing >= MIN_DIFFERING
         if closer is not None and close.max() > CLOSE_EXCESS:
@@ -165,15 +167,14 @@ class Pair:
         return (PART_DIFFERS if doubted and not self._follows(edits) else ""), differing
 
     def _look_closer(self, edits: Comparison, negative: bool) -> Aligned | None:
-        """Lay one on the other with more pixels; None where one has no more, or cannot be read any more."""
+        """Lay one on the other with more pixels; None where neither has more, or one cannot be read any more."""
         shown = []
         with suppress(ImageError):
             for picture in (self.query, self.reference):
-                height, width = picture.pixels.shape[:2]
-                pixels = picture.read(round(CLOSE_SIDE * min(height, width) / max(height, width)))
-                if max(pixels.shape) > MAX_SIDE:
-                    shown.append(reduce_picture(pixels, CLOSE_SIDE))
-        if len(shown) < 2:
+                shorter, longer = sorted(picture.pixels.shape[:2])
+                pixels = picture.read(round(CLOSE_SIDE * max(shorter / longer, 1 / NARROW)))
+                shown.append(reduce_picture(pixels, CLOSE_SIDE))
+        if len(shown) < 2 or max(max(pixels.shape) for pixels in shown) <= MAX_SIDE:
             return None
         homography = from_shares(shown[1].shape) @ edits.homography @ invert(from_shares(shown[0].shape))
         return align(shown[0], shown[1], homography, negative)

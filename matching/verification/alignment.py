@@ -19,6 +19,7 @@ from image_copies.matching.verification.blocks import (
 )
 
 MAX_SIDE = 480  # pixels of the longer side; larger pictures are reduced to it
+NARROW, MAX_LONGER = 4, 8  # aspect ratio beyond which the shorter side decides, up to so many times that of the longer one
 MIN_SIDE = 8  # pixels of a reduced picture
 FIRST_REACH, LAST_REACH = 6, 3  # pixels within which blocks are searched
 MAX_FIT_ERROR = 1.0  # pixels
@@ -76,8 +77,10 @@ class Aligned:
 
 
 def reduce_picture(pixels: NDArray[np.uint8], side: int = MAX_SIDE) -> NDArray[np.uint8]:
-    """Return a picture [h, w, 3] with at most so many pixels on its longer side."""
-    return resize_by(pixels, side / max(pixels.shape[:2])) if max(pixels.shape[:2]) > side else pixels
+    """Return a picture [h, w, 3] with at most so many pixels on its longer side; a strip has more."""
+    shorter, longer = sorted(pixels.shape[:2])
+    factor = side / min(longer, max(NARROW * shorter, longer / MAX_LONGER))
+    return resize_by(pixels, factor) if factor < 1 else pixels
 
 
 def resize_by(pixels: NDArray[np.uint8], factor: float) -> NDArray[np.uint8]:

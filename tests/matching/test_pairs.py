@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.matches import Match
@@ -153,6 +153,17 @@ def test_a_part_of_another_colour_or_number_is_no_certain_copy(
     other.save(files[1], quality=quality)
     found = PairJudge().judge(Match(*files))
     assert found.kind == kind, found
+
+
+def test_a_strip_and_its_half_are_certainly_copies(tmp_path: Path) -> None:
+    """Of a long screenshot 24 pixels of the shorter side were left, which say nothing."""
+    rng = np.random.default_rng(2)
+    strip = Image.new("RGB", (240, 4800))
+    for top in range(0, 4800, 400):
+        strip.paste(Image.fromarray(draw_picture(rng, 320)).resize((240, 400)).filter(ImageFilter.GaussianBlur(1.5)), (0, top))
+    strip.save(tmp_path / "whole.jpg", quality=90)
+    strip.reduce(2).save(tmp_path / "half.jpg", quality=85)
+    assert PairJudge().judge(Match(tmp_path / "whole.jpg", tmp_path / "half.jpg")).is_certain
 
 
 @pytest.mark.parametrize("quality", [50, 60])
