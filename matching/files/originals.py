@@ -312,10 +312,10 @@ def _compare_compression(found: Comparison) -> Literal["kept", "unclear", ""]:
     one, other = found.query.quantisation, found.reference.quantisation
     if not _is_same_scale(found):
         return ""
-    if found.reversed:
-        return "unclear" if found.compressed else "kept"
+    if found.reversed and not found.compressed:
+        return "kept"
     if one is None or other is None:
-        return ""
+        return "unclear" if found.reversed else ""
     if one.saved_again != other.saved_again and 1 / MAX_EARLIER_APART < one.step / other.step < MAX_EARLIER_APART:
         return "kept" if one.saved_again else ""
     return "kept" if one.step > MAX_STEPS_APART * other.step else ""

@@ -5,7 +5,7 @@ predicted from that; noise cannot, but lies evenly; what compression leaves is a
 detail of an original.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -26,16 +26,18 @@ MIN_BLOCKS = 8  # blocks that are measured
 MAX_PREDICTED = 0.12  # share of the energy of new detail that can be predicted: 0.06 in originals, 0.2 in enlarged copies
 MIN_LIKENESS = 0.6  # correlation over the blocks of the logarithms of new and shared detail: noise lies elsewhere
 MIN_RATIO = 0.55  # new to shared detail, for a picture of twice the size; less for others
+DRAWN = 2.5  # by what MIN_RATIO and MAX_PREDICTED are multiplied where values that are cut off count: drawings reach 3
 NOTHING = 0.0
 
 
 @dataclass(frozen=True)
 class _Bands:
-    """A part of the larger picture: its new and its shared frequencies, and where they count."""
+    """A part of the larger picture: its new and its shared frequencies, where they count, and where also those of drawings do."""
 
     new: Grey
     shared: Grey
     counted: NDArray[np.bool_]
+    inner: NDArray[np.bool_]
 
 
 def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> float:
@@ -60,11 +62,16 @@ def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> fl
     enlarged = [warp(other, back, part.shape)[box], _warp_nearest(other, back, part.shape)[box]]
     bands = _split(part[box], covered[box], (across, down))
     inputs = [_cut_band(each, (across, down), FINE) for each in enlarged]
-    return _judge(bands, bands.new - _predict(bands, inputs), float(np.sqrt(across * down)))
+    density = float(np.sqrt(across * down))
+    size = _judge(bands, bands.new - _predict(bands, inputs), density)
+    if size:
+        return size
+    drawn = replace(bands, counted=bands.inner)
+    return _judge(drawn, drawn.new - _predict(drawn, inputs), density, DRAWN)
 
 
-def _judge(bands: _Bands, unpredicted: Grey, density: float) -> float:
-    """Return the size of what was not predicted where most is seen, if that is detail."""
+def _judge(bands: _Bands, unpredicted: Grey, density: float, factor: float = 1.0) -> float:
+    """Return the size of what was not predicted where most is seen, if that is detail; a factor multiplies limits."""
     share = block_means(bands.counted.astype(np.float32))
     used = share > 0.5
     if used.sum() < MIN_BLOCKS:
@@ -80,7 +87,7 @@ def _judge(bands: _Bands, unpredicted: Grey, density: float) -> float:
     ratio = size / max(float(np.sqrt(np.median(shared[strong]))), 1e-6)
     predicted = 1 - float(left.sum()) / max(float(new.sum()), 1e-6)
     likeness = float(np.corrcoef(np.log(left + 0.01), np.log(shared + 0.01))[0, 1])
-    sure = predicted < MAX_PREDICTED and likeness > MIN_LIKENESS and ratio > MIN_RATIO * (1 - 1 / density)
+    sure = predicted < factor * MAX_PREDICTED and likeness > MIN_LIKENESS and ratio > factor * MIN_RATIO * (1 - 1 / density)
     return size if sure else NOTHING
 
 
@@ -89,7 +96,8 @@ def _split(part: Grey, covered: Grey, densities: tuple[float, float]) -> _Bands:
     around = np.ones((CLIPPED_REACH, CLIPPED_REACH), np.uint8)
     clipped = (cv2.dilate(part, around) > BRIGHTEST) | (cv2.erode(part, around) < DARKEST)
     inner = cv2.erode(covered, np.ones((2 * TAPER + 1,) * 2, np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0)
-    return _Bands(_cut_band(part, densities, FINE), _cut_band(part, densities, *SHARED), (inner > 0.5) & ~clipped)
+    bands = _cut_band(part, densities, FINE), _cut_band(part, densities, *SHARED)
+    return _Bands(*bands, (inner > 0.5) & ~clipped, inner > 0.5)
 
 
 def _cut_band(picture: Grey, densities: tuple[float, float], low: float, high: float = np.inf) -> Grey:

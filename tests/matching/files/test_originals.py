@@ -24,6 +24,7 @@ from image_copies.matching.matches import Match
 from image_copies.matching.pairs import PairJudge
 from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison, Edits
+from image_copies.matching.verification.quantisation import Quantisation
 
 DATE = Image.Exif()
 DATE.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
@@ -341,12 +342,46 @@ def test_what_was_saved_again_at_a_higher_quality_is_not_kept_for_its_bytes(tmp_
     assert rows["again"].original == "the kept file: this one follows from the other one by its pixels"
 
 
-def test_where_nothing_says_which_of_two_compressions_came_first_a_person_looks(tmp_path: Path) -> None:
+UNCLEAR = "both JPEG and JPEG have as many pixels, and neither says which was first"
+
+
+@pytest.mark.parametrize(("steps", "said"), [((None, None), UNCLEAR), ((4.0, None), UNCLEAR), ((4.0, 4.0), ""), ((4.0, 4.4), "")])
+def test_where_nothing_says_which_of_two_compressions_came_first_a_person_looks(
+    tmp_path: Path, steps: tuple[float | None, float | None], said: str
+) -> None:
+    """But either of two may go that were compressed alike, as by a program that keeps the tables."""
     draw().save(tmp_path / "one.jpg", quality=92)
     facts = picture_facts(tmp_path / "one.jpg")
-    either = Comparison(Edits(), Edits(), np.eye(3), compressed=True, reversed=True)
-    why = find_advantage(facts, facts, comparing(either))
-    assert why == "of JPEG and JPEG with as many pixels, nothing says which was made of the other"
+    one, other = (Edits(quantisation=None if step is None else Quantisation(step, saved_again=False)) for step in steps)
+    either = Comparison(one, other, np.eye(3), compressed=True, reversed=True)
+    assert find_advantage(facts, facts, comparing(either)) == said
+
+
+def draw_chart() -> Image.Image:
+    picture = Image.new("RGB", (640, 480), "white")
+    drawn = ImageDraw.Draw(picture)
+    for bar in range(8):
+        drawn.rectangle((30 + bar * 75, 440 - bar * 37 % 300, 75 + bar * 75, 440), (66, 114, 196))
+        drawn.text((30 + bar * 75, 445), f"no. {bar}", 0, ImageFont.load_default(18))
+        drawn.ellipse((40 + bar * 70, 20 + bar * 9, 70 + bar * 70, 60 + bar * 9), (200, 40 * bar % 250, 30), 0)
+    return picture
+
+
+@pytest.mark.parametrize(("picture", "side"), [(draw().resize((640, 480), Image.Resampling.LANCZOS), 0.7), (draw_chart(), 0.5)])
+def test_what_was_exported_at_two_sizes_goes_at_the_smaller_one(tmp_path: Path, picture: Image.Image, side: float) -> None:
+    """None of the two is made of the other one's file; sharp edges of a drawing on white show that it was not enlarged."""
+    picture.save(tmp_path / "original.jpg", quality=93)
+    size = round(picture.width * side), round(picture.height * side)
+    picture.resize(size, Image.Resampling.LANCZOS).save(tmp_path / "small.jpg", quality=88)
+    row = plan(tmp_path)["small"]
+    assert row.action == "remove", row
+    finished = [scale(compress(picture, 88), 1 / side, 1 / side), sharpen(scale(compress(picture, 88), 1 / side, 1 / side))]
+    for number, enlarged in enumerate(finished):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        picture.save(folder / "original.jpg", quality=88)
+        enlarged.save(folder / "enlarged.jpg", quality=95)
+        assert plan(folder)["original"].action in ("keep", "review")
 
 
 @pytest.mark.parametrize(("differing", "compressed", "said"), [(2.5, False, True), (1.5, False, False), (2.5, True, False)])
