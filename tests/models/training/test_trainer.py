@@ -415,10 +415,11 @@ def test_a_state_that_does_not_say_how_its_edits_were_drawn_is_refused(images: I
         train(images, tmp_path)
 
 
-@pytest.mark.parametrize(("edits", "embeddings"), [(4, 5), (1, 2), (0, 1)])
+@pytest.mark.parametrize(("edits", "embeddings", "pretrained"), [(4, 5, False), (1, 2, False), (0, 1, False), (0, 1, True)])
 def test_the_class_matrix_begins_from_as_many_edited_images_as_the_stage_says(
-    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edits: int, embeddings: int
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edits: int, embeddings: int, pretrained: bool
 ) -> None:
+    """That of the first stage does so, too, if the backbone is pretrained."""
     of_rebuild, areas = [], set[float]()
     edited = EditedImages.__getitem__
 
@@ -429,10 +430,13 @@ def test_the_class_matrix_begins_from_as_many_edited_images_as_the_stage_says(
         return edited(self, key)
 
     monkeypatch.setattr(EditedImages, "__getitem__", noted)
-    first, second = SETTINGS.stages[0], SETTINGS.stages[1].model_copy(update={"centroid_edits": edits})
-    train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first, second)}))
+    weights = tmp_path / "weights.safetensors"
+    save_file(Descriptor(SETTINGS.descriptor).backbone.state_dict(), weights)
+    descriptor = SETTINGS.descriptor.model_copy(update={"weights": str(weights)} if pretrained else {})
+    stages = tuple(stage.model_copy(update={"centroid_edits": edits}) for stage in SETTINGS.stages[:2])
+    train(images, tmp_path, SETTINGS.model_copy(update={"stages": stages, "descriptor": descriptor}))
     at_ends = 8 + 16  # clean images of each stage's classes, of which collapse is measured
-    assert len(of_rebuild) == 16 * embeddings + at_ends
+    assert len(of_rebuild) == (16 + 8 * pretrained) * embeddings + at_ends
     assert min(areas) == pytest.approx(48**2, rel=0.1)  # edits are made of images half as large again as the 32 pixels learnt
 
 
