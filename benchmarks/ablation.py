@@ -29,7 +29,7 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.submissions.ensemble.normalization import normalize_by_variant
@@ -131,7 +131,7 @@ def measure_trainings(store: Measurements, root: Path, seeds: int, only: Sequenc
                 print(f"{name}, seed {seed}", flush=True)
                 place = Path(folder) / f"{number}-{seed}"
                 settings = ModelSettings.model_validate(model)
-                path = train_model(settings, classes, overlays, place, Path(folder) / "cache", seed, None, name="ablation")
+                path = Trainer(settings, classes, overlays, place, Path(folder) / "cache", seed, None, name="ablation").train()
                 loaded = load_descriptor(path)
                 network = require_trained_network(loaded, path)
                 return {figure: score(data, network, loaded.image_size, flip) for figure, flip in FIGURES.items()}

@@ -14,10 +14,9 @@ from gpu_sizes import Sizes
 
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import write_pictures
-from image_copies.models.training import stage
-from image_copies.models.training.learner import Learner
+from image_copies.models.training import trainer
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 
 def measure_determinism(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
@@ -46,7 +45,7 @@ def _train_and_digest(folder: Path, images: ImageSet, sizes: Sizes, stop: int | 
     )
 
     def train() -> Path:
-        return train_model(settings, images, images, folder, folder.parent / "cache", seed=0)
+        return Trainer(settings, images, images, folder, folder.parent / "cache", seed=0).train()
 
     if stop is not None:
         with _stopping_at(stop), suppress(KeyboardInterrupt):
@@ -57,14 +56,14 @@ def _train_and_digest(folder: Path, images: ImageSet, sizes: Sizes, stop: int | 
 @contextmanager
 def _stopping_at(step: int) -> Iterator[None]:
     """Within the block, training saves its state after every step, and is interrupted at `step`."""
-    learn, calls = Learner.learn, list[int]()
+    learn, calls = Trainer.step, list[int]()
 
-    def stopping(self: Learner, *arguments: Any) -> Any:
+    def stopping(self: Trainer, *arguments: Any) -> Any:
         calls.append(1)
         if len(calls) == step:
             raise KeyboardInterrupt
         return learn(self, *arguments)
 
     often: dict[str, Any] = {"SAVE_INTERVAL_SECONDS": 0.0, "SAVING_PAUSE": 0.0, "STEPS_PER_CHECK": 1}
-    with patch.multiple(stage, **often), patch.object(Learner, "learn", stopping):
+    with patch.multiple(trainer, **often), patch.object(Trainer, "step", stopping):
         yield

@@ -16,16 +16,15 @@ from gpu_sizes import Sizes, StepSize
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.memory_format import choose_memory_format
+from image_copies.data.images import ImageSet
 from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.objectives.settings import ArcFaceSettings
 from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training.capture import WARM_UP
 from image_copies.models.training.launch import launch_fabric
-from image_copies.models.training.learner import Figures, Learner, build_learner, read_figures, set_up_network
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import Progress, WrittenState
+from image_copies.models.training.trainer import Figures, Trainer, read_figures
 
 Made = tuple[Figures, torch.Tensor]  # of a step: its figures and image rows
 GIB = 2**30
@@ -60,12 +59,12 @@ def measure_losses(device: torch.device, sizes: Sizes, item: str) -> Iterator[Ro
 
 def measure_saving(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
     """Time how long saving holds a training up, the first time and the second."""
-    learner, learn = build_own_step(sizes.models[item], sizes, "eager")
+    trainer, learn = build_own_step(sizes.models[item], sizes, "eager")
     learn()
     with tempfile.TemporaryDirectory() as folder:
         for which in ("first", "second"):
             started = read_clock(device)
-            writing = WrittenState(Path(folder), {}, Progress(batch=1), learner.state(), learner.fabric)
+            writing = WrittenState(Path(folder), {}, Progress(batch=1), trainer.state(), trainer.fabric)
             held = time.perf_counter() - started
             learn()
             until = read_clock(device) - started
@@ -78,8 +77,8 @@ def measure_saving(device: torch.device, sizes: Sizes, item: str) -> Iterator[Ro
 def measure_host(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
     """Compare what a step costs the host with a plain one: of two small images it is most of a step."""
     size = replace(sizes.models[item], batch=2, image_size=32, classes=1000)
-    learner, own = build_own_step(size, sizes, "eager")
-    for group in learner.optimizers[0].param_groups:
+    trainer, own = build_own_step(size, sizes, "eager")
+    for group in trainer.optimizers[0].param_groups:
         group |= {"fused": True, "foreach": False}  # as on a GPU
     plain, spent = build_plain_step(device, size), list[list[float]]()
     for _ in range(WARM_UP + 2 * sizes.repeats):
@@ -110,7 +109,7 @@ def _time_step(device: torch.device, sizes: Sizes, what: str, size: StepSize, wa
     _release(device)
     try:
         started = read_clock(device)
-        learner, step = (None, build_plain_step(device, size)) if way == "plain" else build_own_step(size, sizes, way)
+        trainer, step = (None, build_plain_step(device, size)) if way == "plain" else build_own_step(size, sizes, way)
         for _ in range(WARM_UP + 1):
             step()
         begun = read_clock(device) - started
@@ -119,13 +118,13 @@ def _time_step(device: torch.device, sizes: Sizes, what: str, size: StepSize, wa
     except torch.OutOfMemoryError as error:
         return Row(what, f"does not fit: {str(error).splitlines()[0]}")
     memory = torch.cuda.max_memory_allocated() / GIB if device.type == "cuda" else 0.0
-    captured = "captured" if learner and learner.static and learner.static.graph else "no graph"
+    captured = "captured" if trainer and trainer.static and trainer.static.graph else "no graph"
     speed = f"{1e3 * seconds:.1f} ms, {size.batch / seconds:.0f} images/s; the device computes {busy:.0%} of it"
     return Row(what, f"{speed}; {memory:.1f} GiB; {captured}; begun in {begun:.0f} s")
 
 
-def build_own_step(size: StepSize, sizes: Sizes, way: str) -> tuple[Learner, Callable[[], list[Made]]]:
-    """Return a learner and its step on a prepared batch, "eager" or as a "graph"; the same at each call."""
+def build_own_step(size: StepSize, sizes: Sizes, way: str) -> tuple[Trainer, Callable[[], list[Made]]]:
+    """Return a trainer and its step on a prepared batch, "eager" or as a "graph"; the same at each call."""
     torch.manual_seed(0)
     settings = ModelSettings.model_validate(
         {
@@ -135,16 +134,15 @@ def build_own_step(size: StepSize, sizes: Sizes, way: str) -> tuple[Learner, Cal
             "stages": [{"classes": size.classes, "image_size": size.image_size, "batch_size": size.batch}],
         }
     )
-    fabric, descriptor = launch_fabric(settings.precision), Descriptor(settings.descriptor)
-    device = fabric.device
-    chosen = choose_memory_format(descriptor, device, size.image_size, size.batch, settings.precision, learns=True)
-    network = set_up_network(fabric, descriptor, False, chosen)
-    head = Svmax(draw_head(size, device), None)
-    learner = build_learner(fabric, descriptor, network, head, settings, settings.stages[0])
+    trainer = Trainer(settings, ImageSet([], []), ImageSet([], []), Path(), Path(), seed=0)
+    trainer.fabric = launch_fabric(settings.precision)
+    trainer.build_network({})
+    device = trainer.fabric.device
+    trainer.prepare(Svmax(draw_head(size, device), None))
     pixels = torch.randint(0, 256, (size.batch, size.image_size, size.image_size, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     labels = torch.randint(size.classes, (size.batch,), device=device)
     batch = (pixels.pin_memory() if device.type == "cuda" else pixels, labels, torch.arange(size.batch))
-    return learner, lambda: learner.learn([batch], 1, measure=False)
+    return trainer, lambda: trainer.step([batch], 1, measure=False)
 
 
 def draw_head(size: StepSize, device: torch.device) -> ArcFace:

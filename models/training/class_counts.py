@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from image_copies.data.cache import CachedImages
 from image_copies.data.errors import UserError
 from image_copies.models.training.settings import StageSettings
 
@@ -36,3 +37,19 @@ def check_class_counts(stages: Sequence[StageSettings], available: int, report: 
     if asked:
         remedy = "Add images (extra_classes) or lower the stages' classes in the recipe."
         report(f"  {asked}, but there are {available:,}: it learns those. {remedy}", flush=True)
+
+
+def choose_rows(classes: int | None, squares: CachedImages, class_of: list[int]) -> list[int]:
+    """Return the rows of the images that a stage learns from: those of its first `classes`, None for all, that can be read.
+
+    Raises:
+        UserError: They are of fewer than two classes.
+    """
+    count = classes or len(squares)
+    rows = [row for row in squares.readable_rows() if class_of[row] < count]
+    if len({class_of[row] for row in rows}) < 2:
+        raise UserError(
+            f"the stage's {min(count, 1 + max(class_of))} classes have {len(rows)} training images that can be read; "
+            "training needs two classes at least."
+        )
+    return rows

@@ -8,7 +8,7 @@ from image_copies.augmentations.dataset import EditedImages
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.training.class_rows import compute_centroids
+from image_copies.models.training.centroids import FIRST_CENTROID_EPOCH, compute_centroids
 
 IMAGES = 128  # that are measured at most, each of another class
 MOST_COSINE = 0.95  # mean cosine from which vectors are said to collapse
@@ -86,14 +86,6 @@ def embed_classes(
     clean = EditedImages(squares, AugmentationSettings(family="none"), image_size, 0)
     with descriptor.use_whitening(False):
         _, vectors = compute_centroids(
-            descriptor=descriptor,
-            clean=clean,
-            edited=clean,
-            rows=chosen,
-            classes=range(count),
-            batch_size=batch_size,
-            workers=0,
-            precision="32",
-            edited_per_class=0,
+            descriptor, [(clean, FIRST_CENTROID_EPOCH)], chosen, range(count), batch_size, workers=0, precision="32"
         )
     return vectors.cpu()

@@ -1,7 +1,7 @@
 """The settings of one trained model in a recipe."""
 
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
@@ -22,6 +22,9 @@ from image_copies.models.training.settings import (
     SchedulerSettings,
     StageSettings,
 )
+
+if TYPE_CHECKING:
+    from image_copies.models.objectives.base import Objective
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
 
@@ -89,6 +92,14 @@ class ModelSettings(Settings):
             probabilities=stage.edit_probabilities,
             without=self.without_edits,
         )
+
+    def build_objective(self, dimensions: int, classes: int, seed: int) -> "Objective":
+        """Build the objective of vectors of so many dimensions, with the terms added to it; all log SVMax's s."""
+        from image_copies.augmentations.dataset import DOMAINS
+        from image_copies.models.objectives.svmax import Svmax
+
+        heads = len(DOMAINS) if self.descriptor.domains else 1
+        return Svmax(self.objective.build(dimensions // heads, classes, seed), self.svmax)
 
     def what_trains(self) -> "ModelSettings":
         """The settings that training depends on: without how the model embeds, `workers`, `graph` and `deterministic`."""

@@ -26,3 +26,15 @@ def measure_agreement(descriptor: Descriptor, images: Tensor) -> float:
         return found - found.mean(dim=0)
 
     return float(functional.cosine_similarity(centred(True), centred(False)).mean())
+
+
+def find_disagreement(descriptor: Descriptor, images: Tensor) -> str:
+    """Say what is wrong with weights that embed otherwise than they learn; empty where nothing is."""
+    cosine = measure_agreement(descriptor, images)
+    if cosine >= LEAST_AGREEMENT:
+        return ""
+    return (
+        f"the start's vectors while it learns and when it embeds disagree (mean cosine {cosine:.2f}): the statistics of its "
+        "batch normalisations are not those of its weights, as where they were folded into the convolutions. Take other "
+        "weights, or train with descriptor.frozen_statistics: true."
+    )

@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules."""
+"""Optimisers, learning-rate schedules, and clipping of gradients."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from timm.optim import muon
 from torch import nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from image_copies.models.device import choose_precision
+from image_copies.models.distributed import sum_over_processes
 from image_copies.models.network.layers import GeM
 from image_copies.models.objectives.base import Objective
 from image_copies.models.training.settings import OptimizerSettings, SchedulerSettings
@@ -151,3 +153,14 @@ def warmup_cosine(epoch: float, settings: SchedulerSettings) -> float:
 def cosine(done: float, last: float) -> float:
     """Return the cosine decay from 1 at `done` = 0 to `last` at `done` ≥ 1."""
     return last + (1 - last) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+
+def clip_gradients(parameters: Sequence[nn.Parameter], limit: float, sharded: nn.Parameter | None = None) -> None:
+    """Clip the gradients by their norm over all parameters that have one, in place; no GPU is waited for.
+
+    Of the parameter `sharded` every process has other rows.
+    """
+    squares = get_total_norm([each.grad for each in parameters if each.grad is not None and each is not sharded]) ** 2
+    if sharded is not None and sharded.grad is not None:
+        squares = squares + sum_over_processes(get_total_norm(sharded.grad) ** 2)
+    clip_grads_with_norm_(parameters, limit, squares.sqrt())

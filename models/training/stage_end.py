@@ -3,18 +3,15 @@
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from lightning_fabric import Fabric
 
 from image_copies.data.errors import UserError
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.training.classifier import save_classifier
 from image_copies.models.training.collapse import COSINE, RANK, RANK_BOUND, REMEDY, find_collapse
-from image_copies.models.training.curve import EpochRow, append_rows, read_rows
+from image_copies.models.training.curve import EpochRow, read_rows
 from image_copies.models.training.files import stage_checkpoint
-from image_copies.models.training.learner import Learner
 from image_copies.models.training.settings import StageSettings
 
 NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its stage's last epoch; reads it from the curve
@@ -24,14 +21,6 @@ NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its 
     "ended_by": str,
     "validation": float,
 }
-
-
-def write_start(folder: Path, score: float | None, size: int, fabric: Fabric) -> None:
-    """Write the start's µAP as stage 0 of the curve, if it was measured, and report it: what comes after has to be better."""
-    if score is None or fabric.global_rank > 0:
-        return
-    append_rows(folder, [start_row(score, size)])
-    fabric.print(f"  the start: µAP on synthetic queries {score:.3f} at {size} px, before anything is learnt", flush=True)
 
 
 def start_row(score: float, image_size: int, warning: str = "") -> EpochRow:
@@ -51,15 +40,6 @@ def start_row(score: float, image_size: int, warning: str = "") -> EpochRow:
         ended_by="start",
         warning=warning,
     )
-
-
-def write_stage(folder: Path, rows: list[EpochRow], learner: Learner, image_size: int) -> None:
-    """Write what is kept of a stage: rows of the curve, the last epoch last, the network, and any linear classifier."""
-    append_rows(folder, rows)
-    classifier = learner.objective.linear_classifier()
-    if classifier is not None:
-        save_classifier(folder, classifier)
-    write_checkpoint(folder, rows[-1], learner.descriptor, image_size)
 
 
 def write_checkpoint(folder: Path, last: EpochRow, descriptor: Descriptor, image_size: int) -> None:
@@ -87,12 +67,12 @@ def restore_checkpoint(folder: Path, descriptor: Descriptor, stages: Sequence[St
     fabric.barrier()
 
 
-def report_end(last: EpochRow, report: Callable[..., Any]) -> None:
-    """Report how a stage ended."""
+def describe_end(last: EpochRow) -> str:
+    """Describe in a line how a stage ended."""
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
     if RANK in last.logs:
         scored += f", mean cosine {last.logs[COSINE]:.2f}, effective rank {last.logs[RANK]:.1f} of {last.logs[RANK_BOUND]:g}"
-    report(f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}", flush=True)
+    return f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}"
 
 
 def find_troubles(last: EpochRow, rows: list[dict[str, str]]) -> list[str]:

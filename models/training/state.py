@@ -26,9 +26,10 @@ from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
 from image_copies.models.device import mark_arrival
 from image_copies.models.training.model_settings import ModelSettings
+from image_copies.models.training.settings import StageSettings
 
 STATE = "state.json"
-DRAWN_FOR = "model"  # key of the model's name, which, with the stage, is part of the seed of order and edits
+MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
 Identity = dict[str, Any]  # of JSON values
 
 
@@ -46,6 +47,21 @@ class Progress:
     counts: dict[str, int] = field(default_factory=dict)  # of the batches in each of these sums
     lowest_loss: float = float("inf")
     epochs_since_lowest: int = 0  # epochs since the loss last fell by at least 1 %
+
+    def end_epoch(self, loss: float) -> None:
+        """Go on to the next epoch, after one with this mean loss."""
+        falls = loss < self.lowest_loss * (1 - MIN_RELATIVE_FALL)
+        self.epochs_since_lowest = 0 if falls else self.epochs_since_lowest + 1
+        self.lowest_loss = loss if falls else self.lowest_loss
+        self.epoch, self.batch, self.sums, self.counts = self.epoch + 1, 0, {}, {}
+
+    def end_reason(self, stage: StageSettings, loss: float) -> str:
+        """Say what ends the stage after an epoch with this mean loss; empty where it goes on."""
+        if stage.stop_loss is not None and loss < stage.stop_loss:
+            return "loss"
+        if stage.plateau_epochs is not None and self.epochs_since_lowest >= stage.plateau_epochs:
+            return "plateau"
+        return "epochs" if self.epoch >= stage.epochs else ""
 
 
 class WrittenState:
@@ -178,7 +194,7 @@ def identify_training(
     how the trained model embeds.
     """
     return {
-        DRAWN_FOR: name,
+        "model": name,  # which, with the stage, is part of the seed of order and edits
         "seed": seed,
         "settings": _describe_settings(settings),
         "classes and their order": _describe_images(classes),

@@ -13,7 +13,7 @@ from image_copies.models.network.start import find_start
 from image_copies.models.training.class_counts import order_classes
 from image_copies.models.training.handmade import whiten_handmade
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.run.run import Run, TrainingRoles, require_no_tests
 from image_copies.pipeline.steps.validate import score_on_synthetic_queries, watch_folder
 
@@ -43,7 +43,7 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         whiten_handmade(settings, roles.classes, run.paths.model(name), run.embedding(name).workers)
         return
     order = order_classes(settings.stages, roles.own, len(roles.classes) - roles.own)
-    train_model(
+    Trainer(
         settings,
         roles.classes if roles.labels is not None else roles.classes.select([roles.classes.ids[row] for row in order]),
         roles.overlays,
@@ -55,7 +55,7 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         embedding=run.embedding(name),
         watch=None if run.recipe.watch is None else watch_folder(run.recipe.watch, run.embedding(name)),
         validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name)),
-    )
+    ).train()
 
 
 def check_models(run: Run) -> None:

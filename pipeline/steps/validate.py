@@ -27,8 +27,8 @@ from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.handmade import IMAGE_SIZE
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
-from image_copies.models.training.begin import Watch
 from image_copies.models.training.handmade import fit_handmade
+from image_copies.models.training.trainer import Watch
 from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles
 from image_copies.pipeline.run.step import search_on_gpu
 from image_copies.pipeline.steps.augment import family_truths, synthetic_truths

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-import image_copies.models.training.stage as stage_run
+import image_copies.models.training.trainer as trainer_module
 from image_copies.data.procedural import write_pictures
-from image_copies.models.training.learner import Learner
+from image_copies.models.training.trainer import Trainer
 
 TOP = Path(__file__).parents[2]
 RESULTS = ("submission.h5", "matches.csv", "scores.json")
@@ -72,10 +72,10 @@ def test_workers_and_a_stop_leave_the_submission_as_it_is(
             assert done.returncode == 0, done.stdout + done.stderr
 
     do(tmp_path / "whole", 0)
-    monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(stage_run, "SAVING_PAUSE", 0.0)
-    monkeypatch.setattr(stage_run, "STEPS_PER_CHECK", 1)
-    learn, steps = Learner.learn, iter(range(5))  # into the second stage's first epoch
+    monkeypatch.setattr(trainer_module, "SAVE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(trainer_module, "SAVING_PAUSE", 0.0)
+    monkeypatch.setattr(trainer_module, "STEPS_PER_CHECK", 1)
+    learn, steps = Trainer.step, iter(range(5))  # into the second stage's first epoch
 
     def stopped(*arguments: Any) -> Any:
         if next(steps, None) is None:
@@ -84,7 +84,7 @@ def test_workers_and_a_stop_leave_the_submission_as_it_is(
 
     do(tmp_path / "stopped", 2, STEPS[:1])
     with monkeypatch.context() as patched:
-        patched.setattr(Learner, "learn", stopped)
+        patched.setattr(Trainer, "step", stopped)
         assert run_command(tmp_path, STEPS[1], "--run", tmp_path / "stopped").returncode == 137
     state = json.loads((tmp_path / "stopped/models/one/state.json").read_text())["progress"]
     assert (state["stage"], state["batch"]) == (1, 2)

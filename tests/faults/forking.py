@@ -96,19 +96,22 @@ def replace(module: str, **names: Any) -> None:
 
 def save_at_every_step() -> None:
     """A training saves its state after every step instead of twice a minute."""
-    replace("image_copies.models.training.stage", SAVE_INTERVAL_SECONDS=0.0, STEPS_PER_CHECK=1, SAVING_PAUSE=0.0)
+    replace("image_copies.models.training.trainer", SAVE_INTERVAL_SECONDS=0.0, STEPS_PER_CHECK=1, SAVING_PAUSE=0.0)
 
 
 def log_losses() -> None:
     """A training writes the loss of every step to losses.jsonl in the folder that it is started in."""
-    check = importlib.import_module("image_copies.models.training.stage")._check_loss
+    trainer = importlib.import_module("image_copies.models.training.trainer").Trainer
+    add = trainer._add_figures
 
-    def logged(run: Any, stage: int, step: int, loss: float, rows: Any) -> None:
+    def logged(self: Any, waiting: list[Any]) -> None:
         with Path("losses.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps([run.folder.name, stage, step, loss, rows.tolist()]) + "\n")
-        check(run, stage, step, loss, rows)
+            for step, figures, rows in waiting:
+                line = [self.folder.name, self.progress.stage, step, float(figures["loss"]), rows.tolist()]
+                file.write(json.dumps(line) + "\n")
+        add(self, waiting)
 
-    replace("image_copies.models.training.stage", _check_loss=logged)
+    trainer._add_figures = logged
 
 
 def fork_workers() -> None:

@@ -29,11 +29,10 @@ from image_copies.models.network.base import Backbone
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.training import stage as stage_run
+from image_copies.models.training import trainer as trainer_module
 from image_copies.models.training.curve import read_rows
-from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import open_vectors
 from tests.faults.harness import Ledger, share_of
@@ -115,9 +114,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> DescriptorSettings:
 def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: DescriptorSettings, ledger: Ledger) -> None:
     draw_pictures(tmp_path / "pictures", "T", 200, 1, side=16)
     images, watch, steps = find_images(tmp_path / "pictures"), Watch(tmp_path, monkeypatch), [0]
-    learn, started = Learner.learn, time.monotonic()
+    learn, started = Trainer.step, time.monotonic()
 
-    def watched(self: Learner, *arguments: Any) -> Any:
+    def watched(self: Trainer, *arguments: Any) -> Any:
         if steps[0] % (STEPS // 20) == 0:
             watch.look()
         steps[0] += 1
@@ -126,12 +125,12 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Descrip
     def simulated(self: EditedImages, key: tuple[int, int, int]) -> tuple[Tensor, int]:
         return torch.full((3, 16, 16), key[1] % 256, dtype=torch.uint8), key[1]
 
-    monkeypatch.setattr(Learner, "learn", watched)
+    monkeypatch.setattr(Trainer, "step", watched)
     monkeypatch.setattr(EditedImages, "__getitem__", simulated)
-    monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 1.0)
+    monkeypatch.setattr(trainer_module, "SAVE_INTERVAL_SECONDS", 1.0)
     stages = [{"image_size": 16, "batch_size": 2, "epochs": STEPS // 100}]
     settings = ModelSettings.model_validate({"descriptor": tiny, "workers": 0, "stages": stages})
-    train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0)
+    Trainer(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0).train()
     watch.look()
     assert int(read_rows(tmp_path / "model")[-1]["step"]) == STEPS
     watch.check("training steps", STEPS, started, ledger)

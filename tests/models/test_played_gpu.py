@@ -4,6 +4,7 @@ torch's fake tensors have a device and no values, so that no GPU is needed; the 
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,14 +14,14 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from image_copies.augmentations import dataset
+from image_copies.data.images import ImageSet
 from image_copies.models.inference.embed import embed_batch
 from image_copies.models.network.checkpoint import build_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings
 from image_copies.models.objectives.arcface import _ClassSums, _RoundedClassSums
-from image_copies.models.training.learner import build_learner
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.stage_begin import build_objective
+from image_copies.models.training.trainer import Trainer
 
 GPU = torch.device("cuda", 0)
 RECIPE = {
@@ -69,7 +70,8 @@ def test_a_step_stays_on_its_gpu(change: dict[str, Any], memory_format: torch.me
     settings = ModelSettings.model_validate(RECIPE | change)
     descriptor = Descriptor(settings.descriptor)
     descriptor.arrange(memory_format)
-    objective = build_objective(settings, descriptor, 12, 0)
+    objective = settings.build_objective(descriptor.dimensions, 12, 0)
+    trainer = Trainer(settings, ImageSet([], []), ImageSet([], []), Path(), Path(), seed=0)
     fabric: Any = SimpleNamespace(
         device=GPU,
         to_device=move,
@@ -78,9 +80,10 @@ def test_a_step_stays_on_its_gpu(change: dict[str, Any], memory_format: torch.me
     )
     with FakeTensorMode():
         move(descriptor)
-        learner = build_learner(fabric, descriptor, descriptor, objective, settings, settings.stages[0])
+        trainer.fabric, trainer.descriptor, trainer.network = fabric, descriptor, descriptor
+        trainer.prepare(objective)
         pixels, labels = torch.zeros(8, 3, 32, 32, dtype=torch.uint8), torch.arange(8, device=GPU)
-        output = learner.compute_batch_loss(pixels, labels, torch.arange(8))
+        output = trainer.compute_batch_loss(pixels, labels, torch.arange(8))
         assert output.loss.device == GPU and output.loss.dtype == torch.float32
         assert all(value.device == GPU for value in output.logs.values() if isinstance(value, torch.Tensor))
 

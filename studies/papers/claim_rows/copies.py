@@ -18,7 +18,7 @@ from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 from image_copies.submissions.ensemble.normalization import find_neighbours, normalize_queries
 from image_copies.submissions.ensemble.projection import fit_projection
 from image_copies.submissions.scoring.metrics import evaluate
@@ -285,7 +285,7 @@ def train(bench: CopyBench, name: str, seed: int, backbone: str, drip: bool, rat
         | values
     )
     learnt, overlays = data.training.select(ids[:classes]), data.training.select(ids[-OVERLAYS:])
-    return train_model(model, learnt, overlays, bench.folder / f"{name}-{seed}", bench.folder / "cache", seed, name=name)
+    return Trainer(model, learnt, overlays, bench.folder / f"{name}-{seed}", bench.folder / "cache", seed, name=name).train()
 
 
 def count_direct_steps(steps: int, classes: int) -> int:

@@ -27,7 +27,7 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 VERSION = 3  # of the images and figures below: what was measured with another one is measured again
 CLASSES, TRAINING_PER_CLASS, HELD_OUT_PER_CLASS = 24, 16, 12  # of the shapes; as many classes again are unseen
@@ -242,7 +242,9 @@ def train(bench: Bench, sets: Sets, name: str, seed: int, steps: int, batch: int
         settings | changed | {"descriptor": descriptor, "sampling": sampling, "stages": [stage], "workers": 0}
     )
     folder = bench.folder / f"{name}-{seed}"
-    path = train_model(model, sets.train.images, sets.overlays, folder, bench.folder / "cache", seed, labels=sets.train.labels)
+    path = Trainer(
+        model, sets.train.images, sets.overlays, folder, bench.folder / "cache", seed, labels=sets.train.labels
+    ).train()
     return Trained(require_trained_network(load_descriptor(path), path).eval(), folder, read_rows(folder))
 
 

@@ -9,7 +9,7 @@ from drawn.sets import read_set
 
 from image_copies.data.errors import UserError
 from image_copies.models.training.curve import read_rows
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.run.recipe import read_recipe
 
 OVERLAYS = 8  # images that edits may paste
@@ -43,7 +43,7 @@ def draw_domains(recipe: Path, data_set: str, root: Path, output: Path, plot: Pa
     overlays = data.test.images.select(data.test.images.ids[:OVERLAYS])
     folders = [output / name for name in chosen.trained_models]
     for folder, model in zip(folders, chosen.trained_models.values(), strict=True):
-        train_model(
+        Trainer(
             model,
             data.train.images,
             overlays,
@@ -52,5 +52,5 @@ def draw_domains(recipe: Path, data_set: str, root: Path, output: Path, plot: Pa
             chosen.seed,
             watch=lambda descriptor, size, _: measure_domains(descriptor.eval(), data.test, size),
             labels=data.train.labels,
-        )
+        ).train()
     draw_curves([folder / "curve.csv" for folder in folders], PANELS, plot)

@@ -19,7 +19,7 @@ from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 
 def build_edges(arguments: dict[str, object], pretrained: bool) -> Backbone:
@@ -47,7 +47,7 @@ def test_a_backbone_of_the_table_is_trained_kept_and_embeds(
             "stages": [{"image_size": 32, "batch_size": 6, "epochs": 1}],
         }
     )
-    checkpoint = load_descriptor(train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0))
+    checkpoint = load_descriptor(Trainer(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0).train())
     assert isinstance(checkpoint.descriptor, Descriptor) and checkpoint.descriptor.projection.in_features == width
     vectors = torch.from_numpy(
         next(iter(embed_images(checkpoint, images, EmbeddingSettings(workers=0, pooling_exponent=2.0)))).vectors

@@ -17,10 +17,9 @@ from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.memory_format import choose_memory_format, measure_memory_formats
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.training import begin
-from image_copies.models.training.learner import Learner
+from image_copies.models.training import trainer
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16)
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
@@ -99,21 +98,21 @@ def test_a_resumed_stage_keeps_its_format_and_a_deterministic_one_is_not_measure
         measured.append(1)
         return torch.contiguous_format if len(measured) == 1 else torch.channels_last
 
-    learn = Learner.learn
+    learn = Trainer.step
 
-    def killed(self: Learner, *arguments: Any) -> Any:
+    def killed(self: Trainer, *arguments: Any) -> Any:
         used.append(self.descriptor.memory_format)
         if len(used) == 2:
             raise KeyboardInterrupt
         return learn(self, *arguments)
 
-    monkeypatch.setattr(begin, "choose_memory_format", choose)
-    monkeypatch.setattr(Learner, "learn", killed)
+    monkeypatch.setattr(trainer, "choose_memory_format", choose)
+    monkeypatch.setattr(Trainer, "step", killed)
     for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("SAVING_PAUSE", 0.0), ("STEPS_PER_CHECK", 1)):
-        monkeypatch.setattr(f"image_copies.models.training.stage.{name}", value)
+        monkeypatch.setattr(f"image_copies.models.training.trainer.{name}", value)
 
     def train(chosen: ModelSettings, folder: str) -> None:
-        train_model(chosen, images, images, tmp_path / folder, tmp_path / "cache", seed=0)
+        Trainer(chosen, images, images, tmp_path / folder, tmp_path / "cache", seed=0).train()
 
     with pytest.raises(KeyboardInterrupt):
         train(settings, "one")

@@ -14,13 +14,12 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import write_pictures
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.objectives.base import ObjectiveOutput
-from image_copies.models.training import capture, learner, stage
+from image_copies.models.training import capture, trainer
 from image_copies.models.training.capture import suits_graph
 from image_copies.models.training.curve import read_rows
-from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import build_optimizers
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 RECIPE: dict[str, Any] = {
     "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
@@ -48,7 +47,7 @@ def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(descriptor: Any, objective: Any, settings: Any, factor: float, fused: bool) -> list[torch.optim.Optimizer]:
         return build_optimizers(descriptor, objective, settings, factor, fused=True)
 
-    monkeypatch.setattr(learner, "build_optimizers", build)
+    monkeypatch.setattr(trainer, "build_optimizers", build)
 
 
 @pytest.fixture
@@ -78,7 +77,7 @@ def _tensors(output: ObjectiveOutput) -> list[Tensor]:
 def train(images: ImageSet, folder: Path, **change: Any) -> tuple[bytes, list[str]]:
     """Return the trained weights and the losses of the curve."""
     settings = ModelSettings.model_validate(RECIPE | change)
-    path = train_model(settings, images, images, folder, folder.parent / "cache", seed=0)
+    path = Trainer(settings, images, images, folder, folder.parent / "cache", seed=0).train()
     weights = load_descriptor(path).descriptor.state_dict().values()
     return b"".join(value.numpy().tobytes() for value in weights), [row["loss"] for row in read_rows(folder)]
 
@@ -110,16 +109,16 @@ def test_stopped_and_resumed_it_makes_the_same_weights(
 ) -> None:
     whole = train(images, tmp_path / "whole")
     for name, value in {"SAVE_INTERVAL_SECONDS": 0.0, "SAVING_PAUSE": 0.0, "STEPS_PER_CHECK": 1}.items():
-        monkeypatch.setattr(stage, name, value)
-    learn, steps = Learner.learn, list[int]()
+        monkeypatch.setattr(trainer, name, value)
+    learn, steps = Trainer.step, list[int]()
 
-    def stopping(self: Learner, *given: Any) -> Any:
+    def stopping(self: Trainer, *given: Any) -> Any:
         steps.append(1)
         if len(steps) == 6:
             raise KeyboardInterrupt
         return learn(self, *given)
 
-    monkeypatch.setattr(Learner, "learn", stopping)
+    monkeypatch.setattr(Trainer, "step", stopping)
     with suppress(KeyboardInterrupt):
         train(images, tmp_path / "stopped")
     assert json.loads((tmp_path / "stopped" / "state.json").read_text())["progress"]["step"] >= 4

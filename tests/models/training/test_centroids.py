@@ -16,7 +16,7 @@ from image_copies.data.images import find_images
 from image_copies.data.procedural import write_pictures
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.training.class_rows import compute_centroids
+from image_copies.models.training.centroids import compute_centroids
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -25,10 +25,11 @@ def test_a_centroid_is_the_mean_of_five_unit_vectors(tmp_path: Path, training: b
     squares = cache_images(find_images(tmp_path / "pictures"), 48, tmp_path / "cache")
     clean = EditedImages(squares, AugmentationSettings(family="none"), 32, 0)
     edited = EditedImages(squares, AugmentationSettings(intensity=1.0), 32, 0)
+    passes = [(clean, -1), *((edited, epoch) for epoch in (-1, -2, -3, -4))]
     torch.manual_seed(0)
     descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)).train(training)
 
-    found, centroids = compute_centroids(descriptor, clean, edited, [0, 2, 1], [7, 4, 7], 2, 0, "32", 4)
+    found, centroids = compute_centroids(descriptor, passes, [0, 2, 1], [7, 4, 7], 2, 0, "32")
 
     assert found.tolist() == [4, 7] and descriptor.training == training
     descriptor.eval()
@@ -77,7 +78,7 @@ def test_images_are_read_while_others_are_embedded() -> None:
         images: Any = SleepingImages(an_image)
         descriptor: Any = SleepingDescriptor(a_batch)
         started, rows = time.monotonic(), range(512)
-        compute_centroids(descriptor, images, images, rows, rows, 16, 2, "32", 4)
+        compute_centroids(descriptor, [(images, -1)] * 5, rows, rows, 16, 2, "32")
         return time.monotonic() - started
 
     reading, embedding, both = measure(0.005, 0), measure(0, 0.04), measure(0.005, 0.04)

@@ -10,7 +10,7 @@ from image_copies.data.procedural import write_pictures
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.objectives import arcface
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 
 def test_a_chunk_is_as_large_as_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_without_a_limit_gradients_stay_as_they_are(tmp_path: Path) -> None:
                 "stages": [{"image_size": 32, "batch_size": 12, "epochs": 1}],
             }
         )
-        path = train_model(settings, images, images, tmp_path / str(clip_norm), tmp_path / "cache", seed=0)
+        path = Trainer(settings, images, images, tmp_path / str(clip_norm), tmp_path / "cache", seed=0).train()
         return load_descriptor(path).descriptor.state_dict()
 
     free, wide, narrow = train(None), train(1e9), train(0.1)

@@ -1,6 +1,7 @@
 """Images that show two of a batch at once."""
 
 import itertools
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -9,13 +10,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.images import ImageSet
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective
 from image_copies.models.training.launch import launch_fabric
-from image_copies.models.training.learner import build_learner
 from image_copies.models.training.mixing import draw_share, mix_batch
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import MixSettings
+from image_copies.models.training.trainer import Trainer
 
 IMAGES = torch.arange(5.0)[:, None, None, None].expand(5, 3, 8, 10).contiguous()  # each of one value, its number
 
@@ -37,7 +39,7 @@ def test_as_many_batches_are_mixed_as_asked_for() -> None:
 
 
 def mix_by_hand(images: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Mixed images, partners and λ of a batch, drawn as the learner draws them, from the definition of MixUp."""
+    """Mixed images, partners and λ of a batch, drawn as training draws them, from the definition of MixUp."""
     assert float(torch.rand(())) < 1
     share = float(torch.distributions.Beta(0.7, 0.7).sample())
     partner = torch.randperm(len(images))
@@ -82,16 +84,18 @@ def test_the_loss_counts_the_image_and_its_partner_by_their_shares(
             "stages": [{"image_size": 32, "batch_size": 8}],
         }
     )
-    fabric, descriptor = launch_fabric("32"), Descriptor(settings.descriptor)
+    trainer = Trainer(settings, ImageSet([], []), ImageSet([], []), Path(), Path(), seed=0)
+    trainer.fabric = launch_fabric("32")
+    trainer.descriptor = trainer.network = descriptor = Descriptor(settings.descriptor)
     head: Objective = settings.objective.build(8, 5, 0)
-    learner = build_learner(fabric, descriptor, descriptor, head, settings, settings.stages[0])
+    trainer.prepare(head)
     pixels = torch.randint(256, (6, 3, 32, 32), dtype=torch.uint8)
     labels, instances = torch.tensor([0, 0, 3, 3, 4, 4]), torch.tensor([7, 7, 8, 8, 9, 9])
     matrix = head.class_matrix()
     drawn = []
     for seed in range(4):
         torch.manual_seed(seed)
-        loss = learner.compute_batch_loss(pixels, labels, instances).loss
+        loss = trainer.compute_batch_loss(pixels, labels, instances).loss
         torch.manual_seed(seed)
         mixed, partner, share = mix_by_hand(normalize_pixels(pixels, descriptor.mean, descriptor.std))
         embeddings = descriptor(mixed, raw=True)

@@ -19,7 +19,7 @@ from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.network.whitening import compute_folded_logits
 from image_copies.models.training.classifier import has_classifier, load_classifier
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 STAGES = [{"classes": 4, "image_size": 32, "batch_size": 8, "epochs": 2}, {"image_size": 32, "batch_size": 8, "epochs": 1}]
 DESCRIPTOR = {"backbone": "test_efficientnet", "dimensions": 16}
@@ -38,7 +38,7 @@ def train(images: ImageSet, folder: Path, **changed: Any) -> list[dict[str, str]
     """Six classes of four images each."""
     settings = ModelSettings.model_validate({"descriptor": DESCRIPTOR, "workers": 0, "stages": STAGES} | changed)
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    train_model(settings, classes, overlays, folder / "model", folder / "cache", seed=0, labels=np.arange(24) % 6)
+    Trainer(settings, classes, overlays, folder / "model", folder / "cache", seed=0, labels=np.arange(24) % 6).train()
     with (folder / "model" / "curve.csv").open() as file:
         return list(csv.DictReader(file))
 
@@ -82,7 +82,7 @@ def test_the_last_validation_is_of_the_whitened_vectors(images: ImageSet, tmp_pa
     def spread(descriptor: Descriptor, size: int) -> float:
         return float(descriptor.whitening_matrix.detach().abs().sum())
 
-    trained = train_model(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=spread)
+    trained = Trainer(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=spread).train()
     found = load_descriptor(trained)
     expected = spread(require_trained_network(found, trained), 32)
     assert found.notes["validation"] == pytest.approx(expected) and found.notes["validation"] > 17
@@ -96,7 +96,7 @@ def whitened(images: ImageSet, folder: Path, embedding: dict[str, Any], other: P
         | {"workers": 0, "stages": STAGES[1:], "embedding": embedding, "whitening_images": other}
     )
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[20:])  # four images in both roles
-    found = load_descriptor(train_model(settings, classes, overlays, folder / "model", folder / "cache", seed=0)).descriptor
+    found = load_descriptor(Trainer(settings, classes, overlays, folder / "model", folder / "cache", seed=0).train()).descriptor
     assert isinstance(found, Descriptor)
     return found.eval()
 
@@ -154,7 +154,7 @@ def test_one_image_a_class_is_edited_again_to_make_its_pairs(images: ImageSet, t
         | {"stages": [{"image_size": 32, "batch_size": 8, "epochs": 1}]}
     )
     classes, overlays = images.select(images.ids[:8]), images.select(images.ids[24:])
-    train_model(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0)
+    Trainer(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0).train()
     with (tmp_path / "model" / "curve.csv").open() as file:
         assert float(next(csv.DictReader(file))["loss"]) > 0
 

@@ -18,11 +18,10 @@ from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.objectives.svmax import Svmax
-from image_copies.models.training import stage as stage_run
+from image_copies.models.training import trainer as trainer_module
 from image_copies.models.training.curve import read_rows
-from image_copies.models.training.learner import Learner, build_learner
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 STAGE = {"classes": 8, "image_size": 32, "batch_size": 8, "epochs": 2}
 SETTINGS = ModelSettings.model_validate(
@@ -39,7 +38,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
 
 def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS) -> None:
     classes, overlays = images.select(images.ids[:8]), images.select(images.ids[8:])
-    train_model(settings, classes, overlays, folder / "model", folder / "cache", seed=0)
+    Trainer(settings, classes, overlays, folder / "model", folder / "cache", seed=0).train()
 
 
 def test_lack_of_memory_names_the_stage_and_its_sizes(
@@ -48,7 +47,7 @@ def test_lack_of_memory_names_the_stage_and_its_sizes(
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
-    monkeypatch.setattr(Learner, "learn", full)
+    monkeypatch.setattr(Trainer, "step", full)
     with pytest.raises(
         UserError, match=r"stage 1 trained \(batch_size 8, image_size 32, 8 images\).*2\.00 GiB.*Lower batch_size"
     ):
@@ -60,29 +59,29 @@ def test_moments_keep_the_memory_format_of_their_weights(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A resumed Adam must not step over channels_last weights with moments in another format; the moments stay the same."""
-    monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(stage_run, "SAVING_PAUSE", 0.0)
-    monkeypatch.setattr(stage_run, "STEPS_PER_CHECK", 1)
-    learn, restore, steps = Learner.learn, Learner.restore, []
+    monkeypatch.setattr(trainer_module, "SAVE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(trainer_module, "SAVING_PAUSE", 0.0)
+    monkeypatch.setattr(trainer_module, "STEPS_PER_CHECK", 1)
+    learn, restore, steps = Trainer.step, Trainer.restore, []
     formats: list[tuple[object, object]] = []
 
-    def killed(self: Learner, *arguments: object) -> object:
+    def killed(self: Trainer, *arguments: object) -> object:
         steps.append(1)
         if len(steps) == 2:
             raise KeyboardInterrupt
         return learn(self, *arguments)  # type: ignore[arg-type]
 
-    def seen(self: Learner, state: dict[str, object]) -> None:
+    def seen(self: Trainer, state: dict[str, object]) -> None:
         restore(self, state)
         for number, (weight, moments) in enumerate(self.optimizers[0].state.items()):
             formats.append((weight.stride(), moments["exp_avg"].stride()))
             saved = state["optimizers"][0]["state"][number]["exp_avg"]  # type: ignore[index]
             assert torch.equal(moments["exp_avg"], saved)
 
-    monkeypatch.setattr(Learner, "learn", killed)
+    monkeypatch.setattr(Trainer, "step", killed)
     with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path)
-    monkeypatch.setattr(Learner, "restore", seen)
+    monkeypatch.setattr(Trainer, "restore", seen)
     train(images, tmp_path)
     assert len(formats) > 10 and all(weight == moment for weight, moment in formats)
 
@@ -98,7 +97,7 @@ def test_the_checkpoint_is_there_before_validation_and_the_class_matrix_gone(ima
         matrices.extend(item for item in gc.get_objects() if type(item) is ArcFace)
         return 0.25
 
-    train_model(SETTINGS, images, images, folder, tmp_path / "cache", seed=0, validate=validate)
+    Trainer(SETTINGS, images, images, folder, tmp_path / "cache", seed=0, validate=validate).train()
     assert matrices == []
     assert load_descriptor(folder / "stage-1.safetensors").notes["validation"] == 0.25
     assert [row["validation"] for row in read_rows(folder)] == ["", "0.25"]
@@ -113,7 +112,7 @@ def test_a_validation_that_fails_is_reported_and_training_goes_on(
 
     stages = [STAGE, STAGE | {"image_size": 48}]
     settings = SETTINGS.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"stages": stages})
-    train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0, validate=full)
+    Trainer(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0, validate=full).train()
     assert capsys.readouterr().out.count("the validation failed, training goes on without it: OutOfMemoryError: CUDA out of") == 2
     assert (tmp_path / "model" / "stage-2.safetensors").is_file()
     assert [row["validation"] for row in read_rows(tmp_path / "model")] == [""] * 4
@@ -122,13 +121,13 @@ def test_a_validation_that_fails_is_reported_and_training_goes_on(
 def test_deterministic_training_takes_no_other_algorithms(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn, seen = Learner.learn, []
+    learn, seen = Trainer.step, []
 
-    def noted(self: Learner, *arguments: object) -> object:
+    def noted(self: Trainer, *arguments: object) -> object:
         seen.append((torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark))
         return learn(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Learner, "learn", noted)
+    monkeypatch.setattr(Trainer, "step", noted)
     train(images, tmp_path / "one", SETTINGS.model_copy(update={"deterministic": True}))
     train(images, tmp_path / "two")
     assert seen == [(True, False)] * 2 + [(False, True)] * 2
@@ -154,8 +153,10 @@ def test_adam_makes_its_step_in_one_kernel_on_a_gpu(device: str, precision: str,
     descriptor = Descriptor(SETTINGS.descriptor)
     settings = SETTINGS.model_copy(update={"precision": precision})
     objective = Svmax(settings.objective.build(16, 8, 0), None)
-    learner = build_learner(fabric, descriptor, None, objective, settings, settings.stages[0])  # type: ignore[arg-type]
-    (optimizer,) = learner.optimizers
+    trainer = Trainer(settings, ImageSet([], []), ImageSet([], []), Path(), Path(), seed=0)
+    trainer.fabric, trainer.descriptor = fabric, descriptor  # type: ignore[assignment]
+    trainer.prepare(objective)
+    (optimizer,) = trainer.optimizers
     assert optimizer.param_groups[0]["fused"] is fused
     matrix = objective.class_matrix()
     assert matrix is not None
@@ -166,16 +167,16 @@ def test_adam_makes_its_step_in_one_kernel_on_a_gpu(device: str, precision: str,
 
 def test_a_compiled_network_is_compiled_once_a_stage(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch has one size, and each stage begins without what was compiled for another; torch.compile is left out."""
-    resets, sizes, learn = list[int](), list[int](), Learner.learn
+    resets, sizes, learn = list[int](), list[int](), Trainer.step
     monkeypatch.setattr(torch, "compile", lambda module, dynamic: module)
     monkeypatch.setattr(torch.compiler, "reset", lambda: resets.append(len(sizes)))
 
-    def noted(self: Learner, batches: Iterable[Any], *arguments: Any) -> Any:
+    def noted(self: Trainer, batches: Iterable[Any], *arguments: Any) -> Any:
         ready = list(batches)
         sizes.extend(len(pixels) for pixels, _, _ in ready)
         return learn(self, ready, *arguments)
 
-    monkeypatch.setattr(Learner, "learn", noted)
+    monkeypatch.setattr(Trainer, "step", noted)
     stage = STAGE | {"classes": None, "batch_size": 3, "epochs": 1}  # of 8 images
     stages = {"compile": True, "stages": [stage, stage | {"image_size": 48}]}
     train(images, tmp_path, SETTINGS.model_validate(SETTINGS.model_dump(exclude_unset=True) | stages))

@@ -18,13 +18,12 @@ from safetensors.torch import save_file
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.procedural import write_pictures
-from image_copies.models.training import stage as stage_run
 from image_copies.models.training import state
+from image_copies.models.training import trainer as trainer_module
 from image_copies.models.training.launch import launch_fabric
-from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import Progress, WrittenState, load_state, save_state
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
 STATE: dict[str, Any] = {
@@ -84,8 +83,8 @@ def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]
     stage = {"image_size": 32, "batch_size": 2, "epochs": 5}
     settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_nfnet"}, "workers": 0, "stages": [stage]})
     for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("SAVING_PAUSE", 0.0), ("STEPS_PER_CHECK", 1)):
-        monkeypatch.setattr(stage_run, name, value)
-    return lambda: train_model(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0)
+        monkeypatch.setattr(trainer_module, name, value)
+    return lambda: Trainer(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0).train()
 
 
 def test_a_training_writes_one_state_at_a_time(train: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,7 +104,7 @@ def test_a_training_writes_one_state_at_a_time(train: Callable[[], Path], monkey
 def test_a_training_that_is_interrupted_waits_for_its_state(
     train: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn, steps = Learner.learn, list[int]()
+    learn, steps = Trainer.step, list[int]()
 
     def slow(tensors: dict[str, torch.Tensor], path: Path, **named: Any) -> None:
         time.sleep(0.3)
@@ -118,7 +117,7 @@ def test_a_training_that_is_interrupted_waits_for_its_state(
         return learn(*given)
 
     monkeypatch.setattr(state, "save_file", slow)
-    monkeypatch.setattr(Learner, "learn", interrupted)
+    monkeypatch.setattr(Trainer, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
         train()
     assert json.loads((tmp_path / "model/state.json").read_text())["progress"]["step"] == 3
@@ -220,10 +219,10 @@ def test_a_training_that_began_before_a_key_goes_on_and_another_value_is_named(t
 def test_a_state_that_takes_long_is_saved_less_often(monkeypatch: pytest.MonkeyPatch, took: float, interval: float) -> None:
     """A million classes were written every 72 seconds, 7 to 14 TB a day."""
     clock = [0.0]
-    monkeypatch.setattr(stage_run, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     alone = SimpleNamespace(broadcast=lambda value: value, world_size=1)
-    run: Any = SimpleNamespace(learner=SimpleNamespace(fabric=alone))
-    saver = stage_run._Saver(run)
+    trainer: Any = SimpleNamespace(fabric=alone)
+    saver = trainer_module._Saver(trainer)
     saver.writing = SimpleNamespace(is_written=lambda: clock[0] >= took, finish=lambda: None)  # type: ignore[assignment]
     due = list[bool]()
     for clock[0] in (took / 2, took, interval - 1, interval + 1):

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-import image_copies.models.training.stage as stage_run
+import image_copies.models.training.trainer as trainer_module
 from image_copies.augmentations.composition import Record, draw_record, list_edits
 from image_copies.augmentations.dataset import EditedImages
 from image_copies.augmentations.settings import AugmentationSettings
@@ -25,12 +25,11 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import ObjectiveOutput
 from image_copies.models.training.class_counts import order_classes
 from image_copies.models.training.curve import read_rows
-from image_copies.models.training.learner import Learner
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import EpochSchedule
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 SETTINGS = ModelSettings.model_validate(
     {
@@ -58,7 +57,9 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
 
 def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS) -> list[dict[str, str]]:
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    train_model(settings, classes, overlays, folder / "model", folder / "cache", seed=0, validate=lambda descriptor, size: 0.5)
+    Trainer(
+        settings, classes, overlays, folder / "model", folder / "cache", seed=0, validate=lambda descriptor, size: 0.5
+    ).train()
     with (folder / "model" / "curve.csv").open() as file:
         return list(csv.DictReader(file))
 
@@ -93,10 +94,10 @@ def test_a_killed_training_goes_on_with_the_same_curve(
 ) -> None:
     settings = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | change)
     whole = train(images, tmp_path / "whole", settings)
-    monkeypatch.setattr(stage_run, "SAVE_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(stage_run, "SAVING_PAUSE", 0.0)
-    monkeypatch.setattr(stage_run, "STEPS_PER_CHECK", 1)
-    learn, calls = Learner.learn, []
+    monkeypatch.setattr(trainer_module, "SAVE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(trainer_module, "SAVING_PAUSE", 0.0)
+    monkeypatch.setattr(trainer_module, "STEPS_PER_CHECK", 1)
+    learn, calls = Trainer.step, []
 
     def killed(*arguments: object) -> object:
         calls.append(1)
@@ -104,7 +105,7 @@ def test_a_killed_training_goes_on_with_the_same_curve(
             raise KeyboardInterrupt
         return learn(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Learner, "learn", killed)
+    monkeypatch.setattr(Trainer, "step", killed)
     with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path / "broken", settings)
     broken = train(images, tmp_path / "broken", settings)
@@ -148,8 +149,8 @@ def test_a_stage_ends_at_a_plateau(losses: list[float], ends: list[str]) -> None
     stage, progress = SETTINGS.stages[0].model_copy(update={"plateau_epochs": 2, "epochs": 6}), Progress()
     found = []
     for loss in losses:
-        stage_run._next_epoch(progress, loss)
-        found.append(stage_run._end_reason(stage, progress, loss))
+        progress.end_epoch(loss)
+        found.append(progress.end_reason(stage, loss))
     assert found == ends
 
 
@@ -169,7 +170,7 @@ def test_two_halves_of_a_batch_make_the_step_of_the_whole(images: ImageSet, tmp_
 def test_other_images_or_settings_start_again(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def finished(classes: ImageSet, seed: int) -> bytes:
         first = SETTINGS.model_copy(update={"stages": SETTINGS.stages[:1]})
-        path = train_model(first, classes, images.select(images.ids[24:]), tmp_path / "m", tmp_path / "cache", seed=seed)
+        path = Trainer(first, classes, images.select(images.ids[24:]), tmp_path / "m", tmp_path / "cache", seed=seed).train()
         return path.read_bytes()
 
     classes = images.select(images.ids[:12])
@@ -203,16 +204,16 @@ def test_another_training_does_not_overwrite_an_unfinished_one(
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     folders = (tmp_path / "model", tmp_path / "cache")
     with pytest.raises(KeyboardInterrupt):
-        train_model(SETTINGS, classes, overlays, *folders, seed=0, validate=stopped)
+        Trainer(SETTINGS, classes, overlays, *folders, seed=0, validate=stopped).train()
     state = (tmp_path / "model" / "state.json").read_bytes()
     other = SETTINGS.descriptor.model_copy(update={"backbone": "test_nfnet"})
     with pytest.raises(UserError, match=r"settings.descriptor.backbone: test_efficientnet → test_nfnet.*delete this file"):
-        train_model(SETTINGS.model_copy(update={"descriptor": other}), classes, overlays, *folders, seed=0)
+        Trainer(SETTINGS.model_copy(update={"descriptor": other}), classes, overlays, *folders, seed=0).train()
     with pytest.raises(UserError, match=r"classes and their order: 24 images, T000000 to T000023.* → 24 images, T000023 to T00"):
-        train_model(SETTINGS, images.select(images.ids[23::-1]), overlays, *folders, seed=0)
+        Trainer(SETTINGS, images.select(images.ids[23::-1]), overlays, *folders, seed=0).train()
     assert (tmp_path / "model" / "state.json").read_bytes() == state
     embedding = SETTINGS.model_copy(update={"embedding": EmbeddingSettings(image_size=64), "workers": 1})
-    train_model(embedding, classes, overlays, *folders, seed=0)  # goes on: neither changes what is trained
+    Trainer(embedding, classes, overlays, *folders, seed=0).train()  # goes on: neither changes what is trained
 
 
 def test_training_goes_on_without_the_weights_it_began_with(images: ImageSet, tmp_path: Path) -> None:
@@ -229,7 +230,7 @@ def test_too_few_images(images: ImageSet, tmp_path: Path, capsys: pytest.Capture
     rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first,)}))
     assert "wants 100 classes, but there are 24" in capsys.readouterr().out and rows[-1]["classes"] == "24"
     with pytest.raises(UserError, match=r"1 class\(es\); training needs at least two"):
-        train_model(SETTINGS, images.select(images.ids[:1]), images, tmp_path / "one", tmp_path / "cache", seed=0)
+        Trainer(SETTINGS, images.select(images.ids[:1]), images, tmp_path / "one", tmp_path / "cache", seed=0).train()
 
 
 def test_later_stages_that_want_more_classes_than_there_are(
@@ -263,14 +264,14 @@ def test_a_loss_is_read_steps_later_and_named_by_its_own(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The device computes further steps before the host reads the loss; nothing of them is saved."""
-    compute, steps = Learner.compute_batch_loss, list[Tensor]()
+    compute, steps = Trainer.compute_batch_loss, list[Tensor]()
 
-    def broken_at_the_second(self: Learner, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+    def broken_at_the_second(self: Trainer, pixels: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
         steps.append(instances)
         output = compute(self, pixels, labels, instances)
         return ObjectiveOutput(output.loss * torch.nan, output.logs) if len(steps) == 2 else output
 
-    monkeypatch.setattr(Learner, "compute_batch_loss", broken_at_the_second)
+    monkeypatch.setattr(Trainer, "compute_batch_loss", broken_at_the_second)
     with pytest.raises(UserError, match=r"the loss is nan at step 2 \(stage 1, images ") as error:
         train(images, tmp_path, SETTINGS.model_copy(update={"stages": SETTINGS.stages[2:]}))
     assert len(steps) == 3 and images.ids[int(steps[1][0])] in str(error.value)
@@ -280,11 +281,11 @@ def test_a_loss_is_read_steps_later_and_named_by_its_own(
 def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A gradient that is NaN, whose loss was finite, in the last step of a stage."""
 
-    def broken(self: Learner) -> None:
+    def broken(self: Trainer) -> None:
         for parameter in self.descriptor.parameters():
             parameter.grad = torch.full_like(parameter, torch.nan)
 
-    monkeypatch.setattr(Learner, "_arrange_gradients", broken)
+    monkeypatch.setattr(Trainer, "_arrange_gradients", broken)
     with pytest.raises(UserError, match=r"NaN or infinite after step 1 \(stage 1\).*lower optimizer.learning_rate"):
         train(images, tmp_path, SETTINGS.model_copy(update={"stages": (SETTINGS.stages[0].model_copy(update={"epochs": 1}),)}))
     assert not list((tmp_path / "model").glob("*.safetensors"))
@@ -343,7 +344,7 @@ def test_validation_at_another_exponent_leaves_the_learnt_one(images: ImageSet, 
         return 0.5
 
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    train_model(SETTINGS, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=validate)
+    Trainer(SETTINGS, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=validate).train()
     assert [before == after for before, after, _ in seen] == [True] * 3 and seen[0][0] < 7
 
 
@@ -398,7 +399,7 @@ def test_stages_and_models_do_not_replay_each_others_edits(
 
     settings = two_equal_stages()
     for name in ("first", "second"):
-        train_model(settings, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, validate=stage_ends, name=name)
+        Trainer(settings, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, validate=stage_ends, name=name).train()
     for one, other in combinations(by_stage, 2):
         shared = one.keys() & other.keys()
         assert len(shared) >= 48 and sum(one[key] == other[key] for key in shared) < 6  # an image may stay as it is
@@ -479,7 +480,7 @@ def test_a_stage_that_ends_below_an_earlier_one_is_warned_of(
     scores = iter([0.5, 0.7, 0.6])
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     folders = (tmp_path / "model", tmp_path / "cache")
-    train_model(WITHOUT_STATISTICS, classes, overlays, *folders, seed=0, validate=lambda descriptor, size: next(scores))
+    Trainer(WITHOUT_STATISTICS, classes, overlays, *folders, seed=0, validate=lambda descriptor, size: next(scores)).train()
     told = [line for line in capsys.readouterr().out.splitlines() if "warning: stage" in line]
     assert len(told) == 1 and "stage 3 ends at a µAP of 0.600, below the 0.700 of stage 2" in told[0]
     warned = [row["warning"] for row in read_rows(tmp_path / "model")]
@@ -513,7 +514,7 @@ def test_a_start_from_weights_stands_first_in_the_curve(
     scores = iter([0.6, 0.4])
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     folders = (tmp_path / "model", tmp_path / "cache")
-    train_model(settings, classes, overlays, *folders, seed=0, validate=lambda descriptor, size: next(scores))
+    Trainer(settings, classes, overlays, *folders, seed=0, validate=lambda descriptor, size: next(scores)).train()
     with (tmp_path / "model" / "curve.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [(row["stage"], row["validation"], row["ended_by"]) for row in rows] == [
@@ -545,7 +546,7 @@ def test_what_is_watched_is_in_the_curve_and_changes_nothing(images: ImageSet, t
         return {"watched": size + float(descriptor.projection.weight.detach().sum())}
 
     paths = [
-        train_model(SETTINGS, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, watch=look)
+        Trainer(SETTINGS, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, watch=look).train()
         for name, look in (("watched", watch), ("alone", None))
     ]
     found, other = (load_descriptor(path).descriptor for path in paths)

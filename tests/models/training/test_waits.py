@@ -14,11 +14,10 @@ from image_copies.data.images import find_images
 from image_copies.data.procedural import write_pictures
 from image_copies.models.objectives.settings import ArcFaceSettings, SvmaxSettings
 from image_copies.models.objectives.svmax import Svmax, describe_spread
-from image_copies.models.training import stage as stage_run
+from image_copies.models.training import trainer as trainer_module
 from image_copies.models.training.curve import read_rows
-from image_copies.models.training.learner import Learner, read_figures
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer, read_figures
 
 WAITING = {  # operations that return a number, or a shape that depends on numbers, or copy constants from the host
     *("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::_unique2", "aten::unique_dim", "aten::masked_select"),
@@ -52,37 +51,39 @@ def train(tmp_path: Path, change: dict[str, Any]) -> None:
         "workers": 0,
         "stages": [{"image_size": 32, "batch_size": 3, "epochs": 1}],
     }
-    train_model(ModelSettings.model_validate(settings | change), images, images, tmp_path / "model", tmp_path / "cache", seed=0)
+    Trainer(
+        ModelSettings.model_validate(settings | change), images, images, tmp_path / "model", tmp_path / "cache", seed=0
+    ).train()
 
 
 def test_a_step_waits_once_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    learn, steps = Learner.learn, list[Counter[str]]()
+    learn, steps = Trainer.step, list[Counter[str]]()
 
-    def counted(self: Learner, batches: Iterator[Any], *arguments: Any) -> Any:
+    def counted(self: Trainer, batches: Iterator[Any], *arguments: Any) -> Any:
         ready = list(batches)  # editing images is the workers' business
         with Waits() as waits:
             result = learn(self, ready, *arguments)
         steps.append(waits.found)
         return result
 
-    monkeypatch.setattr(Learner, "learn", counted)
+    monkeypatch.setattr(Trainer, "step", counted)
     train(tmp_path, {"optimizer": {"kind": "sgd"}})  # Adam counts its steps in tensors of the host, which no GPU waits for
     assert len(steps) == 10
-    usual = [found for step, found in enumerate(steps) if step % stage_run.STEPS_PER_MEASUREMENT]
+    usual = [found for step, found in enumerate(steps) if step % trainer_module.STEPS_PER_MEASUREMENT]
     assert all(sum(found.values()) <= 1 for found in usual), steps
     assert [sum(found["aten::_linalg_eigh"] for found in steps), steps[0]["aten::_linalg_eigh"]] == [2, 1]
 
 
 def test_figures_are_means_of_the_batches_that_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rare ones of every eighth step, the others of all: read together, as if one by one."""
-    learn, figures = Learner.learn, list[dict[str, float]]()
+    learn, figures = Trainer.step, list[dict[str, float]]()
 
-    def noted(self: Learner, *arguments: Any) -> Any:
+    def noted(self: Trainer, *arguments: Any) -> Any:
         made = learn(self, *arguments)
         figures.extend(read_figures([found for found, _ in made]))
         return made
 
-    monkeypatch.setattr(Learner, "learn", noted)
+    monkeypatch.setattr(Trainer, "step", noted)
     train(tmp_path, {})
     (row,) = read_rows(tmp_path / "model")
     for name, count in (("loss", 10), ("cosine_to_own_class", 10), ("mean_singular_value", 2)):

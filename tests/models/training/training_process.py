@@ -13,11 +13,10 @@ from typing import Any
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.training import class_rows
-from image_copies.models.training.class_rows import compute_centroids
-from image_copies.models.training.learner import Learner
+from image_copies.models.training import trainer
+from image_copies.models.training.centroids import compute_centroids
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import train_model
+from image_copies.models.training.trainer import Trainer
 
 STATISTICS = "batch statistics"  # printed where the class matrix is rebuilt
 COMMON = {
@@ -50,7 +49,7 @@ SETTINGS = {
 
 def main(pictures: Path, folder: Path, last: int, name: str) -> None:
     if last:
-        learn, steps = Learner.learn, []
+        learn, steps = Trainer.step, []
 
         def dying(*arguments: object) -> object:
             steps.append(1)
@@ -58,7 +57,7 @@ def main(pictures: Path, folder: Path, last: int, name: str) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             return learn(*arguments)  # type: ignore[arg-type]
 
-        Learner.learn = dying  # type: ignore[assignment, method-assign]
+        Trainer.step = dying  # type: ignore[assignment, method-assign]
     if name == STATISTICS:
 
         def printing(descriptor: Descriptor, *arguments: Any, **named: Any) -> Any:
@@ -66,15 +65,15 @@ def main(pictures: Path, folder: Path, last: int, name: str) -> None:
             print(f"{STATISTICS}: {digest.hexdigest()}")
             return compute_centroids(descriptor, *arguments, **named)
 
-        assert vars(class_rows)["compute_centroids"] is compute_centroids  # which is called there
-        vars(class_rows)["compute_centroids"] = printing
+        assert vars(trainer)["compute_centroids"] is compute_centroids  # which is called there
+        vars(trainer)["compute_centroids"] = printing
     images = find_images(pictures)
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     try:
         settings = ModelSettings.model_validate(SETTINGS[name])
-        train_model(
+        Trainer(
             settings, classes, overlays, folder / "model", folder / "cache", seed=0, validate=lambda descriptor, size: 0.5
-        )
+        ).train()
     except UserError as error:
         print(f"error: {error}")
         sys.exit(2)

@@ -11,6 +11,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.procedural import write_pictures
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
+from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.run.run import Run, assign_training_roles, open_existing_run, open_run
 from image_copies.pipeline.steps import train as step
 from image_copies.pipeline.steps.definitions import TRAIN, run_step
@@ -27,7 +28,7 @@ def test_each_stage_learns_its_mixture_of_extra_classes(tmp_path: Path, monkeypa
     recipe = {"models": {"one": model}, "extra_classes": {"folders": [str(tmp_path / "more")]}}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
     given = list[str]()
-    monkeypatch.setattr(step, "train_model", lambda settings, classes, *_, **__: given.extend(classes.ids))
+    monkeypatch.setattr(Trainer, "train", lambda self: given.extend(self.classes.ids))
     run = open_run(tmp_path / "run", tmp_path / "recipe.yaml", tmp_path / "data")
     step.train(run, "one", assign_training_roles(run))
     assert [sum(name.startswith("M") for name in given[:classes]) for classes in (4, 12)] == [3, 5]
@@ -83,7 +84,7 @@ def test_a_later_models_missing_weights_are_missed_before_any_is_trained(
     two = f"  two: {{{model.replace('OWN', str(folder))}{stages}}}\n"
     path.write_text(path.read_text().replace("embedding:", f"{two}embedding:", 1))
     run = open_existing_run(folder)
-    monkeypatch.setattr(step, "train_model", lambda *_, **__: pytest.fail("a model was trained"))
+    monkeypatch.setattr(Trainer, "train", lambda self: pytest.fail("a model was trained"))
     if message is None:
         step.check_models(run)
     else:
@@ -126,8 +127,8 @@ def test_a_recipe_may_name_a_folder_to_watch(small_run: Path, tmp_path: Path, mo
         list(write_pictures(tmp_path / "classes" / name, name, 2, seed=0, workers=1))
     path = folder / "recipe.yaml"
     path.write_text(f"watch: {tmp_path / 'classes'}\n{path.read_text()}")
-    given: dict[str, Any] = {}
-    monkeypatch.setattr(step, "train_model", lambda *_, **rest: given.update(rest))
+    given = list[Any]()
+    monkeypatch.setattr(Trainer, "train", lambda self: given.append(self.watch))
     run = open_existing_run(folder)
     step.train(run, "one", assign_training_roles(run))
-    assert set(given["watch"](Descriptor(DescriptorSettings(backbone="test_efficientnet")), 32, None)) == {"watched_recall"}
+    assert set(given[0](Descriptor(DescriptorSettings(backbone="test_efficientnet")), 32, None)) == {"watched_recall"}
