@@ -1,12 +1,17 @@
 """How images are embedded, and the models of a recipe that are not trained: handmade ones and files."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from image_copies.data.errors import UserError
 from image_copies.data.settings import Precision, Settings
 from image_copies.models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, HandmadeSettings, find_file
+
+if TYPE_CHECKING:
+    from image_copies.data.images import ImageSet
+    from image_copies.models.network.checkpoint import Checkpoint
 
 
 class EmbeddingSettings(Settings):
@@ -53,6 +58,8 @@ class HandmadeModelSettings(HandmadeSettings):
 
     stages: ClassVar[tuple[()]] = ()  # its checkpoint is that of stage 0
     weights_file: ClassVar[None] = None
+    whitening_images: ClassVar[None] = None
+    background: ClassVar[bool] = False
 
     embedding: EmbeddingSettings | None = None
 
@@ -63,6 +70,26 @@ class HandmadeModelSettings(HandmadeSettings):
     def descriptor_settings(self) -> HandmadeSettings:
         """Return the settings of the descriptor alone."""
         return HandmadeSettings(kind=self.kind, dimensions=self.dimensions)
+
+    def check_files(self, made_here: Path) -> None:
+        """Check nothing: it is made from the training images."""
+
+    def build(self) -> "Checkpoint":
+        """Build the descriptor, not whitened yet."""
+        from image_copies.models.network.checkpoint import Checkpoint, build_descriptor
+        from image_copies.models.network.handmade import IMAGE_SIZE
+
+        return Checkpoint(build_descriptor(self.descriptor_settings()), IMAGE_SIZE, {})
+
+    def make(self, path: Path, images: "ImageSet", workers: int | None) -> None:
+        """Fit the whitening on the images, and write the checkpoint.
+
+        Raises:
+            UserError: Fewer than 3 images can be read.
+        """
+        from image_copies.models.inference.handmade import whiten_handmade
+
+        whiten_handmade(self.descriptor_settings(), images, path, workers)
 
 
 class FileModelSettings(Settings):
@@ -77,6 +104,7 @@ class FileModelSettings(Settings):
     """
 
     stages: ClassVar[tuple[()]] = ()  # its checkpoint is that of stage 0
+    whitening_images: ClassVar[None] = None
 
     kind: Literal["file"]
     file: Path
@@ -92,6 +120,38 @@ class FileModelSettings(Settings):
         """The settings that its checkpoint depends on, besides the file's content."""
         return {"kind": self.kind}
 
+    def check_files(self, made_here: Path) -> None:
+        """Check that the file is there, unless it is one of the folder `made_here`, which other models make.
+
+        Raises:
+            UserError: It is not.
+        """
+        file = self.weights_file
+        if not (file.is_file() or file.resolve().is_relative_to(made_here)):
+            raise UserError(f"{file}: no such file. `file` of the recipe names a checkpoint or a published descriptor.")
+
+    def build(self) -> "Checkpoint":
+        """Read the file.
+
+        Raises:
+            UserError: It is no descriptor.
+        """
+        from image_copies.models.network.checkpoint import load_descriptor
+
+        return load_descriptor(self.weights_file)
+
+    def make(self, path: Path, images: "ImageSet", workers: int | None) -> None:
+        """Write what the file holds as a checkpoint.
+
+        Raises:
+            UserError: It is no descriptor, or the disk is full.
+        """
+        from image_copies.models.network.checkpoint import save_descriptor
+
+        found = self.build()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_descriptor(path, found.descriptor, found.image_size, found.notes)
+
 
 class OnnxModelSettings(Settings):
     """A model of the recipe that is any network in an ONNX file: nothing is trained (models/inference/onnx_embedder.py).
@@ -102,6 +162,8 @@ class OnnxModelSettings(Settings):
             channels first or last, and gives vectors of any dimension, which are scaled to unit length.
         image_size: Side in pixels of the squares that it gets; None for what the file says, or 288 where it takes any.
     """
+
+    background: ClassVar[bool] = False
 
     kind: Literal["onnx"]
     file: Path

@@ -1,6 +1,6 @@
 """Handmade descriptors: they use other cues than a trained network, so they fail on other images.
 
-Only a whitening of their features is learnt, on training images (models/training/handmade.py).
+Only a whitening of their features is learnt, on training images (models/inference/handmade.py).
 """
 
 import math

@@ -3,19 +3,13 @@
 from pathlib import Path
 
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader
-from tqdm import tqdm
 
-from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.augmentations.randomness import generator_for
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.preprocessing import PreprocessedImages
-from image_copies.data.process import choose_workers
 from image_copies.models.device import report_lack_of_memory
+from image_copies.models.inference.handmade import compute_raw
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.whitening import fit_whitening
 
@@ -79,15 +73,3 @@ def learn_whitening(
         whitening = fit_whitening(compute_raw(descriptor, some, size, BATCH_SIZE, workers))
     descriptor.whitening_mean.copy_(whitening.mean)
     descriptor.whitening_matrix.copy_(whitening.matrix)
-
-
-@torch.no_grad()
-def compute_raw(descriptor: ImageDescriptor, images: ImageSet, size: int, batch: int, workers: int | None) -> Tensor:
-    """Return the raw embeddings [n, d] float32 of the images that can be read, as squares of `size` pixels, in their order."""
-    device, found = next(iter(descriptor.state_dict().values())).device, list[Tensor]()
-    loader = DataLoader(PreprocessedImages(images, size), batch, num_workers=choose_workers(workers))
-    for pixels, readable in tqdm(loader, desc="whitening", unit="batch", leave=False):
-        if readable.any():
-            shown = normalize_pixels(pixels[readable].to(device), descriptor.mean, descriptor.std)
-            found.append(descriptor(shown, raw=True).float())
-    return torch.cat(found) if found else torch.zeros(0, descriptor.dimensions)

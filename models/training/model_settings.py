@@ -1,7 +1,7 @@
 """The settings of one trained model in a recipe."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,7 @@ from image_copies.models.training.settings import (
 )
 
 if TYPE_CHECKING:
+    from image_copies.models.network.checkpoint import Checkpoint
     from image_copies.models.objectives.base import Objective
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
@@ -56,6 +57,8 @@ class ModelSettings(Settings):
         whitening_images: Folder of unlabelled images on which descriptor.whiten is fitted; None for the training
             images.
     """
+
+    background: ClassVar[bool] = False
 
     descriptor: DescriptorSettings
     objective: ObjectiveChoice = ArcFaceSettings()
@@ -100,6 +103,27 @@ class ModelSettings(Settings):
 
         heads = len(DOMAINS) if self.descriptor.domains else 1
         return Svmax(self.objective.build(dimensions // heads, classes, seed), self.svmax)
+
+    def check_files(self, made_here: Path) -> None:
+        """Check that timm knows the backbone, and that weights are there, unless they lie in the folder `made_here`.
+
+        Raises:
+            UserError: It does not, or they are not.
+        """
+        from image_copies.models.network.backbones import check_backbone
+        from image_copies.models.network.start import find_start
+
+        check_backbone(self.descriptor.backbone)
+        file = self.weights_file
+        is_made_here = file is not None and file.resolve().is_relative_to(made_here)
+        if self.descriptor.weights not in ("none", "pretrained") and not is_made_here:
+            find_start(self.descriptor.weights)
+
+    def build(self) -> "Checkpoint":
+        """Build the network, not trained yet."""
+        from image_copies.models.network.checkpoint import Checkpoint, build_descriptor
+
+        return Checkpoint(build_descriptor(self.descriptor), self.stages[-1].image_size, {})
 
     def what_trains(self) -> "ModelSettings":
         """The settings that training depends on: without how the model embeds, `workers`, `graph` and `deterministic`."""

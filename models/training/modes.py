@@ -29,7 +29,7 @@ def measure_agreement(descriptor: Descriptor, images: Tensor) -> float:
 
 
 def find_disagreement(descriptor: Descriptor, images: Tensor) -> str:
-    """Say what is wrong with weights that embed otherwise than they learn; empty where nothing is."""
+    """Say of normalised images [n, 3, s, s] how weights embed them otherwise than they learn; empty where they do not."""
     cosine = measure_agreement(descriptor, images)
     if cosine >= LEAST_AGREEMENT:
         return ""

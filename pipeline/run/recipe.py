@@ -214,6 +214,11 @@ class Recipe(Settings):
         return {name: model for name, model in self.models.items() if isinstance(model, ModelSettings)}
 
     @property
+    def untrained_models(self) -> dict[str, UntrainedModelSettings]:
+        """The handmade models and files, by name."""
+        return {name: model for name, model in self.models.items() if isinstance(model, UntrainedModelSettings)}
+
+    @property
     def networks(self) -> dict[str, ModelSettings | UntrainedModelSettings]:
         """The models that have checkpoints, by name; without ONNX files."""
         return {name: model for name, model in self.models.items() if not isinstance(model, OnnxModelSettings)}
@@ -233,7 +238,7 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _background_of_the_only_model(self) -> "Recipe":
         for name, model in self.models.items():
-            if isinstance(model, FileModelSettings) and model.background and len(self.models) > 1:
+            if model.background and len(self.models) > 1:
                 raise ValueError(
                     f"models.{name}.background: the other models have no vectors of those images; remove `background: true`, or "
                     "the other models"
@@ -313,11 +318,8 @@ def read_recipe(path: Path) -> Recipe:
 
 def scale_recipe(recipe: Recipe, share: float) -> Recipe:
     """Return the recipe with a share of its classes and synthetic queries, and at most 2 epochs per stage, for a quick trial."""
-    models: dict[str, ModelSettings | UntrainedModelSettings | OnnxModelSettings] = {}
-    for name, model in recipe.models.items():
-        if not isinstance(model, ModelSettings):
-            models[name] = model
-            continue
+    models = dict(recipe.models)
+    for name, model in recipe.trained_models.items():
         stages = [
             stage.model_copy(
                 update={

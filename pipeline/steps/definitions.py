@@ -13,11 +13,8 @@ from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS
 from image_copies.data.process import describe_seconds, print_once
 from image_copies.models.inference.settings import (
     EmbeddingSettings,
-    FileModelSettings,
     OnnxModelSettings,
-    UntrainedModelSettings,
 )
-from image_copies.models.training.model_settings import ModelSettings
 from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
 from image_copies.pipeline.run.step import Product, Step, is_due, make_product, report_stale
@@ -82,7 +79,7 @@ def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Pro
             "overlays": roles().overlays,
             "synthetic queries": run.paths.query_ground_truth,
             "weights": settings.weights_file,
-            "whitening images": _find_whitening_images(settings),
+            "whitening images": settings.whitening_images and find_images(settings.whitening_images, naming="path"),
         },
         outputs=[run.checkpoint(name)],
         parameters={
@@ -101,17 +98,11 @@ def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
 
     They may change after training: the step then fits the whitening again, without training.
     """
-    settings, embedding = run.recipe.networks[name], run.embedding(name)
-    if not (isinstance(settings, ModelSettings) and settings.descriptor.whiten):
+    settings, embedding = run.recipe.trained_models.get(name), run.embedding(name)
+    if settings is None or not settings.descriptor.whiten:
         return None
     given = {"image_size": embedding.image_size, "pooling_exponent": embedding.pooling_exponent}
     return {key: value for key, value in given.items() if value is not None} or None
-
-
-def _find_whitening_images(settings: ModelSettings | UntrainedModelSettings) -> ImageSet | None:
-    """Return the images of a separate folder for the whitening, if the recipe names one."""
-    folder = settings.whitening_images if isinstance(settings, ModelSettings) else None
-    return None if folder is None else find_images(folder, naming="path")
 
 
 def _embed(run: Run) -> list[Product]:
@@ -167,8 +158,7 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
             find_others=find_others,
         )
 
-    settings = run.recipe.networks[model]
-    has_background = part == "training" and isinstance(settings, FileModelSettings) and settings.background
+    has_background = part == "training" and run.recipe.networks[model].background
     return Product(
         name=f"{model} {part}",
         inputs=lambda: {"checkpoint": run.require(run.checkpoint(model)), "images": sets()[part]},

@@ -13,10 +13,7 @@ from image_copies.data.files import write_text
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.process import describe_seconds, usable_cores
 from image_copies.models.device import autocast, best_device
-from image_copies.models.inference.settings import FileModelSettings, UntrainedModelSettings
 from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.checkpoint import build_descriptor, load_descriptor
-from image_copies.models.network.handmade import IMAGE_SIZE
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import WORKING_SCALE
 from image_copies.pipeline.run.paths import SETS
@@ -59,13 +56,16 @@ def report_time_left(run: Run) -> None:
     seconds["00_augment"] += counts["synthetic"] * of_edit
     disk = width = 0
     for name, settings in recipe.networks.items():
-        network, size = _open_network(settings)
-        if isinstance(settings, ModelSettings) and not run.checkpoint(name).exists():
-            spent, needed = _plan_training(run, name, settings, network, of_edit)
+        built, trained = settings.build(), recipe.trained_models.get(name)
+        network = built.descriptor.to(best_device())
+        if trained and not run.checkpoint(name).exists():
+            spent, needed = _plan_training(run, name, trained, network, of_edit)
             seconds["01_train"] += spent
             disk = max(disk, needed)
         waiting = sum(counts[part] for part in SETS if not run.paths.embeddings(name, part).exists())
-        seconds["02_embed"] += waiting * (of_edit + _time_pass(network, size, run.embedding(name).precision, learns=False))
+        seconds["02_embed"] += waiting * (
+            of_edit + _time_pass(network, built.image_size, run.embedding(name).precision, learns=False)
+        )
         width += network.dimensions
     for step in ("03_ensemble", "04_normalize", "05_submit", "06_score"):
         seconds[step] += counts["query"] * counts["reference"] / PAIRS
@@ -74,16 +74,6 @@ def report_time_left(run: Run) -> None:
     short = "" if needed < free else ", which is too little: make room, or name a folder on another disk with --run"
     total = describe_seconds(sum(seconds[step] for step in left))
     print(f"about {total} here, and {needed / GIB:.2f} GiB of disk, of {free / GIB:.2f} GiB free{short}")
-
-
-def _open_network(settings: ModelSettings | UntrainedModelSettings) -> tuple[ImageDescriptor, int]:
-    """Return a model's network, with any weights, and its image size in pixels."""
-    if isinstance(settings, ModelSettings):
-        return build_descriptor(settings.descriptor).to(best_device()), settings.stages[-1].image_size
-    if isinstance(settings, FileModelSettings):
-        loaded = load_descriptor(settings.weights_file)
-        return loaded.descriptor.to(best_device()), loaded.image_size
-    return build_descriptor(settings.descriptor_settings()).to(best_device()), IMAGE_SIZE
 
 
 def _plan_training(run: Run, name: str, settings: ModelSettings, network: ImageDescriptor, of_edit: float) -> tuple[float, int]:

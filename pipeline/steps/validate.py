@@ -21,13 +21,13 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.data.labels import read_class_folders
 from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.handmade import fit_handmade
 from image_copies.models.inference.protocols import View, embed_view
 from image_copies.models.inference.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.handmade import IMAGE_SIZE
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
-from image_copies.models.training.handmade import fit_handmade
 from image_copies.models.training.trainer import Watch
 from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles
 from image_copies.pipeline.run.step import search_on_gpu

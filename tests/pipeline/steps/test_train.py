@@ -9,6 +9,7 @@ import yaml
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import write_pictures
+from image_copies.models.inference.settings import HandmadeModelSettings
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.trainer import Trainer
@@ -44,7 +45,7 @@ def test_too_few_images_for_the_ensembles_dimensions_are_said_before_training(
     model: dict[str, Any],
     missing: int,
 ) -> None:
-    monkeypatch.setattr(step, "whiten_handmade", lambda *_: None)
+    monkeypatch.setattr(HandmadeModelSettings, "make", lambda *_: None)
     step._warn_once.cache_clear()
     roles = assign_training_roles(open_existing_run(small_run))
     there, held_out = len(roles.classes) + len(roles.overlays), len(roles.references) + len(roles.distractors)

@@ -10,12 +10,12 @@ from PIL import Image
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.procedural import draw_picture
+from image_copies.models.inference import handmade
 from image_copies.models.inference.embed import embed_images
+from image_copies.models.inference.handmade import fit_handmade
 from image_copies.models.inference.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
-from image_copies.models.training import handmade
-from image_copies.models.training.handmade import fit_handmade, whiten_handmade
 
 
 def write_pictures(folder: Path, count: int) -> None:
@@ -29,14 +29,15 @@ def test_few_images_whiten_fewer_dimensions(tmp_path: Path, kind: HandmadeKind, 
     """A recipe with a handmade model ended in an error on as many images as it has dimensions, 256, or fewer."""
     write_pictures(tmp_path, 6)
     images, settings = find_images(tmp_path), HandmadeModelSettings(kind=kind)
-    path = whiten_handmade(settings, images, tmp_path / "model", workers=0)
+    path = tmp_path / "model" / "stage-0.safetensors"
+    settings.make(path, images, workers=0)
     assert f"  {kind}: 6 training images can be read, which whiten 5 dimensions instead of 256" in capsys.readouterr().out
     loaded = load_descriptor(path)
     assert (loaded.descriptor.dimensions, loaded.notes) == (5, {"whitened_on": 6})
     blocks = list(embed_images(loaded, images, EmbeddingSettings(workers=0)))
     vectors = np.concatenate([block.vectors for block in blocks])
     assert vectors.shape == (7, 5) and np.linalg.norm(vectors, axis=1)[:6] == pytest.approx(1, abs=1e-5)
-    whiten_handmade(settings.model_copy(update={"dimensions": 5}), images, tmp_path / "less", workers=0)
+    settings.model_copy(update={"dimensions": 5}).make(path, images, workers=0)
     assert "instead of" not in capsys.readouterr().out
 
 

@@ -1,39 +1,41 @@
-"""Step 01 of a handmade model: its whitening is fitted on training images."""
+"""Whitening of handmade models, fitted on training images."""
 
 from pathlib import Path
 
 import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+from tqdm import tqdm
 
+from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
+from image_copies.data.preprocessing import PreprocessedImages
+from image_copies.data.process import choose_workers
 from image_copies.models.inference.parallel import use_one_thread
-from image_copies.models.inference.settings import HandmadeModelSettings
+from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
 from image_copies.models.network.settings import HandmadeSettings
-from image_copies.models.training.files import stage_checkpoint
-from image_copies.models.training.final_whitening import compute_raw
 
 MAX_WHITENING_IMAGES = 20_000
 LEAST_IMAGES = 3  # that two dimensions, the fewest of a descriptor, are whitened on
 
 
-def whiten_handmade(settings: HandmadeModelSettings, images: ImageSet, folder: Path, workers: int | None) -> Path:
-    """Fit the whitening on the first MAX_WHITENING_IMAGES and write the checkpoint of stage 0; return its path.
+def whiten_handmade(settings: HandmadeSettings, images: ImageSet, path: Path, workers: int | None) -> None:
+    """Fit the whitening on the first MAX_WHITENING_IMAGES, and write the checkpoint.
 
     Raises:
         UserError: Fewer than 3 images can be read.
     """
-    descriptor, count = fit_handmade(settings.descriptor_settings(), images.select(images.ids[:MAX_WHITENING_IMAGES]), workers)
+    descriptor, count = fit_handmade(settings, images.select(images.ids[:MAX_WHITENING_IMAGES]), workers)
     if descriptor.settings.dimensions < settings.dimensions:
         print(
             f"  {settings.kind}: {count} training images can be read, which whiten {descriptor.dimensions} dimensions instead of "
             f"{settings.dimensions}"
         )
-    path = stage_checkpoint(folder, 0)
     path.parent.mkdir(parents=True, exist_ok=True)
     save_descriptor(path, descriptor, IMAGE_SIZE, {"whitened_on": count})
-    return path
 
 
 @torch.no_grad()
@@ -55,3 +57,15 @@ def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | No
     with use_one_thread():  # the last bits of the sums depend on the number of threads: torchrun gives each process one
         descriptor.whiten(found)
     return descriptor, len(found)
+
+
+@torch.no_grad()
+def compute_raw(descriptor: ImageDescriptor, images: ImageSet, size: int, batch: int, workers: int | None) -> Tensor:
+    """Return the raw embeddings [n, d] float32 of the images that can be read, as squares of `size` pixels, in their order."""
+    device, found = next(iter(descriptor.state_dict().values())).device, list[Tensor]()
+    loader = DataLoader(PreprocessedImages(images, size), batch, num_workers=choose_workers(workers))
+    for pixels, readable in tqdm(loader, desc="whitening", unit="batch", leave=False):
+        if readable.any():
+            shown = normalize_pixels(pixels[readable].to(device), descriptor.mean, descriptor.std)
+            found.append(descriptor(shown, raw=True).float())
+    return torch.cat(found) if found else torch.zeros(0, descriptor.dimensions)
