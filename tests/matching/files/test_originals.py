@@ -22,8 +22,10 @@ from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match
 from image_copies.matching.pairs import PairJudge
+from image_copies.matching.verification.blocks import to_grey
 from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison, Edits
+from image_copies.matching.verification.enlargement import measure_new_detail
 from image_copies.matching.verification.quantisation import Quantisation
 
 DATE = Image.Exif()
@@ -375,13 +377,13 @@ def test_what_was_exported_at_two_sizes_goes_at_the_smaller_one(tmp_path: Path, 
     picture.resize(size, Image.Resampling.LANCZOS).save(tmp_path / "small.jpg", quality=88)
     row = plan(tmp_path)["small"]
     assert row.action == "remove", row
-    finished = [scale(compress(picture, 88), 1 / side, 1 / side), sharpen(scale(compress(picture, 88), 1 / side, 1 / side))]
-    for number, enlarged in enumerate(finished):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        picture.save(folder / "original.jpg", quality=88)
-        enlarged.save(folder / "enlarged.jpg", quality=95)
-        assert plan(folder)["original"].action in ("keep", "review")
+
+
+def test_edges_of_a_drawing_say_that_it_was_not_enlarged_if_they_are_sharper_than_sharpening_makes_them() -> None:
+    chart, to_small = draw_chart(), np.array([[0.5, 0, -0.25], [0, 0.5, -0.25], [0, 0, 1]])
+    small = chart.resize((320, 240), Image.Resampling.LANCZOS)
+    greys = [to_grey(np.asarray(picture)) for picture in (chart, sharpen(scale(small, 2, 2)), small)]
+    assert measure_new_detail(greys[0], greys[2], to_small) > 0 == measure_new_detail(greys[1], greys[2], to_small)
 
 
 @pytest.mark.parametrize(("differing", "compressed", "said"), [(2.5, False, True), (1.5, False, False), (2.5, True, False)])
