@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.synthetic import COPY_RATE
-from image_copies.matching.threshold import MIN_QUERIES, QUERIES_PER_BLOCK, TAIL_SHARE, Tail, choose_sample, fit_minima
+from image_copies.matching.threshold import MIN_QUERIES, TAIL_SHARE, Tail, choose_sample, fit_minima
+from image_copies.submissions.search.backend import iterate_distances
 
 UNFITTED = Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy
 MOST_QUERIES = 2000  # references that the tail is fitted on
@@ -52,17 +53,12 @@ def _fit_to(first: Extractor, references: NDArray[np.float32]) -> Tail:
     own, tail = references[:, : first.dimensions] / HALF, first.calibrate()
     limit = 0.0 if tail is None else tail.against(lambda: own).threshold(COPY_RATE, len(own))
     rows, minima = choose_sample(len(references), MOST_QUERIES), [np.zeros(0)]
-    for block in np.array_split(rows, -(-len(rows) // QUERIES_PER_BLOCK) or 1):
-        squares = _compare(references[block], references)
-        squares[_compare(first.normalize(own[block]), own) <= limit] = np.inf
-        squares[np.arange(len(block)), block] = np.inf
+    away = iterate_distances(references[rows], references, "distance")
+    own_away = iterate_distances(first.normalize(own[rows]), own, "distance")
+    for (start, squares), (_, own_squares) in zip(away, own_away, strict=True):
+        squares[own_squares <= limit] = np.inf
+        squares[np.arange(len(squares)), rows[start : start + len(squares)]] = np.inf
         minima.append(squares.min(axis=1, initial=np.inf))
     found = np.concatenate(minima)
     found = found[np.isfinite(found)]
     return UNFITTED if len(found) < MIN_QUERIES else fit_minima(found, len(references), TAIL_SHARE)
-
-
-def _compare(queries: NDArray[np.float32], references: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the squared distances [n, m] of queries [n, d] to references [m, d]."""
-    squares: NDArray[np.float32] = (queries**2).sum(1)[:, None] + (references**2).sum(1) - 2 * queries @ references.T
-    return squares

@@ -1,12 +1,11 @@
 """A second look at pairs of files: do they show the same thing in the same arrangement, and are they copies of each other?"""
 
-import threading
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -43,35 +42,18 @@ def share_cores(most: int | None = None) -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-@dataclass
 class LastUsed(Generic[T]):
-    """What was made of the files that were looked at last.
+    """What was made of the files that were looked at last."""
 
-    Attributes:
-        make: Makes it of a file; raises ImageError for one that cannot be read.
-        size: Maximum number of files.
-    """
+    def __init__(self, make: Callable[[Path], T], size: int) -> None:
+        """Keep what is made of so many files; `make` raises ImageError for one that cannot be read."""
 
-    make: Callable[[Path], T]
-    size: int
-    _made: OrderedDict[Path, T | None] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+        def find(path: Path) -> T | None:
+            with suppress(ImageError):
+                return make(path)
+            return None
 
-    def of(self, path: Path) -> T | None:
-        """Return what is made of a file; None where it cannot be read."""
-        with self._lock:
-            if path in self._made:
-                self._made.move_to_end(path)
-                return self._made[path]
-        try:
-            made = self.make(path)
-        except ImageError:
-            made = None
-        with self._lock:
-            self._made[path] = made
-            while len(self._made) > self.size:
-                self._made.popitem(last=False)
-        return made
+        self.of = lru_cache(size)(find)  # None for a file that cannot be read
 
     def require(self, path: Path) -> T:
         """Return what is made of a file.

@@ -313,9 +313,8 @@ class PairScores:
 
     def __init__(self, store: Store, extractor: Extractor) -> None:
         self._store, self._extractor = store, extractor
-        self._asked: set[bytes] = set()  # unreadable ones, too, which have no vector
-        self._raw: dict[bytes, NDArray[np.float64]] = {}
-        self._normalized: dict[bytes, NDArray[np.float64]] = {}
+        # vectors [d] as references and as queries; None of unreadable ones
+        self._vectors: dict[bytes, tuple[NDArray[np.float64], NDArray[np.float64]] | None] = {}
 
     def scores(self, pairs: Sequence[tuple[bytes, bytes]]) -> NDArray[np.float64]:
         """Return −‖q − r‖² of each pair of digests, float64 [pairs], the higher of its two directions.
@@ -325,26 +324,25 @@ class PairScores:
         Raises:
             UserError: when the index is damaged.
         """
-        self._read({digest for pair in pairs for digest in pair} - self._asked)
+        self._read({digest for pair in pairs for digest in pair} - self._vectors.keys())
         result = np.full(len(pairs), -np.inf)
-        for row, (one, other) in enumerate(pairs):
-            if one == other:
+        for row, pair in enumerate(pairs):
+            one, other = map(self._vectors.get, pair)
+            if pair[0] == pair[1]:
                 result[row] = 0.0
-            elif one in self._raw and other in self._raw:
-                there = _squared_distance(self._normalized[one], self._raw[other])
-                back = _squared_distance(self._normalized[other], self._raw[one])
-                result[row] = -min(there, back)
+            elif one is not None and other is not None:
+                result[row] = -min(_squared_distance(one[1], other[0]), _squared_distance(other[1], one[0]))
         return result
 
     def _read(self, digests: Iterable[bytes]) -> None:
         for part in _split_into_blocks(sorted(digests)):
-            found: Mapping[bytes, NDArray[np.float32] | None] = vectors_by_digest(self._store, part)
+            self._vectors |= dict.fromkeys(part)
+            found = vectors_by_digest(self._store, part)
             readable = {digest: vector for digest, vector in found.items() if vector is not None}
             if readable:
-                normalized = self._extractor.normalize(np.stack(list(readable.values())))
-                self._raw |= {digest: vector.astype(np.float64) for digest, vector in readable.items()}
-                self._normalized |= dict(zip(readable, normalized.astype(np.float64), strict=True))
-            self._asked.update(part)
+                raw = np.stack(list(readable.values()))
+                both = zip(raw.astype(np.float64), self._extractor.normalize(raw).astype(np.float64), strict=True)
+                self._vectors |= zip(readable, both, strict=True)
 
 
 def make_exclusions(store: Store, folders: Sequence[Path] = ()) -> Exclusions:

@@ -37,7 +37,7 @@ from image_copies.matching.index.store import (
 from image_copies.models.inference.embedders import Look, Source, choose_batch
 from image_copies.submissions.vectors.files import Vectors
 
-IMAGES_PER_COMMIT = 1024  # the most that a kill can lose
+IMAGES_PER_COMMIT = 1024  # that a worker elsewhere embeds together, the most that a kill can lose
 READ_TOGETHER = 4  # files that a thread reads before a batch is made of them
 MOST_KEPT_BYTES = 32 * 2**20  # files read together that wait to be decoded; what exceeds it is read again
 Digests = dict[Path, bytes | None]  # SHA-256 of each file; None where it cannot be opened
@@ -146,16 +146,12 @@ def embed_pictures(extractor: Extractor, images: ImageSet, name: str) -> Vectors
 
 @dataclass(frozen=True)
 class _Part:
-    """The pictures that one transaction records, at most IMAGES_PER_COMMIT."""
+    """The pictures that one transaction records: a batch, or what a worker embeds elsewhere."""
 
     count: int  # of pictures
     files: dict[Path, bytes]  # digest of each picture to record
     first: dict[bytes, Path]  # path of each content to embed, by its digest
     known: list[Content]  # contents that the index lacks, with vectors from an earlier search
-
-    def join(self, other: "_Part") -> "_Part":
-        """Return the pictures of both."""
-        return _Part(self.count + other.count, self.files | other.files, self.first | other.first, [*self.known, *other.known])
 
 
 def _first_of_each(files: dict[Path, bytes], digests: Set[bytes]) -> dict[bytes, Path]:
@@ -183,21 +179,14 @@ def _embed_chosen(
     name: str,
     look: Look | None,
 ) -> Iterator[tuple[_Part, list[Content]]]:
-    """Yield IMAGES_PER_COMMIT pictures at a time, which enter the index together, with those contents that were embedded."""
+    """Yield pictures that enter the index together, with those of their contents that were embedded."""
     if _works_elsewhere(extractor):
         yield from _embed_chosen_elsewhere(store, extractor, paths, choose, name)
         return
-    whole, contents = _Part(0, {}, {}, []), list[Content]()
     with _show_progress(len(paths), name) as bar:
-        for part, own in _embed_batches(extractor, paths, choose, look):
-            contents += own
-            whole = whole.join(part)
+        for part, contents in _embed_batches(extractor, paths, choose, look):
             bar.update(part.count)
-            if whole.count >= IMAGES_PER_COMMIT:
-                yield whole, contents
-                whole, contents = _Part(0, {}, {}, []), []
-    if whole.count:
-        yield whole, contents
+            yield part, contents
 
 
 def _embed_batches(
@@ -219,18 +208,18 @@ def _embed_batches(
 
 
 def _read_batches(extractor: Extractor, paths: Sequence[Path]) -> Iterator[list[Opened]]:
-    """Yield the files, each read once unless it is large, in batches to embed together; a part to commit begins a batch."""
+    """Yield the files, each read once unless it is large, in batches to embed together."""
     most, batch, kept = choose_batch(extractor.networks, extractor.settings), list[Opened](), 0
-    together = [part[start : start + READ_TOGETHER] for part in _cut(paths) for start in range(0, len(part), READ_TOGETHER)]
+    together = [paths[start : start + READ_TOGETHER] for start in range(0, len(paths), READ_TOGETHER)]
     threads = READERS if any(map(is_remote, paths)) else choose_workers(extractor.settings.workers)
-    done = 0
     for opened in map_in_threads(_open_files, together, max(1, threads)):
         batch += opened
-        done += len(opened)
         kept += sum(len(content) for _, _, content in opened if content is not None)
-        if len(batch) >= most or kept >= MOST_KEPT_BYTES or done % IMAGES_PER_COMMIT == 0 or done == len(paths):
+        if len(batch) >= most or kept >= MOST_KEPT_BYTES:
             yield batch
             batch, kept = [], 0
+    if batch:
+        yield batch
 
 
 def _open_files(paths: Sequence[Path]) -> list[Opened]:

@@ -113,8 +113,8 @@ def test_a_file_is_read_once_unless_it_is_too_large_to_be_kept(
 
     monkeypatch.setattr(embedders, "read_or_nothing", count)
     monkeypatch.setattr(filling, "MOST_KEPT_BYTES", kept)
-    monkeypatch.setattr(filling, "IMAGES_PER_COMMIT", 6)
-    extractor, paths = checkpoint_extractor(checkpoint), below(pictures / "references")
+    opened, paths = checkpoint_extractor(checkpoint), below(pictures / "references")
+    extractor = replace(opened, settings=opened.settings.model_copy(update={"batch_size": 4}))
     shutil.copy(paths[0], paths[0].with_name("again.jpg"))
     with open_store(pictures / "index", extractor.identity, extractor.dimensions) as store:
         added = add_pictures(store, extractor, [*paths, paths[0].with_name("again.jpg")])
@@ -128,11 +128,9 @@ def test_a_file_is_read_once_unless_it_is_too_large_to_be_kept(
             assert unreadable if stored is None else np.array_equal(stored, vector)
 
 
-def test_a_gpu_has_its_next_batch_before_one_is_read_and_committed(
-    pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(filling, "IMAGES_PER_COMMIT", 4)
-    extractor = checkpoint_extractor(checkpoint)
+def test_a_gpu_has_its_next_batch_before_one_is_read_and_committed(pictures: Path, checkpoint: Path) -> None:
+    opened = checkpoint_extractor(checkpoint)
+    extractor = replace(opened, settings=opened.settings.model_copy(update={"batch_size": 4}))
     (network,) = extractor.networks
     done: list[str] = []
 
