@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -18,9 +18,8 @@ from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import (
     Store,
     contents_of,
-    digest_of_content,
     digests_of_files,
-    files_of_content,
+    read_content_files,
     stored_files,
     unreadable_files,
     vectors_by_digest,
@@ -80,14 +79,9 @@ class Search:
         return self.fitted.threshold(self.index.ntotal)
 
     @cached_property
-    def _files_of(self) -> Callable[[int], Sequence[Path]]:
-        """Returns the files of a content, in the state of the store in which it is first asked for."""
-
-        @lru_cache(MAX_KNOWN_FILES)
-        def find(content: int) -> Sequence[Path]:
-            return files_of_content(self.store, content)
-
-        return find
+    def _read(self) -> Callable[[int], tuple[bytes, Sequence[Path]]]:
+        """Returns the digest and the files of a content, in the state of the store in which it is first asked for."""
+        return lru_cache(MAX_KNOWN_FILES)(partial(read_content_files, self.store))
 
     @property
     def wanted(self) -> int:
@@ -155,9 +149,8 @@ class Search:
                 chosen = [(number, path) for number in part for path in self._representatives(number)]
                 if not chosen:
                     continue  # removed by another process meanwhile
-                digests = {number: digest_of_content(self.store, number) or b"" for number in part}
                 vectors = self.index.vectors_of(np.array([number for number, _ in chosen]))
-                yield [(path, digests[number]) for number, path in chosen], vectors
+                yield [(path, self._read(number)[0]) for number, path in chosen], vectors
 
         for path, digest, hits in self._search_blocks(choose()):
             for match in self._make_matches(path, digest, hits):
@@ -176,20 +169,18 @@ class Search:
     def _representatives(self, content: int) -> list[Path]:
         """Return the first file of a content; with --no-self the first one below each folder."""
         chosen: dict[int | None, Path] = {}
-        for path in self._files_of(content):
+        for path in self._read(content)[1]:
             chosen.setdefault(self.exclusions.folder_of(path), path)
         return list(chosen.values())
 
     def _make_filter(self, query: Path, digest: bytes) -> Callable[[int], bool]:
         """Return a function that tells whether a content has a file that may be reported for the query."""
-        rejected, folders, files_of = self.exclusions.rejected, self.exclusions.folders, self._files_of
+        rejected, folders = self.exclusions.rejected, self.exclusions.folders
 
         def allowed(content: int) -> bool:
-            if rejected:
-                other = digest_of_content(self.store, content)
-                if other is not None and frozenset((digest, other)) in rejected:
-                    return False
-            files = files_of(content)
+            other, files = self._read(content)
+            if frozenset((digest, other)) in rejected:
+                return False
             return any(path != query and not (folders and self.exclusions.same_folder(query, path)) for path in files)
 
         return allowed
@@ -304,7 +295,7 @@ class Search:
         return contents_of(self.store, [digest]).get(digest)
 
     def _files(self, query: Path, content: int | None) -> list[Path]:
-        files = [] if content is None else self._files_of(content)
+        files = [] if content is None else self._read(content)[1]
         return [path for path in files if path != query and not self.exclusions.same_folder(query, path)]
 
 

@@ -177,10 +177,11 @@ def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
     return {path: bytes(row[0]) for path, row in rows.items() if row is not None}
 
 
-def files_of_content(store: Store, content: int) -> list[Path]:
-    """Return the files with this content, ordered by path; empty if it has been removed since."""
-    found = store.database.execute("SELECT path FROM files WHERE content = ? ORDER BY path", (int(content),))
-    return [as_path(os.fsdecode(path)) for (path,) in found]
+def read_content_files(store: Store, content: int) -> tuple[bytes, list[Path]]:
+    """Return the digest of a content, and its files, ordered by path; nothing of one that has been removed since."""
+    find = "SELECT digest, path FROM contents JOIN files USING (content) WHERE content = ? ORDER BY path"
+    found = store.database.execute(find, (int(content),)).fetchall()
+    return bytes(found[0][0]) if found else b"", [as_path(os.fsdecode(path)) for _, path in found]
 
 
 def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDArray[np.float32] | None]:
@@ -232,12 +233,6 @@ def forget_queries(store: Store, kept: Iterable[bytes]) -> None:
     store.database.executemany("DELETE FROM queries WHERE digest = ?", gone)
 
 
-def digest_of_content(store: Store, content: int) -> bytes | None:
-    """Return the digest of a content; None when it has been removed since."""
-    row = store.database.execute("SELECT digest FROM contents WHERE content = ?", (int(content),)).fetchone()
-    return None if row is None else bytes(row[0])
-
-
 def unreadable_files(store: Store) -> list[Path]:
     """Return the files of contents that cannot be read as pictures."""
     found = store.database.execute("SELECT path FROM files JOIN contents USING (content) WHERE vector IS NULL ORDER BY path")
@@ -284,7 +279,7 @@ def check_vectors(store: Store) -> int:
 
 
 def _damaged_vector_error(store: Store, content: int) -> UserError:
-    files = files_of_content(store, content)
+    _, files = read_content_files(store, content)
     if not files:
         return UserError(f"{store.folder / DATABASE} holds a damaged vector of no file: remove {store.folder}, add all again.")
     return UserError(

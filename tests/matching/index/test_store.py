@@ -22,9 +22,9 @@ from image_copies.matching.index.store import (
     add_files,
     contents_of,
     digest_of,
-    files_of_content,
     keep_queries,
     open_store,
+    read_content_files,
     remove_files,
     stored_files,
     unreadable_files,
@@ -49,7 +49,7 @@ def test_nearest_names_the_files_and_exact_distances(store: Store) -> None:
     add(store, *range(20))
     index = open_search(store)
     found = index.nearest(VECTORS[:5], 3)
-    assert [files_of_content(store, number)[0].name for number in found.contents[:, 0]] == [f"{i}.jpg" for i in range(5)]
+    assert [read_content_files(store, number)[1][0].name for number in found.contents[:, 0]] == [f"{i}.jpg" for i in range(5)]
     difference = VECTORS[None, :5].astype(np.float64) - VECTORS[:, None].astype(np.float64)
     assert np.allclose(found.distances, np.sort((difference**2).sum(-1), axis=0)[:3].T, atol=1e-12)
     assert np.array_equal(index.vectors_of(index.numbers()), VECTORS)
@@ -62,7 +62,7 @@ def test_the_same_bytes_are_kept_once(store: Store) -> None:
     add(store, 1, prefix="/b")
     assert len(stored_files(store)) == 3 and open_search(store).ntotal == 2
     number = contents_of(store, [b"1"])[b"1"]
-    assert files_of_content(store, number) == [Path("/a/1.jpg"), Path("/b/1.jpg")]
+    assert read_content_files(store, number)[1] == [Path("/a/1.jpg"), Path("/b/1.jpg")]
     assert remove_files(store, [Path("/a/1.jpg"), Path("/a/7.jpg")]) == {Path("/a/1.jpg"): 1, Path("/a/7.jpg"): 0}
     assert open_search(store).ntotal == 2
     assert remove_files(store, [Path("/b")]) == {Path("/b"): 1}
@@ -255,7 +255,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
             assert index.ntotal == len(files)
             for path, digest in list(files.items())[::37]:
                 found = index.nearest(np.full((1, 8), int(digest), np.float32), 1)
-                assert found.distances[0, 0] == 0 and files_of_content(store, int(found.contents[0, 0])) == [path]
+                assert found.distances[0, 0] == 0 and read_content_files(store, int(found.contents[0, 0]))[1] == [path]
 
 
 @pytest.mark.parametrize("spare", [0, 16])
@@ -275,7 +275,7 @@ def test_what_changed_since_the_file_of_vectors_was_made_is_searched_without_mak
     numbers = index.numbers()
     assert len(numbers) == len(set(numbers.tolist())) == 15
     found = index.nearest(VECTORS[kept], 15)
-    names = [files_of_content(store, number)[0].name for number in found.contents[:, 0]]
+    names = [read_content_files(store, number)[1][0].name for number in found.contents[:, 0]]
     assert names == [f"{row}.jpg" for row in kept] and np.allclose(found.distances[:, 0], 0)
     assert all(sorted(row) == numbers.tolist() for row in found.contents.tolist())
     file.unlink()
