@@ -158,5 +158,5 @@ def list_pairs(matches: Iterable[Match]) -> dict[frozenset[Path], Match]:
     """Return matches by their two files, the first of each."""
     listed: dict[frozenset[Path], Match] = {}
     for match in matches:
-        listed.setdefault(frozenset((match.query, match.reference)), match)
+        listed.setdefault(frozenset(match.files), match)
     return listed

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -123,7 +124,7 @@ class PairJudge:
         except ImageError:
             return judge(None, described=described)
         if edits is not None and query is None:
-            self._edits[pair.query, pair.reference] = edits
+            self._edits[pair.files] = edits
         return judgement
 
     def compare_edits(self, one: Path, other: Path) -> Comparison | None:
@@ -136,15 +137,9 @@ class PairJudge:
 
     def judge_all(self, pairs: Sequence[Match], threshold: float | None = -np.inf) -> list[Judgement]:
         """Return the class of each pair, as `judge` does, on all cores."""
-        with (
-            share_cores() as pool,
-            tqdm(total=len(pairs), desc="comparing pixels", unit="pair", leave=False) as bar,
-        ):
-            found = []
-            for judgement in pool.map(partial(self.judge, threshold=threshold), pairs):
-                found.append(judgement)
-                bar.update()
-        return found
+        with share_cores() as pool:
+            judged = pool.map(partial(self.judge, threshold=threshold), pairs)
+            return list(tqdm(judged, "comparing pixels", len(pairs), leave=False, unit="pair"))
 
 
 def verify_two(first: Path, second: Path) -> Evidence | None:
@@ -179,11 +174,10 @@ def verify_pairs(
         return list(zip(rows, found, strict=True))
 
     evidence: list[Evidence | None] = [None] * len(pairs)
-    with share_cores() as pool, tqdm(total=sum(map(len, by_query.values())), desc="verifying", unit="pair", leave=False) as bar:
-        for found in pool.map(look, by_query.items()):
-            for row, one in found:
-                evidence[row] = one
-            bar.update(len(found))
+    with share_cores() as pool:
+        found = chain.from_iterable(pool.map(look, by_query.items()))
+        for row, one in tqdm(found, "verifying", sum(map(len, by_query.values())), leave=False, unit="pair"):
+            evidence[row] = one
     return evidence
 
 

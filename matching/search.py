@@ -154,7 +154,7 @@ class Search:
 
         for path, digest, hits in self._search_blocks(choose()):
             for match in self._make_matches(path, digest, hits):
-                pair = min(match.query, match.reference), max(match.query, match.reference)
+                pair = min(match.files), max(match.files)
                 if pair not in best or best[pair].score < match.score:
                     best[pair] = match
         files = stored_files(self.store)

@@ -69,15 +69,12 @@ def embed_views(
 
     alone = any(network.side_by_side is None for network in extractor.networks)
     threads = 1 if alone else max(1, min(len(paths), choose_workers(extractor.settings.workers)))
-    found = []
-    with ExitStack() as held, tqdm(total=len(paths), desc="searching with views", unit="image", leave=False) as bar:
+    with ExitStack() as held:
         for network in extractor.networks:
             if network.side_by_side is not None:
                 held.enter_context(network.side_by_side())
-        for vectors in map_in_threads(embed, paths, threads):
-            found.append(vectors)
-            bar.update()
-    return found
+        embedded = map_in_threads(embed, paths, threads)
+        return list(tqdm(embedded, "searching with views", len(paths), leave=False, unit="image"))
 
 
 def embed_views_of(extractor: Extractor, pixels: Pixels) -> NDArray[np.float32]:

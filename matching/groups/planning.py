@@ -74,15 +74,9 @@ def read_facts(paths: Sequence[Path], verdicts: Verdicts) -> dict[Path, Facts]:
     def read(path: Path) -> Facts:
         return picture_facts(path, lambda path: verdicts.ask((path,), "facts", (), lambda: read_content_facts(path)))
 
-    with (
-        ThreadPoolExecutor(READER_THREADS) as pool,
-        tqdm(total=len(paths), desc="comparing files", unit="image", leave=False) as bar,
-    ):
-        found = {}
-        for facts in pool.map(read, paths):
-            found[facts.path] = facts
-            bar.update()
-    return found
+    with ThreadPoolExecutor(READER_THREADS) as pool:
+        found = tqdm(pool.map(read, paths), "comparing files", len(paths), leave=False, unit="image")
+        return {facts.path: facts for facts in found}
 
 
 def drop_flat(pairs: Sequence[Match], flat: Collection[Path]) -> list[Match]:
@@ -128,12 +122,7 @@ def make_groups(
         with large if alone else nullcontext():
             return plan_group(*numbered, knowledge, settings)
 
-    with (
-        share_cores(PLANNED_TOGETHER) as pool,
-        tqdm(total=len(grouped.groups), desc="choosing what to keep", unit="group", leave=False) as bar,
-    ):
-        rows = list[PlanRow]()
-        for planned in pool.map(plan, enumerate(grouped.groups, 1)):
-            rows += planned
-            bar.update()
-    return Grouped(grouped, rows)
+    with share_cores(PLANNED_TOGETHER) as pool:
+        planned = pool.map(plan, enumerate(grouped.groups, 1))
+        every = tqdm(planned, "choosing what to keep", len(grouped.groups), leave=False, unit="group")
+        return Grouped(grouped, [row for rows in every for row in rows])

@@ -32,8 +32,8 @@ def is_of_series(match: Match, facts: Mapping[Path, Facts]) -> bool:
 def list_joining(pairs: Sequence[Match], facts: Mapping[Path, Facts]) -> list[Match]:
     """Return the pairs that may join a group: copies, but neither shots in a row nor what are certainly copies of such shots."""
     certain = [match.settled or (match.judgement is not None and match.judgement.is_certain) for match in pairs]
-    same = _join((match.query, match.reference) for match, sure in zip(pairs, certain, strict=True) if sure)
-    ends = [frozenset(same.get(path, [path])[0] for path in (match.query, match.reference)) for match in pairs]
+    same = _join(match.files for match, sure in zip(pairs, certain, strict=True) if sure)
+    ends = [frozenset(same.get(path, [path])[0] for path in match.files) for match in pairs]
     shots = {pair for pair, match in zip(ends, pairs, strict=True) if is_of_series(match, facts)}
     of_pairs = zip(pairs, certain, ends, strict=True)
     return [match for match, sure, pair in of_pairs if match.is_copy and (sure or pair not in shots)]
@@ -64,7 +64,7 @@ def list_series(pairs: Iterable[Match], planned: Iterable[PlanRow]) -> list[list
     for match in pairs:
         if match.series is not None and match.sharpest is not None:
             files = found.setdefault(match.series, [match.sharpest])
-            files += [match.query, match.reference]
+            files += match.files
     listed = [[kept.get(file, file) for file in files] for _, files in sorted(found.items())]
     return [list(dict.fromkeys([files[0], *sorted(files)])) for files in listed]
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from tqdm import tqdm
@@ -167,10 +167,6 @@ def _cut(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     return (items[start : start + IMAGES_PER_COMMIT] for start in range(0, len(items), IMAGES_PER_COMMIT))
 
 
-def _show_progress(total: int, name: str) -> "tqdm[Any]":
-    return tqdm(total=total, desc=name, unit="image", leave=False, delay=1)
-
-
 def _embed_chosen(
     store: Store,
     extractor: Extractor,
@@ -183,7 +179,7 @@ def _embed_chosen(
     if _works_elsewhere(extractor):
         yield from _embed_chosen_elsewhere(store, extractor, paths, choose, name)
         return
-    with _show_progress(len(paths), name) as bar:
+    with tqdm(total=len(paths), desc=name, unit="image", leave=False, delay=1) as bar:
         for part, contents in _embed_batches(extractor, paths, choose, look):
             bar.update(part.count)
             yield part, contents

@@ -124,7 +124,7 @@ def _make_sections(folder: Path, matches: Matches, grouped: Grouped | None, name
     copies = grouped.copies if grouped else []
     series = list_series(matches.pairs, grouped.rows if grouped else ())
     best = {key: _choose_pairs(matches.pairs, kinds) for key, (_, kinds) in SECTIONS.items()}
-    files = {file for pairs in best.values() for match in pairs[:MAX_MATCHES] for file in (match.query, match.reference)}
+    files = {file for pairs in best.values() for match in pairs[:MAX_MATCHES] for file in match.files}
     thumbnails = _make_thumbnails(folder, files.union(*copies[:MAX_GROUPS], *series[:MAX_GROUPS]))
 
     def make_card(match: Match) -> PairCard:
