@@ -31,6 +31,7 @@ from image_copies.matching.index.segments import (
     Segment,
     forget_files,
     open_segment_file,
+    take_nearest,
 )
 
 if TYPE_CHECKING:
@@ -105,8 +106,7 @@ def _drop_repeated(
     repeated = np.zeros(places.shape, np.bool_)
     repeated[:, 1:] = places[:, 1:] == places[:, :-1]
     distances[repeated], places[repeated] = np.inf, -1
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(distances, nearest, 1), np.take_along_axis(places, nearest, 1)
+    return take_nearest(distances, places, count)
 
 
 def choose_lists(codes: Codes, queries: NDArray[np.float32], near: bool) -> Probed:

@@ -22,7 +22,7 @@ from image_copies.data.shards import ShardWork, run_shards, uses_engine
 from image_copies.matching.index import codes as coding
 from image_copies.matching.index.codes import Codes, choose_lists
 from image_copies.matching.index.elsewhere import Candidates, Lookup, Opened, OpenedSegments, describe_segment, look_into
-from image_copies.matching.index.segments import Segment, open_segments
+from image_copies.matching.index.segments import Segment, open_segments, take_nearest
 from image_copies.matching.index.store import Store
 from image_copies.matching.threshold import choose_sample
 from image_copies.submissions.search.exact import PAIRS_WORTH_SENDING, SPARE, rank_exactly
@@ -137,7 +137,10 @@ class Neighbours:
             if place < len(asked):
                 merged.append(found)
             else:
-                merged[place % len(asked)] = _merge_nearest([merged[place % len(asked)], found], asked[place % len(asked)].count)
+                row = place % len(asked)
+                distances = np.concatenate([merged[row][0], found[0]], axis=1)
+                numbers = np.concatenate([merged[row][1], found[1]], axis=1)
+                merged[row] = take_nearest(distances, numbers, asked[row].count)
         return merged
 
     def _look_up(self, lookups: Sequence[Lookup]) -> Iterator[Candidates]:
@@ -164,13 +167,6 @@ class Neighbours:
     @cached_property
     def _digest(self) -> str:
         return hashlib.sha256(pickle.dumps(self._sources)).hexdigest()
-
-
-def _merge_nearest(found: Sequence[Candidates], count: int) -> Candidates:
-    """Return the `count` nearest candidates of each query; of equal ones, those found first."""
-    distances, numbers = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
-    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
-    return np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
 
 
 def open_search(store: Store, exact: bool = False) -> Neighbours:

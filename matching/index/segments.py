@@ -92,10 +92,17 @@ def _drop_removed(
     absent = (places < 0) | np.isin(places, segment.gone)
     distances = np.where(absent, np.float32(np.inf), distances)
     numbers = np.where(absent, -1, segment.numbers[places])
-    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
-    distances, numbers = np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
-    missing = ((0, 0), (0, count - order.shape[1]))
+    distances, numbers = take_nearest(distances, numbers, count)
+    missing = ((0, 0), (0, count - numbers.shape[1]))
     return np.pad(distances, missing, constant_values=np.inf), np.pad(numbers, missing, constant_values=-1)
+
+
+def take_nearest(
+    distances: NDArray[np.float32], numbers: NDArray[np.int64], count: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Return the `count` nearest of each row, both [n, m], nearest first; of equal ones, those that come first."""
+    order = np.argsort(distances, axis=1, kind="stable")[:, :count]
+    return np.take_along_axis(distances, order, 1), np.take_along_axis(numbers, order, 1)
 
 
 def open_segments(store: Store) -> list[Segment]:

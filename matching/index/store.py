@@ -44,6 +44,11 @@ class Content:
     digest: bytes
     vector: NDArray[np.float32] | None
 
+    @property
+    def packed(self) -> bytes | None:
+        """The vector as the database has it."""
+        return None if self.vector is None else np.ascontiguousarray(self.vector, np.float32).tobytes()
+
 
 def digest_of(path: Path) -> bytes:
     """Return the SHA-256 of the bytes of a file or of an archive's member, 32 bytes.
@@ -134,10 +139,9 @@ def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content
         for content in contents:
             if content.vector is not None and not np.isfinite(content.vector).all():
                 raise ValueError("a vector that is not finite would stop every search")
-            vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
             store.database.execute(
-                "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (:digest, :vector, checksum(:vector))",
-                {"digest": content.digest, "vector": vector},
+                "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (?1, ?2, checksum(?2))",
+                (content.digest, content.packed),
             )
         store.database.executemany(
             "INSERT INTO files SELECT ?, content FROM contents WHERE digest = ? "
@@ -199,7 +203,7 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDA
         row = store.database.execute(find, {"digest": digest}).fetchone()
         if row is not None:
             vector, checksum = row
-            if vector is not None and (len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector))):
+            if vector is not None and _is_damaged(store, vector, checksum):
                 raise UserError(f"{store.folder / DATABASE} holds a damaged vector: remove {store.folder}, add the images again.")
             found[digest] = None if vector is None else np.frombuffer(vector, np.float32)
     return found
@@ -221,9 +225,8 @@ def keep_queries(store: Store, contents: Iterable[Content]) -> None:
     """Remember the vectors of queries, so that they are not embedded again; they are never found as references."""
     with write_together(store.database):
         for content in contents:
-            vector = None if content.vector is None else np.ascontiguousarray(content.vector, np.float32).tobytes()
-            insert = "INSERT OR IGNORE INTO queries VALUES (:digest, :vector, checksum(:vector))"
-            store.database.execute(insert, {"digest": content.digest, "vector": vector})
+            insert = "INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))"
+            store.database.execute(insert, (content.digest, content.packed))
 
 
 def forget_queries(store: Store, kept: Iterable[bytes]) -> None:
@@ -256,7 +259,7 @@ def stored_vectors(
     rows = store.database.execute(find, (after, MAX_CONTENT_NUMBER if until is None else until, most))
     while block := rows.fetchmany(ROWS_PER_READ):
         for number, vector, checksum in block:
-            if len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector)):
+            if _is_damaged(store, vector, checksum):
                 raise _damaged_vector_error(store, number)
         numbers = np.array([number for number, _, _ in block], np.int64)
         yield numbers, np.frombuffer(b"".join(vector for _, vector, _ in block), np.float32).reshape(-1, store.dimensions)
@@ -276,6 +279,10 @@ def check_vectors(store: Store) -> int:
     if found != "ok":
         raise sqlite3.DatabaseError(found)
     return count
+
+
+def _is_damaged(store: Store, vector: bytes, checksum: int | None) -> bool:
+    return len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector))
 
 
 def _damaged_vector_error(store: Store, content: int) -> UserError:
