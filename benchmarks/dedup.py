@@ -37,12 +37,11 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.images import find_images
 from image_copies.matching.dedup.blocks import Packed
 from image_copies.matching.dedup.collection import Collection, load_array, read_vectors
-from image_copies.matching.dedup.deciding import NOT_JUDGED, find_candidates
+from image_copies.matching.dedup.deciding import NOT_JUDGED, PairPlanner, PairVerdict, find_candidates
 from image_copies.matching.dedup.deduplication import embed_inputs
 from image_copies.matching.dedup.embedding import Embedding, write_vectors
 from image_copies.matching.dedup.inputs import index_container, index_path, list_containers
 from image_copies.matching.dedup.lists import BLOCKS, Lists, choose_folder, find_pairs
-from image_copies.matching.dedup.planning import PairPlanner, PairVerdict
 from image_copies.matching.dedup.results import PAIRS, Decided, write_lists
 from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
 from image_copies.matching.output import Output

@@ -17,8 +17,7 @@ from image_copies.data.sources.containers import Rereader, name_picture
 from image_copies.data.sources.tables import import_pyarrow
 from image_copies.data.sources.walking import set_aside
 from image_copies.matching.dedup.collection import Collection, Numbers
-from image_copies.matching.dedup.deciding import Candidates
-from image_copies.matching.dedup.planning import PairVerdict
+from image_copies.matching.dedup.deciding import Candidates, PairVerdict
 from image_copies.submissions.report.gallery import write_thumbnail
 from image_copies.submissions.report.inputs import render
 

@@ -8,9 +8,8 @@ import pytest
 from numpy.typing import NDArray
 
 from image_copies.matching.dedup.collection import Collection
-from image_copies.matching.dedup.deciding import CANDIDATE, NOT_JUDGED, Candidates, find_candidates
+from image_copies.matching.dedup.deciding import CANDIDATE, NOT_JUDGED, Candidates, PairVerdict, find_candidates
 from image_copies.matching.dedup.lists import PAIR
-from image_copies.matching.dedup.planning import PairVerdict
 from image_copies.matching.dedup.results import Decided, write_lists
 
 PAIRS = [(0, 1, 0.1, False), (1, 2, 0.2, False), (0, 2, 0.2, False), (2, 5, 0.0, True), (3, 6, 0.0, True), (4, 5, 0.0, True)]

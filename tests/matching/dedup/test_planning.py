@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from image_copies.matching.dedup.planning import PairPlanner
+from image_copies.matching.dedup.deciding import PairPlanner
 from image_copies.matching.files.originals import EditComparer
 from tests.pictures import draw
 
