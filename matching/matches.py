@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, text_of
@@ -37,14 +38,6 @@ def _parse_rate(text: str) -> float | None:
     return float(text) if text else None
 
 
-def _parse_change(text: str) -> Change:
-    return get_args(Change)[get_args(Change).index(text)]  # type: ignore[no-any-return]  # one of the literals
-
-
-def _parse_kind(text: str) -> Kind:
-    return get_args(Kind)[get_args(Kind).index(text)]  # type: ignore[no-any-return]  # one of the literals
-
-
 def _parse_region(text: str) -> Box:
     left, top, right, bottom = map(float, text.split())
     return left, top, right, bottom
@@ -61,11 +54,11 @@ MATCH_CELLS: dict[str, Callable[[str], Any]] = {
 }
 EVIDENCE_CELLS: dict[str, Callable[[str], Any]] = {
     "inliers": int,
-    "change": _parse_change,
+    "change": TypeAdapter(Change).validate_python,
     "query_region": _parse_region,
     "reference_region": _parse_region,
 }
-JUDGEMENT_CELLS: dict[str, Callable[[str], Any]] = {"class": _parse_kind, "reason": str, "certainty": int}
+JUDGEMENT_CELLS: dict[str, Callable[[str], Any]] = {"class": TypeAdapter(Kind).validate_python, "reason": str, "certainty": int}
 SERIES_CELLS: dict[str, Callable[[str], Any]] = {"series": int, "sharpest": _parse_path}
 WORDS = {"score": "score {:.3f}", "expected_false_alarms": "false alarms {:.1g}", "inliers": "{} features agree", "change": "{}"}
 PICTURED = {"query", "reference", "query_region", "reference_region", "sharpest"}  # shown as pictures and frames
