@@ -101,7 +101,7 @@ def is_read_only(error: BaseException) -> bool:
 
 def disk_full(path: Path, size: int | None = None) -> UserError:
     """Return the error to raise where the disk is full; `size` is how many bytes of `path` it took."""
-    after = "" if size is None else f" after {size / 2**20:.1f} MiB of it"
+    after = "" if size is None else f" after {size / 1e6:.1f} MB of it"
     return UserError(
         f"{path} cannot be written: the disk is full{after}. Files already finished are complete: make room and run the same "
         "command again."

@@ -3,27 +3,51 @@
 import io
 import json
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, redirect_stderr
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from image_copies.data.errors import text_of
 
+PERIOD = 60.0  # seconds between messages on how far the work is
+
 
 @dataclass(frozen=True)
 class Output:
-    """Where messages go: with `json`, results are JSON lines on standard output, and messages go to standard error."""
+    """Where messages go: with `json`, results are JSON lines on standard output, and messages go to standard error.
+
+    Nothing is said if `quiet`, and figures are, too, if `verbose`.
+    """
 
     json: bool = False
     quiet: bool = False
+    verbose: bool = False
 
-    def say(self, message: str) -> None:
-        """Print a message for a person."""
-        if not self.quiet:
+    def say(self, message: str, figures: bool = False) -> None:
+        """Print a message for a person; `figures`: one that is printed only where they are asked for."""
+        if not self.quiet and (self.verbose or not figures):
             with _without_bars():
                 print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
+
+    @contextmanager
+    def say_how_far(self) -> Iterator[None]:
+        """Say every minute how far the work in the block is, where no terminal shows it."""
+        done = Event()
+
+        def watch() -> None:
+            while not done.wait(PERIOD):
+                self.say("\n".join(_describe_bars()) or "still at work")
+
+        shown = sys.stderr if self.json else sys.stdout
+        if not self.quiet and not shown.isatty():
+            Thread(target=watch, daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
 
     def silence(self) -> AbstractContextManager[object]:
         """Show no other messages and no progress bars while the block runs, with --quiet."""
@@ -34,6 +58,15 @@ class Output:
         if self.json:
             with _without_bars():
                 print(json.dumps({"type": kind} | plain(values)), flush=True)
+
+
+def _describe_bars() -> Iterator[str]:
+    """Yield what the progress bars show."""
+    if tqdm := sys.modules.get("tqdm"):
+        with tqdm.tqdm.get_lock():
+            bars = list(tqdm.tqdm._instances)
+        for bar in bars:
+            yield f"{bar.desc}: {bar.n:,} of {bar.total:,} {bar.unit}s"
 
 
 def count(number: int, noun: str) -> str:

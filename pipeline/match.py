@@ -34,11 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         UserError: when options do not go together, or the work fails for a reason that the user can fix.
     """
     task, options = parse_line(sys.argv[1:] if arguments is None else arguments, __doc__)
-    output = Output(options.json, options.quiet)
+    output = Output(options.json, options.quiet, options.verbose)
     done = _without_network(task, options, output)
     if done is not None:
         return done
-    with output.silence(), use_ray(options.ray, options.ray_gpu, output.say):
+    with output.silence(), output.say_how_far(), use_ray(options.ray, options.ray_gpu, output.say):
         if task == "add":
             return _add(options, output)
         return _compare(options, output) if is_comparison(options) else _search(options, output)

@@ -162,7 +162,7 @@ def _check_room(rooms: Iterable[Room], output: Output) -> None:
         UserError: there is too little.
     """
     for room in rooms:
-        figures = f"{room.needed / 2**20:.1f} MiB needed, {room.free / 2**20:.1f} MiB free"
+        figures = f"{room.needed / 1e6:.1f} MB needed, {room.free / 1e6:.1f} MB free"
         output.say(f"room on the disk of {room.folder}: {figures}")
         if room.needed > room.free:
             raise UserError(

@@ -134,7 +134,7 @@ def _make_sections(folder: Path, matches: Matches, grouped: Grouped | None, name
     sections = []
     if grouped:
         shown = [[(row.file, row.action, _facts(row)) for row in group.rows] for group in copies[:MAX_GROUPS]]
-        sections.append(Section("groups", "Groups", len(copies), _cut_pages(_make_group_cards(shown, thumbnails, name))))
+        sections.append(Section("groups", "Certain copies", len(copies), _cut_pages(_make_group_cards(shown, thumbnails, name))))
     for key, pairs in best.items():
         made = [make_card(match) for match in pairs[:MAX_MATCHES]]
         sections.append(Section(key, SECTIONS[key][0], len(pairs), _cut_pages(made)))

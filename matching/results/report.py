@@ -40,29 +40,31 @@ def write_results(
         grouped = replace(grouped, rows=[_leave(row) for row in grouped.rows])
     write_matches_csv(folder / MATCHES, matches)
     page = write_matches_page(folder / GALLERY, matches, rule, grouped, sources)
+    for name in (PLAN, STACKS, STACK_LIST, *((GROUPS, CUTS, HUBS) if grouped is None else ())):
+        (folder / name).unlink(missing_ok=True)  # of an earlier search: --apply must not carry that out
+    if grouped is not None and not stacks:
+        _write_plan(folder, grouped.rows, output)
     if matches.references or not matches.hashes:
         output.say(
             f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} "
-            + _describe_decision(matches, rule)
+            + _describe_decision(matches, rule),
+            figures=grouped is not None,
         )
         output.say(
             "exact search: every query was compared with every reference"
             if matches.exact
-            else "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs"
+            else "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs",
+            figures=matches.exact,
         )
     output.record("search", {"exact": matches.exact, "queries": matches.queries, "references": matches.references})
     report_unreadable(matches.unreadable, folder / UNREADABLE, output)
     for match in matches.pairs:
         output.record("match", match_values(match))
-    for name in (PLAN, STACKS, STACK_LIST, *((GROUPS, CUTS, HUBS) if grouped is None else ())):
-        (folder / name).unlink(missing_ok=True)  # of an earlier search: --apply must not carry that out
     if grouped is not None:
         _write_grouped(folder, grouped, list_series(matches.pairs, grouped.rows), output)
         if stacks:
             write_stacks(folder / STACKS, folder / STACK_LIST, grouped.copies)
             output.say(f"stacks: {folder / STACK_LIST} and {folder / STACKS}; no plan was written, and no file is to be removed")
-        else:
-            _write_plan(folder, grouped.rows, output)
     output.say(f"matches: {folder / MATCHES}\ngallery: {page}")
 
 
@@ -124,8 +126,7 @@ def _write_grouped(folder: Path, grouped: Grouped, series: Sequence[Sequence[Pat
     if not (grouped.groups.groups or grouped.groups.cuts or grouped.groups.hubs or grouped.groups.flat):
         return
     output.say(
-        f"{count(len(grouped.copies), 'group')} of {sum(map(len, grouped.copies))} files that certainly are copies: "
-        f"{folder / GROUPS}"
+        f"groups of certain copies: {folder / GROUPS}"
         + (f"; {len(grouped.groups.cuts)} links that join no group: {folder / CUTS}" if grouped.groups.cuts else "")
     )
     if grouped.groups.flat:
@@ -148,8 +149,6 @@ def _write_grouped(folder: Path, grouped: Grouped, series: Sequence[Sequence[Pat
 def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
     """Write plan.csv, and say what it would do."""
     write_plan(folder / PLAN, rows)
-    if not rows:
-        return
     removed = [row for row in rows if row.action == "remove"]
     reviewed = sum(row.action == "review" for row in rows)
     untouched = {row.file for row in rows if row.protected}  # nothing is written beside them either
@@ -158,10 +157,12 @@ def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
     belonging = sum(len(list_companions(row)) for row in removed)
     place = "" if folder == Path("matches") else f" --output {shlex.quote(text_of(folder))}"
     output.say(
-        f"plan: {folder / PLAN} would remove {count(len(removed), 'file')} ({freed / 2**20:.1f} MiB)"
+        (f"{len(removed)} can go ({freed / 1e6:.1f} MB)" if removed else "nothing can go")
         + (f" and {belonging} that belong to them" if belonging else "")
-        + (f", and leaves {reviewed} to be looked at" if reviewed else "")
-        + (f", {merged} of them only for notes such as captions, which --merge-metadata keeps" if merged else "")
-        + "; nothing has been touched. "
-        f"Carry it out with: {name_command('match')} --apply move|hardlink|symlink|delete-to-trash{place}"
+        + f", {reviewed} to look at"
+        + (f" ({merged} only for notes such as captions, which --merge-metadata keeps)" if merged else "")
+        + (f", in {count(len({row.group for row in rows}), 'group')} of {count(len(rows), 'file')}" if rows else "")
     )
+    if removed:
+        carried_out = f"{name_command('match')} --apply move|hardlink|symlink|delete-to-trash{place}"
+        output.say(f"plan: {folder / PLAN}; nothing has been touched. Carry it out with: {carried_out}")

@@ -67,6 +67,7 @@ OPTIONS: Table = {
     | {"help": "write date, place, captions, keywords … that only a copy has into an XMP sidecar of the kept file"},
     "--output": DIR | {"default": Path("matches"), "help": "default: matches"},
     "--quiet": FLAG | {"help": "no messages"},
+    "--verbose": FLAG | {"help": "figures, too: matches, thresholds, false alarms"},
 }
 SEARCH = (
     *("search:", ("--verify", "--no-verify"), "--views", "--exact", "--no-self", "--matching-track"),
@@ -100,7 +101,7 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
     parser = make_task_parser("match", description)
     parser.prog = f"{parser.prog} {task}".removesuffix(" ")
     parser.set_defaults(sets=[], pictures=[], queries=[], references=[], index=None, to=None)
-    add_options(parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet"], OPTIONS)
+    add_options(parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet", "--verbose"], OPTIONS)
     if task in WITH_RAY:
         add_ray_options(parser)
     options = parser.parse_args(words[task.isalpha() :])

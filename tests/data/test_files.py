@@ -40,7 +40,7 @@ def test_a_failed_write_leaves_the_old_folder_and_nothing_else(tmp_path: Path) -
 
 
 def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
-    full = pytest.raises(UserError, match=r"cache\.pixels cannot be written: the disk is full after 2\.0 MiB of it.*make room")
+    full = pytest.raises(UserError, match=r"cache\.pixels cannot be written: the disk is full after 2\.1 MB of it.*make room")
     with full, whole_file(tmp_path / "cache.pixels") as temporary:
         temporary.write_bytes(bytes(2**21))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -195,7 +195,7 @@ def test_a_kept_index_is_added_to_searched_and_removed_from(
     index = ["--checkpoint", checkpoint, "--index", "kept"]
     run_match("add", "references", *index)
     assert "9 images, 8 of them embedded, 1 cannot be decoded\n" in capsys.readouterr().out
-    run_match(*index, "--queries", "queries", "--threshold", "-0.05")
+    run_match(*index, "--queries", "queries", "--threshold", "-0.05", "--verbose")
     assert "3 queries, 8 different references" in capsys.readouterr().out
     run_match("remove", "references/R000000.jpg", "elsewhere", *index[2:])
     reported = capsys.readouterr().out
@@ -269,7 +269,7 @@ def test_without_a_threshold_the_nearest_are_listed_and_a_folder_calibrates_one(
     options = ["--checkpoint", checkpoint, "--queries", "queries", "--references", "references"]
     run_match(*options)
     assert " nearest pairs listed" in capsys.readouterr().out
-    run_match(*options, "--unrelated", "unrelated", "--false-alarms", "0.01")
+    run_match(*options, "--unrelated", "unrelated", "--false-alarms", "0.01", "--verbose")
     assert "; 0.01 false alarms per query to be expected of unrelated pictures)" in capsys.readouterr().out
     run_match(*options, "--unrelated", "unrelated", "--false-alarms", "0.01", "--no-verify")
     assert (pd.read_csv("matches/matches.csv")["expected_false_alarms"] <= 0.01).all()
@@ -382,7 +382,7 @@ def test_a_run_whose_data_set_was_moved_is_used_with_its_new_place(
     arguments = ["--run", "run", "--queries", "queries", "--references", "references", "--false-alarms", "0.01"]
     with pytest.raises(UserError, match="name its new place: --data"):
         run_match(*arguments)
-    run_match(*arguments, "--data", small_run.parent / "data")
+    run_match(*arguments, "--data", small_run.parent / "data", "--verbose")
     assert "; 0.01 false alarms per query to be expected of unrelated pictures)" in capsys.readouterr().out
 
 

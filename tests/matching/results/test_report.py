@@ -18,4 +18,4 @@ def test_notes_are_offered_to_be_written_beside_files_that_may_be_touched_only(
     copy = PlanRow(1, "review", tmp_path / "b.jpg", kept.file, merged="a caption")
     for first, offered in ((kept, True), (replace(kept, protected=True), False)):
         _write_plan(tmp_path, [first, copy], Output())
-        assert ("1 of them only for notes" in capsys.readouterr().out) is offered
+        assert ("1 to look at (1 only for notes" in capsys.readouterr().out) is offered
