@@ -15,21 +15,36 @@ from image_copies.matching.matches import Match, Rule, describe_judgement, judge
 from image_copies.matching.output import Output
 from image_copies.matching.pairs import PairJudge, verify_two
 from image_copies.matching.results.overlays import NOT_LAID, LaidPair, lay_pair
-from image_copies.matching.verification.judgement import Judgement
+from image_copies.matching.verification.judgement import BARELY_CONFIRMED, Judgement, Kind
 
 LIKELY = 3  # exit code: a person is to look at the two
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of comparing two pictures."""
+    """The result of comparing two pictures.
 
-    score: float  # −‖q − r‖², the higher of the two directions; 0 for byte-identical files
-    threshold: float  # lowest score of a copy
-    copy: bool
-    reason: str  # what decided, in words
-    judgement: Judgement | None = None  # what the pixels say; None where only the vectors were compared
-    files: tuple[Path, Path] | None = None
+    Attributes:
+        score: −‖q − r‖², at most 0, the higher of the two directions; 0 for byte-identical files.
+        threshold: The lowest score of a copy, by the vectors alone.
+        judgement: The class (`kind`), why (`reason`), and how sure it is that they are copies (`certainty`, 0…100).
+        files: The two files.
+    """
+
+    score: float
+    threshold: float
+    judgement: Judgement
+    files: tuple[Path, Path]
+
+    @property
+    def copy(self) -> bool:
+        """Whether they are called copies: the same file, certain ones, or likely ones, which a person should look at."""
+        return self.judgement.is_copy
+
+    @property
+    def reason(self) -> str:
+        """The class with its certainty, and what decided, in words."""
+        return describe_judgement(self.judgement)
 
     def show(self) -> LaidPair | None:
         """Return one of the two laid on the other, which a notebook shows with a slider; None where nothing says how.
@@ -37,7 +52,7 @@ class Verdict:
         Raises:
             ImageError: One of them cannot be read.
         """
-        return None if self.files is None else lay_pair(*self.files)
+        return lay_pair(*self.files)
 
 
 def compare_bytes(first: Path, second: Path) -> Verdict | None:
@@ -50,7 +65,8 @@ def compare_bytes(first: Path, second: Path) -> Verdict | None:
     if one != other:
         return None
     same = os.path.realpath(first) == os.path.realpath(second)
-    return Verdict(0.0, 0.0, True, "the same file" if same else "the same bytes", files=(first, second))
+    judgement = Judgement("same file", "one file under both names" if same else "the same bytes", 100)
+    return Verdict(0.0, 0.0, judgement, (first, second))
 
 
 def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verified: bool = False) -> Verdict:
@@ -72,18 +88,12 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     score = -float(((queries - references) ** 2).sum(axis=1).min())
     files = first, second
     if not verified:
-        return Verdict(score, threshold, score >= threshold, "by their vectors", files=files)
+        kind: Kind = "likely" if score >= threshold else "unrelated"
+        reason = f"by their vectors, whose score is {score:.4f}, and that of a copy {threshold:.4f} to 0"
+        return Verdict(score, threshold, Judgement(kind, reason, BARELY_CONFIRMED if kind == "likely" else 0), files)
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([-score]), 1)[0])
     match = Match(first, second, score, alarms, verify_two(first, second))
-    judgement = PairJudge().judge(match, threshold)
-    return Verdict(
-        score=score,
-        threshold=threshold,
-        copy=judgement.is_copy,
-        reason=describe_judgement(judgement),
-        judgement=judgement,
-        files=files,
-    )
+    return Verdict(score, threshold, PairJudge().judge(match, threshold), files)
 
 
 def report(verdict: Verdict, first: Path, second: Path, output: Output, shown: Path | None = None) -> int:
@@ -92,7 +102,7 @@ def report(verdict: Verdict, first: Path, second: Path, output: Output, shown: P
     Raises:
         UserError: The picture cannot be made or written.
     """
-    doubted = verdict.judgement is not None and verdict.judgement.kind == "likely"
+    doubted = verdict.judgement.kind == "likely"
     word = "perhaps a copy" if doubted else "copy" if verdict.copy else "no copy"
     output.record(
         "verdict",
@@ -102,13 +112,11 @@ def report(verdict: Verdict, first: Path, second: Path, output: Output, shown: P
             "copy": verdict.copy,
             "score": verdict.score,
             "threshold": verdict.threshold,
-            "reason": verdict.reason,
         }
-        | (judgement_values(verdict.judgement) if verdict.judgement else {}),
+        | judgement_values(verdict.judgement),
     )
     if not output.json:
-        numbers = f" (score {verdict.score:.4f}, that of a copy is {verdict.threshold:.4f} to 0)"
-        output.say(f"{word}: {verdict.reason}{'' if verdict.judgement or verdict.score == 0 else numbers}")
+        output.say(f"{word}: {verdict.reason}")
     if shown is not None:
         laid = verdict.show()
         if laid is not None:

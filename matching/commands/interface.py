@@ -20,6 +20,7 @@ from image_copies.matching.calibration import make_rule
 from image_copies.matching.commands import comparing, searching
 from image_copies.matching.commands.sources import Sources, find_pictures
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.files.keeping import KEEP_RULES, KeepSettings, is_rule, read_rules
 from image_copies.matching.files.plan import COLUMNS, plan_values
 from image_copies.matching.groups.planning import CopyGroup
 from image_copies.matching.groups.series import list_series
@@ -88,6 +89,8 @@ class Copies(list[CopyGroup]):
 
 def find_copies(
     *folders: Place | Sequence[Place],
+    references: Place | Sequence[Place] = (),
+    keep: str | Sequence[str] = "largest",
     verify: int | None = None,
     views: bool | None = None,
     progress: bool | None = None,
@@ -99,6 +102,10 @@ def find_copies(
 
     Args:
         folders: Folders, archives or files, or lists of them.
+        references: The same of pictures that may have been copied, and are kept; without any, copies are looked for among the
+            pictures of `folders`.
+        keep: Which file of a group to keep, as `match --keep`: "largest", "oldest" or "folder-order", and before it
+            "path:PATTERN", such as `["path:originals/*", "oldest"]`.
         verify: Nearest pictures of each that are compared by local features; 0 for none, None for 10 of up to 50,000
             pictures.
         views: Whether crops, turns and the negative of pictures for which nothing is found for sure are searched with, too;
@@ -110,23 +117,26 @@ def find_copies(
         Groups of copies, a list of lists of paths with `removable`; with `near`, `left_out`, `to_pandas()` and `show()`.
 
     Raises:
-        UserError: A folder is missing or holds no picture, no path is given, or `verify` or `views` is something else.
+        UserError: A folder is missing or holds no picture, no path is given, or `keep`, `verify` or `views` is something else.
     """
     if verify is not None and (isinstance(verify, bool) or not isinstance(verify, int) or verify < 0):
         raise UserError(f"verify is {verify!r}: give a whole number of pictures, 0 for none, or None.")
     if views is not None and not isinstance(views, bool):
         raise UserError(f"views is {views!r}: give True, False or None.")
+    rules = [keep] if isinstance(keep, str) else list(keep)
+    if not all(map(is_rule, rules)):
+        raise UserError(f"keep is {keep!r}: give {', '.join(KEEP_RULES)} or path:PATTERN.")
     quiet = Output(quiet=True)
     if progress is None:
         progress = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
     with tempfile.TemporaryDirectory() as place, nullcontext() if progress else quiet.silence():
-        sources = Sources([path for given in folders for path in _list_paths(given)])
+        sources = Sources([path for given in folders for path in _list_paths(given)], _list_paths(references))
         if not sources.queries:
             raise UserError("no path is given. Give a folder: find_copies('photos').")
         pictures = find_pictures(sources, Path(place), quiet)
         extractor = open_shipped() if joined_with is None else _join_shipped(_as_path(joined_with))
         rule = make_rule(extractor, None, FALSE_ALARMS, MOST_REFERENCES)
-        settings = searching.SearchSettings(rule, verified=verify, views=views)
+        settings = searching.SearchSettings(rule, grouping=KeepSettings(*read_rules(rules)), verified=verify, views=views)
         found = searching.search(extractor, settings, pictures, Path(place), quiet)
     near = [match for match in found.matches.pairs if match.judgement and match.judgement.kind in NEAR]
     return Copies(found.grouped.copies if found.grouped else [], near, found.left_out, found.matches.unreadable)

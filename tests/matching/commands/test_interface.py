@@ -55,6 +55,8 @@ def test_groups_are_a_table_and_a_grid_of_pictures(
     grid = found._repr_html_()
     assert grid == found.show()._repr_html_() and grid.count('<img src="data:image/jpeg;base64,') == 2
     assert not found.show(groups=0).rows
+    assert "overflow-wrap:anywhere" in grid, "long names are broken, and run into no other"
+    assert image_copies.compare(*found[0]).judgement.kind == "certain"
     laid = found.show(laid=True)._repr_html_()
     assert laid.count("data:image/jpeg") == 5 and "small.jpg on R000002.jpg" in laid
     found[0][1].rename(album.parent / "gone.jpg")
@@ -129,7 +131,7 @@ def test_two_pictures_are_compared(album: Path) -> None:
     assert image_copies.compare(album / "R000002.jpg", album / "small.jpg").copy
     assert not image_copies.compare(album / "R000002.jpg", album / "R000001.jpg").copy
     shutil.copy(album / "R000001.jpg", album.parent / "again.jpg")
-    assert image_copies.compare(album / "R000001.jpg", str(album.parent / "again.jpg")).reason == "the same bytes"
+    assert image_copies.compare(album / "R000001.jpg", str(album.parent / "again.jpg")).judgement.reason == "the same bytes"
 
 
 def draw_form(total: str, turned: float) -> Image.Image:

@@ -30,10 +30,11 @@ def test_the_example_finds_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         known := {"query_vectors": unit, "training_vectors": np.eye(200, 5, dtype=np.float32) + 0.1},
     )
     assert isinstance(moved := known["moved"], np.ndarray) and moved.shape == unit.shape
-    assert capsys.readouterr().out.splitlines()[-5:] == [
+    assert capsys.readouterr().out.splitlines()[-6:] == [
         "R000001.jpg is kept of 2 copies; a plan would remove 1",
         "0 pairs are likely copies or show one scene; nothing was left out",
-        "True",
+        "again.jpg is copied",
+        "same file",
         "(1, 256)",
         "0.5833333333333333",  # (1/2 + 2/3) / 2: Q2 and R2 are no copies, and as near as the others; false pairs come first
     ]
