@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -17,7 +17,6 @@ from image_copies.models.objectives.multigrain import _compute_class_gradient_sh
 from image_copies.models.objectives.settings import (
     AngularSettings,
     AnyObjectiveSettings,
-    ArcFaceSettings,
     ContrastiveSettings,
     InfoNceSettings,
     MarginSettings,
@@ -26,22 +25,10 @@ from image_copies.models.objectives.settings import (
     NPairSettings,
     ObjectiveChoice,
     PairSettings,
-    SoftmaxSettings,
     TripletSettings,
 )
 
-ALL: list[AnyObjectiveSettings] = [
-    ArcFaceSettings(),
-    ContrastiveSettings(),
-    TripletSettings(),
-    MultiSimilaritySettings(),
-    NPairSettings(),
-    InfoNceSettings(),
-    AngularSettings(),
-    MarginSettings(),
-    SoftmaxSettings(),
-    MultiGrainSettings(),
-]
+ALL: list[AnyObjectiveSettings] = [settings() for settings in get_args(AnyObjectiveSettings)]
 
 
 @pytest.fixture
