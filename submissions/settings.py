@@ -19,14 +19,15 @@ class EnsembleSettings(Settings):
 
     Attributes:
         dimensions: Number of PCA dimensions kept, 1…256.
-        eigen_power: Exponent of the eigenvalue that each kept dimension is multiplied by: −0.5 whitens, 0 is plain PCA.
+        eigen_power: Exponent of the eigenvalue that each kept dimension is multiplied by: −0.5 whitens, 0 is plain PCA,
+            which with all dimensions leaves the vectors of a model as they are, but for their mean.
         training_sample: Largest number of training vectors that the PCA is fitted on.
         weights: Factor of each model's vectors before concatenation, by name: 1 for models that are not named, 0 leaves
             one out.
     """
 
     dimensions: Candidates[int] = (256,)
-    eigen_power: Candidates[float] = Field((-0.5,), min_length=1)
+    eigen_power: Candidates[float] = Field((0.0, -0.5), min_length=1)
     training_sample: int = Field(100_000, ge=2)
     weights: dict[str, Candidates[NonNegativeFloat]] | None = None
 

@@ -72,10 +72,16 @@ def score_variants(run: Run) -> None:
     oddities = describe_oddities(*parts)
     submitted = _score_variant(name, *parts, truth, submitted=True)
     ensemble = _score_ensembles(run, truth)
-    rows = [*(score_baselines(data, truth) if run.recipe.baselines else []), *_score_models(run, truth), *ensemble, submitted]
+    models = _score_models(run, truth)
+    rows = [*(score_baselines(data, truth) if run.recipe.baselines else []), *models, *ensemble, submitted]
     variants = [row.as_dict() for row in rows]
     write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
     before = None if variant.method == "none" else ensemble[0].ranked
+    reached = submitted.scores.micro_average_precision
+    better = [row for row in models if row.scores.micro_average_precision > reached]
+    oddities += [
+        f"{row.name} alone has a µAP of {row.scores.micro_average_precision:.3f}, the submission {reached:.3f}" for row in better
+    ]
     warnings, board = collect_warnings(run) + oddities, read_synthetic_board(run.paths.synthetic_board)
     measured = submitted.scores, submitted.ranked, submitted.interval
     write_run_report(run=run, data=data, variants=variants, submitted=measured, before=before, warnings=warnings)

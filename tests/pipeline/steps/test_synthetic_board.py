@@ -117,12 +117,13 @@ def test_left_out_baselines_are_said_in_the_log_and_in_the_table(
     assert "no baselines" not in capsys.readouterr().out
 
 
-def test_only_what_is_below_a_baseline_is_warned_of() -> None:
+def test_what_is_below_a_baseline_and_a_submission_below_a_model_are_warned_of() -> None:
     rows = [("baseline", "grey", 0.3), ("baseline", "gabor", 0.4), ("model", "weak", 0.35), ("model", "good", 0.5)]
     board = pd.DataFrame([*rows, ("submitted", "submitted", 0.39)], columns=["kind", "name", MEAN])
     first, second = find_warnings(board)
-    assert first.startswith(
-        "the submission has a µAP of 0.390 on the synthetic queries, less than gabor without any training (0.400)"
-    )
+    assert first.startswith("the submission has a µAP of 0.390 on the synthetic queries, less than the model good alone (0.500)")
+    assert "eigen_power 0.0" in first
     assert second.startswith("the model weak has a µAP of 0.350") and "weights" in second
-    assert find_warnings(board[board["kind"] != "baseline"]) == []
+    assert find_warnings(board[board["kind"] != "baseline"]) == [first]
+    (third, _) = find_warnings(board[board["name"] != "good"])
+    assert third.startswith("the submission") and "less than gabor without any training (0.400)" in third

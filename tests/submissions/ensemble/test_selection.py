@@ -9,9 +9,10 @@ from image_copies.data.ground_truth import GroundTruth
 from image_copies.submissions.ensemble.projection import fit_projection, scale_to_unit_length
 from image_copies.submissions.ensemble.selection import ValidationVectors, choose_variant, find_best_beta, project_validation
 from image_copies.submissions.ensemble.variant import read_choice, write_choice
+from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
 from image_copies.submissions.vectors.concatenated import ROWS_PER_BLOCK, ConcatenatedVectors, open_concatenated
-from image_copies.submissions.vectors.files import write_vectors
+from image_copies.submissions.vectors.files import Vectors, write_vectors
 
 
 def stored(path: Path, prefix: str, values: np.ndarray) -> ConcatenatedVectors:
@@ -51,6 +52,23 @@ def test_the_best_candidate_on_the_synthetic_queries_wins(tmp_path: Path, candid
     assert again == variant
     best = table[(table["dimensions"] == 8) & (table["eigen_power"] == -0.5) & (table["method"] == "method1")].iloc[0]
     assert find_best_beta(read, variant, "method1") == best["beta"] and best["beta"] in (1.0, 2.0)
+
+
+def test_a_model_that_whitening_spoils_is_submitted_as_it_is(tmp_path: Path) -> None:
+    """A small recipe that names no candidates submitted less than its model gave alone."""
+    rng = np.random.default_rng(0)
+    signal, noise = rng.standard_normal((300, 4)), 0.1 * rng.standard_normal((300, 12))
+    training = stored(tmp_path / "training.h5", "T", scale_to_unit_length(np.concatenate([signal, noise], axis=1)))
+    copied = np.concatenate([signal[:60] + 0.3 * rng.standard_normal((60, 4)), 0.1 * rng.standard_normal((60, 12))], axis=1)
+    synthetic = stored(tmp_path / "synthetic.h5", "Q", scale_to_unit_length(copied))
+    projected = project_validation(training, ids(60), ids(100), synthetic, 16, 1000, 0)
+    variant, table = choose_variant(
+        projected, TRUTH, EnsembleSettings(dimensions=16), NormalizationSettings(direction_neighbours=20)
+    )
+    queries = Vectors(synthetic.ids, synthetic.rows(np.arange(60)), synthetic.unreadable)
+    references = Vectors(training.ids[:60], training.rows(np.arange(60)), training.unreadable[:60])
+    alone = evaluate(queries, references, TRUTH)[0].micro_average_precision
+    assert variant.eigen_power == 0 and table.iloc[0]["micro_average_precision"] > alone - 0.01
 
 
 def test_candidates_are_what_all_vectors_at_once_give(tmp_path: Path) -> None:
