@@ -1,8 +1,8 @@
-"""The pictures of README: the review page, and a pair laid on each other, of a search of drawn pictures and edited copies.
+"""The pictures of README: the review page, and a pair laid on each other, of a search of photographs and edited copies.
 
     python benchmarks/pages.py [--output docs/pictures]
 
-It needs playwright and chromium, which the end-to-end tests use, too.
+It needs playwright and chromium, which the end-to-end tests use, too. The photographs are scikit-learn's, under CC BY 2.0.
 """
 
 import argparse
@@ -13,37 +13,36 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
+import sklearn
 from PIL import Image, ImageDraw, ImageEnhance, ImageFont
 from playwright import sync_api
 
-from image_copies.data.procedural import draw_picture
-
 TOP = Path(__file__).parents[1]
-SIZE, WINDOW = (960, 720), {"width": 1180, "height": 660}
+PHOTOS = Path(sklearn.__file__).parent / "datasets" / "images"
+WINDOW = {"width": 1180, "height": 700}
 MAX_BYTES = 150_000  # of each picture
 
 
 def write_album(folder: Path) -> None:
-    """Write five pictures, each with copies: smaller, brighter, cropped, turned, captioned."""
-    folder.mkdir(parents=True)
-    for number in range(5):
-        rng = np.random.default_rng(20 + number)
-        drawn = np.asarray(Image.fromarray(draw_picture(rng, 1400)).resize(SIZE, Image.Resampling.LANCZOS), np.float64)
-        picture = Image.fromarray(np.clip(drawn + rng.normal(0, 4, drawn.shape), 0, 255).astype(np.uint8))
-        captioned = picture.copy()
-        ImageDraw.Draw(captioned).rectangle((60, 560, 620, 660), "white")
-        ImageDraw.Draw(captioned).text((90, 580), "Summer, by the lake", "black", ImageFont.load_default(48))
-        copies = {
-            "": picture,
-            "-small": picture.resize((480, 360)),
-            "-bright": ImageEnhance.Brightness(picture).enhance(1.3),
-            "-cropped": picture.crop((120, 60, 900, 640)),
-            "-turned": picture.rotate(90, expand=True),
-            "-captioned": captioned,
-        }
-        for name, copy in copies.items():
-            copy.save(folder / f"IMG_{number + 1:04}{name}.jpg", quality=85 if name else 95)
+    """Write two photographs, of one a small copy, of the other several: the same file, smaller, brighter, cropped, captioned."""
+    flower, china = (Image.open(PHOTOS / f"{name}.jpg").convert("RGB") for name in ("flower", "china"))
+    captioned = flower.copy()
+    ImageDraw.Draw(captioned).rectangle((30, 340, 420, 400), "white")
+    ImageDraw.Draw(captioned).text((50, 350), "From our garden", "black", ImageFont.load_default(36))
+    pictures = {
+        "Holiday/IMG_2153.jpg": flower,
+        "Backup/IMG_2153.jpg": flower,
+        "Phone/IMG_2153.jpg": flower.resize((320, 214), Image.Resampling.LANCZOS),
+        "Phone/IMG_2153-bright.jpg": ImageEnhance.Brightness(flower).enhance(1.2),
+        "Phone/IMG_2153-captioned.jpg": captioned,
+        "Phone/IMG_2153-cropped.jpg": flower.crop((70, 20, 600, 400)),
+        "Phone/IMG_2153-turned.jpg": flower.rotate(90, expand=True),
+        "Holiday/IMG_2161.jpg": china,
+        "Phone/IMG_2161.jpg": china.resize((320, 214), Image.Resampling.LANCZOS),
+    }
+    for name, picture in pictures.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        picture.save(folder / name, quality=95 if picture in (flower, china) else 85)
 
 
 def shoot(page: sync_api.Page, path: Path) -> None:

@@ -457,6 +457,9 @@ function report(what, { done, left, left_files: count }) {
   if (count) tell(`Left alone: ${left.map(([file, reason]) => `${file} (${reason})`).join("; ")}${count > left.length ? ` and ${count - left.length} more` : ""}.`);
 }
 
+// Which of two files the other was made of, where that is known; what says so is in a tooltip.
+const original = (said) => (said && said !== "not known" ? `. Original: ${said.split(":")[0]}` : "");
+
 function card(group, file, folder) {
   const kept = file.number === group.kept;
   const button = (text, pressed, work, name) => {
@@ -483,7 +486,7 @@ function card(group, file, folder) {
     element("p", {}, element("span", { className: `badge ${file.action}`, textContent: gone ? "removed" : file.action }), " ", role(file), " ", element("b", { textContent: file.name })),
     folderLine(folder),
     element("p", { textContent: details.filter(Boolean).join(", "), title: file.folder }),
-    element("p", {}, ...wording(file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`) + (file.original && file.original !== "not known" ? `. Original: ${file.original}` : ""))),
+    element("p", { title: file.original }, ...wording(file.reason + (file.certainty === null ? "" : ` (${file.certainty} of 100)`) + original(file.original))),
     answers,
   );
   if (!gone) made.dataset.file = file.number; // by which keys find it
