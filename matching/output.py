@@ -10,6 +10,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+from tqdm import tqdm
+
 from image_copies.data.errors import text_of
 
 PERIOD = 60.0  # seconds between messages on how far the work is
@@ -29,7 +31,7 @@ class Output:
     def say(self, message: str, figures: bool = False) -> None:
         """Print a message for a person; `figures`: one that is printed only where they are asked for."""
         if not self.quiet and (self.verbose or not figures):
-            with _without_bars():
+            with tqdm.external_write_mode():  # takes the bars off the terminal
                 print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
 
     @contextmanager
@@ -39,7 +41,8 @@ class Output:
 
         def watch() -> None:
             while not done.wait(PERIOD):
-                self.say("\n".join(_describe_bars()) or "still at work")
+                for bar in list(tqdm._instances):  # type: ignore[attr-defined]
+                    self.say(f"{bar.desc}: {bar.n:,} of {bar.total or 0:,} {bar.unit}s")
 
         shown = sys.stderr if self.json else sys.stdout
         if not self.quiet and not shown.isatty():
@@ -56,28 +59,13 @@ class Output:
     def record(self, kind: str, values: Mapping[str, Any]) -> None:
         """Print one result as a JSON line, where JSON is asked for."""
         if self.json:
-            with _without_bars():
+            with tqdm.external_write_mode():
                 print(json.dumps({"type": kind} | plain(values)), flush=True)
-
-
-def _describe_bars() -> Iterator[str]:
-    """Yield what the progress bars show."""
-    if tqdm := sys.modules.get("tqdm"):
-        with tqdm.tqdm.get_lock():
-            bars = list(tqdm.tqdm._instances)
-        for bar in bars:
-            yield f"{bar.desc}: {bar.n:,} of {bar.total:,} {bar.unit}s"
 
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, such as "1 file" or "2 files"."""
     return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def _without_bars() -> AbstractContextManager[object]:
-    """Take the progress bars off the terminal while something is printed; without tqdm there are none."""
-    tqdm = sys.modules.get("tqdm")
-    return nullcontext() if tqdm is None else tqdm.tqdm.external_write_mode()
 
 
 def plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from image_copies.data.errors import text_of
@@ -33,7 +34,7 @@ def report_leakage(
     names = _name_sets(sets)
     output.say(f"{'set':30} {'copied in':30} pictures   share")
     for share in shares:
-        _record("leakage", share, output)
+        output.record("leakage", asdict(share))
         one, other = names[share.first], names[share.second]
         output.say(_line(one, other, share.copies_of_first, share.share_of_first))
         if one != other:
@@ -68,7 +69,7 @@ def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, 
     if shares:
         output.say(f"folders that hold the same pictures: {folder / 'folders.csv'}")
     for share in shares[:MAX_PRINTED_FOLDERS]:
-        _record("folders", share, output)
+        output.record("folders", asdict(share))
         output.say(
             f"  {share.first}: {share.copies_of_first} of {share.size_of_first} ({share.share_of_first:.0%}) also in "
             f"{share.second}: {share.copies_of_second} of {share.size_of_second} ({share.share_of_second:.0%})"
@@ -89,18 +90,11 @@ def _line(one: str, other: str, count: int, share: float) -> str:
     return f"{one:30} {other:30} {count:8} {share:7.1%}"
 
 
-def _record(kind: str, share: Share, output: Output) -> None:
-    counts = {"copies_of_first": share.copies_of_first, "copies_of_second": share.copies_of_second}
-    sizes = {"size_of_first": share.size_of_first, "size_of_second": share.size_of_second}
-    output.record(kind, {"first": share.first, "second": share.second} | counts | sizes)
-
-
 def _write(path: Path, shares: Sequence[Share]) -> None:
     of_each = [f"{value}_of_{which}" for which in ("first", "second") for value in ("copies", "size", "share")]
 
     def cells(share: Share) -> list[object]:
-        first = [share.copies_of_first, share.size_of_first, f"{share.share_of_first:.4f}"]
-        second = [share.copies_of_second, share.size_of_second, f"{share.share_of_second:.4f}"]
-        return [share.first, share.second, *first, *second]
+        values = (getattr(share, name) for name in of_each)
+        return [share.first, share.second, *(f"{value:.4f}" if isinstance(value, float) else value for value in values)]
 
     write_table(path, ["first", "second", *of_each], map(cells, shares))

@@ -100,13 +100,11 @@ def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> N
 def _describe_decision(matches: Matches, rule: Rule) -> str:
     if matches.threshold is None and not matches.verified:
         return "listed; nothing calibrates a threshold here, so there are no groups: add --unrelated DIR or --threshold"
-    confirmed = sum(match.evidence is not None for match in matches.pairs)
-    said = [f"{confirmed} confirmed by their features"] if matches.verified else []
-    if matches.threshold is not None:
-        said.append(f"{'the others ' if said else ''}of at least {matches.threshold:.3f}")
-    expected = matches.threshold is not None and rule.score is None
-    alarms = f"; {rule.rate:g} false alarms per query to be expected of unrelated pictures" if expected else ""
-    return f"({', '.join(said)}{alarms})"
+    confirmed = f"{sum(match.evidence is not None for match in matches.pairs)} confirmed by their features"
+    if matches.threshold is None:
+        return f"({confirmed})"
+    alarms = "" if rule.score is not None else f"; {rule.rate:g} false alarms per query to be expected of unrelated pictures"
+    return f"({confirmed}, the others of at least {matches.threshold:.3f}{alarms})"
 
 
 def _leave(row: PlanRow) -> PlanRow:

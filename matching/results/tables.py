@@ -1,16 +1,14 @@
 """The tables of groups that a search writes: groups.csv, cuts.csv, hubs.csv, and stacks for galleries."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from image_copies.data.files import write_text
 from image_copies.data.ground_truth import write_table
-from image_copies.matching.files.facts import facts_values
-from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.files.plan import plan_values
 from image_copies.matching.groups.groups import Cut, Hub
 from image_copies.matching.groups.planning import CopyGroup
-from image_copies.matching.verification.judgement import Judgement
 
 FACTS = ("width", "height", "bytes", "format", "taken", "exif_entries", "sharpness")
 
@@ -21,15 +19,14 @@ def write_groups_csv(path: Path, groups: Iterable[CopyGroup]) -> None:
     Raises:
         UserError: the disk is full.
     """
-
-    def cells(row: PlanRow) -> list[object]:
-        facts = facts_values(row.facts) if row.facts else {}
-        score = "" if row.score is None else f"{row.score:.6g}"
-        pair = [score, *_judgement_cells(row.judgement)]
-        return [row.group, row.file, row.action, row.reason, *pair, *(facts.get(name, "") for name in FACTS)]
-
     columns = ["group", "file", "suggestion", "reason", "score", "class", "certainty", *FACTS]
-    write_table(path, columns, (cells(row) for group in groups for row in group.rows))
+    _write_rows(path, columns, groups, {"suggestion": "action"})
+
+
+def _write_rows(path: Path, columns: Sequence[str], groups: Iterable[CopyGroup], plan: Mapping[str, str]) -> None:
+    """Write columns of the plan's rows; `plan` has the names there of those that are named otherwise here."""
+    rows = (plan_values(row) for group in groups for row in group.rows)
+    write_table(path, columns, ([values.get(plan.get(name, name), "") for name in columns] for values in rows))
 
 
 def write_cuts_csv(path: Path, cuts: Iterable[Cut[Path]]) -> None:
@@ -41,15 +38,11 @@ def write_cuts_csv(path: Path, cuts: Iterable[Cut[Path]]) -> None:
 
     def cells(cut: Cut[Path]) -> list[object]:
         link = cut.link
-        pair = [link.first, link.second, f"{link.score:.6g}", *_judgement_cells(link.judgement)]
-        return [*pair, cut.matching, cut.compared, cut.reason]
+        judged = ["", ""] if link.judgement is None else [link.judgement.kind, link.judgement.certainty]
+        return [link.first, link.second, f"{link.score:.6g}", *judged, cut.matching, cut.compared, cut.reason]
 
     columns = ["first", "second", "score", "class", "certainty", "matching", "compared", "reason"]
     write_table(path, columns, map(cells, cuts))
-
-
-def _judgement_cells(judgement: Judgement | None) -> list[object]:
-    return [judgement.kind, judgement.certainty] if judgement else ["", ""]
 
 
 def write_hubs_csv(path: Path, hubs: Iterable[Hub[list[Path]]]) -> None:
@@ -73,10 +66,6 @@ def write_stacks(table: Path, listed: Path, groups: Sequence[CopyGroup]) -> None
     Raises:
         UserError: the disk is full.
     """
-
-    def cells(row: PlanRow) -> list[object]:
-        return [row.group, row.file, row.kept, *_judgement_cells(row.judgement)]
-
-    write_table(table, ["stack", "file", "primary", "class", "certainty"], (cells(row) for group in groups for row in group.rows))
+    _write_rows(table, ["stack", "file", "primary", "class", "certainty"], groups, {"stack": "group", "primary": "kept"})
     lists = [{"primary": str(group[0]), "files": list(map(str, group))} for group in groups]
     write_text(listed, json.dumps(lists, indent=1) + "\n")

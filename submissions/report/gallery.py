@@ -179,17 +179,13 @@ class Thumbnails:
         self._paths = dict(zip(images.ids, images.paths, strict=True))
         self._made: dict[str, str | None] = {}
 
-    def __call__(self, image_id: str | None) -> str | None:
+    def __call__(self, image_id: str) -> str | None:
         """Return the thumbnail's path relative to the page; None where the image is missing or cannot be decoded."""
-        if image_id is None or image_id not in self._paths:
-            return None
         if image_id not in self._made:
-            self._made[image_id] = self._write(image_id)
+            target = self._folder / f"{self._prefix}{len(self._made):05d}.jpg"
+            path = self._paths.get(image_id)
+            self._made[image_id] = f"{self._folder.name}/{target.name}" if path and write_thumbnail(path, target) else None
         return self._made[image_id]
-
-    def _write(self, image_id: str) -> str | None:
-        target = self._folder / f"{self._prefix}{len(self._made):05d}.jpg"
-        return f"{self._folder.name}/{target.name}" if write_thumbnail(self._paths[image_id], target) else None
 
 
 def write_thumbnail(source: Path | bytes, target: Path) -> bool:
