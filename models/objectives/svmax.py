@@ -14,31 +14,6 @@ from image_copies.models.objectives.base import ClassMatrix, Objective, Objectiv
 from image_copies.models.objectives.settings import SvmaxSettings
 
 
-class RegularizedObjective(Objective):
-    """Subclasses add their term in `compute_loss`; class matrix, classifier and learning rates are those of the `objective`."""
-
-    def __init__(self, objective: Objective) -> None:
-        super().__init__()
-        self.objective = objective
-        self.takes_local_batch = objective.takes_local_batch
-
-    def class_matrix(self) -> ClassMatrix | None:
-        """Return the objective's class matrix."""
-        return self.objective.class_matrix()
-
-    def linear_classifier(self) -> nn.Linear | None:
-        """Return the objective's classifier."""
-        return self.objective.linear_classifier()
-
-    def parameter_rates(self) -> dict[str, float]:
-        """Return the objective's learning rates, under this module's parameter names."""
-        return {f"objective.{name}": rate for name, rate in self.objective.parameter_rates().items()}
-
-    def gather(self, rows: Tensor) -> Tensor:
-        """Return the rows [b, …] of the whole batch, of which the objective may receive this process's part."""
-        return gather_rows(rows) if self.takes_local_batch else rows
-
-
 def spread_out_penalty(rows: Tensor, labels: Tensor) -> Tensor:
     """Return M₁² + max(0, M₂ − 1/d): first and second moment of the products of rows [b, d] of different classes [b].
 
@@ -52,7 +27,7 @@ def spread_out_penalty(rows: Tensor, labels: Tensor) -> Tensor:
         return first.square() + (second - 1 / rows.shape[1]).clamp(min=0)
 
 
-class Svmax(RegularizedObjective):
+class Svmax(Objective):
     """An objective with the SVMax regulariser.
 
     Bounded form: loss + λ exp((U − s)/(U − L)), by default of unit rows; unbounded form: loss − λ s, by default of raw rows
@@ -62,8 +37,9 @@ class Svmax(RegularizedObjective):
     """
 
     def __init__(self, objective: Objective, settings: SvmaxSettings | None = None) -> None:
-        super().__init__(objective)
-        self.settings = settings
+        super().__init__()
+        self.objective, self.settings = objective, settings
+        self.takes_local_batch = objective.takes_local_batch
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
@@ -89,6 +65,22 @@ class Svmax(RegularizedObjective):
             s = mean if of_unit_rows else mean_singular_value(rows)
             penalty = torch.exp((upper - s) / (upper - lower)) if self.settings.form == "bounded" else -s
         return replace(output, loss=output.loss + self.settings.weight * penalty, logs=output.logs | describe_spread(rows, mean))
+
+    def class_matrix(self) -> ClassMatrix | None:
+        """Return the objective's class matrix."""
+        return self.objective.class_matrix()
+
+    def linear_classifier(self) -> nn.Linear | None:
+        """Return the objective's classifier."""
+        return self.objective.linear_classifier()
+
+    def parameter_rates(self) -> dict[str, float]:
+        """Return the objective's learning rates, under this module's parameter names."""
+        return {f"objective.{name}": rate for name, rate in self.objective.parameter_rates().items()}
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """Return the rows [b, …] of the whole batch, of which the objective may receive this process's part."""
+        return gather_rows(rows) if self.takes_local_batch else rows
 
 
 def mean_singular_value(matrix: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """The memory format that a network runs in: measured on a GPU, whose times stand-ins give here."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +88,10 @@ def test_embedding_keeps_to_the_format(tmp_path: Path, chosen: torch.memory_form
 
 
 def test_a_resumed_stage_keeps_its_format_and_a_deterministic_one_is_not_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: Callable[[int], list[Trainer]]
 ) -> None:
     list(write_pictures(tmp_path / "pictures", "T", 8, seed=0, workers=1))
-    images, measured, used = find_images(tmp_path / "pictures"), list[int](), list[torch.memory_format]()
+    images, measured = find_images(tmp_path / "pictures"), list[int]()
     stage = {"image_size": 32, "batch_size": 4, "epochs": 2}
     settings = ModelSettings.model_validate({"descriptor": SETTINGS.model_dump(), "workers": 0, "stages": [stage]})
 
@@ -98,18 +99,8 @@ def test_a_resumed_stage_keeps_its_format_and_a_deterministic_one_is_not_measure
         measured.append(1)
         return torch.contiguous_format if len(measured) == 1 else torch.channels_last
 
-    learn = Trainer.step
-
-    def killed(self: Trainer, *arguments: Any) -> Any:
-        used.append(self.descriptor.memory_format)
-        if len(used) == 2:
-            raise KeyboardInterrupt
-        return learn(self, *arguments)
-
     monkeypatch.setattr(trainer, "choose_memory_format", choose)
-    monkeypatch.setattr(Trainer, "step", killed)
-    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("SAVING_PAUSE", 0.0), ("STEPS_PER_CHECK", 1)):
-        monkeypatch.setattr(f"image_copies.models.training.trainer.{name}", value)
+    steps = stop_at(2)
 
     def train(chosen: ModelSettings, folder: str) -> None:
         Trainer(chosen, images, images, tmp_path / folder, tmp_path / "cache", seed=0).train()
@@ -117,6 +108,7 @@ def test_a_resumed_stage_keeps_its_format_and_a_deterministic_one_is_not_measure
     with pytest.raises(KeyboardInterrupt):
         train(settings, "one")
     train(settings, "one")
-    assert set(used) == {torch.contiguous_format} and measured == [1] and len(used) == 5
+    assert {step.descriptor.memory_format for step in steps} == {torch.contiguous_format}
+    assert measured == [1] and len(steps) == 5
     train(settings.model_copy(update={"deterministic": True}), "two")
-    assert measured == [1] and used[-1] is torch.channels_last
+    assert measured == [1] and steps[-1].descriptor.memory_format is torch.channels_last

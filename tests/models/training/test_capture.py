@@ -105,20 +105,10 @@ def test_what_cannot_be_captured_goes_on_without_a_graph(
 
 
 def test_stopped_and_resumed_it_makes_the_same_weights(
-    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, captured: list[capture.Work]
+    images: ImageSet, tmp_path: Path, stop_at: Callable[[int], list[Trainer]], captured: list[capture.Work]
 ) -> None:
     whole = train(images, tmp_path / "whole")
-    for name, value in {"SAVE_INTERVAL_SECONDS": 0.0, "SAVING_PAUSE": 0.0, "STEPS_PER_CHECK": 1}.items():
-        monkeypatch.setattr(trainer, name, value)
-    learn, steps = Trainer.step, list[int]()
-
-    def stopping(self: Trainer, *given: Any) -> Any:
-        steps.append(1)
-        if len(steps) == 6:
-            raise KeyboardInterrupt
-        return learn(self, *given)
-
-    monkeypatch.setattr(Trainer, "step", stopping)
+    stop_at(6)
     with suppress(KeyboardInterrupt):
         train(images, tmp_path / "stopped")
     assert json.loads((tmp_path / "stopped" / "state.json").read_text())["progress"]["step"] >= 4

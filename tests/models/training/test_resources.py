@@ -2,7 +2,7 @@
 
 import gc
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,6 @@ from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.objectives.svmax import Svmax
-from image_copies.models.training import trainer as trainer_module
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer
@@ -56,20 +55,10 @@ def test_lack_of_memory_names_the_stage_and_its_sizes(
 
 
 def test_moments_keep_the_memory_format_of_their_weights(
-    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: Callable[[int], list[Trainer]]
 ) -> None:
     """A resumed Adam must not step over channels_last weights with moments in another format; the moments stay the same."""
-    monkeypatch.setattr(trainer_module, "SAVE_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(trainer_module, "SAVING_PAUSE", 0.0)
-    monkeypatch.setattr(trainer_module, "STEPS_PER_CHECK", 1)
-    learn, restore, steps = Trainer.step, Trainer.restore, []
-    formats: list[tuple[object, object]] = []
-
-    def killed(self: Trainer, *arguments: object) -> object:
-        steps.append(1)
-        if len(steps) == 2:
-            raise KeyboardInterrupt
-        return learn(self, *arguments)  # type: ignore[arg-type]
+    restore, formats = Trainer.restore, list[tuple[object, object]]()
 
     def seen(self: Trainer, state: dict[str, object]) -> None:
         restore(self, state)
@@ -78,7 +67,7 @@ def test_moments_keep_the_memory_format_of_their_weights(
             saved = state["optimizers"][0]["state"][number]["exp_avg"]  # type: ignore[index]
             assert torch.equal(moments["exp_avg"], saved)
 
-    monkeypatch.setattr(Trainer, "step", killed)
+    stop_at(2)
     with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path)
     monkeypatch.setattr(Trainer, "restore", seen)

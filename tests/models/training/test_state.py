@@ -76,14 +76,13 @@ def test_a_state_is_what_it_was_when_it_was_copied(tmp_path: Path, monkeypatch: 
 
 
 @pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Path]:
+def train(tmp_path: Path, stop_at: Callable[[int], list[Trainer]]) -> Callable[[], Path]:
     """Trains ten steps of two images, with a state saved after each, in a folder."""
     list(write_pictures(tmp_path / "pictures", "T", 4, seed=0, workers=1))
     images = find_images(tmp_path / "pictures")
     stage = {"image_size": 32, "batch_size": 2, "epochs": 5}
     settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_nfnet"}, "workers": 0, "stages": [stage]})
-    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("SAVING_PAUSE", 0.0), ("STEPS_PER_CHECK", 1)):
-        monkeypatch.setattr(trainer_module, name, value)
+    stop_at(0)  # never
     return lambda: Trainer(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0).train()
 
 
@@ -102,22 +101,14 @@ def test_a_training_writes_one_state_at_a_time(train: Callable[[], Path], monkey
 
 
 def test_a_training_that_is_interrupted_waits_for_its_state(
-    train: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: Callable[[int], list[Trainer]]
 ) -> None:
-    learn, steps = Trainer.step, list[int]()
-
     def slow(tensors: dict[str, torch.Tensor], path: Path, **named: Any) -> None:
         time.sleep(0.3)
         save_file(tensors, path, **named)
 
-    def interrupted(*given: Any) -> object:
-        steps.append(1)
-        if len(steps) == 4:
-            raise KeyboardInterrupt
-        return learn(*given)
-
     monkeypatch.setattr(state, "save_file", slow)
-    monkeypatch.setattr(Trainer, "step", interrupted)
+    stop_at(4)
     with pytest.raises(KeyboardInterrupt):
         train()
     assert json.loads((tmp_path / "model/state.json").read_text())["progress"]["step"] == 3

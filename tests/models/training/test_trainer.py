@@ -2,16 +2,18 @@
 
 import csv
 import json
+from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
-import image_copies.models.training.trainer as trainer_module
 from image_copies.augmentations.composition import Record, draw_record, list_edits
 from image_copies.augmentations.dataset import EditedImages
 from image_copies.augmentations.settings import AugmentationSettings
@@ -31,6 +33,7 @@ from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress
 from image_copies.models.training.trainer import Trainer
 
+StopAt = Callable[[int], list[Trainer]]
 SETTINGS = ModelSettings.model_validate(
     {
         "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
@@ -90,26 +93,15 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path, monkeypa
     ],
 )
 def test_a_killed_training_goes_on_with_the_same_curve(
-    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object]
+    images: ImageSet, tmp_path: Path, stop_at: StopAt, change: dict[str, object]
 ) -> None:
     settings = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | change)
     whole = train(images, tmp_path / "whole", settings)
-    monkeypatch.setattr(trainer_module, "SAVE_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr(trainer_module, "SAVING_PAUSE", 0.0)
-    monkeypatch.setattr(trainer_module, "STEPS_PER_CHECK", 1)
-    learn, calls = Trainer.step, []
-
-    def killed(*arguments: object) -> object:
-        calls.append(1)
-        if len(calls) == 6:  # in the middle of the second stage's first epoch
-            raise KeyboardInterrupt
-        return learn(*arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Trainer, "step", killed)
+    steps = stop_at(6)  # in the middle of the second stage's first epoch
     with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path / "broken", settings)
     broken = train(images, tmp_path / "broken", settings)
-    assert len(calls) == int(whole[-1]["step"]) + 1  # only the step that was stopped is done twice
+    assert len(steps) == int(whole[-1]["step"]) + 1  # only the step that was stopped is done twice
     for column in ("loss", "learning_rate"):
         assert [row[column] for row in broken] == [row[column] for row in whole]
 
@@ -438,7 +430,26 @@ def test_the_class_matrix_begins_from_as_many_edited_images_as_the_stage_says(
     train(images, tmp_path, SETTINGS.model_copy(update={"stages": stages, "descriptor": descriptor}))
     at_ends = 8 + 16  # clean images of each stage's classes, of which collapse is measured
     assert len(of_rebuild) == (16 + 8 * pretrained) * embeddings + at_ends
+    assert min(epoch for epoch, _, _ in of_rebuild) == -max(1, edits)  # each time with other edits
     assert min(areas) == pytest.approx(48**2, rel=0.1)  # edits are made of images half as large again as the 32 pixels learnt
+
+
+@pytest.mark.parametrize("labels", [None, np.arange(24) % 12])
+def test_what_is_pasted_is_no_class_of_the_stage_yet(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: NDArray[np.int64] | None
+) -> None:
+    """With labels, images that are not learnt from yet may be of classes that are: the overlays alone are pasted."""
+    pasted, make = list[set[str]](), EditedImages.__init__
+
+    def noted(self: EditedImages, *given: Any) -> None:
+        make(self, *given)
+        pasted.extend([set(self.overlays.ids)] if self.overlays else [])
+
+    monkeypatch.setattr(EditedImages, "__init__", noted)
+    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    settings = SETTINGS.model_copy(update={"stages": SETTINGS.stages[:1]})
+    Trainer(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, labels=labels).train()
+    assert pasted == [set(images.ids[8 if labels is None else 24 :])]
 
 
 def test_each_stage_draws_edits_with_its_own_probabilities(
