@@ -25,14 +25,6 @@ def read_clock(device: torch.device) -> float:
     return time.perf_counter()
 
 
-def measure_seconds(device: torch.device, work: Callable[[], object], repeats: int) -> float:
-    """Return the mean seconds of `repeats` calls in succession; the device is not waited for in between."""
-    started = read_clock(device)
-    for _ in range(repeats):
-        work()
-    return (read_clock(device) - started) / repeats
-
-
 def measure_busy_seconds(device: torch.device, work: Callable[[], object], repeats: int) -> float:
     """Return the seconds a call in which the GPU computes, as torch's profiler sees it; 0 on a CPU."""
     with torch.profiler.profile() as profiler:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from gpu_plain import build_plain_step
-from gpu_row import Row, measure_busy_seconds, measure_seconds, read_clock
+from gpu_row import Row, measure_busy_seconds, read_clock
 from gpu_sizes import Sizes, StepSize
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -113,7 +113,9 @@ def _time_step(device: torch.device, sizes: Sizes, what: str, size: StepSize, wa
         for _ in range(WARM_UP + 1):
             step()
         begun = read_clock(device) - started
-        seconds = measure_seconds(device, step, sizes.repeats)
+        for _ in range(sizes.repeats):
+            step()
+        seconds = (read_clock(device) - started - begun) / sizes.repeats
         busy = measure_busy_seconds(device, step, min(3, sizes.repeats)) / seconds
     except torch.OutOfMemoryError as error:
         return Row(what, f"does not fit: {str(error).splitlines()[0]}")
