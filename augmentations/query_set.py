@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from PIL import Image
 from tqdm import tqdm
@@ -18,7 +17,7 @@ from image_copies.augmentations.settings import AugmentationSettings, EditFamily
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import whole_folder
-from image_copies.data.ground_truth import write_ground_truth
+from image_copies.data.ground_truth import write_ground_truth, write_table
 from image_copies.data.images import ImageSet
 from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
 from image_copies.data.process import map_on_cores
@@ -149,6 +148,6 @@ def _write_tables(folder: Path, tasks: list[tuple[Task, bool]], results: list[li
         )
     write_ground_truth(folder / GROUND_TRUTH, [(task[0], task[1] if is_copy else None) for task, is_copy, _ in made])
     edits = [(task[0], " ".join(str(entry["edit"]) for entry in record)) for task, _, record in made]
-    pd.DataFrame(edits, columns=["query_id", "edits"]).to_csv(folder / QUERY_EDITS, index=False)
+    write_table(folder / QUERY_EDITS, ["query_id", "edits"], edits)
     lines = [json.dumps({"query_id": task[0], "source_id": task[1], "record": record}) for task, _, record in made]
     (folder / QUERY_RECORDS).write_text("\n".join(lines) + "\n", encoding="utf-8")

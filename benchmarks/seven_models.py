@@ -70,7 +70,7 @@ def count_memory(model: ModelSettings, stage: StageSettings, kept: tuple[float, 
 
 
 def make_tables() -> dict[str, str]:
-    """Return the table of memory, of both recipes, and that of hours."""
+    """Return the table of hours, and that of the stage of each model, in both recipes, that takes the most memory."""
     theirs, fast = (read_recipe(RECIPES / f"{name}.yaml").trained_models for name in ("isc2021", "isc2021-batch-512"))
     kept: dict[tuple[str, int], tuple[float, float, int]] = {}
     memory, hours = list[list[str]](), list[list[str]]()
@@ -83,29 +83,23 @@ def make_tables() -> dict[str, str]:
     for name, model in theirs.items():
         images = [0.0, 0.0]
         spent = [0.0, 0.0]
+        most = [(0.0, ""), (0.0, "")]
         for number, (own, other) in enumerate(zip(model.stages, fast[name].stages, strict=True), 1):
             of_stage = kept[model.descriptor.backbone, own.image_size]
-            parts = [count_memory(each, stage, of_stage) for each, stage in ((model, own), (fast[name], other))]
-            described = [f"{number}: {own.classes or 0:,}", f"{own.image_size} px", f"{of_stage[0] / 2**20:.0f} MiB"]
-            sums = [f"{stage.batch_size}: {sum(part) / GIB:.0f}" for stage, part in zip((own, other), parts, strict=True)]
-            memory.append([name if number == 1 else "", *described, *sums])
+            for which, (each, stage) in enumerate(((model, own), (fast[name], other))):
+                total = sum(count_memory(each, stage, of_stage)) / GIB
+                most[which] = max(most[which], (total, f"{total:.0f} GiB: {stage.image_size} px, batch {stage.batch_size}"))
             last = number == len(model.stages)
             for which, epochs in enumerate((own.epochs if last or name == "v2l-512" else EARLY_EPOCHS, own.epochs)):
                 learnt = epochs * (own.classes or 0)
                 images[which] += learnt
                 spent[which] += learnt / IMAGES_PER_SECOND.get(name, 4995 * small / of_stage[0]) / 3600
+        memory.append([name, *(words for _, words in most)])
         step = STEPS_OF_64.get(name)
         at_64 = "" if step is None else f"{images[0] / 64 * step / 3.6e6:.0f}"
         how = "measured" if name in IMAGES_PER_SECOND else "estimated"
         hours.append([name, *(f"{count / 1e6:.0f} M" for count in images), at_64, f"{spent[0]:.1f}", f"{spent[1]:.1f}", how])
-    stages = [
-        "",
-        "stage: classes",
-        "image",
-        "kept of an image",
-        "`isc2021.yaml`, batch: GiB",
-        "`isc2021-batch-512.yaml`, batch: GiB",
-    ]
+    stages = ["the most", "`isc2021.yaml`", "`isc2021-batch-512.yaml`"]
     spent_on = ["", "images", "at most", "hours at batch 64", "at 512", "at most, at 512", "the step of 512"]
     return {"gpu.md": make_table(spent_on, hours) + "\n\n" + make_table(stages, memory)}
 

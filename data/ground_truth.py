@@ -6,38 +6,35 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
-from image_copies.data.remote import as_path, is_remote
-
-if TYPE_CHECKING:
-    import pandas as pd
+from image_copies.data.remote import as_path
 
 
-def read_table(path: Path, columns: Sequence[str], expected: str) -> "pd.DataFrame":
-    """Read a CSV file with exactly these columns, in order; all values are strings, empty cells "".
+def read_table(path: Path, columns: Sequence[str], expected: str) -> list[list[str]]:
+    """Read the rows of a CSV file with exactly these columns, in order, as text; what a row lacks at its end is "".
 
     If the file is missing, the message says what is `expected`, such as "a CSV with one row for each image".
 
     Raises:
         UserError: the file is missing, is not a CSV file, or has other columns or rows with too many values.
     """
-    import pandas as pd  # imported here: what only writes tables must start at once
-
     names = ",".join(columns)
     if not path.is_file():
         raise UserError(f"{path}: no such file. Give {expected}.")
     try:
-        table = pd.read_csv(io.BytesIO(path.read_bytes()) if is_remote(path) else path, dtype=str, keep_default_na=False)
-    except (ValueError, UnicodeDecodeError) as error:  # pandas' parser errors are ValueErrors
+        text = io.StringIO(path.read_bytes().decode("utf-8-sig"), newline="")
+        lines = [line for line in csv.reader(text, strict=True) if line]
+    except (csv.Error, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not a CSV file that can be read: {error}") from error
-    if list(table.columns) != list(columns):
-        raise UserError(f"{path} has the columns {','.join(map(str, table.columns))}; expected {names}.")
-    if not isinstance(table.index, pd.RangeIndex):  # pandas turns a surplus column into row labels
+    head = lines[0] if lines else []
+    if head != list(columns):
+        raise UserError(f"{path} has the columns {','.join(head)}; expected {names}.")
+    rows = lines[1:]
+    if any(len(row) > len(columns) for row in rows):
         raise UserError(f"{path} has lines with more values than the columns {names}: remove what follows them.")
-    return table
+    return [row + [""] * (len(columns) - len(row)) for row in rows]
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -71,17 +68,16 @@ def read_ground_truth(path: Path | str) -> GroundTruth:
         UserError: the file is missing, is not a CSV with these columns, has no rows, or has an empty query id.
     """
     path = as_path(path)
-    table = read_table(path, GROUND_TRUTH_COLUMNS, f"a ground truth CSV with the columns {','.join(GROUND_TRUTH_COLUMNS)}")
-    if (table["query_id"] == "").any():
-        row = int((table["query_id"] == "").to_numpy().argmax())
-        raise UserError(f"{path}, line {row + 2}: the query id is empty. Every row needs one; only reference_id may be empty.")
-    if table.empty:
+    rows = read_table(path, GROUND_TRUTH_COLUMNS, f"a ground truth CSV with the columns {','.join(GROUND_TRUTH_COLUMNS)}")
+    for number, (query_id, _) in enumerate(rows, 2):
+        if not query_id:
+            raise UserError(f"{path}, line {number}: the query id is empty. Every row needs one; only reference_id may be empty.")
+    if not rows:
         raise UserError(f"{path} contains no rows; expected one for each query.")
-    query_ids = list(dict.fromkeys(table["query_id"]))
-    pairs = frozenset((q, r) for q, r in zip(table["query_id"], table["reference_id"], strict=True) if r)
-    return GroundTruth(query_ids, pairs)
+    query_ids = list(dict.fromkeys(query for query, _ in rows))
+    return GroundTruth(query_ids, frozenset((query, reference) for query, reference in rows if reference))
 
 
 def write_ground_truth(path: Path | str, rows: Iterable[tuple[str, str | None]]) -> None:
     """Write rows of (query id, reference id); the reference id is None for a query that is a copy of nothing."""
-    write_table(as_path(path), GROUND_TRUTH_COLUMNS, ((query, reference or "") for query, reference in rows))
+    write_table(as_path(path), GROUND_TRUTH_COLUMNS, [(query, reference or "") for query, reference in rows])

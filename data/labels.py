@@ -43,16 +43,15 @@ def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
             image has no label.
     """
     path = as_path(path)
-    table = read_table(path, LABEL_COLUMNS, f"a CSV with the columns {','.join(LABEL_COLUMNS)}, one row for each image")
-    table = table.apply(lambda column: column.str.strip())  # "cat" and " cat" are one class
-    if (table["label"] == "").any():
-        raise UserError(
-            f"{path}, line {int((table['label'] == '').to_numpy().argmax()) + 2}: the label is empty. Give it a class."
-        )
-    label_of = dict(zip(table["image_id"], table["label"], strict=True))
-    if len(label_of) < len(table):
-        twice = table["image_id"][table["image_id"].duplicated()].iloc[0]
-        raise UserError(f"{path} names the image {twice!r} more than once; keep one row for each image.")
+    rows = read_table(path, LABEL_COLUMNS, f"a CSV with the columns {','.join(LABEL_COLUMNS)}, one row for each image")
+    label_of: dict[str, str] = {}
+    for number, row in enumerate(rows, 2):
+        image_id, label = (cell.strip() for cell in row)  # "cat" and " cat" are one class
+        if not label:
+            raise UserError(f"{path}, line {number}: the label is empty. Give it a class.")
+        if image_id in label_of:
+            raise UserError(f"{path} names the image {image_id!r} more than once; keep one row for each image.")
+        label_of[image_id] = label
     known = set(images.ids)
     unknown = [image_id for image_id in label_of if image_id not in known]
     if unknown:

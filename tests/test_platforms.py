@@ -13,9 +13,8 @@ from image_copies.data.process import DEVICE_VARIABLE
 from image_copies.matching.files.acting import whole_path
 from image_copies.matching.index.store import names_below
 from image_copies.models.device import best_device, describe_device
+from tests.sources import TOP, list_sources, parse
 
-TOP = Path(__file__).parents[1]
-ROOMS = ("data", "augmentations", "models", "submissions", "matching", "pipeline")
 POSIX_ALONE = {"fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
 
 
@@ -26,7 +25,7 @@ def _caught(handler: ast.ExceptHandler) -> str:
 def imported(path: Path) -> set[str]:
     """Modules that a file needs, inside functions too; what it does without is in a `try` for ImportError."""
     names: set[str] = set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    tree = parse(path)
     tried = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and "ImportError" in map(_caught, node.handlers)]
     spared = {line for node in tried for line in node.body}
     for node in ast.walk(tree):
@@ -39,10 +38,12 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def test_no_module_needs_what_windows_lacks() -> None:
-    files = [path for room in ROOMS for path in (TOP / room).rglob("*.py")]
-    assert len(files) > 100
-    assert {str(path): found for path in files if (found := imported(path) & POSIX_ALONE)} == {}
+def test_no_module_needs_what_windows_lacks_and_locks_index_and_plans_work_without(tmp_path: Path) -> None:
+    assert {str(path): found for path in list_sources() if (found := imported(path) & POSIX_ALONE)} == {}
+    program = WITHOUT % sorted(POSIX_ALONE - {"posix"})  # Python itself needs that one here
+    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, cwd=TOP)
+    assert (done.returncode, done.stdout) == (0, "busy\n"), done.stderr
+    assert (tmp_path / "whole").is_file()
 
 
 WITHOUT = """
@@ -64,13 +65,6 @@ with hold_lock_file(folder / "lock", "busy"), open_store(folder / "index", "extr
     except UserError as error:
         print(error)
 """
-
-
-def test_locks_index_and_plans_work_where_those_modules_are_missing(tmp_path: Path) -> None:
-    program = WITHOUT % sorted(POSIX_ALONE - {"posix"})  # Python itself needs that one here
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, cwd=TOP)
-    assert (done.returncode, done.stdout) == (0, "busy\n"), done.stderr
-    assert (tmp_path / "whole").is_file()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.sources import parse
+
 TOP = Path(__file__).parents[1]
 PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "submissions")
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -66,7 +68,7 @@ def _imported(*folders: str) -> Iterator[tuple[str, str]]:
     distributions = packages_distributions()
     ours = {path.stem for path in (TOP / "benchmarks").iterdir()} | {path.name for path in TOP.iterdir() if path.is_dir()}
     for path in (path for folder in folders for path in sorted((TOP / folder).rglob("*.py"))):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.Import):
                 modules = [alias.name for alias in node.names]
             else:
@@ -76,22 +78,16 @@ def _imported(*folders: str) -> Iterator[tuple[str, str]]:
                 yield from ((str(path.relative_to(TOP)), canonicalize_name(name)) for name in found)
 
 
-def test_every_requirement_names_one_version_and_so_does_what_it_brings() -> None:
+def test_every_requirement_names_one_version_within_what_the_project_declares() -> None:
     direct, all_of_them = _pins("requirements.txt"), _pins("requirements/versions.txt")
     assert {package: _version(pin) for package, pin in direct.items()} == {
         package: _version(all_of_them[package]) for package in direct
     }
-
-
-def test_requirements_pin_what_the_project_declares() -> None:
     declared, pins = _declared(EVERYTHING), _pins("requirements.txt")
     assert declared.keys() == pins.keys()
     for package, pin in pins.items():
         assert declared[package].specifier.contains(_version(pin)), f"{pin} is outside {declared[package]}"
         assert str(pin.marker) == str(declared[package].marker), package
-
-
-def test_versions_pin_what_development_needs() -> None:
     development, pins = _declared(PROJECT["optional-dependencies"]["dev"]), _pins("requirements/versions.txt")
     assert {"pytest", "types-pyyaml"} <= development.keys() <= pins.keys()
     for package, wanted in development.items():
@@ -152,16 +148,13 @@ def test_locks_hold_the_pinned_versions_with_hashes_and_name_no_place(python: st
     assert versions.keys() - locked.keys() <= {"faiss-cpu"}  # of other machines than the locks are for
 
 
-def test_licences_of_all_that_is_pinned_are_listed() -> None:
+def test_licences_of_all_that_is_pinned_are_listed_and_none_is_the_gpl() -> None:
+    """NVIDIA's libraries, which torch brings, may not be passed on together with such code."""
     page = (TOP / "requirements" / "licences.md").read_text("utf-8")
     listed = re.findall(r"^- (\S+) (\d\S*): (.+)$", page, re.MULTILINE)
     assert {canonicalize_name(name): version for name, version, _ in listed} == _pinned_versions(*PINS)
     assert "## Unknown" not in page
     assert not [name for name, _, licence in listed if licence in ("not installed", "not declared")]
-
-
-def test_no_package_is_under_the_gpl() -> None:
-    """NVIDIA's libraries, which torch brings, may not be passed on together with such code."""
     assert "## GPL, copyleft" not in (TOP / "requirements" / "licences.md").read_text("utf-8")
 
 

@@ -108,12 +108,12 @@ def report_unscored(run: Run) -> None:
 
 def _find_best_pairs(run: Run) -> list[tuple[str, str, float]]:
     """Query id, reference id and score of the run's best pairs, best first; without unreadable images."""
-    table = read_matches(run.paths.matches).sort_values("score", ascending=False, kind="stable")
-    for column, path in (("query_id", run.paths.normalized_queries), ("reference_id", run.paths.projected("reference"))):
+    pairs = sorted(read_matches(run.paths.matches), key=lambda pair: -pair[2])
+    for column, path in ((0, run.paths.normalized_queries), (1, run.paths.projected("reference"))):
         shape = open_vectors(path)
         unreadable = {shape.ids[row] for row in shape.unreadable.nonzero()[0]}
-        table = table[~table[column].isin(unreadable)]
-    return list(table.head(MAX_SUGGESTED).itertuples(index=False, name=None))
+        pairs = [pair for pair in pairs if pair[column] not in unreadable]
+    return pairs[:MAX_SUGGESTED]
 
 
 def _describe_run(run: Run, data: IscFolder) -> dict[str, Any]:

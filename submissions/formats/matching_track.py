@@ -1,14 +1,13 @@
 """The matching track's CSV: `query_id,reference_id,score`, at most 500,000 rows; a higher score means a more certain copy."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import open_regular
-from image_copies.data.ground_truth import GroundTruth, write_table
+from image_copies.data.ground_truth import GroundTruth, read_table, write_table
 from image_copies.data.targets import begins_with
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, make_ranking, make_scores, search_readable
 from image_copies.submissions.vectors.files import Vectors, VectorSet
@@ -54,65 +53,62 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
         UserError: when the file is missing or unreadable, has other columns, a score that is not a finite number, or more than
             MAX_ROWS rows, or none of its queries or references is one of the ground truth.
     """
-    table = read_matches(path)
-    _check_ids(path, table, truth)
-    table = table[table["query_id"].isin(set(truth.query_ids))]
-    table = table.sort_values("score", ascending=False, kind="stable").drop_duplicates(["query_id", "reference_id"])
-    names = list(zip(table["query_id"], table["reference_id"], strict=True))
+    pairs = read_matches(path)
+    _check_ids(path, pairs, truth)
+    asked = set(truth.query_ids)
+    best: dict[tuple[str, str], float] = {}
+    for query, reference, score in pairs:
+        if query in asked:
+            best[query, reference] = max(score, best.get((query, reference), score))
+    names, distances = list(best), -np.array(list(best.values()), np.float64)
     true = np.array([name in truth.pairs for name in names], dtype=bool)
-    order = np.lexsort((true, -table["score"].to_numpy()))
-    ranked = make_ranking([names[row] for row in order], -table["score"].to_numpy(np.float64)[order], true[order], truth)
+    order = np.lexsort((true, distances))
+    ranked = make_ranking([names[row] for row in order], distances[order], true[order], truth)
     at_ranks = [_recall_at_rank(ranked, truth, rank) for rank in (1, 10)]
-    return make_scores(ranked, at_ranks, len(set(table["reference_id"])), truth), ranked
+    return make_scores(ranked, at_ranks, len({reference for _, reference in names}), truth), ranked
 
 
-def _check_ids(path: Path, table: pd.DataFrame, truth: GroundTruth) -> None:
+def _check_ids(path: Path, pairs: Sequence[tuple[str, str, float]], truth: GroundTruth) -> None:
     """Check that a file with rows can belong to this ground truth: it may lack pairs, but not every id."""
     references = {reference for _, reference in truth.pairs}
     for kind, found, named in (
-        ("queries", table["query_id"], set(truth.query_ids)),
-        ("references", table["reference_id"], references),
+        ("queries", [query for query, _, _ in pairs], set(truth.query_ids)),
+        ("references", [reference for _, reference, _ in pairs], references),
     ):
-        if len(table) and named and not found.isin(named).any():
+        if found and named and named.isdisjoint(found):
             raise UserError(
-                f"{path}: none of its {found.nunique()} {kind}, such as {found.iloc[0]!r}, is among the {len(named)} that the "
+                f"{path}: none of its {len(set(found))} {kind}, such as {found[0]!r}, is among the {len(named)} that the "
                 f"ground truth names, such as {min(named)!r}. Give the ground truth of the data set that the file was made from."
             )
 
 
-def read_matches(path: Path) -> pd.DataFrame:
-    """Read a matching-track file, in the order of its lines; ids are str, scores float.
+def read_matches(path: Path) -> list[tuple[str, str, float]]:
+    """Read a matching-track file: query id, reference id and score of each line, in their order.
 
     Raises:
         UserError: when the file is missing or unreadable, has other columns, a score that is not a finite number, or more than
             MAX_ROWS rows.
     """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file. Give a CSV with the columns {','.join(CSV_COLUMNS)}.")
+    rows = read_table(path, CSV_COLUMNS, f"a CSV with the columns {','.join(CSV_COLUMNS)}")
+    if len(rows) > MAX_ROWS:
+        raise UserError(
+            f"{path} has {len(rows):,} rows; the matching track allows {MAX_ROWS:,}. Keep those with the highest scores."
+        )
+    pairs = []
+    for number, (query, reference, score) in enumerate(rows, 2):
+        value = _parse_score(score)
+        if not math.isfinite(value):
+            raise UserError(f"{path}, line {number}: the score {score!r} is not a finite number. Correct or remove the line.")
+        pairs.append((query, reference, value))
+    return pairs
+
+
+def _parse_score(text: str) -> float:
+    """Return the number, NaN where it is none."""
     try:
-        with open_regular(path) as file:
-            table = pd.read_csv(file, dtype={"query_id": str, "reference_id": str}, keep_default_na=False)
-    except (ValueError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read as CSV ({error}). Expected the columns {','.join(CSV_COLUMNS)}.") from error
-    if not isinstance(table.index, pd.RangeIndex):  # pandas takes a surplus column for row labels
-        raise UserError(f"{path} has lines with more than the three values {','.join(CSV_COLUMNS)}. Remove the others.")
-    if list(table.columns) != CSV_COLUMNS:
-        raise UserError(
-            f"{path} has the columns {','.join(map(str, table.columns))}; expected {','.join(CSV_COLUMNS)}. Correct its header."
-        )
-    if len(table) > MAX_ROWS:
-        raise UserError(
-            f"{path} has {len(table):,} rows; the matching track allows {MAX_ROWS:,}. Keep those with the highest scores."
-        )
-    scores = table["score"]
-    scores = scores.astype(str) if scores.dtype == object else scores  # pandas keeps integers beyond int64 as objects
-    numbers = pd.to_numeric(scores, errors="coerce").astype(np.float64)
-    if not np.isfinite(numbers.to_numpy()).all():
-        row = int(np.argmin(np.isfinite(numbers.to_numpy())))
-        raise UserError(
-            f"{path}, line {row + 2}: the score {table['score'].iloc[row]!r} is not a finite number. Correct or remove the line."
-        )
-    return table.assign(score=numbers.astype(float))
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _recall_at_rank(ranked: RankedPairs, truth: GroundTruth, rank: int) -> float:

@@ -24,7 +24,7 @@ from image_copies.submissions.report.gallery import (
     suggest_copies,
     write_page,
 )
-from image_copies.submissions.report.inputs import ComparisonInputs, ReportInputs, RunInputs, UnscoredInputs, format_number
+from image_copies.submissions.report.inputs import ComparisonInputs, ReportInputs, RunInputs, Side, UnscoredInputs, format_number
 from image_copies.submissions.scoring.breakdown import (
     Change,
     RankedCopy,
@@ -121,29 +121,31 @@ def write_comparison(inputs: ComparisonInputs, folder: Path) -> Path:
 
 def _make_galleries(inputs: ComparisonInputs, changes: list[Change], edits: Mapping[str, str]) -> list[Gallery]:
     first, second = inputs.first, inputs.second
-    wrong = {side.name: find_best_wrong(side.ranked, QueryScores()) for side in (first, second)}
     alarms = (
         (second, list_new_false_alarms(first.ranked, second.ranked)),
         (first, list_new_false_alarms(second.ranked, first.ranked)),
     )
+
+    def draw(shown: list[Change], side: Side) -> list[Card]:
+        """Draw changes with the scores of one side below the pictures."""
+        wrong = find_best_wrong(side.ranked, QueryScores())
+        return [
+            _draw_change(change, change.first if side is first else change.second, wrong.get(change.query_id), edits)
+            for change in shown[:MAX_CARDS]
+        ]
+
     return [
         Gallery(
             f"Won by {second.name}",
             f"Copies that {second.name} finds at 90 % precision and {first.name} does not, greatest gain in µAP first. "
             f"The scores below the pictures are those of {first.name}.",
-            [
-                _draw_change(change, change.first, wrong[first.name].get(change.query_id), edits)
-                for change in list_won_copies(changes)[:MAX_CARDS]
-            ],
+            draw(list_won_copies(changes), first),
         ),
         Gallery(
             f"Lost by {second.name}",
             f"Copies that {first.name} finds at 90 % precision and {second.name} does not, greatest loss of µAP first. "
             f"The scores below the pictures are those of {second.name}.",
-            [
-                _draw_change(change, change.second, wrong[second.name].get(change.query_id), edits)
-                for change in list_lost_copies(changes)[:MAX_CARDS]
-            ],
+            draw(list_lost_copies(changes), second),
         ),
         *(
             Gallery(

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from image_copies.data.files import whole_file
-from image_copies.data.ground_truth import GroundTruth, read_table
+from image_copies.data.ground_truth import GroundTruth, read_table, write_table
 from image_copies.submissions.scoring.metrics import RankedPairs
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ def read_edits(path: Path) -> dict[str, list[str]]:
     Raises:
         UserError: when the file is missing, cannot be read as CSV or has other columns.
     """
-    table = read_table(path, ["query_id", "edits"], "a CSV with the edits of each query, separated by spaces")
-    return {query: edits.split() for query, edits in zip(table["query_id"], table["edits"], strict=True)}
+    rows = read_table(path, ["query_id", "edits"], "a CSV with the columns query_id,edits, the edits separated by spaces")
+    return {query: edits.split() for query, edits in rows}
 
 
 def tabulate_recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> "pd.DataFrame":
@@ -47,11 +46,9 @@ def write_curve(path: Path, ranked: RankedPairs) -> None:
     Raises:
         UserError: when the disk is full.
     """
-    import pandas as pd  # imported here: galleries need none of it
-
-    columns = (np.arange(1, len(ranked.true) + 1), ranked.distances, ranked.true.astype(int), ranked.precision, ranked.recall)
-    with whole_file(path) as temporary:
-        pd.DataFrame(dict(zip(CURVE_COLUMNS, columns, strict=True))).to_csv(temporary, index=False)
+    columns = (ranked.distances, ranked.true.astype(int), ranked.precision, ranked.recall)
+    ranks = range(1, len(ranked.true) + 1)
+    write_table(path, CURVE_COLUMNS, zip(ranks, *(column.tolist() for column in columns), strict=True))
 
 
 def find_pairs_at_90(ranked: RankedPairs) -> set[tuple[str, str]]:
@@ -68,7 +65,7 @@ def last_rank_at_90(ranked: RankedPairs) -> int:
 
 
 def _tabulate(rows: Sequence[tuple[object, bool]], name: str) -> "pd.DataFrame":
-    import pandas as pd
+    import pandas as pd  # imported here: scores need no tables
 
     table = pd.DataFrame(rows, columns=[name, "found"])
     return table.groupby(name)["found"].agg(copies="size", recall="mean").reset_index()
@@ -147,7 +144,7 @@ def compare_recall_by_edit(
 
 def format_changes(changes: list[Change]) -> str:
     """Return each pair as CSV: its rank, its score and whether it is found in both rankings, and its gain in µAP."""
-    import pandas as pd
+    import pandas as pd  # imported here: scores need no tables
 
     rows = [
         {"query_id": change.query_id, "reference_id": change.reference_id}

@@ -1,12 +1,17 @@
+"""Query sets and contact sheets."""
+
 import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from image_copies.augmentations.contact_sheet import draw_contact_sheets
 from image_copies.augmentations.query_set import make_query_set, read_families
 from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import read_ground_truth
-from image_copies.data.images import find_images
+from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import write_pictures
 
 
@@ -32,6 +37,12 @@ def test_a_broken_overlay_costs_no_query_and_a_broken_source_costs_its_own(
     assert "1 of 8 queries were not made" in capsys.readouterr().out
     records = (tmp_path / "queries" / "query_records.jsonl").read_text()
     assert overlays.ids[5] in records and not any(image_id in records for image_id in overlays.ids[:5])
+    settings, broken = AugmentationSettings(), references.select(references.ids[:1])
+    with pytest.raises(UserError, match="no query could be made"):
+        make_query_set(broken, broken, overlays, settings, 0, 2, 1, tmp_path / "none")
+    with pytest.raises(UserError, match="3 copies were asked for among 2 queries"):
+        make_query_set(distractors, distractors, overlays, settings, 0, 2, 3, tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_queries_have_edits_of_their_own_and_none_is_pasted_into_its_own_copy(tmp_path: Path) -> None:
@@ -62,3 +73,33 @@ def test_every_second_query_has_edits_that_are_left_out_too_by_turns(tmp_path: P
     for query_id in families.keys() - other:  # the same queries as without the others
         both, plain = (tmp_path / name / "query_images" / f"{query_id}.jpg" for name in ("both", "plain"))
         assert both.read_bytes() == plain.read_bytes()
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> ImageSet:
+    list(write_pictures(tmp_path / "pictures", "T", 12, seed=1, workers=1))
+    return find_images(tmp_path / "pictures")
+
+
+def drawn(images: ImageSet, overlays: ImageSet, folder: Path) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The sizes of the sheets of edits and of compositions."""
+    draw_contact_sheets(images, overlays, 2, 0, folder / "edits.jpg", folder / "compositions.jpg")
+    with Image.open(folder / "edits.jpg") as edits, Image.open(folder / "compositions.jpg") as compositions:
+        return edits.size, compositions.size
+
+
+def test_unreadable_images_are_skipped_and_without_any_the_first_is_named(pictures: ImageSet, tmp_path: Path) -> None:
+    images, overlays = pictures.select(pictures.ids[:6]), pictures.select(pictures.ids[6:])
+    whole = drawn(images, overlays, tmp_path / "whole")
+    for path in (images.paths[0], overlays.paths[0]):
+        path.write_bytes(b"")
+    images.paths[1].write_bytes(images.paths[1].read_bytes()[:500])
+    assert drawn(images, overlays, tmp_path / "some") == whole
+    for path in overlays.paths:
+        path.write_text("not an image")
+    edits, compositions = drawn(images, overlays, tmp_path / "no overlay")
+    assert edits[1] < whole[0][1] and compositions == whole[1]
+    for path in pictures.paths:
+        path.write_bytes(b"")
+    with pytest.raises(UserError, match=r"none of 12 images can be read, the first is .*T000000\.jpg"):
+        drawn(pictures, pictures, tmp_path / "sheets")

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Literal
 
+import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from PIL import Image
 
 from image_copies.data import decode
 from image_copies.data.cache import cache_images
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import as_uint8, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import draw_picture
@@ -170,12 +171,15 @@ def test_a_file_over_the_limit_is_not_read_completely(tmp_path: Path, monkeypatc
         decode_rgb(tmp_path / "a.jpg")
 
 
-def test_nan_in_floats_is_black(tmp_path: Path) -> None:
+def test_values_that_are_not_finite_are_black_and_a_picture_without_others_is_none(tmp_path: Path) -> None:
     values = np.full((16, 16), 200, np.float32)
     values[3, 4] = np.nan
     Image.fromarray(values).save(tmp_path / "a.tif")
     pixels = decode_rgb(tmp_path / "a.tif")
     assert not pixels[3, 4].any() and (pixels[0] == 200).all()
+    Image.fromarray(np.full((16, 16), np.nan, np.float32)).save(tmp_path / "a.tif")
+    with pytest.raises(ImageError, match="no value is finite"):
+        decode_rgb(tmp_path / "a.tif")
 
 
 @pytest.mark.parametrize(
@@ -192,12 +196,6 @@ def test_white_is_the_first_that_no_value_exceeds(largest: float, kind: type[np.
     assert np.abs(decode_rgb(content)[..., 0] - values / white * 255).max() <= 0.51
 
 
-def test_a_picture_without_a_finite_value_is_none(tmp_path: Path) -> None:
-    Image.fromarray(np.full((16, 16), np.nan, np.float32)).save(tmp_path / "a.tif")
-    with pytest.raises(ImageError, match="no value is finite"):
-        decode_rgb(tmp_path / "a.tif")
-
-
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, 5000), st.binary(min_size=1, max_size=8), st.sampled_from(["JPEG", "PNG", "GIF"]))
 def test_damage_anywhere_gives_pixels_or_an_image_error(place: int, bytes_: bytes, form: str) -> None:
@@ -208,9 +206,13 @@ def test_damage_anywhere_gives_pixels_or_an_image_error(place: int, bytes_: byte
         assert decode_rgb(bytes(content)).shape[2] == 3
 
 
-def test_formats_that_start_programs_are_refused() -> None:
+def test_formats_that_start_programs_and_undecodable_bytes_are_refused() -> None:
     with pytest.raises(ImageError, match="is not an image"):
         decode_rgb(encode(PICTURE, "EPS"))
+    pixels = np.zeros((2, 2, 3), np.uint8)
+    assert as_uint8(pixels) is pixels
+    with pytest.raises(ValueError, match="cannot decode"):
+        as_uint8(cv2.imdecode(np.arange(20, dtype=np.uint8), cv2.IMREAD_COLOR_RGB))
 
 
 def test_the_cache_is_made_once_and_follows_its_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,5 @@
+"""Files appear whole or not at all, and no command replaces what is not its own."""
+
 import errno
 import os
 import subprocess
@@ -8,9 +10,10 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file, whole_file_apart, whole_folder
+from image_copies.data.targets import begins_with, check_target, check_target_folder
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_finished_file_gets_its_name_and_a_failed_one_leaves_the_old(tmp_path: Path) -> None:
     path = tmp_path / "vectors.h5"
     path.write_text("old")
     with pytest.raises(RuntimeError), whole_file(path) as temporary:
@@ -18,9 +21,6 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
         raise RuntimeError
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_finished_file_gets_its_name(tmp_path: Path) -> None:
     with whole_file(tmp_path / "new" / "scores.json") as temporary:
         temporary.write_text("{}")
         assert not (tmp_path / "new" / "scores.json").exists()
@@ -39,12 +39,22 @@ def test_a_failed_write_leaves_the_old_folder_and_nothing_else(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_a_full_disk_names_the_file(tmp_path: Path) -> None:
+def test_a_full_disk_names_the_file_also_before_a_byte_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even a temporary name or a folder could be made: a traceback."""
     full = pytest.raises(UserError, match=r"cache\.pixels cannot be written: the disk is full after 2\.1 MB of it.*make room")
     with full, whole_file(tmp_path / "cache.pixels") as temporary:
         temporary.write_bytes(bytes(2**21))
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert not list(tmp_path.iterdir())
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for name in ("mkstemp", "mkdtemp"):
+        monkeypatch.setattr(f"image_copies.data.files.tempfile.{name}", fail)
+    for write in (whole_file, whole_folder):
+        with pytest.raises(UserError, match="vectors cannot be written: the disk is full"), write(tmp_path / "vectors"):
+            pass
 
 
 def test_a_full_disk_names_the_folder_and_keeps_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,19 +76,6 @@ def test_a_full_disk_names_the_folder_and_keeps_the_old_one(tmp_path: Path, monk
     with full, whole_folder(target):
         pass
     assert [path.name for path in tmp_path.rglob("*")] == ["report", "old"]
-
-
-def test_a_full_disk_is_named_before_a_byte_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even a temporary name or a folder could be made: a traceback."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    for name in ("mkstemp", "mkdtemp"):
-        monkeypatch.setattr(f"image_copies.data.files.tempfile.{name}", fail)
-    for write in (whole_file, whole_folder):
-        with pytest.raises(UserError, match="vectors cannot be written: the disk is full"), write(tmp_path / "vectors"):
-            pass
 
 
 WRITER = """
@@ -149,3 +146,43 @@ def test_what_a_killed_library_leaves_beside_a_file_is_removed(tmp_path: Path) -
     mask = os.umask(0)
     os.umask(mask)
     assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+
+
+KINDS = {".csv": begins_with(b"query_id,")}
+
+
+def test_nothing_but_an_older_file_of_its_own_is_replaced_no_folder_and_no_input(tmp_path: Path) -> None:
+    check_target(tmp_path / "new.csv", "--output", KINDS)
+    for name, content in {"own.csv": "query_id,reference_id\n", "empty.csv": "", "OTHER.CSV": "query_id,x"}.items():
+        (tmp_path / name).write_text(content)
+        check_target(tmp_path / name, "--output", KINDS)
+    (tmp_path / "foreign.csv").write_text("name,age\n")
+    with pytest.raises(UserError, match=r"--output .*foreign\.csv exists and does not hold what this command writes"):
+        check_target(tmp_path / "foreign.csv", "--output", KINDS)
+    (tmp_path / "folder.csv").mkdir()
+    with pytest.raises(UserError, match="is not a file"):
+        check_target(tmp_path / "folder.csv", "--output", KINDS)
+    (tmp_path / "a.csv").write_text("query_id,")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "a.csv")
+    for one, other in (("a.csv", "link.csv"), ("link.csv", "a.csv"), ("a.csv", "a.csv")):
+        with pytest.raises(UserError, match="is read by this command"):
+            check_target(tmp_path / one, "--output", KINDS, [None, Path(os.path.relpath(tmp_path / other))])
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a", "a.csv.txt"])
+def test_another_ending_is_refused_also_of_a_new_file(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UserError, match=r"must end in \.csv"):
+        check_target(tmp_path / name, "--output", KINDS)
+
+
+def test_a_folder_is_written_into_if_the_command_made_it_or_nothing_there_would_be_replaced(tmp_path: Path) -> None:
+    check_target_folder(tmp_path / "new", "--output", ["mark"])
+    check_target_folder(tmp_path, "--output", ["mark"])
+    (tmp_path / "plan.csv").write_text("of the garden")
+    check_target_folder(tmp_path, "--output", ["mark"], ["matches.csv"])
+    with pytest.raises(UserError, match=r"holds plan\.csv.*Choose another --output"):
+        check_target_folder(tmp_path, "--output", ["mark"], ["matches.csv", "plan.csv"])
+    with pytest.raises(UserError, match=r"holds plan\.csv"):
+        check_target_folder(tmp_path, "--output", ["mark"])
+    (tmp_path / "mark").touch()
+    check_target_folder(tmp_path, "--output", ["mark"], ["plan.csv"])

@@ -1,24 +1,27 @@
+"""Tables of ids: values stay text, and what is wrong is named."""
+
+import csv
 from pathlib import Path
 
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.ground_truth import read_ground_truth, write_ground_truth
+from image_copies.data.ground_truth import read_ground_truth, read_table, write_ground_truth, write_table
 
 
-def test_round_trip_with_several_references_and_distractors(tmp_path: Path) -> None:
+def test_ids_and_values_stay_text_with_several_references_and_distractors(tmp_path: Path) -> None:
     path = tmp_path / "truth.csv"
     write_ground_truth(path, [("Q1", "R1"), ("Q0", None), ("Q1", "R2")])
     truth = read_ground_truth(path)
     assert truth.query_ids == ["Q1", "Q0"]
     assert truth.pairs == {("Q1", "R1"), ("Q1", "R2")}
-
-
-def test_ids_stay_strings(tmp_path: Path) -> None:
     path = tmp_path / "truth.csv"
     path.write_text("query_id,reference_id\n007,NA\n008,\n")
     truth = read_ground_truth(path)
     assert truth.query_ids == ["007", "008"] and truth.pairs == {("007", "NA")}
+    path = tmp_path / "t.csv"
+    path.write_text("id,label\n007,NA\n8,\n")
+    assert read_table(path, ["id", "label"], "a CSV") == [["007", "NA"], ["8", ""]]
 
 
 @pytest.mark.parametrize(
@@ -34,3 +37,30 @@ def test_wrong_files_get_one_message(tmp_path: Path, content: str, message: str)
     path.write_text(content)
     with pytest.raises(UserError, match=message):
         read_ground_truth(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, r"t\.csv: no such file\. Give a CSV of labels\."),
+        ("id\n1\n", "has the columns id; expected id,label"),
+        ("id,label\n1,x,y\n", "more values than the columns id,label"),
+        ('id,label\n1,"x\n', "is not a CSV file that can be read"),
+    ],
+)
+def test_other_tables_are_refused(tmp_path: Path, content: str | None, message: str) -> None:
+    path = tmp_path / "t.csv"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_table(path, ["id", "label"], "a CSV of labels")
+
+
+def test_a_name_that_breaks_lines_is_quoted(tmp_path: Path) -> None:
+    """Python 3.12.1 quotes what ends the lines, and no other breaks, and then refuses to read them."""
+    names = ["a\rb.jpg", "a\nb.jpg", "a\r\n", 'a",b', "plain"]
+    write_table(tmp_path / "t.csv", ["file", "n"], [(name, 1) for name in names])
+    content = (tmp_path / "t.csv").read_bytes()
+    assert content.startswith(b'file,n\n"a\rb.jpg",1\n') and content.endswith(b"plain,1\n")
+    with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:
+        assert [row[0] for row in csv.reader(file)] == ["file", *names]

@@ -101,13 +101,18 @@ def test_a_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
         os.kill(worker, signal.SIGKILL)
 
 
-def test_a_folder_that_cannot_be_locked_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_locked_is_named_and_so_is_a_full_disk(tmp_path: Path) -> None:
+    """The message asked for a writable folder and a whole lock file."""
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file is a file"), hold_folder(tmp_path / "file", "match.py"):
         pass
     (tmp_path / LOCK_NAME).write_bytes(b"no database" * 100)
     with pytest.raises(UserError, match=r"cannot be locked .* delete that"), hold_folder(tmp_path, "match.py"):
         pass
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+    with pytest.raises(UserError, match=r"the disk is full.*make room"):
+        _go_on_without(tmp_path, full)
 
 
 def test_a_read_only_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,11 +139,3 @@ def test_a_lock_file_is_held_by_one_process(tmp_path: Path) -> None:
         pass
     with hold_lock_file(tmp_path / ".lock", "busy"):
         pass
-
-
-def test_a_full_disk_is_named(tmp_path: Path) -> None:
-    """The message asked for a writable folder and a whole lock file."""
-    full = sqlite3.OperationalError("database or disk is full")
-    full.sqlite_errorcode = sqlite3.SQLITE_FULL
-    with pytest.raises(UserError, match=r"the disk is full.*make room"):
-        _go_on_without(tmp_path, full)

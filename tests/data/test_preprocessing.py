@@ -35,27 +35,22 @@ def test_unreadable_images_are_marked_and_zero(images: ImageSet, protocol: str) 
     assert not readable and pixels.shape == (3, 28, 28) and pixels.dtype == torch.uint8 and not pixels.any()
 
 
-def test_the_centre_is_seven_eighths_of_the_short_side() -> None:
+def test_protocols_crop_as_they_say_and_others_are_refused(images: ImageSet) -> None:
     """An image of 256 × 300 at 224 is not resized: the cut is exact, 16 from top and bottom, 38 from the sides."""
     pixels = np.random.default_rng(0).integers(0, 256, (256, 300, 3), dtype=np.uint8)
     assert (preprocess(pixels, 224, "center_crop") == pixels[16:240, 38:262]).all()
     for shape in ((64, 500), (500, 64), (10, 9)):
         assert preprocess(np.zeros((*shape, 3), np.uint8), 224, "center_crop").shape == (224, 224, 3)
-
-
-def test_square_crop_is_the_centre_of_a_squeezed_image() -> None:
-    """An image of 256 × 512 loses every other column, then 16 pixels on each side."""
     columns = np.repeat(np.arange(256, dtype=np.uint8), 2)
     pixels = np.broadcast_to(columns[None, :, None], (256, 512, 3))
     assert (preprocess(pixels, 224, "square_crop") == np.arange(16, 240, dtype=np.uint8)[None, :, None]).all()
-
-
-def test_long_side_keeps_the_aspect_ratio_and_crops_nothing() -> None:
     left_right = np.zeros((40, 100, 3), np.uint8)
     left_right[:, :50] = 200
     shown = preprocess(left_right, 50, "long_side")
     assert shown.shape == (20, 50, 3) and (shown[:, :24] == 200).all() and (shown[:, 26:] == 0).all()
     assert preprocess(np.zeros((300, 200, 3), np.uint8), 600, "long_side").shape == (600, 400, 3)
+    with pytest.raises(UserError, match="choose one of square, center_crop, square_crop, long_side"):
+        PreprocessedImages(images, 30, "five_crops")  # type: ignore[arg-type]
 
 
 def test_batches_hold_one_shape_and_every_image_once(images: ImageSet) -> None:
@@ -70,8 +65,3 @@ def test_batches_hold_one_shape_and_every_image_once(images: ImageSet) -> None:
         (2, 3, 30, 30),
     ]
     assert input_shapes(PreprocessedImages(images, 30, "center_crop")) == [(30, 30)] * 5
-
-
-def test_another_protocol_is_refused(images: ImageSet) -> None:
-    with pytest.raises(UserError, match="choose one of square, center_crop, square_crop, long_side"):
-        PreprocessedImages(images, 30, "five_crops")  # type: ignore[arg-type]

@@ -106,7 +106,7 @@ def test_one_name_is_installed_with_all_its_files(installed: Place) -> None:
     assert {name for name in wanted if not (installed.site / "image_copies" / name).is_file()} == set()
 
 
-def test_it_works_in_a_folder_with_packages_of_the_same_names(installed: Place) -> None:
+def test_it_works_in_a_folder_with_packages_of_the_same_names_and_brings_its_recipes(installed: Place) -> None:
     program = "import image_copies.data.errors as ours, data, models; print(data.MINE, models.MINE, ours.__file__)"
     done = installed.call("-c", program)
     assert done.stdout == f"True True {installed.site}/image_copies/data/errors.py\n", done.stderr
@@ -116,12 +116,11 @@ def test_it_works_in_a_folder_with_packages_of_the_same_names(installed: Place) 
     for pictures, code in (((same, same), 0), ((same, other), 1)):
         done = installed.call("-m", "image_copies.pipeline.match", *pictures)
         assert done.returncode == code, done.stderr
-
-
-def test_processes_that_load_pictures_find_it(installed: Place) -> None:
     (installed.folder / "loading.py").write_text(LOADING)
     done = installed.call("loading.py")
     assert done.returncode == 0, done.stderr
+    done = installed.call("-m", "image_copies.pipeline.00_augment", "--run", "run", "--recipe", "none.yaml", "--data", ".")
+    assert done.returncode == 2 and f"recipes are in {installed.site}/image_copies/recipes" in done.stderr
 
 
 def test_what_is_missing_is_named_as_an_extra(installed: Place) -> None:
@@ -132,8 +131,3 @@ def test_what_is_missing_is_named_as_an_extra(installed: Place) -> None:
     assert "Ray is not installed" in done.stderr and done.stderr.endswith(f"python -m pip install '{source}[cluster]'\n")
     done = installed.call("-c", "import image_copies; print(image_copies.__version__)")
     assert done.stdout == f"{find_version()}\n", done.stderr
-
-
-def test_recipes_come_along(installed: Place) -> None:
-    done = installed.call("-m", "image_copies.pipeline.00_augment", "--run", "run", "--recipe", "none.yaml", "--data", ".")
-    assert done.returncode == 2 and f"recipes are in {installed.site}/image_copies/recipes" in done.stderr

@@ -149,15 +149,12 @@ def test_the_run_ends_with_a_valid_scored_submission(finished: Path, step: Step)
     assert re.findall(r"\d\d_[a-z]+", run_all) == ["01_train", *STEPS], "what it will take, and the steps"
 
 
-def test_a_second_run_does_nothing(finished: Path, step: Step) -> None:
+def test_a_second_run_does_nothing_and_the_sweep_prints_every_normalisation(finished: Path, step: Step) -> None:
     before = {path: path.stat().st_mtime_ns for path in (finished / "runs" / "tiny").rglob("*.h5")}
     for name in STEPS:
         run = start_step if name == STEPS[-1] else step
         assert "up to date" in run(finished, name, "--run", "runs/tiny")
     assert before == {path: path.stat().st_mtime_ns for path in (finished / "runs" / "tiny").rglob("*.h5")}
-
-
-def test_the_sweep_prints_every_normalisation(finished: Path, step: Step) -> None:
     printed = step(finished, "04_normalize", "--run", "runs/tiny", "--sweep")
     assert "12 synthetic queries, 7 references" in printed
     rows = [line.split("│")[1:3] for line in printed.splitlines() if line.startswith("│")]
@@ -211,10 +208,19 @@ def test_wrong_input_gives_one_message_and_exit_code_2(finished: Path, tmp_path:
     assert "images have no vector" in message
 
 
-def test_an_unknown_backbone_is_named(finished: Path, tmp_path: Path, fails: Step) -> None:
+def test_vectors_of_different_checkpoints_and_unknown_backbones_are_named(finished: Path, tmp_path: Path, fails: Step) -> None:
     shutil.copytree(finished / "runs" / "tiny", tmp_path / "run")
     (tmp_path / "run" / "recipe.yaml").write_text(RECIPE.replace("backbone: test_efficientnet", "backbone: test_eficientnet"))
     assert "Did you mean test_efficientnet" in fails(tmp_path, "01_train", "--run", "run")
+    copy = tmp_path / "runs" / "copy"
+    shutil.copytree(finished / "runs" / "tiny", copy)
+    shorter = copy / "embeddings" / "two" / "query.h5"
+    with h5py.File(shorter, "r+") as file:
+        vectors = file["vectors"][:, :12]
+        del file["vectors"]
+        file["vectors"] = vectors
+    message = fails(tmp_path, "03_ensemble", "--run", copy)
+    assert f"{shorter} has 12 dimensions, " in message and "has 16" in message and "02_embed.py" in message
 
 
 def test_later_steps_say_that_an_earlier_one_is_stale(finished: Path, tmp_path: Path, step: Step, fails: Step) -> None:
@@ -233,18 +239,6 @@ def test_later_steps_say_that_an_earlier_one_is_stale(finished: Path, tmp_path: 
     (copy / "ensemble" / "choice.csv").unlink()  # as a killed step 03 leaves it, its sets of two recipes
     for name in ("04_normalize", "05_submit"):
         assert "choice.csv is missing: step 03_ensemble has not been done" in fails(tmp_path, name, "--run", copy)
-
-
-def test_vectors_of_different_checkpoints_are_named(finished: Path, tmp_path: Path, fails: Step) -> None:
-    copy = tmp_path / "runs" / "copy"
-    shutil.copytree(finished / "runs" / "tiny", copy)
-    shorter = copy / "embeddings" / "two" / "query.h5"
-    with h5py.File(shorter, "r+") as file:
-        vectors = file["vectors"][:, :12]
-        del file["vectors"]
-        file["vectors"] = vectors
-    message = fails(tmp_path, "03_ensemble", "--run", copy)
-    assert f"{shorter} has 12 dimensions, " in message and "has 16" in message and "02_embed.py" in message
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])

@@ -1,16 +1,8 @@
-"""The same seed gives the same submission, byte for byte, with any number of loader workers, killed or not.
-
-On sixty little pictures in a few seconds; on the built-in sample, which takes two whole runs, with `-m slow`.
-"""
+"""The same seed gives the same submission, byte for byte, with any number of loader workers, killed or not."""
 
 import json
-import os
-import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,57 +82,3 @@ def test_workers_and_a_stop_leave_the_submission_as_it_is(
     assert (state["stage"], state["batch"]) == (1, 2)
     do(tmp_path / "stopped", 1)
     assert read_results(tmp_path / "stopped") == read_results(tmp_path / "whole")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="finds the steps that it kills in /proc")
-@pytest.mark.parametrize("share", [0.05, 1.0], ids=["a_twentieth", "whole"])
-def test_the_sample_is_the_same_when_it_is_killed_and_goes_on_with_other_workers(tmp_path: Path, share: float) -> None:
-    """README's first command twice: without workers, and with 2, killed while it trains, then with 1, killed while it embeds."""
-    content = yaml.safe_load((TOP / "recipes" / "sample.yaml").read_text())
-    recipes = [write_recipe(tmp_path / f"workers-{workers}.yaml", content, workers) for workers in range(3)]
-
-    def command(run: str, workers: int) -> list[str]:
-        begin = ["bash", str(TOP / "run_all.sh"), "--data", str(tmp_path / "runs/data/sample"), "--run", str(tmp_path / run)]
-        return [*begin, "--recipe", str(recipes[workers])] + (["--scale", str(share)] if share < 1 else [])
-
-    def finish(run: str, workers: int) -> None:
-        done = subprocess.run(command(run, workers), cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-        assert "ceiling" not in done.stdout, "this machine is too slow or too busy for this test"
-
-    def kill_when_there_is(path: Path, run: str, workers: int) -> None:
-        started = subprocess.Popen(
-            command(run, workers), cwd=tmp_path, env=environment, start_new_session=True, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        while not path.exists():
-            assert started.poll() is None, f"ended before there was {path}"
-            time.sleep(0.02)
-        os.killpg(started.pid, signal.SIGKILL)  # run_all.sh
-        for step in steps_in(tmp_path / run):
-            with suppress(ProcessLookupError):
-                os.kill(step, signal.SIGKILL)
-        started.wait()
-
-    environment = os.environ | {"PYTHON": sys.executable, "PYTHONPATH": str(TOP)}
-    draw = [sys.executable, str(TOP / "pipeline/make_data.py"), "--output", "runs/data/sample"]
-    subprocess.run(draw, cwd=tmp_path, env=environment, check=True)
-    finish("whole", 0)
-    kill_when_there_is(tmp_path / "killed/models/efficientnet/state.json", "killed", 2)
-    kill_when_there_is(tmp_path / "killed/embeddings/nfnet", "killed", 1)
-    finish("killed", 2)
-    assert read_results(tmp_path / "killed") == read_results(tmp_path / "whole")
-
-
-def steps_in(run: Path) -> list[int]:
-    """The processes whose command line names this run folder, other than this one."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            line = (entry / "cmdline").read_bytes() if entry.name.isdecimal() else b""
-        except OSError:  # ended meanwhile
-            continue
-        if os.fsencode(run) in line and int(entry.name) != os.getpid():
-            found.append(int(entry.name))
-    return found

@@ -94,12 +94,9 @@ def test_commands(place: Path, line: str, said: str) -> None:
     assert done.returncode == 0 and said in done.stdout, (done.stdout, done.stderr)
 
 
-def test_python(place: Path) -> None:
+def test_python_and_the_service(place: Path) -> None:
     done = call(RUN + INTERFACE, folder=place)
     assert done.stdout == "R000002.jpg small.jpg\nTrue (1, 256)\n['R000002.jpg']\n", done.stderr
-
-
-def test_the_service(place: Path) -> None:
     done = call(RUN + SERVICE, folder=place)
     assert float(done.stdout) > -1e-6, done.stderr
 

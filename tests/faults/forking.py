@@ -99,21 +99,6 @@ def save_at_every_step() -> None:
     replace("image_copies.models.training.trainer", SAVE_INTERVAL_SECONDS=0.0, STEPS_PER_CHECK=1, SAVING_PAUSE=0.0)
 
 
-def log_losses() -> None:
-    """A training writes the loss of every step to losses.jsonl in the folder that it is started in."""
-    trainer = importlib.import_module("image_copies.models.training.trainer").Trainer
-    add = trainer._add_figures
-
-    def logged(self: Any, waiting: list[Any]) -> None:
-        with Path("losses.jsonl").open("a", encoding="utf-8") as file:
-            for step, figures, rows in waiting:
-                line = [self.folder.name, self.progress.stage, step, float(figures["loss"]), rows.tolist()]
-                file.write(json.dumps(line) + "\n")
-        add(self, waiting)
-
-    trainer._add_figures = logged
-
-
 def fork_workers() -> None:
     """Fork the workers that edit or draw, so that they need not import everything again."""
     replace("image_copies.data.process", get_context=lambda _: multiprocessing.get_context("fork"), FEW=4)
@@ -124,25 +109,8 @@ def commit_often() -> None:
     replace("image_copies.matching.index.filling", IMAGES_PER_COMMIT=8, choose_batch=lambda networks, settings: 8)
 
 
-def export_once() -> None:
-    """The first network that is exported to ONNX is kept; every later export is given it, as exporting takes long."""
-    import onnxscript
-    import torch
-
-    export, kept = torch.onnx.export, Path(os.environ["TMPDIR"]) / "exported.onnx"
-
-    def known(*arguments: Any, **options: Any) -> Any:
-        if not kept.exists():
-            program = export(*arguments, **options)
-            assert program is not None
-            program.save(str(kept))
-        return torch.onnx.ONNXProgram(onnxscript.ir.load(kept), None)
-
-    torch.onnx.export = known
-
-
 PATCHES: dict[str, Callable[[], None]] = {
-    function.__name__: function for function in (save_at_every_step, log_losses, fork_workers, commit_often, export_once)
+    function.__name__: function for function in (save_at_every_step, fork_workers, commit_often)
 }
 
 
@@ -162,7 +130,7 @@ def run_command(request: dict[str, Any], moments: Moments) -> None:
     if request["largest_file"] is not None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest_file"], request["largest_file"]))
-        signal.signal(signal.SIGXFSZ, signal.SIG_DFL if request["dies_of_size"] else signal.SIG_IGN)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     sys.argv = [request["script"], *request["arguments"]]
     code = 0
     moments.watch(request["where"], request["last_change"])
@@ -238,8 +206,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             send(process, request["signal"])
     hung = not wait_for(process, LONGEST)
     with suppress(ProcessLookupError):  # what hangs, and what a killed process has left behind
-        if hung or not request["leave_workers"]:
-            os.killpg(process, signal.SIGKILL)
+        os.killpg(process, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     return {
         "code": status,

@@ -5,20 +5,21 @@ import hashlib
 import io
 import json
 import os
+import random
 import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 TOP = Path(__file__).parents[2]
-PATCHES = ("fork_workers", "commit_often", "save_at_every_step", "log_losses", "export_once")
+PATCHES = ("fork_workers", "commit_often", "save_at_every_step")
 State = dict[str, str]  # path → what it holds, as far as two runs must agree
 STEPS = ("00_augment", "01_train", "02_embed", "03_ensemble", "04_normalize", "05_submit", "06_score")
 
@@ -47,6 +48,19 @@ class Done:
     struck: bool
 
 
+FAULTS: dict[str, Any] = {
+    "patches": PATCHES,
+    "environment": {},  # variables to set
+    "delay": None,  # seconds after which it is sent the signal
+    "after_a_change": False,  # whether they count from the first change of a file
+    "last_change": None,  # how many changes of files it may make before its group is killed
+    "largest_file": None,  # bytes of a file beyond which a write kills the process, as in the midst of a file
+    "worker_delay": None,  # seconds after which one of its workers is killed, counted from when it has some
+    "signal": signal.SIGKILL,
+    "to_group": True,  # whether its workers get the signal too
+}
+
+
 class Forks:
     """Runs commands in children of a process that has imported everything."""
 
@@ -59,58 +73,12 @@ class Forks:
         )
         assert self._process.stdout is not None and self._process.stdout.readline() == "ready\n"
 
-    def run(
-        self,
-        where: Path,
-        name: str,
-        *arguments: object,
-        patches: Sequence[str] = PATCHES,
-        environment: Mapping[str, str] | None = None,
-        delay: float | None = None,
-        after_a_change: bool = False,
-        last_change: int | None = None,
-        largest_file: int | None = None,
-        dies_of_size: bool = True,
-        worker_delay: float | None = None,
-        number: int = signal.SIGKILL,
-        to_group: bool = True,
-        leave_workers: bool = False,
-    ) -> Done:
-        """Run `pipeline/<name>.py` in a folder.
-
-        Args:
-            where: The folder.
-            name: Of the command.
-            arguments: Of the command.
-            patches: Names of functions of `forking.py`.
-            environment: Variables to set.
-            delay: Seconds after which it is sent `number`.
-            after_a_change: Whether they count from the first change of a file.
-            last_change: How many changes of files it may make before its group is killed.
-            largest_file: Bytes of a file beyond which a write fails, as on a full disk, or kills the process.
-            dies_of_size: Which of both.
-            worker_delay: Seconds after which one of its workers is killed, counted from when it has some.
-            number: The signal.
-            to_group: Whether its workers get the signal too.
-            leave_workers: Whether workers of a killed command are left to themselves.
-        """
-        request = {
-            "where": str(where),
-            "script": str(TOP / "pipeline" / f"{name}.py"),
-            "arguments": list(map(str, arguments)),
-            "log": str(self._log),
-            "patches": list(patches),
-            "environment": dict(environment or {}),
-            "delay": delay,
-            "after_a_change": after_a_change,
-            "last_change": last_change,
-            "largest_file": largest_file,
-            "dies_of_size": dies_of_size,
-            "worker_delay": worker_delay,
-            "signal": int(number),
-            "to_group": to_group,
-            "leave_workers": leave_workers,
-        }
+    def run(self, where: Path, name: str, *arguments: object, **faults: Any) -> Done:
+        """Run `pipeline/<name>.py` with its arguments in a folder, with whatever is to go wrong: keys of FAULTS."""
+        assert faults.keys() <= FAULTS.keys()
+        script = str(TOP / "pipeline" / f"{name}.py")
+        about = {"where": str(where), "script": script, "arguments": list(map(str, arguments)), "log": str(self._log)}
+        request = FAULTS | about | faults
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
@@ -198,7 +166,7 @@ def _digest(path: Path) -> str:
 
 
 _WRITER = re.compile(r"-\d+-[a-z0-9_]*(?=\w*\.part)|tfevents.*")
-_IGNORED = re.compile(r"tensorboard/|\.in-use|\.lock|^losses\.jsonl$|\.sqlite-(wal|shm)$|intact\.json$")
+_IGNORED = re.compile(r"tensorboard/|\.in-use|\.lock|\.sqlite-(wal|shm)$|intact\.json$")
 _COUNTED = re.compile(r"(?<=vectors-)\d+(?=-)")  # how often an index was changed
 
 
@@ -264,3 +232,43 @@ def index_content(path: Path) -> list[str]:
             return [hashlib.sha256(repr(database.execute(query).fetchall()).encode()).hexdigest() for query in asked]
         except sqlite3.OperationalError as error:  # one that was never finished has no tables
             return [str(error)]
+
+
+ODD = (
+    *(b"\0", b"\xff", b"\n", b"\r", b",", b'"', b"'", b"-1", b"1e999", b"nan", b"9" * 400, b"../", b"[" * 20_000, b"{}"),
+    *(b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff\xff\xff\xff\xff", b"\0" * 8, b"\xed\xa0\x80", b"<script>", b": ", b"- ", b"#"),
+    *(b"&a ", b"*a"),
+)
+
+
+def mutate(seeds: Sequence[bytes], rng: random.Random) -> bytes:
+    """Drawn from one number, ten times as fast as by strategies; the failing file is left for a look."""
+    content, other = bytearray(rng.choice(seeds)), rng.choice(seeds)
+    for _ in range(rng.randint(1, 4)):
+        start = rng.randrange(
+            min(len(content), rng.choice((64, 1024, len(content)))) + 1
+        )  # heads are worth more than their share
+        end = start + rng.randint(1, 64)
+        payload = rng.choice(ODD) if rng.random() < 0.5 else rng.randbytes(rng.randint(0, 8))
+        match rng.randrange(7):
+            case 0 if start < len(content):
+                content[start] ^= 1 << rng.randrange(8)
+            case 1:
+                content[start : start + len(payload)] = payload
+            case 2:
+                content[start:start] = payload
+            case 3:
+                del content[start:end]
+            case 4 if rng.random() < 0.3:
+                del content[start:]
+            case 5:
+                content[start:] = other[rng.randrange(len(other) + 1) :]
+            case _:
+                content[start:start] = content[start:end]
+    return bytes(content)
+
+
+def memory(key: str, process: int | str = "self") -> float:
+    """GiB of a process: VmRSS, or VmHWM, its peak."""
+    lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key)) / 2**20

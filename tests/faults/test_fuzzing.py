@@ -1,18 +1,15 @@
 """Every parser of what others write or damage, given 100,000 mutated and made-up files: only documented errors.
 
-`python -m pytest -m faults tests/faults/test_fuzzing.py -n 0 -s` tries them all and prints how many were taken and refused; the
-quick suite tries a few of each. The cases are the same in each run.
+With `-m faults` all are tried; the quick suite tries a few of each. The cases are the same in each run.
 """
 
 import io
 import json
 import random
-import resource
 import shutil
 import tarfile
 import time
 import zipfile
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,17 +66,13 @@ from image_copies.submissions.formats.submission import (
 )
 from image_copies.submissions.scoring.breakdown import read_edits
 from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
+from tests.faults.harness import Ledger, memory, mutate
 
 TOP = Path(__file__).parents[2]
 FEW = 12  # cases of each parser in the quick suite
 LONGEST = 5.0  # seconds of the processor for one case
 MOST_MEMORY = 2.0  # GiB that all cases of a parser together add
 STRINGS = h5py.string_dtype("utf-8")
-ODD = (
-    *(b"\0", b"\xff", b"\n", b"\r", b",", b'"', b"'", b"-1", b"1e999", b"nan", b"9" * 400, b"../", b"[" * 20_000, b"{}"),
-    *(b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff\xff\xff\xff\xff", b"\0" * 8, b"\xed\xa0\x80", b"<script>", b": ", b"- ", b"#"),
-    *(b"&a ", b"*a"),
-)
 
 
 @dataclass(frozen=True)
@@ -111,37 +104,21 @@ class Tally:
     refused: int = 0
     longest: float = 0.0
 
+    def __str__(self) -> str:
+        return f"{self.taken} taken, {self.refused} refused, the longest {self.longest:.2f} s"
+
+
+def settings_of(cases: int) -> settings:
+    """So many cases, the same in each run."""
+    phases, checks = (Phase.generate, Phase.shrink), list(HealthCheck)
+    return settings(
+        max_examples=cases, database=None, deadline=None, derandomize=True, suppress_health_check=checks, phases=phases
+    )
+
 
 def mutations(seeds: Sequence[bytes]) -> st.SearchStrategy[bytes]:
     """One of the seeds, flipped, cut, spliced and filled with odd bytes, up to four times."""
     return st.integers(0, 2**64 - 1).map(lambda number: mutate(seeds, random.Random(number)))
-
-
-def mutate(seeds: Sequence[bytes], rng: random.Random) -> bytes:
-    """Drawn from one number, ten times as fast as by strategies; the failing file is left for a look."""
-    content, other = bytearray(rng.choice(seeds)), rng.choice(seeds)
-    for _ in range(rng.randint(1, 4)):
-        start = rng.randrange(
-            min(len(content), rng.choice((64, 1024, len(content)))) + 1
-        )  # heads are worth more than their share
-        end = start + rng.randint(1, 64)
-        payload = rng.choice(ODD) if rng.random() < 0.5 else rng.randbytes(rng.randint(0, 8))
-        match rng.randrange(7):
-            case 0 if start < len(content):
-                content[start] ^= 1 << rng.randrange(8)
-            case 1:
-                content[start : start + len(payload)] = payload
-            case 2:
-                content[start:start] = payload
-            case 3:
-                del content[start:end]
-            case 4 if rng.random() < 0.3:
-                del content[start:]
-            case 5:
-                content[start:] = other[rng.randrange(len(other) + 1) :]
-            case _:
-                content[start:start] = content[start:end]
-    return bytes(content)
 
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["", "a", "Q1", "R1", "../x", "\0", "nan", "<b>"])
@@ -481,21 +458,13 @@ PARSERS: dict[str, Callable[[Path], dict[str, Parser]]] = {
     "checkpoints": checkpoint_parsers,
     "ONNX": onnx_parsers,
 }
-TRIED: Counter[str] = Counter()  # over all tests of this process
 
 
 def check_parser(parser: Parser, path: Path, cases: int) -> Tally:
     """Give it the cases; anything but UserError, and a case of over LONGEST seconds, fails with the smallest such file."""
     tally = Tally()
 
-    @settings(
-        max_examples=cases,
-        database=None,
-        deadline=None,
-        derandomize=True,
-        suppress_health_check=list(HealthCheck),
-        phases=(Phase.generate, Phase.shrink),
-    )
+    @settings_of(cases)
     @given(content=parser.made if parser.made is not None else mutations(parser.seeds))
     def run(content: bytes) -> None:
         path.write_bytes(content)
@@ -525,22 +494,14 @@ def test_a_few_damaged_files_give_documented_errors_only(kind: str, tmp_path: Pa
 
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", PARSERS)
-def test_many_damaged_files_give_documented_errors_only(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_damaged_files_give_documented_errors_only(kind: str, tmp_path: Path, ledger: Ledger) -> None:
     for name, parser in PARSERS[kind](tmp_path).items():
-        started, memory = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        started, before = time.monotonic(), memory("VmRSS")
         tally = check_parser(parser, tmp_path / parser.name, parser.cases)
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory) / 2**20
-        _report(name, tally, time.monotonic() - started, capsys, f", the process grew by {grown:.2f} GiB")
+        grown = memory("VmHWM") - before
+        ledger(f"fuzzed: {name}, {tally}, {grown:.2f} GiB more", parser.cases, [], time.monotonic() - started)
         assert (tally.refused > 0) == parser.refuses and grown < MOST_MEMORY
-
-
-def _report(name: str, tally: Tally, seconds: float, capsys: pytest.CaptureFixture[str], more: str = "") -> None:
-    TRIED["cases"] += tally.taken + tally.refused
-    with capsys.disabled():
-        print(
-            f"\n{name}: {tally.taken + tally.refused} cases, {tally.taken} taken, {tally.refused} refused, the longest "
-            f"{tally.longest:.2f} s, {seconds:.0f} s together{more}; {TRIED['cases']} cases so far"
-        )
 
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE")
@@ -582,10 +543,7 @@ def check_requests(client: TestClient, questions: list[Any], cases: int) -> Tall
     """Nothing is answered with an error of the server's own, and every refusal of the API has words."""
     tally = Tally()
 
-    @settings(
-        max_examples=cases, database=None, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck),
-        phases=(Phase.generate, Phase.shrink),
-    )  # fmt: skip
+    @settings_of(cases)
     @given(asked=requests(questions))
     def run(asked: tuple[str, str, list[tuple[str, str]], bytes]) -> None:
         method, path, headers, body = asked
@@ -608,8 +566,8 @@ def test_a_few_odd_requests_are_answered(searched: tuple[TestClient, list[Any]])
 
 
 @pytest.mark.faults
-def test_many_odd_requests_are_answered(searched: tuple[TestClient, list[Any]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_odd_requests_are_answered(searched: tuple[TestClient, list[Any]], ledger: Ledger) -> None:
     started = time.monotonic()
     tally = check_requests(*searched, 8000)
-    _report("requests to the service", tally, time.monotonic() - started, capsys)
+    ledger(f"fuzzed: requests to the service, {tally}", 8000, [], time.monotonic() - started)
     assert tally.taken and tally.refused

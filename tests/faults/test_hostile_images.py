@@ -1,45 +1,34 @@
 """Damaged, odd and malicious pictures by the thousand: no crash, no hang, bounded memory, and nobody else's vector changes."""
 
-import io
-import json
 import os
 import random
-import select
+import signal
 import struct
-import subprocess
-import sys
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image, ImageCms, PngImagePlugin
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.formats import readable_formats
 from image_copies.data.procedural import draw_picture
-from image_copies.matching.explorer.service import service_router
-from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.index.store import open_known_store, stored_files, vectors_by_digest
-from image_copies.matching.matches import Rule
-from image_copies.matching.web.app import make_app
 from image_copies.pipeline.match import main as match
 from image_copies.pipeline.steps.embed import embed_folder
 from image_copies.submissions.vectors.files import read_vectors
-from tests.services import open_service
+from tests.faults.harness import Ledger, memory, mutate
+from tests.pictures import encode
 
-TOP = Path(__file__).parents[2]
 SEED = 18
 MUTATED = 2200  # files that are valid ones changed; the crafted ones come on top
 LONGEST = 5.0  # seconds of processor time for one file: on a busy machine the clock says nothing
-HANGS = 120.0  # seconds of the clock after which a worker is taken to hang
+HANGS = 120  # seconds of the clock
 MOST_MEMORY = 1.75  # GiB that decoding adds to a worker, at most
 FORMS: dict[str, tuple[str, dict[str, Any]]] = {  # ending → format and options
     ".jpg": ("JPEG", {"quality": 80}),
@@ -57,64 +46,28 @@ FORMS: dict[str, tuple[str, dict[str, Any]]] = {  # ending → format and option
     ".qoi": ("QOI", {}),
     ".jxl": ("JXL", {"effort": 1}),
 }
-HEIC = sorted((TOP / "tests/data/pictures").glob("drawn-*.heic"))  # the decoder that is required cannot write them
 readable_formats(b"\xff\x0a")  # registers the writer of JPEG XL
 
 
-def picture(seed: int, side: int = 96) -> Image.Image:
+def draw(seed: int, side: int = 96) -> Image.Image:
     return Image.fromarray(draw_picture(np.random.default_rng(seed), side)).resize((side, side))
-
-
-def encoded(image: Image.Image, form: str, **options: object) -> bytes:
-    target = io.BytesIO()
-    image.save(target, form, **options)
-    return target.getvalue()
 
 
 def valid_files() -> dict[str, list[bytes]]:
     """By ending: several whole files of every format that the project decodes."""
-    pictures = [picture(seed) for seed in range(3)]
-    files = {ending: [encoded(each, form, **options) for each in pictures] for ending, (form, options) in FORMS.items()}
-    files[".heic"] = [path.read_bytes() for path in HEIC]
+    pictures = [draw(seed) for seed in range(3)]
+    files = {ending: [encode(each, form, **options) for each in pictures] for ending, (form, options) in FORMS.items()}
+    heic = sorted((Path(__file__).parents[1] / "data" / "pictures").glob("drawn-*.heic"))  # what decodes it cannot write it
+    files[".heic"] = [path.read_bytes() for path in heic]
     grey = pictures[0].convert("L")
     deep = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
-    files[".png"] += [encoded(deep, "PNG"), encoded(pictures[1].convert("P"), "PNG"), encoded(pictures[2].convert("RGBA"), "PNG")]
-    files[".tif"] += [encoded(Image.fromarray(np.asarray(grey, np.float32)), "TIFF"), encoded(deep, "TIFF")]
-    files[".jpg"] += [encoded(pictures[0].convert("CMYK"), "JPEG"), encoded(grey, "JPEG")]
+    files[".png"] += [encode(deep, "PNG"), encode(pictures[1].convert("P"), "PNG"), encode(pictures[2].convert("RGBA"), "PNG")]
+    files[".tif"] += [encode(Image.fromarray(np.asarray(grey, np.float32)), "TIFF"), encode(deep, "TIFF")]
+    files[".jpg"] += [encode(pictures[0].convert("CMYK"), "JPEG"), encode(grey, "JPEG")]
     for ending in (".gif", ".webp", ".apng"):
         form = FORMS[ending][0]
-        files[ending].append(encoded(pictures[0], form, save_all=True, append_images=pictures[1:] * 4, duration=20))
+        files[ending].append(encode(pictures[0], form, save_all=True, append_images=pictures[1:] * 4, duration=20))
     return files
-
-
-def mutate(content: bytes, rng: random.Random, other: bytes) -> bytes:
-    """One to three damages, of those that disks, networks and attackers do."""
-    data = bytearray(content)
-    for _ in range(rng.randint(1, 3)):
-        place, length = rng.randrange(len(data) + 1), rng.choice((1, 2, 4, 16, 200))
-        head = rng.randrange(min(len(data), 160) + 1)  # sizes and counts stand at the beginning
-        match rng.randrange(9):
-            case 0:
-                del data[place:]
-            case 1:
-                for _ in range(length):
-                    if data:
-                        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-            case 2:
-                data[place : place + length] = rng.randbytes(length)
-            case 3:
-                data[place : place + length] = b""
-            case 4:
-                data[place:place] = data[head : head + length]
-            case 5:
-                data[head : head + 4] = rng.choice((b"\xff\xff\xff\xff", b"\0\0\0\0", b"\x7f\xff\xff\xff", b"\0\0\xff\xff"))
-            case 6:
-                data[place:] = other[rng.randrange(len(other) + 1) :]
-            case 7:
-                data[place : place + length] = bytes(length)
-            case _:
-                data += other
-    return bytes(data)
 
 
 def _chunk(name: bytes, content: bytes) -> bytes:
@@ -128,7 +81,7 @@ def _png(width: int, height: int, pixels: bytes, depth: int = 8, colour: int = 2
 
 def _scans(side: int, count: int) -> bytes:
     """A progressive JPEG whose last scan stands there again and again: each goes over the whole picture."""
-    content = encoded(Image.new("L", (side, side), 90), "JPEG", progressive=True, quality=50)
+    content = encode(Image.new("L", (side, side), 90), "JPEG", progressive=True, quality=50)
     last = content[content.rindex(b"\xff\xda") : -2]
     return content[:-2] + last * count + b"\xff\xd9"
 
@@ -137,7 +90,7 @@ def _exif(value: object, kind: int = 3, count: int = 1) -> bytes:
     """A JPEG whose orientation has any value, type and number of values."""
     entry = struct.pack("<HHI", 0x0112, kind, count & 0xFFFFFFFF) + struct.pack("<I", int(str(value)) & 0xFFFFFFFF)
     tiff = b"II*\0" + struct.pack("<IH", 8, 1) + entry + struct.pack("<I", 8)  # the next directory is this one again
-    plain = encoded(picture(4), "JPEG")
+    plain = encode(draw(4), "JPEG")
     body = b"Exif\0\0" + tiff
     return plain[:2] + b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body + plain[2:]
 
@@ -147,13 +100,13 @@ def crafted_files() -> dict[str, bytes]:
     files: dict[str, bytes] = {"empty.jpg": b"", "nul.png": bytes(5000), "text.jpg": b"GET / HTTP/1.1\r\n" * 9}
     one = Image.new("RGB", (1, 1), "red")
     for ending, (form, options) in FORMS.items():
-        files[f"one-pixel{ending}"] = encoded(one, form, **options) if form != "AVIF" else b"\0\0\0\x1cftyp"
+        files[f"one-pixel{ending}"] = encode(one, form, **options) if form != "AVIF" else b"\0\0\0\x1cftyp"
     for width, height in ((65_000, 1), (1, 65_000), (65_000, 8), (65_535, 9)):
-        files[f"{width}x{height}.png"] = encoded(Image.new("L", (width, height), 7), "PNG")
-        files[f"{width}x{height}.gif"] = encoded(Image.new("L", (width, height), 7), "GIF")
-        files[f"{width}x{height}.tif"] = encoded(Image.new("L", (width, height), 7), "TIFF", compression="tiff_adobe_deflate")
+        files[f"{width}x{height}.png"] = encode(Image.new("L", (width, height), 7), "PNG")
+        files[f"{width}x{height}.gif"] = encode(Image.new("L", (width, height), 7), "GIF")
+        files[f"{width}x{height}.tif"] = encode(Image.new("L", (width, height), 7), "TIFF", compression="tiff_adobe_deflate")
         if max(width, height) <= 65_500:
-            files[f"{width}x{height}.jpg"] = encoded(Image.new("L", (width, height), 7), "JPEG")
+            files[f"{width}x{height}.jpg"] = encode(Image.new("L", (width, height), 7), "JPEG")
     for side in (0, 2**31 - 1, 2**32 - 1, 50_000):
         files[f"says-{side}.png"] = _png(side, side, zlib.compress(b"\0" * 100))
         files[f"says-{side}.bmp"] = b"BM" + struct.pack(
@@ -173,7 +126,7 @@ def crafted_files() -> dict[str, bytes]:
     )
     text = PngImagePlugin.PngInfo()
     text.add_text("Comment", "a" * 50_000_000, zip=True)
-    files["text-bomb.png"] = encoded(picture(5), "PNG", pnginfo=text)
+    files["text-bomb.png"] = encode(draw(5), "PNG", pnginfo=text)
     files["profile-bomb.png"] = _png(
         32, 32, zlib.compress(bytes(32 * 97)), before=_chunk(b"iCCP", b"x\0\0" + zlib.compress(bytes(50_000_000), 9))
     )
@@ -181,7 +134,7 @@ def crafted_files() -> dict[str, bytes]:
     profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
     for name, icc in {"whole": profile, "cut": profile[:90], "noise": random.Random(SEED).randbytes(3000)}.items():
         for ending in (".jpg", ".png", ".webp", ".tif"):
-            files[f"profile-{name}{ending}"] = encoded(picture(6), FORMS[ending][0], icc_profile=icc)
+            files[f"profile-{name}{ending}"] = encode(draw(6), FORMS[ending][0], icc_profile=icc)
     for value in (0, 1, 5, 8, 9, 255, 65_535):
         files[f"orientation-{value}.jpg"] = _exif(value)
     for kind, count in ((2, 4), (5, 1), (12, 1), (3, 2**31), (2, 2**32 - 1), (99, 7)):
@@ -189,24 +142,24 @@ def crafted_files() -> dict[str, bytes]:
     for name, special in {"nan": np.nan, "inf": np.inf, "minus-inf": -np.inf, "huge": 3e38, "tiny": 1e-40}.items():
         values = np.full((40, 40), 100, np.float32)
         values[::3] = special
-        files[f"{name}.tif"] = encoded(Image.fromarray(values), "TIFF")
+        files[f"{name}.tif"] = encode(Image.fromarray(values), "TIFF")
         files[f"{name}.pfm"] = b"Pf\n40 40\n-1.0\n" + values.tobytes()
-        files[f"all-{name}.tif"] = encoded(Image.fromarray(np.full((40, 40), special, np.float32)), "TIFF")
-    frames = [picture(seed, 64) for seed in range(20)] * 10
+        files[f"all-{name}.tif"] = encode(Image.fromarray(np.full((40, 40), special, np.float32)), "TIFF")
+    frames = [draw(seed, 64) for seed in range(20)] * 10
     for ending in (".gif", ".webp", ".png", ".tif"):
-        files[f"frames{ending}"] = encoded(frames[0], FORMS[ending][0], save_all=True, append_images=frames[1:])
+        files[f"frames{ending}"] = encode(frames[0], FORMS[ending][0], save_all=True, append_images=frames[1:])
     files["scans.jpg"] = _scans(2000, 2000)
     files["svg.png"] = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
-    files["postscript.jpg"] = encoded(picture(7), "EPS")
+    files["postscript.jpg"] = encode(draw(7), "EPS")
     side = 9_900
     for ending in (".png", ".jpg", ".gif", ".tif", ".webp", ".jxl", ".avif"):
         form, options = FORMS[ending]
-        files[f"99-megapixels{ending}"] = encoded(Image.new("RGB", (side, side), (200, 30, 30)), form, **options)
-    files["50-megapixels.jp2"] = encoded(Image.new("RGB", (7000, 7000), (200, 30, 30)), "JPEG2000")
+        files[f"99-megapixels{ending}"] = encode(Image.new("RGB", (side, side), (200, 30, 30)), form, **options)
+    files["50-megapixels.jp2"] = encode(Image.new("RGB", (7000, 7000), (200, 30, 30)), "JPEG2000")
     deep = Image.fromarray(np.full((side, side), 1000, np.uint16))
-    files["99-megapixels-deep.png"] = encoded(deep, "PNG", compress_level=1)
-    files["200-megapixels.png"] = encoded(Image.new("1", (20_000, 10_000)), "PNG")
-    files["200-megapixels.gif"] = encoded(Image.new("L", (20_000, 10_000)), "GIF")
+    files["99-megapixels-deep.png"] = encode(deep, "PNG", compress_level=1)
+    files["200-megapixels.png"] = encode(Image.new("1", (20_000, 10_000)), "PNG")
+    files["200-megapixels.gif"] = encode(Image.new("L", (20_000, 10_000)), "GIF")
     files["scans-large.jpg"] = _scans(9_900, 1000)
     return files
 
@@ -226,64 +179,11 @@ def write_hostile(folder: Path, mutated: int, crafted: dict[str, bytes], given: 
     everything = [content for contents in valid.values() for content in contents]
     for number in range(mutated):
         ending = rng.choice(list(valid))
-        content = mutate(rng.choice(valid[ending]), rng, rng.choice(everything))
+        content = mutate([*valid[ending], rng.choice(everything)], rng)
         (folder / f"mutated-{number:04d}{rng.choice(list(valid)) if rng.random() < 0.1 else ending}").write_bytes(content)
     for path in sorted(given.iterdir()) if given else ():
         (folder / _named("given", path.name)).write_bytes(path.read_bytes())
     return sorted(folder.iterdir())
-
-
-WORKER = """
-import hashlib, json, sys, time
-from pathlib import Path
-from image_copies.data.decode import decode_rgb
-from image_copies.data.errors import ImageError
-from image_copies.data.formats import readable_formats
-def memory(key):  # the peak that the system reports elsewhere, ru_maxrss, is that of the process that started this one
-    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith(key)) / 2**20
-for line in sys.stdin:
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    started, before = time.process_time(), memory("VmRSS")
-    try:
-        outcome = hashlib.sha256(decode_rgb(Path(line[:-1]), short_side=64).tobytes()).hexdigest()
-    except ImageError as error:
-        outcome = "refused: " + error.problem
-    except BaseException as error:
-        outcome = "WRONG: " + repr(error)
-    print(json.dumps([outcome, time.process_time() - started, memory("VmHWM") - before]), flush=True)
-"""
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """What a worker made of a file: a digest or a reason, seconds of its processor, GiB that it took more meanwhile."""
-
-    outcome: str
-    seconds: float
-    memory: float
-
-
-def decode_apart(paths: list[Path]) -> Iterator[tuple[Path, Decoded]]:
-    """Decode in a process of its own that may crash or hang; then the file is named and the next worker goes on."""
-    worker: subprocess.Popen[str] | None = None
-    for path in paths:
-        worker = worker or subprocess.Popen(
-            [sys.executable, "-c", WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=TOP
-        )
-        assert worker.stdin is not None and worker.stdout is not None
-        worker.stdin.write(f"{path}\n")
-        worker.stdin.flush()
-        answered = select.select([worker.stdout], [], [], HANGS)[0]
-        line = worker.stdout.readline() if answered else ""
-        if line:
-            yield path, Decoded(*json.loads(line))
-        else:
-            worker.kill()
-            worker.communicate()
-            yield path, Decoded(f"WRONG: worker {'died' if answered else 'hangs'}, {worker.returncode}", HANGS, 0)
-            worker = None
-    if worker is not None:
-        worker.communicate()
 
 
 def test_a_few_mutated_pictures_of_every_format() -> None:
@@ -293,7 +193,7 @@ def test_a_few_mutated_pictures_of_every_format() -> None:
     everything = [content for contents in valid.values() for content in contents]
     outcomes: Counter[str] = Counter()
     for ending, contents in valid.items():
-        for content in contents[:1] + [mutate(contents[0], rng, rng.choice(everything)) for _ in range(4)]:
+        for content in contents[:1] + [mutate([contents[0], rng.choice(everything)], rng) for _ in range(4)]:
             try:
                 outcomes["pixels"] += decode_rgb(content).shape[2] == 3
             except ImageError:
@@ -308,7 +208,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("good") / "files"
     folder.mkdir()
     for number in range(50):
-        picture(number, 64).save(folder / f"{'agmz'[number % 4]}-{number:02d}.png")
+        draw(number, 64).save(folder / f"{'agmz'[number % 4]}-{number:02d}.png")
     return folder
 
 
@@ -376,25 +276,6 @@ def test_thousands_of_hostile_pictures_change_no_other_vector(
     assert bad == listed > 500
 
 
-@pytest.mark.faults
-def test_thousands_of_hostile_uploads_are_answered(
-    good: Path, hostile: list[Path], checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "pictures").symlink_to(good)
-    service = open_service(tmp_path, checkpoint_extractor(checkpoint), Rule(-1.0, None, 0.01, 12))
-    client = TestClient(make_app(service_router(service)), base_url="http://127.0.0.1", raise_server_exceptions=False)
-    answers: Counter[int] = Counter()
-    for path in hostile:
-        sent = client.post("/api/matches", content=path.read_bytes(), headers={"content-type": "application/octet-stream"})
-        answers[sent.status_code] += 1
-        assert sent.status_code in (200, 400, 413), path.name
-        assert isinstance(sent.json()["matches" if sent.status_code == 200 else "message"], (list, str)), path.name
-    service.close()
-    with capsys.disabled():
-        print(f"\n{len(hostile)} hostile uploads: {dict(answers)}")
-    assert answers[200] and answers[400]
-
-
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     given = os.environ.get("COPYSETS")
@@ -404,20 +285,22 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.faults
-def test_thousands_of_hostile_pictures_give_pixels_or_a_reason(hostile: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
-    started = time.monotonic()
-    decoded = dict(decode_apart(hostile))
-    wrong = {path.name: found.outcome for path, found in decoded.items() if found.outcome.startswith("WRONG")}
-    slow = {path.name: round(found.seconds, 1) for path, found in decoded.items() if found.seconds > LONGEST}
-    largest = max(decoded.items(), key=lambda item: item[1].memory)
-    refused = sum(found.outcome.startswith("refused") for found in decoded.values())
-    longest = max(decoded.items(), key=lambda item: item[1].seconds)
-    with capsys.disabled():
-        print(
-            f"\n{len(decoded)} hostile pictures in {time.monotonic() - started:.0f} s: {refused} refused with a reason, "
-            f"{len(decoded) - refused - len(wrong)} decoded, {len(wrong)} wrong, {len(slow)} slow; the longest took "
-            f"{longest[1].seconds:.1f} s of the processor ({longest[0].name}), the largest took {largest[1].memory:.2f} GiB "
-            f"({largest[0].name})"
-        )
-    assert len(decoded) >= 2000 and wrong == {} and slow == {}
-    assert 0.1 < largest[1].memory < MOST_MEMORY  # it was measured
+def test_thousands_of_hostile_pictures_give_pixels_or_a_reason(hostile: list[Path], ledger: Ledger) -> None:
+    """A decoder that hangs is ended by a signal, and one that crashes ends the tests: CURRENT.txt names the file."""
+    started, failures, refused, largest = time.monotonic(), list[str](), 0, 0.0
+    for path in hostile:
+        (hostile[0].parents[1] / "CURRENT.txt").write_text(path.name)
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+        before, begun = memory("VmRSS"), time.process_time()
+        signal.alarm(HANGS)
+        try:
+            decode_rgb(path, short_side=64)
+        except ImageError as error:
+            refused += bool(error.problem)
+        signal.alarm(0)
+        seconds, taken = time.process_time() - begun, memory("VmHWM") - before
+        largest = max(largest, taken)
+        if seconds > LONGEST or taken > MOST_MEMORY:
+            failures.append(f"{path.name}: {seconds:.1f} s, {taken:.2f} GiB")
+    ledger(f"hostile pictures, {refused} refused, at most {largest:.2f} GiB", len(hostile), failures, time.monotonic() - started)
+    assert len(hostile) >= 2000 and refused > 500 and largest > 0.1  # it was measured

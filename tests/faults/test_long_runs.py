@@ -1,8 +1,6 @@
 """Long runs take no more and no more: memory, files, processes stay flat. Networks and pictures are tiny."""
 
 import gc
-import http.client
-import json
 import os
 import tempfile
 import threading
@@ -14,14 +12,10 @@ from typing import Any
 
 import pytest
 import torch
-import uvicorn
 from torch import Tensor, nn
 
 from image_copies.augmentations.dataset import EditedImages
 from image_copies.data.images import ImageSet, find_images
-from image_copies.matching.explorer.service import service_router
-from image_copies.matching.extractor import checkpoint_extractor
-from image_copies.matching.web.app import make_app, open_listener
 from image_copies.models.inference import embed
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.backbones import BACKBONES
@@ -37,11 +31,9 @@ from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import open_vectors
 from tests.faults.harness import Ledger, share_of
 from tests.faults.workshop import draw_pictures
-from tests.pictures import draw_noise, encode
-from tests.services import open_service
 
 pytestmark = pytest.mark.faults
-STEPS, IMAGES, REQUESTS = 100 * share_of(500), 100 * share_of(5_000), 40 * share_of(500)
+STEPS, IMAGES = 100 * share_of(500), 100 * share_of(5_000)
 GROWTH = 4.0  # MiB between a fifth of the way and its end: what an allocator may still find to keep
 MIB = 2**20
 
@@ -163,53 +155,3 @@ def test_embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Descri
     embed_to_file(tmp_path / "model.safetensors", images, settings, tmp_path / "vectors.h5")
     assert len(open_vectors(tmp_path / "vectors.h5").ids) == IMAGES
     watch.check("embedded images", IMAGES, started, ledger)
-
-
-def test_search_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: DescriptorSettings, ledger: Ledger) -> None:
-    draw_pictures(tmp_path / "pictures", "R", 60, 1, side=48)
-    save_descriptor(tmp_path / "model.safetensors", Descriptor(tiny), 16, {})
-    service = open_service(tmp_path, checkpoint_extractor(tmp_path / "model.safetensors"))
-    before = sorted(tmp_path.rglob("*"))
-    watch, started = Watch(tmp_path, monkeypatch), time.monotonic()
-    with open_listener(0) as listener:
-        server = uvicorn.Server(uvicorn.Config(make_app(service_router(service)), log_level="error"))
-        running = threading.Thread(target=server.run, args=([listener],))
-        running.start()
-        while not server.started:
-            time.sleep(0.01)
-        asked = ask_often(listener.getsockname()[1], watch)
-        server.should_exit = True
-        running.join()
-    assert asked[200] >= REQUESTS // 2 and not [code for code in asked if code not in (200, 400, 404, 413)], asked
-    assert [path for path in sorted(tmp_path.rglob("*")) if path != watch.temporary] == before  # it writes nothing
-    watch.check("service requests", REQUESTS, started, ledger)
-
-
-def ask_often(port: int, watch: Watch) -> dict[int, int]:
-    """Everything that the page and programs can ask for, in turn; how often each status was answered."""
-    asked: dict[int, int] = {}
-    connection = http.client.HTTPConnection("127.0.0.1", port)
-    data, text = {"content-type": "application/octet-stream"}, {"content-type": "application/json"}
-    for number in range(REQUESTS):
-        if number % (REQUESTS // 20) == 0:
-            watch.look()
-        kind = number % 6
-        if kind == 0:
-            connection.request("POST", "/api/matches", picture(number), data)
-        elif kind == 1:
-            connection.request("POST", "/api/vectors", json.dumps({"vectors": [[1.0] * 8]}), text)
-        elif kind == 2:
-            connection.request("POST", "/api/matches", b"no picture", data)
-        else:
-            connection.request("GET", ("/", "/api/about", "/page/none")[kind - 3])
-        response = connection.getresponse()
-        response.read()
-        asked[response.status] = asked.get(response.status, 0) + 1
-    watch.look()
-    connection.close()
-    return asked
-
-
-def picture(number: int) -> bytes:
-    """A small picture as PNG, another one for each number."""
-    return encode(draw_noise(number))

@@ -23,7 +23,7 @@ from image_copies.matching.web.app import make_app, open_listener
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from tests.faults.harness import Ledger, share_of
+from tests.faults.harness import Ledger, memory, share_of
 from tests.faults.workshop import draw_pictures
 from tests.services import open_service
 
@@ -102,19 +102,16 @@ async def upload_all(port: int, pictures: list[bytes]) -> tuple[list[tuple[int, 
     return await asyncio.gather(*(upload(port, picture) for picture in pictures)), await asyncio.gather(*slow)
 
 
-def memory(process: int, key: str) -> float:
-    """GiB, of VmRSS or VmHWM (the peak)."""
-    lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(key)) / 2**20
-
-
 def test_a_thousand_uploads_at_once_and_slow_senders(tmp_path: Path, ledger: Ledger) -> None:
     pictures, started = bodies(), time.monotonic()
     with served(tmp_path) as (port, process):
         asyncio.run(upload_all(port, pictures[:20]))  # so that everything is loaded
-        before, handles = memory(process, "VmRSS"), len(list(Path(f"/proc/{process}/fd").iterdir()))
+        before, handles = memory("VmRSS", process), len(list(Path(f"/proc/{process}/fd").iterdir()))
         answers, slow = asyncio.run(upload_all(port, pictures))
-        peak, after = memory(process, "VmHWM") - before, asyncio.run(upload(port, pictures[0]))
+        held = memory("VmRSS", process)
+        asyncio.run(upload_all(port, pictures))
+        grown = memory("VmRSS", process) - held
+        peak, after = memory("VmHWM", process) - before, asyncio.run(upload(port, pictures[0]))
         left = len(list(Path(f"/proc/{process}/fd").iterdir())) - handles
     statuses = Counter(status for status, _ in answers)
     failures = [
@@ -124,6 +121,7 @@ def test_a_thousand_uploads_at_once_and_slow_senders(tmp_path: Path, ledger: Led
     failures += [f"a slow sender: {status} {said}" for status, said in slow if status != 408]
     failures += [f"after that: {after}"] if after[0] != 200 else []
     failures += [f"{left} handles are left open"] if left > 0 else []
+    failures += [f"{grown:.2f} GiB more after the same again"] if grown > 0.05 else []
     failures += [f"{peak:.2f} GiB more than before"] if peak > MOST_MEMORY else []
     what = (
         f"{UPLOADS} uploads at once, {SLOW} slow senders: statuses {dict(sorted(statuses.items()))}, at most {peak:.2f} GiB more"

@@ -147,15 +147,17 @@ def test_a_cpu_that_would_emulate_bfloat16_computes_in_float32(
 def test_a_training_keeps_freed_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors of 64 MB, one after the other, are pages of the system only once."""
     monkeypatch.setenv("COPY_DETECTION_DEVICE", "cpu")
-    count = "resource.getrusage(resource.RUSAGE_SELF).ru_minflt"
-    work = f"import resource, torch; {{}}; old = {count}; sum(len(torch.ones(2**24)) for _ in range(60)); print({count} - old)"
-    launch = "from image_copies.models.training.launch import launch_fabric; launch_fabric('32')"
-    plain, kept = (
-        int(
-            subprocess.run([sys.executable, "-c", work.format(first)], capture_output=True, text=True, check=True).stdout.split()[
-                -1
-            ]
-        )
-        for first in ("pass", launch)
-    )
+    program = """
+import resource, torch
+from image_copies.models.training.launch import launch_fabric
+def count():
+    old = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    sum(len(torch.ones(2**24)) for _ in range(20))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - old
+plain = count()
+launch_fabric("32")
+print(plain, count())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    plain, kept = map(int, done.stdout.split()[-2:])
     assert kept < plain / 4

@@ -89,15 +89,12 @@ def test_help_names_the_task_as_it_is_typed(task: str, typed: Path, capsys: pyte
     assert f"{script}.py" not in shown and task in (command.__doc__ or "")
 
 
-def test_the_examples_of_the_help_are_valid(tmp_path: Path) -> None:
+def test_the_examples_of_the_help_are_valid_and_it_imports_nothing_slow(tmp_path: Path) -> None:
     examples = (command.__doc__ or "").partition("Five examples:\n")[2].partition("\n\n")[0].splitlines()
     assert len(examples) == 5 and all(line.split()[0] == "image-copies" for line in examples)
     for _, *words in map(shlex.split, examples):
         if words[0] not in TASKS or words[0] == "match":
             parse_line([word.replace("~/Pictures", str(tmp_path)) for word in words if word != "match"])
-
-
-def test_help_imports_nothing_slow() -> None:
     program = "import sys, image_copies.pipeline.command as c; c.main(['--help']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=TOP, capture_output=True, text=True, check=True)
     assert not {"numpy", "cv2", "torch", "pydantic"} & set(done.stdout.split())

@@ -1,13 +1,15 @@
 """References are read in blocks: the results are those of references in memory, and memory does not grow with them."""
 
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from image_copies.data.ground_truth import GroundTruth
+from image_copies.pipeline.run.recipe import read_recipe
+from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.steps.submit import submit
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.formats import submission
 from image_copies.submissions.formats.matching_track import write_matches
@@ -17,6 +19,7 @@ from image_copies.submissions.search import exact
 from image_copies.submissions.vectors import files
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors, write_vectors
 
+RECIPE = Path(__file__).parents[2] / "recipes" / "sample.yaml"
 QUERIES, DIMENSIONS, BLOCK = 40, 256, 500
 TRUTH = GroundTruth([f"Q{row}" for row in range(30)], frozenset((f"Q{row}", f"R{row:06d}") for row in range(20)))
 
@@ -64,9 +67,15 @@ def test_references_of_a_file_give_what_those_in_memory_do(tmp_path: Path) -> No
         assert (tmp_path / "stored" / name).read_bytes() == (tmp_path / "held" / name).read_bytes()
 
 
-def peak_of(work: Callable[[], object]) -> int:
+def measure_peak(folder: Path, queries: Vectors, path: Path) -> int:
+    """Of that, and of step 05 itself."""
+    run = Run(folder / "run", read_recipe(RECIPE), folder)
+    write_vectors(run.paths.normalized_queries, queries.ids, [queries.vectors])
+    run.paths.projected("reference").parent.mkdir()
+    run.paths.projected("reference").symlink_to(path)
     tracemalloc.start()
-    work()
+    use(folder / "used", queries, open_vectors(path))
+    submit(run)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     return peak
@@ -75,9 +84,5 @@ def peak_of(work: Callable[[], object]) -> int:
 def test_memory_does_not_grow_with_the_references(tmp_path: Path) -> None:
     """Ids and row numbers do; they take a tenth of what the vectors would."""
     few, many = (draw(tmp_path, count) for count in (2000, 12_000))
-    use(tmp_path / "first", few[0], open_vectors(few[1]))  # loads the libraries
-    peaks = [
-        peak_of(lambda part=part, name=name: use(tmp_path / name, part[0], open_vectors(part[1])))  # type: ignore[misc]
-        for name, part in (("few", few), ("many", many))
-    ]
+    _, *peaks = (measure_peak(tmp_path / name, *part) for name, part in (("loads", few), ("few", few), ("many", many)))
     assert peaks[1] - peaks[0] < 0.2 * 10_000 * DIMENSIONS * 4

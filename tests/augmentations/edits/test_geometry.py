@@ -1,4 +1,4 @@
-"""Edits that put the whole image on a larger canvas."""
+"""Edits of shape and colour by their numbers."""
 
 from typing import Any
 
@@ -6,33 +6,28 @@ import cv2
 import numpy as np
 import pytest
 
-from image_copies.augmentations.edits.geometry import letterbox, rotate_whole
+from image_copies.augmentations.edits.colour import pca_lighting
+from image_copies.augmentations.edits.geometry import letterbox, resized_crop, rotate_whole
 from image_copies.augmentations.edits.registry import Image
 from image_copies.data.procedural import draw_picture
 from image_copies.data.squares import resize_square
 
-PICTURE = np.full((20, 40, 3), 200, np.uint8)
+FLAT = np.full((20, 40, 3), 200, np.uint8)
 
 
-def test_a_quarter_turn_swaps_the_sides_and_keeps_every_pixel() -> None:
+def test_a_turned_image_is_whole_on_its_canvas() -> None:
     image = np.random.default_rng(0).integers(0, 256, (20, 40, 3), dtype=np.uint8)
     assert (rotate_whole(image, 90, [0, 0, 0]) == np.rot90(image)).mean() > 0.95
-
-
-def test_the_canvas_of_a_turned_image_holds_it_whole_and_fills_the_corners() -> None:
-    turned = rotate_whole(PICTURE, 30, [10, 0, 0])
+    turned = rotate_whole(FLAT, 30, [10, 0, 0])
     assert turned.shape == (37, 45, 3)  # 20 cos + 40 sin, 40 cos + 20 sin
     assert turned[0, 0].tolist() == [10, 0, 0]
-    assert abs((turned[..., 0] == 200).sum() - PICTURE[..., 0].size) < 0.12 * PICTURE[..., 0].size
+    assert abs((turned[..., 0] == 200).sum() - FLAT[..., 0].size) < 0.12 * FLAT[..., 0].size
 
 
-def test_a_letterbox_of_a_colour_has_the_image_in_its_middle() -> None:
-    boxed = letterbox(PICTURE, 1.0, 2.0, [1, 2, 3])
+def test_a_letterbox_has_the_image_in_its_middle_on_a_colour_or_on_itself_blurred() -> None:
+    boxed = letterbox(FLAT, 1.0, 2.0, [1, 2, 3])
     assert boxed.shape == (40, 40, 3)
     assert (boxed[10:30] == 200).all() and (boxed[:10] == [1, 2, 3]).all() and (boxed[30:] == [1, 2, 3]).all()
-
-
-def test_a_letterbox_without_a_colour_is_filled_with_the_blurred_image() -> None:
     image = np.zeros((20, 40, 3), np.uint8)
     image[:, 20:] = 255
     boxed = letterbox(image, 1.0, 2.0, None)
@@ -59,3 +54,16 @@ def test_a_letterbox_is_blurred_as_if_at_its_whole_size_in_a_fraction_of_the_wor
     apart = np.abs(boxed[:, border].astype(int) - expected[:, border])
     assert apart.max() <= 8 and apart.mean() <= 0.5
     assert blurred == [size[0] * side] if blur < 8 else blurred[0] <= size[0] * side / 3.5
+
+
+PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
+
+
+def test_crops_and_lighting_of_classification_are_as_their_numbers_say() -> None:
+    part = resized_crop(PICTURE, area=0.25, ratio=1.0, x=1.0, y=0.0)
+    assert part.shape[:2] == (35, 35)
+    assert (part == PICTURE[:35, -35:]).all()
+    grey = np.full((4, 4, 3), 128, np.uint8)
+    moved = pca_lighting(grey, [0.3, 0.0, 0.0]).astype(int) - 128
+    assert (moved == moved[0, 0]).all() and (moved[0, 0] < 0).all()
+    assert (pca_lighting(PICTURE, [0.0, 0.0, 0.0]) == PICTURE).all()

@@ -51,7 +51,7 @@ def test_drawn_parameters_fit_the_function(row: Edit, intensity: float) -> None:
     assert drawn_functions == set(row.functions)
 
 
-def test_the_registered_names_are_those_in_existing_records() -> None:
+def test_the_registered_names_are_those_in_existing_records_each_of_one_family_and_in_a_table() -> None:
     assert set(FUNCTIONS) == NAMES
     assert all(function.__name__ == name for name, function in FUNCTIONS.items())
     assert OTHER_IMAGE == {
@@ -62,24 +62,13 @@ def test_the_registered_names_are_those_in_existing_records() -> None:
         "double_exposure": "other",
         "fade_into": "other",
     }
-
-
-def test_each_family_has_edits_and_a_row_has_one_family() -> None:
     assert set(FAMILY_OF) == set(FUNCTIONS) and set(FAMILY_OF.values()) == set(get_args(EditFamily))
     assert all({FAMILY_OF[function.__name__] for function in row.functions} == {row.family} for row in ROWS.values())
     assert {FAMILY_OF[name] for name in OTHER_IMAGE} == {"paste", "blend"}
-
-
-def test_every_function_is_in_a_table() -> None:
     assert {function.__name__ for row in ROWS.values() for function in row.functions} == NAMES
-
-
-def test_rows_say_whether_they_paste() -> None:
     pasting = {"overlay_image", "sticker", "collage", "hide_inside", "double_exposure", "fade_into"}
     assert {row.name for row in ROWS.values() if row.needs_overlay} == pasting
 
-
-def test_two_edits_cannot_share_a_name() -> None:
     def crop(image: Image) -> Image:
         return image
 

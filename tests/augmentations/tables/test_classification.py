@@ -1,9 +1,11 @@
+"""The tables of classification, and rotations of a batch."""
+
 import numpy as np
 import pytest
 import torch
 
 from image_copies.augmentations.composition import draw_record, edit_image, replay
-from image_copies.augmentations.dataset import rotate_to_all_domains
+from image_copies.augmentations.dataset import rotate_to_all_domains, rotate_to_domains
 from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.settings import AugmentationSettings
 
@@ -54,7 +56,7 @@ def test_auto_augment_replays_and_does_not_touch_torchs_generator() -> None:
     assert len({result.image.tobytes() for result in results}) == 20
 
 
-def test_domains_are_exact_rotations() -> None:
+def test_domains_are_exact_rotations_in_the_format_of_the_batch() -> None:
     batch = torch.rand(2, 3, 8, 8)
     everything = rotate_to_all_domains(batch)
     assert everything.shape == (8, 3, 8, 8)
@@ -62,3 +64,9 @@ def test_domains_are_exact_rotations() -> None:
     square = PICTURE[:60, :60]
     as_tensor = torch.from_numpy(square.copy()).permute(2, 0, 1)[None]
     assert (rotate_to_all_domains(as_tensor)[1].permute(1, 2, 0).numpy() == np.rot90(square)).all()
+    images = torch.arange(5 * 3 * 4 * 4.0).reshape(5, 3, 4, 4).contiguous(memory_format=torch.channels_last)
+    domains = torch.tensor([2, 0, 3, 1, 3])
+    turned = rotate_to_domains(images, domains)
+    for image, result, domain in zip(images, turned, domains.tolist(), strict=True):
+        assert torch.equal(result, torch.rot90(image, domain, dims=(1, 2)))
+    assert turned.is_contiguous(memory_format=torch.channels_last)

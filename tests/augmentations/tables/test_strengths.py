@@ -68,16 +68,13 @@ def test_any_shape_is_taken_results_are_repeated_and_the_picture_is_not_changed(
     assert (image == before).all()
 
 
-def test_tables_are_joined_by_keys() -> None:
+def test_tables_are_joined_by_keys_and_families_left_out_or_drawn_alone() -> None:
     assert tuple(list_edits(AugmentationSettings())) == tuple(QUERY_TABLE)
     assert tuple(list_edits(AugmentationSettings(extra=True))) == (*QUERY_TABLE, *EXTRA_TABLE)
     assert tuple(list_edits(AugmentationSettings(family="broad"))) == (*QUERY_TABLE, *EXTRA_TABLE, *FURTHER_TABLE)
     for extra in (False, True):
         assert tuple(list_edits(AugmentationSettings(family="many", extra=extra))) == (*TABLES["broad"], *MANY_TABLE)
     assert len(MANY_TABLE) >= 40
-
-
-def test_families_are_left_out_or_drawn_alone() -> None:
     every = [row.name for row in list_edits(AugmentationSettings(family="broad"))]
     alone = [row.name for row in list_edits(AugmentationSettings(only=("paste", "warp")))]
     others = [row.name for row in list_edits(AugmentationSettings(family="broad", without=("paste", "warp")))]

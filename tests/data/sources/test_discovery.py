@@ -171,16 +171,14 @@ def test_an_archive_is_read_without_unpacking(tmp_path: Path, name: str) -> None
         decode_rgb(path / "none.png")
 
 
-def test_a_member_that_is_too_large_unpacked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_too_large_unpacked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archives, "MAX_MEMBER_BYTES", 1000)
     write_zip(tmp_path / "bomb.zip", {"a.png": bytes(10_000)})
     with pytest.raises(UserError, match="larger than"):
         read_member(tmp_path / "bomb.zip", "a.png")
     with pytest.raises(ImageError):
         decode_rgb(tmp_path / "bomb.zip" / "a.png")
-
-
-def test_a_tar_that_expands_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bomb.zip").unlink()
     monkeypatch.setattr(tars, "MIN_SUSPECT_BYTES", 1000)
     write_tar(tmp_path / "bomb.tar.gz", {f"{number}.png": bytes(1_000_000) for number in range(3)}, "w:gz")
     with pytest.raises(UserError, match=r"unpacks from .* to more"):

@@ -30,12 +30,25 @@ def test_results_come_in_order_while_several_run_at_once() -> None:
     assert torch.get_num_threads() == 4
 
 
-def test_a_gpu_is_given_one_after_the_other_with_all_threads() -> None:
+def test_a_gpu_is_given_one_after_the_other_the_next_before_a_result_is_read() -> None:
     assert list(map_in_parallel(lambda item: (item, torch.get_num_threads()), range(3), torch.device("cuda"))) == [
         (0, 4),
         (1, 4),
         (2, 4),
     ]
+    done = list[str]()
+
+    def launch(item: int) -> int:
+        done.append(f"launch {item}")
+        return 10 * item
+
+    def read(result: int) -> int:
+        done.append(f"read {result}")
+        return result + 1
+
+    assert list(overlap(launch, read, range(3))) == [1, 11, 21]
+    assert done == ["launch 0", "launch 1", "read 0", "launch 2", "read 10", "read 20"]
+    assert list(overlap(launch, read, [])) == []
 
 
 def test_an_error_comes_through_and_the_threads_come_back() -> None:
@@ -59,19 +72,3 @@ def test_what_was_left_unfinished_changes_no_threads_of_another() -> None:
     del left  # it is collected
     assert [*found, *counted] == [1] * 20
     assert torch.get_num_threads() == 4
-
-
-def test_a_gpu_has_its_next_item_before_a_result_is_read() -> None:
-    done = list[str]()
-
-    def launch(item: int) -> int:
-        done.append(f"launch {item}")
-        return 10 * item
-
-    def read(result: int) -> int:
-        done.append(f"read {result}")
-        return result + 1
-
-    assert list(overlap(launch, read, range(3))) == [1, 11, 21]
-    assert done == ["launch 0", "launch 1", "read 0", "launch 2", "read 10", "read 20"]
-    assert list(overlap(launch, read, [])) == []

@@ -91,7 +91,7 @@ def test_sgd_is_the_formula_written_out(descriptor: Descriptor, classifier: tupl
     assert (learnt.loss_before, learnt.loss) == pytest.approx((before, after), rel=1e-5)
 
 
-def test_sgd_moves_p_alone_and_leaves_the_descriptor_as_it_was(descriptor: Descriptor, classifier: tuple[Tensor, Tensor]) -> None:
+def test_sgd_moves_p_alone_and_too_large_a_rate_is_told(descriptor: Descriptor, classifier: tuple[Tensor, Tensor]) -> None:
     descriptor.pooling.exponent.requires_grad_(False)
     before = {name: value.clone() for name, value in descriptor.state_dict().items()}
     steep = LearningSettings(learning_rate=0.5)
@@ -100,23 +100,6 @@ def test_sgd_moves_p_alone_and_leaves_the_descriptor_as_it_was(descriptor: Descr
     assert all(torch.equal(value, before[name]) for name, value in descriptor.state_dict().items())
     assert all(parameter.grad is None for parameter in descriptor.parameters())
     assert not descriptor.pooling.exponent.requires_grad
-
-
-def test_sgd_finds_the_exponent_that_the_classifier_was_made_at(descriptor: Descriptor) -> None:
-    """A classifier of one class per image, made of embeddings at p = 5, is best served at p near it."""
-    images = maps(descriptor)
-    centres = torch.stack([raw_embedding(descriptor, image, 5.0) for image in images])
-    mean = centres.mean(0)
-    scale = 20 / (centres - mean).square().sum(1).mean()
-    weight = 2 * scale * (centres - mean)  # logits: −scale ‖e − centre‖² up to what all classes share
-    classifier = (weight.float(), (scale * (mean.square().sum() - centres.square().sum(1))).float())
-    rows = np.arange(10)
-    learnt = learn_exponent(descriptor, classifier, DATASET, rows, LearningSettings(learning_rate=0.5))
-    assert learnt.loss < learnt.loss_before
-    assert 3.1 < learnt.value < 7
-
-
-def test_too_large_a_rate_is_told(descriptor: Descriptor, classifier: tuple[Tensor, Tensor]) -> None:
     with pytest.raises(UserError, match="is too large"):
         for sign in (1, -1):  # of the two directions one is down
             signed = (sign * 1e4 * classifier[0], classifier[1])

@@ -13,7 +13,7 @@ from image_copies.data.images import find_images
 from image_copies.data.procedural import write_pictures
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.backbones import BACKBONES, IMAGENET_MEAN, IMAGENET_STD, build_backbone, check_backbone
+from image_copies.models.network.backbones import BACKBONES, IMAGENET_MEAN, IMAGENET_STD, build_backbone
 from image_copies.models.network.base import Backbone
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
@@ -56,24 +56,16 @@ def test_a_backbone_of_the_table_is_trained_kept_and_embeds(
     assert (vectors @ vectors.T).fill_diagonal_(0).max() < 0.999
 
 
-def test_a_backbone_brings_its_arguments_and_its_normalisation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backbone_brings_its_arguments_and_normalisation_and_vectors_are_not_pooled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(BACKBONES, "edges", build_edges)
     descriptor = Descriptor(DescriptorSettings(backbone="edges", model_args={"width": 5}, dimensions=None))
     assert descriptor.dimensions == 5 and (descriptor.mean, descriptor.std) == ((0.5,) * 3, (0.25,) * 3)
     check_image_sizes(descriptor, [16, 40])
     assert set(descriptor.state_dict()) == {"backbone.weight", "backbone.bias", "pooling.exponent"}
-
-
-def test_vectors_are_not_pooled() -> None:
     built, images = build_backbone("pixels", {}, pretrained=False), torch.rand(2, 3, 40, 40)
     descriptor = Descriptor(DescriptorSettings(backbone="pixels", dimensions=None))
     torch.testing.assert_close(descriptor(images, raw=True), built.compute(built.network, images))
     assert not descriptor.pooling.exponent.requires_grad and descriptor.dimensions == built.channels == 576
-
-
-def test_an_unknown_backbone_is_named_with_similar_ones() -> None:
-    with pytest.raises(UserError, match=r"timm has no backbone 'gabors'\. Did you mean gabor"):
-        check_backbone("gabors")
 
 
 def test_googlenet_gives_torchvisions_last_map_from_a_file_of_its_weights(tmp_path: Path) -> None:

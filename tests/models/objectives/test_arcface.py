@@ -47,7 +47,7 @@ def test_loss_and_gradients_equal_the_plain_head(seed: int, classes: int, batch:
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_fixed_rows_give_the_embeddings_the_same_gradient() -> None:
+def test_fixed_rows_give_the_same_gradient_and_the_margin_is_monotone() -> None:
     head = ArcFaceSettings(chunk=7).build(8, 20, 1)
     embeddings, labels = torch.randn(6, 8, requires_grad=True), torch.arange(6)
     (learning,) = torch.autograd.grad(head(embeddings, labels).loss, [embeddings])
@@ -55,9 +55,6 @@ def test_fixed_rows_give_the_embeddings_the_same_gradient() -> None:
     (fixed,) = torch.autograd.grad(head(embeddings, labels).loss, [embeddings])
     torch.testing.assert_close(fixed, learning)
     assert head.matrix.grad is None
-
-
-def test_the_margin_is_monotone_past_pi_minus_m() -> None:
     cosine = torch.linspace(-1, 1, 2001, dtype=torch.float64)
     values = angular_margin(cosine, 0.4)
     assert (values.diff() > -1e-9).all()
@@ -65,15 +62,14 @@ def test_the_margin_is_monotone_past_pi_minus_m() -> None:
     torch.testing.assert_close(values[inside], torch.cos(torch.acos(cosine[inside]) + 0.4), atol=1e-3, rtol=0)
 
 
-def test_prototypes_can_be_replaced() -> None:
+def test_prototypes_can_be_replaced_and_embeddings_of_any_length_count_alike() -> None:
     head = ArcFaceSettings().build(4, 3, 0)
     head.class_matrix().set_prototypes(torch.arange(3), torch.eye(4)[:3])
     assert float(head(torch.eye(4)[:3], torch.arange(3)).logs["cosine_to_own_class"]) == pytest.approx(1)
-
-
-def test_embeddings_of_any_length_count_alike() -> None:
     head, embeddings, labels = ArcFaceSettings().build(8, 20, 1), torch.randn(6, 8), torch.arange(6)
     torch.testing.assert_close(head(embeddings, labels).loss, head(embeddings * 7, labels).loss)
+    with pytest.raises(ValueError, match="rounded_rows needs a scale of at most 64"):
+        ArcFaceSettings(rounded_rows=True, scale=65)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +124,9 @@ def test_kept_weights_are_those_computed_again(monkeypatch: pytest.MonkeyPatch) 
     assert keeps_weights(512, 256) and not keeps_weights(513, 256)
 
 
-def test_rounded_rows_need_a_small_scale() -> None:
-    with pytest.raises(ValueError, match="rounded_rows needs a scale of at most 64"):
-        ArcFaceSettings(rounded_rows=True, scale=65)
-
-
-def test_the_first_matrix_is_that_of_the_seed() -> None:
+def test_the_first_matrix_is_that_of_the_seed_whichever_rows_a_process_holds() -> None:
     assert torch.equal(ArcFaceSettings().build(4, 10, 3).matrix, ArcFaceSettings().build(4, 10, 3).matrix)
     assert not torch.equal(ArcFaceSettings().build(4, 10, 3).matrix, ArcFaceSettings().build(4, 10, 4).matrix)
-
-
-def test_prototypes_do_not_depend_on_which_rows_a_process_holds() -> None:
     classes = ROWS_PER_SEED + 5
     whole = _draw_prototypes(range(classes), classes, 4, seed=0)
     assert whole.shape == (classes, 4) and torch.allclose(whole.norm(dim=1), torch.ones(classes))

@@ -22,11 +22,17 @@ def test_the_mean_singular_value_lies_between_its_bounds(batch: int, dimensions:
     assert lower - 1e-5 <= float(mean_singular_value(rows)) <= upper + 1e-5
 
 
-def test_the_bounds_are_reached() -> None:
+def test_the_bounds_are_reached_and_nothing_to_spread_costs_nothing() -> None:
     for batch, dimensions in ((12, 4), (4, 12)):
         lower, upper = singular_bounds(batch, dimensions)
         assert float(mean_singular_value(torch.eye(dimensions).repeat(3, 1)[:batch])) == pytest.approx(upper)
         assert float(mean_singular_value(functional.normalize(torch.ones(batch, dimensions)))) == pytest.approx(lower)
+    orthogonal = torch.eye(6)[torch.arange(12) // 2]
+    assert float(spread_out_penalty(orthogonal, LABELS)) == 0
+    assert float(spread_out_penalty(orthogonal[:2], LABELS[:2])) == 0  # one class
+    assert float(spread_out_penalty(torch.ones(12, 4) / 2, LABELS)) == pytest.approx(1 + 1 - 1 / 4)  # collapsed
+    with pytest.raises(UserError, match="Raise batch_size"):
+        describe_spread(torch.ones(1, 8))
 
 
 @pytest.mark.parametrize("dimensions", [5, 30])
@@ -66,13 +72,6 @@ def test_the_spread_out_baseline_is_the_formula_written_out(normalize: bool | No
     assert float(output.loss.detach()) == pytest.approx(base + added, rel=1e-5)
     (gradient,) = torch.autograd.grad(output.loss, rows)
     assert torch.isfinite(gradient).all() and "mean_singular_value" in output.logs
-
-
-def test_the_spread_out_baseline_is_zero_where_nothing_is_to_spread() -> None:
-    orthogonal = torch.eye(6)[torch.arange(12) // 2]
-    assert float(spread_out_penalty(orthogonal, LABELS)) == 0
-    assert float(spread_out_penalty(orthogonal[:2], LABELS[:2])) == 0  # one class
-    assert float(spread_out_penalty(torch.ones(12, 4) / 2, LABELS)) == pytest.approx(1 + 1 - 1 / 4)  # collapsed
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -116,11 +115,6 @@ def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form: Liter
         output = Svmax(ContrastiveSettings().build(8, 6, 0), SvmaxSettings(form=form))(rows, LABELS, LABELS)
     output.loss.backward()
     assert output.loss.dtype == torch.float32 and rows.grad is not None and rows.grad.isfinite().all()
-
-
-def test_a_batch_of_one_is_an_error() -> None:
-    with pytest.raises(UserError, match="Raise batch_size"):
-        describe_spread(torch.ones(1, 8))
 
 
 @settings(max_examples=25, deadline=None)

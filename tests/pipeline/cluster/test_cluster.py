@@ -1,5 +1,6 @@
 """Commands on a Ray cluster of two nodes on this machine make the bytes that they make in one process."""
 
+import io
 import json
 import shutil
 import sqlite3
@@ -13,10 +14,12 @@ import pytest
 from PIL import Image
 
 from image_copies.data.procedural import write_pictures
+from image_copies.data.remote import as_path
 from image_copies.matching import search as match_search
 from image_copies.matching.index import codes, filling, search, segments
 from image_copies.matching.index.database import DATABASE
 from image_copies.models.shipped import SHIPPED
+from image_copies.pipeline.deduplicate import main as deduplicate
 from image_copies.pipeline.steps import ensemble
 from image_copies.submissions.ensemble import projection
 
@@ -137,3 +140,87 @@ def test_an_index_holds_and_finds_what_one_process_does(
     assert derived[0] == derived[1] and len(derived[0]) == (7 if coded else 3)
     assert [one for one, other in zip(*matched, strict=True) if one != other] == []
     assert all(f"copy-{number}.jpg" in matched[0][3] for number in (3, 5, 17))
+
+
+STEPS = ("02_embed", "03_ensemble", "04_normalize", "05_submit", "06_score")
+
+
+@pytest.fixture(scope="module")
+def places(object_store: Any, small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The small run's data set with a ground truth: in a folder and in a bucket."""
+    data = tmp_path_factory.mktemp("store") / "data"
+    shutil.copytree(small_run.parent / "data", data)
+    (data / "public_ground_truth.csv").write_text("query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9)))
+    files = {str(path.relative_to(data)): path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    return data, object_store.make_bucket("cluster", files)
+
+
+def test_two_nodes_read_pictures_in_a_bucket_as_one_process_does_on_a_disk(
+    small_run: Path,
+    places: tuple[Path, str],
+    nodes: Any,  # after the store, whose variables they inherit
+    run_command: Callable[..., subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.exact.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr(projection, "ROWS_PER_SHARD", 11)
+    monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
+    runs = tmp_path / "alone", tmp_path / "together"
+    for run, data in zip(runs, places, strict=True):
+        shutil.copytree(small_run, run, ignore=shutil.ignore_patterns("embeddings", "ensemble", "manifests", "normalized", ".*"))
+        (run / "run.json").write_text(json.dumps({"data": str(data)}))
+        recipe = run / "recipe.yaml"
+        recipe.write_text(recipe.read_text().replace("embedding: {workers: 0}", "embedding: {workers: 0, shard: 7}"))
+    for step in STEPS:
+        for run, more in zip(runs, ((), () if step == "05_submit" else ("--ray", nodes.address)), strict=True):
+            done = run_command(tmp_path, step, "--run", run, *more)
+            assert done.returncode == 0, done.stderr
+            assert ("shards on Ray" in done.stdout) == bool(more), done.stdout
+    made = [path.relative_to(runs[0]) for path in sorted(runs[0].rglob("*")) if path.suffix in (".h5", ".csv")]
+    assert {"embeddings", "ensemble", "normalized", "submission.h5"} <= {path.parts[0] for path in made}
+    assert [path for path in made if (runs[0] / path).read_bytes() != (runs[1] / path).read_bytes()] == []
+
+
+def test_two_nodes_write_vectors_into_a_bucket(
+    places: tuple[Path, str], nodes: Any, run_command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    alone, together = tmp_path / "v.h5", as_path(f"{places[1]}/out/v.h5")
+    for data, output, more in zip(places, (alone, together), ((), ("--ray", nodes.address)), strict=True):
+        # without workers: forked, they would inherit the threads of Ray and of the store
+        arguments = ("--images", f"{data}/query_images", "--output", output, "--workers", "0")
+        done = run_command(tmp_path, "02_embed", *arguments, *more)
+        assert done.returncode == 0, done.stderr
+        assert ("15 images in 1 shards on" in done.stdout) == bool(more)
+    assert together.read_bytes() == alone.read_bytes()
+    assert [path.name for path in together.parent.iterdir()] == ["v.h5"]
+
+
+@pytest.mark.quick
+def test_copies_in_a_bucket_are_those_on_a_disk(
+    object_store: Any,
+    nodes: Any,  # after the store, whose variables they inherit
+    sources: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    files = {f"in/{path.relative_to(sources)}": path.read_bytes() for path in sources.rglob("*") if path.is_file()}
+    bucket = object_store.make_bucket("dedup", files)
+
+    def run(source: object, output: object) -> list[list[list[Any]]]:
+        assert deduplicate(["--input", str(source), "--output", str(output), "--ray", nodes.address]) == 0
+        paths = [as_path(f"{output}/{name}.parquet") for name in ("keep", "remove", "review", "unreadable")]
+        tables = [pandas.read_parquet(io.BytesIO(path.read_bytes())).replace(f"{source}", "", regex=True) for path in paths]
+        return [table.fillna("").to_numpy().tolist() for table in tables]
+
+    here, there = run(sources, tmp_path / "out"), run(f"{bucket}/in", f"{bucket}/out")
+    assert here == there and [len(found) for found in there] == [7, 3, 1, 1]
+    assert "shard.tar/b.jpg" in as_path(f"{bucket}/out/page/index.html").read_text()
+    capsys.readouterr()
+    assert run(f"{bucket}/in", f"{bucket}/out") == there
+    assert "11 pictures are embedded already" in capsys.readouterr().out
+    assert deduplicate(["--output", f"{bucket}/out", "--apply", f"{bucket}/filtered"]) == 0
+    written = {path.name for path in as_path(f"{bucket}/filtered").iterdir()}
+    assert written == {"000001-table.parquet", "files.txt", "manifest.csv"}

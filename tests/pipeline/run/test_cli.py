@@ -92,8 +92,12 @@ def test_a_run_on_an_object_store_is_refused_with_the_way_around(
     assert not list(tmp_path.iterdir())
 
 
-def test_every_path_option_refuses_an_empty_one() -> None:
+def test_path_options_refuse_an_empty_one_and_help_names_no_default_that_is_none(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert not [path for path in PIPELINE.rglob("*.py") if "type=Path" in path.read_text(encoding="utf-8")]
+    make_step_parser(None).print_help()
+    assert "None" not in capsys.readouterr().out
 
 
 def test_errors_become_one_message_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,11 +169,6 @@ def test_bars_are_for_terminals(script: str) -> None:
     environment = os.environ | {"PYTHONPATH": str(PIPELINE.parent)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr
-
-
-def test_help_names_no_default_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    make_step_parser(None).print_help()
-    assert "None" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("script", ["match", "06_score", "evaluate", "explore"])

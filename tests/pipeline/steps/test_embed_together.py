@@ -3,7 +3,9 @@
 import shutil
 import weakref
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -15,15 +17,18 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import write_pictures
 from image_copies.data.squares import read_or_nothing
+from image_copies.data.threads import overlap
+from image_copies.models.inference import embed as inference
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.pipeline.run.run import find_images_to_embed, open_existing_run
+from image_copies.pipeline.run.run import find_images_to_embed
 from image_copies.pipeline.steps import embed
 from image_copies.pipeline.steps.definitions import EMBED, run_step
 from image_copies.pipeline.steps.embed import EmbeddingJob, embed_to_file
 from image_copies.submissions.vectors.files import write_vectors
+from tests.runs import copy_run
 
 PLAIN = EmbeddingSettings(workers=0, shard=4, batch_size=3)
 SIZES = (32, 48, 180)  # of JPEGs of 400 pixels: an eighth, an eighth and a half
@@ -163,16 +168,12 @@ def test_networks_that_do_not_fit_into_memory_at_once_embed_in_turn(
 
 
 def test_models_of_a_run_that_are_due_embed_together(small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
     names = ("two", "three", "four")
     model = "{descriptor: {backbone: test_efficientnet, dimensions: 16}, stages: [{image_size: 32}]}"
     added = "".join(f"  {name}: {model}\n" for name in names)
-    recipe = (folder / "recipe.yaml").read_text()
-    (folder / "recipe.yaml").write_text(recipe.replace("embedding:", f"{added}embedding:"))
+    run = copy_run(small_run, tmp_path / "run", ("embedding:", f"{added}embedding:"))
     for name in names:
-        shutil.copytree(folder / "models/one", folder / "models" / name)
-    run = open_existing_run(folder)
+        shutil.copytree(run.paths.model("one"), run.paths.model(name))
     reads = Counter[Path]()
 
     def count(path: Path) -> bytes:
@@ -189,3 +190,29 @@ def test_models_of_a_run_that_are_due_embed_together(small_run: Path, tmp_path: 
         path.unlink()  # due again, and alone
     run_step(run, EMBED)
     assert [path.read_bytes() for path in made] == before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_shards_are_loaded_ahead_with_the_same_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+    list(write_pictures(tmp_path / "pictures", "T", 11, seed=0, workers=1))
+    images, checkpoint = find_images(tmp_path / "pictures"), tmp_path / "network.safetensors"
+    save_descriptor(checkpoint, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)), 32, {})
+    settings = EmbeddingSettings(workers=workers, shard=4, batch_size=2)
+    events = list[str]()
+
+    def load_noted(networks: Any, some: ImageSet) -> Any:
+        events.append(f"load {images.ids.index(some.ids[0])}")
+        return inference.load_batches(networks, some)
+
+    def write_noted(path: Path, ids: list[str], vectors: Iterator[Any], unreadable: Any) -> None:
+        write_vectors(path, ids, vectors, unreadable)
+        events.append(f"wrote {images.ids.index(ids[0])}")
+
+    embed_to_file(checkpoint, images, settings, tmp_path / "alone.h5")
+    monkeypatch.setattr(inference, "map_in_parallel", lambda work, items, _: overlap(work, lambda result: result, items))
+    monkeypatch.setattr(embed, "_starts_early", lambda: True)
+    monkeypatch.setattr(embed, "load_batches", load_noted)
+    monkeypatch.setattr(embed, "write_vectors", write_noted)
+    embed_to_file(checkpoint, images, settings, tmp_path / "ahead.h5")
+    assert events == ["load 4", "wrote 0", "load 8", "wrote 4", "wrote 8"] and embed._LOADED == {}
+    assert (tmp_path / "ahead.h5").read_bytes() == (tmp_path / "alone.h5").read_bytes()

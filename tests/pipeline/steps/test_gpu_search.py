@@ -59,13 +59,18 @@ def test_candidates_are_few_at_a_larger_size() -> None:
     assert same(searched, search_pairs(queries, references, 3000))
 
 
-def test_nearly_equal_distances_are_told_apart_by_float64() -> None:
+def test_nearly_equal_distances_are_told_apart_and_equal_ones_are_in_the_order_of_rows() -> None:
     rng = np.random.default_rng(3)
     base = rng.standard_normal(64).astype(np.float32)
     queries, references = (base + 1e-4 * rng.standard_normal((n, 64)).astype(np.float32) for n in (40, 60))
     with use_backend(TorchSearch(CPU, 7, 9)):
         found = search_pairs(queries, references, 500)
     assert same(found, search_pairs(queries, references, 500))
+    references = np.repeat(np.eye(4, dtype=np.float32), 3, axis=0)
+    with use_backend(TorchSearch(CPU, 3, 5)):
+        nearest = find_neighbours(np.eye(4, dtype=np.float32), references, 3)
+    assert nearest.rows.tolist() == [[3 * row, 3 * row + 1, 3 * row + 2] for row in range(4)]
+    assert (nearest.cosines == 1).all()
 
 
 @pytest.mark.parametrize("metric", ["cosine", "distance"])
@@ -77,14 +82,6 @@ def test_neighbours_are_those_of_faiss(metric: str) -> None:
         values, rows = search_block(queries, references, 10, metric)  # type: ignore[arg-type]
     assert (rows == expected[1]).all() and values.dtype == np.float32
     np.testing.assert_allclose(values, expected[0], atol=2e-6)
-
-
-def test_equal_neighbours_are_in_the_order_of_the_rows() -> None:
-    references = np.repeat(np.eye(4, dtype=np.float32), 3, axis=0)
-    with use_backend(TorchSearch(CPU, 3, 5)):
-        found = find_neighbours(np.eye(4, dtype=np.float32), references, 3)
-    assert found.rows.tolist() == [[3 * row, 3 * row + 1, 3 * row + 2] for row in range(4)]
-    assert (found.cosines == 1).all()
 
 
 def test_a_full_card_leaves_the_search_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

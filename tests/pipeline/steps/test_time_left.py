@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.steps.definitions import STEPS
 from image_copies.pipeline.steps.time_left import report_time_left
+from tests.runs import copy_run
 
 
 def test_what_is_left_is_said_until_all_is_done(small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    run = open_existing_run(folder)
+    run = copy_run(small_run, tmp_path / "run")
 
     def left() -> set[str]:
         report_time_left(run)

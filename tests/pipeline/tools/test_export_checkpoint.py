@@ -2,7 +2,6 @@
 
 import json
 import runpy
-import shutil
 import sys
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_
 from image_copies.pipeline.tools.export import export_joined
 from image_copies.pipeline.tools.run_extractor import held_out_ids, open_extractor, run_extractor
 from image_copies.submissions.vectors.files import read_vectors
+from tests.runs import copy_run
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +105,10 @@ def test_the_command_line_makes_a_checkpoint_by_its_ending(
 
 def test_a_run_with_a_joined_member_is_joined_again(small_run: Path, exported: Path, tmp_path: Path) -> None:
     """Such as a run with the descriptor that ships, which `run_all.sh --data` makes."""
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    recipe = (folder / "recipe.yaml").read_text()
-    kept = recipe[: recipe.index("models:")] + f"models:\n  joined: {{kind: file, file: {exported}, background: true}}\n"
-    (folder / "recipe.yaml").write_text(kept + recipe[recipe.index("embedding:") :])
-    run = open_existing_run(folder)
+    recipe = (small_run / "recipe.yaml").read_text()
+    models = recipe[recipe.index("models:") : recipe.index("embedding:")]
+    joined = f"models:\n  joined: {{kind: file, file: {exported}, background: true}}\n"
+    run = copy_run(small_run, tmp_path / "run", (models, joined))
     for step in (TRAIN, EMBED, ENSEMBLE):
         run_step(run, step)
     export_joined(run, tmp_path / "again.safetensors")
@@ -123,12 +121,8 @@ def test_a_run_with_a_joined_member_is_joined_again(small_run: Path, exported: P
 def test_which_models_embed_views_is_stored_and_makes_nothing_stale(
     small_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    recipe = (folder / "recipe.yaml").read_text()
-    assert "embedding: {" in recipe
-    (folder / "recipe.yaml").write_text(recipe.replace("embedding: {", "embedding: {views: false, "))
-    export_joined(open_existing_run(folder), tmp_path / "out.safetensors")
+    run = copy_run(small_run, tmp_path / "run", ("embedding: {", "embedding: {views: false, "))
+    export_joined(run, tmp_path / "out.safetensors")
     assert "stale" not in capsys.readouterr().err + caplog.text
     settings = load_descriptor(tmp_path / "out.safetensors").descriptor.settings
     assert isinstance(settings, JoinedSettings) and not any(member.views for member in settings.members)
@@ -136,9 +130,7 @@ def test_which_models_embed_views_is_stored_and_makes_nothing_stale(
 
 def test_no_path_of_this_machine_is_written(small_run: Path, exported: Path, tmp_path: Path) -> None:
     """A member's settings named the file that its training started from."""
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    run = open_existing_run(folder)
+    run = copy_run(small_run, tmp_path / "run")
     found = load_descriptor(run.checkpoint("one"))
     assert isinstance(found.descriptor, Descriptor)
     start = tmp_path / "start.safetensors"

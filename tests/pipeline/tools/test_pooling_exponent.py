@@ -47,7 +47,7 @@ def choose(*arguments: object) -> None:
         runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
-def test_search_scores_every_exponent_at_every_size(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_search_scores_exponents_and_sgd_learns_by_the_classes_of_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = run / "run" / "models" / "one" / "stage-1.safetensors"
     choose("--checkpoint", checkpoint, "--sizes", 32, 48, "--exponents", 2, 3, 7, "--images", 6)
     reported = capsys.readouterr().out
@@ -56,9 +56,6 @@ def test_search_scores_every_exponent_at_every_size(run: Path, capsys: pytest.Ca
     assert [line.split("│")[1].strip() for line in reported.splitlines() if line.startswith("│")] == ["2", "3", "7"]
     assert reported.count(" *") == 2  # one mark a size
     assert "embedding: {image_size: 48, pooling_exponent: " in reported
-
-
-def test_sgd_learns_by_the_classes_of_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = run / "run" / "models" / "one" / "stage-1.safetensors"
     choose("--checkpoint", checkpoint, "--sizes", 48, "--method", "sgd", "--learning-rate", 0.5)
     reported = capsys.readouterr().out
@@ -96,9 +93,3 @@ def test_what_is_missing_is_told(run: Path, tmp_path: Path, capsys: pytest.Captu
         with pytest.raises(SystemExit) as stopped:
             choose("--checkpoint", path, *arguments)
         assert stopped.value.code == 2 and message in capsys.readouterr().err
-
-
-def test_help_names_the_defaults(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        choose("--help")
-    assert capsys.readouterr().out.count("default: ") >= 7

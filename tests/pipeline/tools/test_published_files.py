@@ -1,7 +1,7 @@
-"""Files that others have published, in their own layouts, wherever a checkpoint can be named."""
+"""Networks of others, wherever a checkpoint can be named: published files, timm's by name, classifiers."""
 
-import csv
-import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +9,24 @@ import numpy as np
 import pytest
 import timm
 import torch
+from torch.nn import functional
 
+from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
+from image_copies.data.procedural import write_pictures
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
-from image_copies.pipeline.match import main
-from image_copies.pipeline.run.run import assign_training_roles, open_existing_run
+from image_copies.models.network.off_the_shelf import build_off_the_shelf
+from image_copies.models.shipped import SHIPPED
+from image_copies.models.training.classifier import load_classifier
+from image_copies.pipeline.run.run import assign_training_roles
+from image_copies.pipeline.steps import embed
 from image_copies.pipeline.steps.definitions import EMBED, run_step
 from image_copies.pipeline.steps.train import train
+from image_copies.pipeline.tools.export import write_timm
 from image_copies.submissions.vectors.files import read_vectors
+from tests.runs import copy_run
 
 
 def write_dino(path: Path) -> None:
@@ -41,28 +49,103 @@ def embed_alone(published: Path, folder: Path) -> np.ndarray:
     return np.concatenate([block.vectors for block in blocks])
 
 
-def test_match_finds_copies_with_it(small_run: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    references = open_existing_run(small_run).data / "reference_images"
-    (tmp_path / "queries").mkdir()
-    first = find_images(references).paths[0]
-    shutil.copyfile(first, tmp_path / "queries" / f"copy{first.suffix}")
-    options = ["--queries", "queries", "--references", str(references), "--checkpoint", str(published), "--threshold=-0.0001"]
-    assert main([*options, "--output", "found"]) == 0
-    with (tmp_path / "found" / "matches.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 1 and any(first.name in value for value in rows[0].values())
-
-
 def test_it_is_a_member_of_a_run(small_run: Path, published: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    recipe = (
-        (folder / "recipe.yaml").read_text().replace("embedding:", f"  theirs: {{kind: file, file: {published}}}\nembedding:")
-    )
-    (folder / "recipe.yaml").write_text(recipe)
-    run = open_existing_run(folder)
+    theirs = f"  theirs: {{kind: file, file: {published}}}\nembedding:"
+    run = copy_run(small_run, tmp_path / "run", ("embedding:", theirs))
     train(run, "theirs", assign_training_roles(run))
     run_step(run, EMBED)
     vectors = read_vectors(run.paths.embeddings("theirs", "query")).vectors
     np.testing.assert_allclose(vectors, embed_alone(published, run.data / "query_images"), atol=1e-6)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["test_efficientnet", "test_vit", "test_convnext", "test_resnet"])
+def test_vectors_are_timms_own_pooled_features(tmp_path: Path, name: str) -> None:
+    torch.manual_seed(0)
+    network: Any = timm.create_model(name)
+    torch.save(network.state_dict(), tmp_path / "weights.pth")
+    write_timm(f"timm:{name}={tmp_path / 'weights.pth'}", tmp_path / "network.safetensors")
+    (tmp_path / "weights.pth").unlink()
+    loaded = load_descriptor(tmp_path / "network.safetensors")
+    assert (
+        loaded.image_size == network.pretrained_cfg["input_size"][-1] and loaded.descriptor.mean == network.pretrained_cfg["mean"]
+    )
+    images = torch.randn(2, 3, loaded.image_size, loaded.image_size)
+    network.reset_classifier(0)
+    expected = functional.normalize(network.eval()(images))
+    torch.testing.assert_close(loaded.descriptor.eval()(images), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_folder_is_embedded_with_it(tmp_path: Path, run_command: Callable[..., object]) -> None:
+    list(write_pictures(tmp_path / "pictures", "P", 3, seed=1, workers=1))
+    torch.save(timm.create_model("test_efficientnet").state_dict(), tmp_path / "weights.pth")
+    embed = ("02_embed", "--images", "pictures", "--workers", 0)
+    run_command(tmp_path, *embed, "--output", "v.h5", "--checkpoint", "timm:test_efficientnet=weights.pth")
+    run_command(tmp_path, *embed, "--output", "again.h5", "--checkpoint", "v.h5.network.safetensors")
+    assert np.array_equal(read_vectors(tmp_path / "v.h5").vectors, read_vectors(tmp_path / "again.h5").vectors)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("timm:", "expected timm:NAME"), ("timm:resnet5", r"no backbone 'resnet5'\. Did you mean .*resnet50")]
+)
+def test_a_name_that_is_none_is_refused(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        write_timm(name, tmp_path / "network.safetensors")
+
+
+def test_what_does_not_fit_or_average_is_refused(tmp_path: Path, weights: Path) -> None:
+    torch.save(timm.create_model("test_vit").state_dict(), tmp_path / "weights.pth")
+    with pytest.raises(UserError, match="matches only 0 of the backbone's"):
+        write_timm(f"timm:test_efficientnet={tmp_path / 'weights.pth'}", tmp_path / "network.safetensors")
+    with pytest.raises(UserError, match="negative values"):
+        build_off_the_shelf("test_efficientnet", "none")  # ends in SiLU
+    with pytest.raises(UserError, match="does not hold the whole classifier"):
+        build_off_the_shelf("resnet18", str(weights))
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A whole classifier of three classes, in a file of its own."""
+    torch.manual_seed(0)
+    path = tmp_path / "whole.pth"
+    torch.save(timm.create_model("test_resnet", num_classes=3).state_dict(), path)
+    return path
+
+
+def test_a_classifier_off_the_shelf_is_imported_and_evaluated_with_another_exponent(
+    weights: Path, run_command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    done = run_command(
+        tmp_path, "import_classifier", "--model", "test_resnet", "--weights", weights, "--output", tmp_path / "found"
+    )
+    assert "3 classes, trained at 160 px" in done.stdout, done.stderr
+    checkpoint = tmp_path / "found" / "stage-1.safetensors"
+    whole, images = timm.create_model("test_resnet", num_classes=3).eval(), torch.randn(2, 3, 96, 96)
+    whole.load_state_dict(torch.load(weights, weights_only=True))
+    weight, bias = load_classifier(checkpoint)
+    network = load_descriptor(checkpoint).descriptor.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(network(images, raw=True) @ weight.T + bias, whole(images))
+
+    list(write_pictures(tmp_path / "pictures", "T", 6, seed=0, workers=1))
+    for number, path in enumerate(sorted((tmp_path / "pictures").iterdir())):
+        folder = tmp_path / "classes" / "abc"[number % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        path.rename(folder / path.name)
+    chosen = run_command(
+        tmp_path, "choose_exponent", "--checkpoint", checkpoint, "--method", "sgd", "--data", tmp_path / "classes", "--workers", 0
+    )
+    assert "trained at 160 px with p 1.00" in chosen.stdout and "160 px: p* " in chosen.stdout, chosen.stderr
+    shown = ("--set", "class_folders", "--root", tmp_path / "classes", "--image-size", 192, "--pooling-exponent", 1.6)
+    assert "top-1" in run_command(tmp_path, "evaluate", "--checkpoint", checkpoint, *shown).stdout
+
+
+def test_a_folder_is_embedded_with_the_shipped_descriptor_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_command: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    used: list[Path] = []
+    monkeypatch.setattr(embed, "embed_folder", lambda checkpoint, images, output, workers: used.append(checkpoint))
+    other = tmp_path / "other.safetensors"
+    for more in ((), ("--checkpoint", other)):
+        assert run_command(tmp_path, "02_embed", "--images", tmp_path, "--output", tmp_path / "v.h5", *more).returncode == 0
+    assert used == [SHIPPED, other]

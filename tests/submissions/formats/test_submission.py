@@ -19,7 +19,10 @@ def part(prefix: str, count: int, dimensions: int = 4) -> Vectors:
     return Vectors([f"{prefix}{i:05d}" for i in range(count)], values, np.zeros(count, bool))
 
 
-def test_round_trip_sorts_by_id(tmp_path: Path) -> None:
+def test_round_trip_sorts_by_id_and_broken_rules_leave_no_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="257 dimensions; 1…256"):
+        write_submission(tmp_path / "s.h5", part("Q", 2, 257), part("R", 2, 257))
+    assert list(tmp_path.iterdir()) == []
     queries, references = part("Q", 3), part("R", 5)
     shuffled = queries.rows(["Q00002", "Q00000", "Q00001"])
     write_submission(tmp_path / "s.h5", shuffled, references)
@@ -27,12 +30,6 @@ def test_round_trip_sorts_by_id(tmp_path: Path) -> None:
     assert read_queries.ids == queries.ids and (read_queries.vectors == queries.vectors).all()
     assert read_references.ids == references.ids
     assert find_submission_problems(tmp_path / "s.h5", queries.ids, references.ids) == []
-
-
-def test_broken_rules_leave_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="257 dimensions; 1…256"):
-        write_submission(tmp_path / "s.h5", part("Q", 2, 257), part("R", 2, 257))
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:

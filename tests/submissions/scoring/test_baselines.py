@@ -14,16 +14,13 @@ from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors
 
 
-def test_the_hash_distance_counts_bits() -> None:
+def test_hashes_count_bits_and_grey_pixels_forget_brightness(tmp_path: Path) -> None:
     pictures = [draw_picture(np.random.default_rng(number), 96) for number in range(2)]
     first, second = (compute_perceptual_hash(picture) for picture in pictures)
     assert first.shape == (64,) and np.isclose(np.linalg.norm(first), 1)
     assert np.isclose(((first - second) ** 2).sum(), (first != second).sum() / 16)
     smaller = np.asarray(Image.fromarray(pictures[0]).resize((60, 60)))
     assert ((first - compute_perceptual_hash(smaller)) ** 2).sum() < 8 / 16
-
-
-def test_grey_pixels_forget_brightness_and_unreadable_images_are_marked(tmp_path: Path) -> None:
     picture = draw_picture(np.random.default_rng(3), 96)
     Image.fromarray(picture).save(tmp_path / "a.png")
     Image.fromarray((picture * 0.5).astype(np.uint8)).save(tmp_path / "b.png")

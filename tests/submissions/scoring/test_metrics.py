@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.scoring.metrics import evaluate, recall_at_precision
+from image_copies.submissions.scoring.metrics import evaluate, group_scores, recall_at_precision, score_queries
 from image_copies.submissions.vectors.files import Vectors
 
 
@@ -72,13 +72,10 @@ def test_recall_at_rank_counts_ties_against_us(seed: int, n_queries: int, n_refe
         assert value == pytest.approx(hits / len(pairs))
 
 
-def test_a_precision_that_is_just_reached_counts() -> None:
+def test_a_precision_that_is_just_reached_counts_and_unreadable_images_match_nothing() -> None:
     references, truth = vectors("R", np.array([[0, 0], [3, 0], [4, 0]])), GroundTruth(["Q0"], frozenset({("Q0", "R1")}))
     _, ranked = evaluate(vectors("Q", np.array([[1, 0]])), references, truth)  # R0, which is no copy, is nearer than R1
     assert recall_at_precision(ranked, 0.5) == 1 and recall_at_precision(ranked, 0.51) == 0
-
-
-def test_unreadable_images_match_nothing() -> None:
     queries, references = vectors("Q", np.eye(3)), vectors("R", np.eye(3))
     truth = GroundTruth(["Q0", "Q1", "Q2"], frozenset({("Q0", "R0"), ("Q1", "R1")}))
     marked = Vectors(references.ids, references.vectors, np.array([True, False, False]))
@@ -87,9 +84,44 @@ def test_unreadable_images_match_nothing() -> None:
     assert scores.recall_at_rank_1 == 0.5
 
 
-def test_ids_that_the_submission_lacks_are_named() -> None:
+def test_ids_that_the_submission_lacks_are_named_and_copies_are_no_wrong_references() -> None:
     parts = vectors("Q", np.eye(2)), vectors("R", np.eye(2))
     with pytest.raises(UserError, match="1 queries that the submission lacks, the first is 'Q9'"):
         evaluate(*parts, GroundTruth(["Q0", "Q9"], frozenset()))
     with pytest.raises(UserError, match="1 references that the submission lacks, the first is 'R7'"):
         evaluate(*parts, GroundTruth(["Q0"], frozenset({("Q0", "R7")})))
+    queries = Vectors(["Q"], np.zeros((1, 1), np.float32) + 1, np.zeros(1, bool))
+    references = Vectors(["A", "B", "C"], np.array([[1], [1.5], [3]], np.float32), np.zeros(3, bool))
+    found = score_queries(queries, references, GroundTruth(["Q"], frozenset({("Q", "A"), ("Q", "B")})))
+    assert found.true == {("Q", "A"): 0.0, ("Q", "B"): -0.25} and found.best_wrong == {"Q": ("C", -4.0)}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000))
+def test_scores_are_those_of_a_literal_search(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    q, r = (int(number) for number in rng.integers(1, 9, 2))
+    queries = Vectors([f"Q{i}" for i in range(q)], rng.standard_normal((q, 3)).astype(np.float32), rng.random(q) < 0.2)
+    references = Vectors([f"R{i}" for i in range(r)], rng.standard_normal((r, 3)).astype(np.float32), rng.random(r) < 0.2)
+    for part in (queries, references):
+        part.vectors[part.unreadable] = 0
+    named = queries.ids[: max(1, q - 2)]
+    truth = GroundTruth(named, frozenset((query, f"R{rng.integers(r)}") for query in named if rng.random() < 0.6))
+    found = score_queries(queries, references, truth)
+    true, wrong = dict[tuple[str, str], float](), dict[str, tuple[str, float]]()
+    for row, query in enumerate(queries.ids):
+        for column, reference in enumerate(references.ids):
+            if query not in named or queries.unreadable[row] or references.unreadable[column]:
+                continue
+            score = -float(((queries.vectors[row].astype(np.float64) - references.vectors[column]) ** 2).sum())
+            if (query, reference) in truth.pairs:
+                true[query, reference] = score
+            elif query not in wrong or score > wrong[query][1]:
+                wrong[query] = (reference, score)
+    assert {pair: round(score, 9) for pair, score in found.true.items()} == {p: round(s, 9) for p, s in true.items()}
+    assert {query: name for query, (name, _) in found.best_wrong.items()} == {query: name for query, (name, _) in wrong.items()}
+    assert all(np.isclose(found.best_wrong[query][1], score) for query, (_, score) in wrong.items())
+    groups = group_scores(found, truth)
+    copying = {query for query, _ in truth.pairs}
+    assert len(groups.true_copies) == len(true)
+    assert (len(groups.best_wrong), len(groups.distractors)) == (len(copying & set(wrong)), len(set(wrong) - copying))

@@ -1,12 +1,19 @@
+"""The search is exact: the nearest pairs and neighbours and all that tie, whatever blocks, shards and library."""
+
+from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from image_copies.data.shards import use_engine
-from image_copies.submissions.search.exact import _Candidates, compute_exact_distances, search_pairs
+from image_copies.submissions.search import backend
+from image_copies.submissions.search.backend import Metric, search_on_cpu
+from image_copies.submissions.search.exact import _Candidates, compute_exact_distances, search_nearest, search_pairs
+from image_copies.submissions.vectors.files import open_vectors, write_vectors
 from tests.sending import SendingEngine
 
 
@@ -69,3 +76,69 @@ def test_a_far_vector_changes_neither_the_result_nor_the_memory(monkeypatch: pyt
     exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(found.distances, np.sort(exact.ravel())[:500], atol=1e-12)
     assert max(held) <= 2 * 500
+
+
+@pytest.mark.parametrize("metric", ["cosine", "distance"])
+@pytest.mark.parametrize("kind", ["tied", "apart", "almost equal"])
+def test_the_nearest_by_exact_values_and_then_by_row(metric: Metric, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the almost equal ones, products in float32 rank some otherwise."""
+    rng = np.random.default_rng(0)
+    queries = rng.standard_normal((20, 64)).astype(np.float32)
+    drawn = rng.integers(0, 3, (60, 64)) if kind == "tied" else rng.standard_normal((60, 64))
+    references = (1 + 3e-7 * drawn if kind == "almost equal" else drawn).astype(np.float32)
+    exact = queries.astype(np.float64) @ references.T.astype(np.float64)
+    values = -exact if metric == "cosine" else ((queries[:, None].astype(np.float64) - references) ** 2).sum(2)
+    expected = np.sort(values, axis=1)[:, :6]
+    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
+    found, rows = search_nearest(queries, references, 6, metric)
+    np.testing.assert_allclose(-found if metric == "cosine" else found, expected, atol=1e-6)
+    np.testing.assert_allclose(np.take_along_axis(values, rows, 1), expected, rtol=0, atol=1e-12)
+    near = np.take_along_axis(values, rows, 1)
+    assert all((near[:, n] < near[:, n + 1])[q] or rows[q, n] < rows[q, n + 1] for n in range(5) for q in range(20))
+
+
+def test_a_file_is_searched_like_its_readable_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    vectors, unreadable = rng.standard_normal((100, 4)).astype(np.float32), rng.random(100) < 0.2
+    unreadable[26:39] = True  # a shard without any
+    vectors[unreadable] = 0
+    write_vectors(tmp_path / "v.h5", [str(row) for row in range(100)], [vectors], unreadable)
+    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
+    rows = open_vectors(tmp_path / "v.h5").readable()
+    assert len(rows) == (~unreadable).sum() and sum(map(len, rows.divide(13))) == len(rows) and len(rows.divide(13)) == 7
+    found, expected = (search_nearest(vectors[:9], among, 7, "cosine") for among in (rows, vectors[~unreadable]))
+    assert found[0].tobytes() == expected[0].tobytes() and (found[1] == expected[1]).all()
+
+
+@pytest.mark.parametrize("metric", ["cosine", "distance"])
+@pytest.mark.parametrize(("queries", "references", "count"), [(1, 1, 1), (7, 300, 12), (50, 9, 9), (0, 5, 2)])
+def test_numpy_finds_what_faiss_finds(
+    metric: Metric, queries: int, references: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(queries)
+    asked, held = (rng.standard_normal((rows, 16)).astype(np.float32) for rows in (queries, references))
+    monkeypatch.setattr(backend, "PRODUCTS_PER_BLOCK", 700)  # several blocks
+    monkeypatch.setattr(backend, "find_spec", lambda name: None)
+    monkeypatch.setattr(backend, "MIN_PAIRS_FOR_FAISS", 0)
+    values, rows = search_on_cpu(asked, held, count, metric)
+    expected = faiss.knn(asked, held, count, metric=faiss.METRIC_INNER_PRODUCT if metric == "cosine" else faiss.METRIC_L2)
+    assert np.array_equal(rows, expected[1]) and np.allclose(values, expected[0], atol=1e-4) and values.dtype == np.float32
+
+
+def test_faiss_is_taken_for_many_pairs_and_nobody_s_neighbour_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = np.eye(3, dtype=np.float32)
+    vectors[1, 0] = np.nan
+    _, rows = search_on_cpu(vectors, vectors, 3, "distance")
+    assert rows.tolist() == [[0, 2, -1], [-1, -1, -1], [2, 0, -1]]
+    vectors, called = np.eye(4, dtype=np.float32), list[int]()
+
+    def count(asked: object, held: object, count: int, metric: int) -> tuple[None, None]:
+        called.append(count)
+        return None, None
+
+    monkeypatch.setattr(faiss, "knn", count)
+    search_on_cpu(vectors, vectors, 1, "distance")
+    assert not called
+    monkeypatch.setattr(backend, "MIN_PAIRS_FOR_FAISS", 16)
+    search_on_cpu(vectors, vectors, 1, "distance")
+    assert called == [1]

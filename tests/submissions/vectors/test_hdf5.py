@@ -1,5 +1,8 @@
+"""HDF5 on full disks and from strangers: nothing outside of a file is read, and none is read for ever."""
+
 import errno
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +12,9 @@ import numpy as np
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.formats.submission import write_submission
-from image_copies.submissions.vectors.files import Vectors, write_vectors
+from image_copies.submissions.ensemble.projection import load_projection
+from image_copies.submissions.formats.submission import find_submission_problems, write_submission
+from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
 from image_copies.submissions.vectors.hdf5 import create_hdf5, refuse_endless_strings
 
 IDS = [f"T{row:04d}" for row in range(100)]
@@ -31,7 +35,7 @@ def limited(room: int) -> Callable[[int, bytes], int]:
     return write_some
 
 
-def vectors(path: Path) -> None:
+def write_ones(path: Path) -> None:
     write_vectors(path, IDS, [np.ones((50, 256), np.float32)] * 2)
 
 
@@ -40,7 +44,7 @@ def submission(path: Path) -> None:
     write_submission(path, part, part)
 
 
-@pytest.mark.parametrize("write", [vectors, submission])
+@pytest.mark.parametrize("write", [write_ones, submission])
 def test_a_disk_that_fills_up_at_any_time_is_one_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], write: Callable[[Path], None]
 ) -> None:
@@ -84,7 +88,7 @@ def test_strings_that_would_be_read_for_ever_are_refused(tmp_path: Path, storage
         refuse_endless_strings(file["ids"])
 
 
-def test_strings_longer_than_the_file_are_refused(tmp_path: Path) -> None:
+def test_strings_longer_than_the_file_are_refused_and_of_fixed_length_need_no_check(tmp_path: Path) -> None:
     path = tmp_path / "v.h5"
     with h5py.File(path, "w") as file:
         file.create_dataset("ids", data=np.array(["Q1"], object), dtype=h5py.string_dtype("utf-8"))
@@ -94,6 +98,13 @@ def test_strings_longer_than_the_file_are_refused(tmp_path: Path) -> None:
     path.write_bytes(content)
     with h5py.File(path) as file, pytest.raises(ValueError, match="longer than the file"):
         refuse_endless_strings(file["ids"])
+    with h5py.File(tmp_path / "v.h5", "w") as file:
+        file.create_dataset("fixed", data=np.array([b"Q1"]), compression="lzf")
+        file.create_dataset("empty", shape=(0,), dtype=h5py.string_dtype("utf-8"))
+        file.create_dataset("never written", shape=(5,), dtype=h5py.string_dtype("utf-8"))
+    with h5py.File(tmp_path / "v.h5") as file:
+        for dataset in file.values():
+            refuse_endless_strings(dataset)
 
 
 @pytest.mark.parametrize("storage", [{"shuffle": True}, {"compression": "lzf"}])
@@ -104,11 +115,91 @@ def test_strings_that_cannot_be_checked_are_refused(tmp_path: Path, storage: dic
         refuse_endless_strings(file["ids"])
 
 
-def test_strings_of_fixed_length_and_none_at_all_need_no_check(tmp_path: Path) -> None:
-    with h5py.File(tmp_path / "v.h5", "w") as file:
-        file.create_dataset("fixed", data=np.array([b"Q1"]), compression="lzf")
-        file.create_dataset("empty", shape=(0,), dtype=h5py.string_dtype("utf-8"))
-        file.create_dataset("never written", shape=(5,), dtype=h5py.string_dtype("utf-8"))
-    with h5py.File(tmp_path / "v.h5") as file:
-        for dataset in file.values():
-            refuse_endless_strings(dataset)
+STRINGS = h5py.string_dtype("utf-8")
+
+
+def write(path: Path, change: Callable[[h5py.File], None]) -> Path:
+    """A file that is at once vectors, submission and projection, changed."""
+    with h5py.File(path, "w") as file:
+        for ids, vectors in (("ids", "vectors"), ("query_ids", "query"), ("reference_ids", "reference")):
+            file.create_dataset(ids, data=np.array(["a", "b"], object), dtype=STRINGS)
+            file[vectors] = np.ones((2, 3), np.float32)
+        file["mean"], file["axes"], file["eigenvalues"] = np.zeros(3, "f4"), np.eye(3, dtype="f4"), np.ones(3, "f4")
+        change(file)
+    return path
+
+
+def soft(file: h5py.File) -> None:
+    for name in ("vectors", "query", "axes"):
+        del file[name]
+        file[name] = h5py.SoftLink("/nowhere")
+
+
+def external(file: h5py.File) -> None:
+    for name in ("vectors", "query", "axes"):
+        del file[name]
+        file[name] = h5py.ExternalLink("other.h5", "/vectors")
+
+
+def stored_elsewhere(file: h5py.File) -> None:
+    for name in ("vectors", "query", "axes"):
+        shape = file[name].shape
+        del file[name]
+        file.create_dataset(name, shape, np.float32, external=[("/etc/passwd", 0, 36)])
+
+
+def virtual(file: h5py.File) -> None:
+    for name in ("vectors", "query", "axes"):
+        layout = h5py.VirtualLayout(file[name].shape, np.float32)
+        layout[:] = h5py.VirtualSource("other.h5", "vectors", file[name].shape)
+        del file[name]
+        file.create_virtual_dataset(name, layout)
+
+
+def sparse(file: h5py.File) -> None:
+    for name in ("vectors", "query", "axes"):
+        del file[name]
+        file.create_dataset(name, (10**9, 256), np.float32, chunks=(1024, 256), fillvalue=1)
+    for name in ("ids", "query_ids"):
+        del file[name]
+        file.create_dataset(name, (10**9,), STRINGS, chunks=(1024,))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (soft, "link to another place"),
+        (external, "link to another place"),
+        (stored_elsewhere, "is stored in other files"),
+        (virtual, "is stored in other files"),
+        (sparse, r"declares [\d,]+ bytes but stores 0"),
+    ],
+)
+def test_what_lies_elsewhere_or_nowhere_is_refused(tmp_path: Path, change: Callable[[h5py.File], None], problem: str) -> None:
+    write(tmp_path / "other.h5", lambda file: None)
+    path = write(tmp_path / "v.h5", change)
+    if sys.platform == "linux":
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
+    before = peak_memory()
+    with pytest.raises(UserError, match=problem):
+        read_vectors(path)
+    with pytest.raises(UserError, match=problem):
+        load_projection(path)
+    assert problem.split()[0] in find_submission_problems(path)[0]
+    assert peak_memory() - before < 100_000
+
+
+def peak_memory() -> int:
+    """In KiB; 0 where the system does not say."""
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="utf-8").splitlines() if status.is_file() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+
+
+def test_a_projection_whose_parts_do_not_belong_together_is_refused(tmp_path: Path) -> None:
+    def shorter(file: h5py.File) -> None:
+        del file["mean"]
+        file["mean"] = np.zeros(2, "f4")
+
+    with pytest.raises(UserError, match="are inconsistent"):
+        load_projection(write(tmp_path / "v.h5", shorter))

@@ -1,4 +1,4 @@
-"""A model that is made by hand goes through the steps like any other."""
+"""Models that nobody trains go through the steps like any other: handmade ones, files, ONNX."""
 
 import shutil
 from pathlib import Path
@@ -10,6 +10,8 @@ import torch
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.joined import join_extractors
+from image_copies.matching.matches import Rule
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
@@ -17,24 +19,23 @@ from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.recipe import read_recipe
-from image_copies.pipeline.run.run import DEFAULT_RECIPE, assign_training_roles, open_existing_run
-from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
+from image_copies.pipeline.run.run import DEFAULT_RECIPE, Run, assign_training_roles, open_existing_run
+from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, NORMALIZE, SCORE, SUBMIT, TRAIN, run_step
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.pipeline.steps.train import train
 from image_copies.pipeline.tools.export import export_joined
-from image_copies.pipeline.tools.run_extractor import run_extractor
+from image_copies.pipeline.tools.run_extractor import open_extractor, run_extractor
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import read_vectors
+from tests.onnx_files import write_means
+from tests.runs import copy_run
 
 
 def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    recipe = (folder / "recipe.yaml").read_text()
-    recipe = recipe.replace("embedding:", "  gabor: {kind: gabor, dimensions: 12}\nembedding:")
-    recipe = recipe.replace("eigen_power: [0]", "eigen_power: [0], weights: {gabor: [0.5, 2]}")
-    (folder / "recipe.yaml").write_text(recipe)
-    run = open_existing_run(folder)
+    weighted = "eigen_power: [0], weights: {gabor: [0.5, 2]}"
+    gabor = "  gabor: {kind: gabor, dimensions: 12}\nembedding:"
+    run = copy_run(small_run, tmp_path / "run", ("embedding:", gabor), ("eigen_power: [0]", weighted))
     train(run, "gabor", assign_training_roles(run))
     assert load_descriptor(run.checkpoint("gabor")).notes == {"whitened_on": len(assign_training_roles(run).classes)}
     run_step(run, EMBED)
@@ -50,13 +51,9 @@ def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path
 
 
 def test_a_file_is_a_member_as_it_is(small_run: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
     file = tmp_path / "other.safetensors"
-    shutil.copyfile(open_existing_run(folder).checkpoint("one"), file)
-    recipe = (folder / "recipe.yaml").read_text().replace("embedding:", f"  copy: {{kind: file, file: {file}}}\nembedding:")
-    (folder / "recipe.yaml").write_text(recipe)
-    run = open_existing_run(folder)
+    shutil.copyfile(open_existing_run(small_run).checkpoint("one"), file)
+    run = copy_run(small_run, tmp_path / "run", ("embedding:", f"  copy: {{kind: file, file: {file}}}\nembedding:"))
     assert list(run.recipe.trained_models) == ["one"]
     train(run, "copy", assign_training_roles(run))
     run_step(run, EMBED)
@@ -96,3 +93,55 @@ def test_a_background_goes_with_one_model_only(tmp_path: Path) -> None:
     )
     with pytest.raises(UserError, match=r"models\.shipped\.background: the other models have no vectors of those images"):
         read_recipe(tmp_path / "recipe.yaml")
+
+
+@pytest.fixture
+def run_with_means(small_run: Path, tmp_path: Path) -> Run:
+    """A run_with_means with the mean colours of pictures of 48 pixels next to its own network."""
+    file = write_means(tmp_path / "means.onnx", shape=("n", 3, "side", "side"))
+    theirs = f"  theirs: {{kind: onnx, file: {file}, image_size: 48}}\nembedding:"
+    weighted = "eigen_power: [0], weights: {theirs: [0.5, 1]}"
+    run = copy_run(small_run, tmp_path / "run", ("embedding:", theirs), ("eigen_power: [0]", weighted))
+    shutil.rmtree(run.folder / "ensemble")
+    return run
+
+
+def test_it_goes_through_the_steps_and_searches(run_with_means: Run, tmp_path: Path) -> None:
+    assert [product.name for product in TRAIN.products(run_with_means)] == ["one"]
+    for step in (EMBED, ENSEMBLE, NORMALIZE, SUBMIT, SCORE):
+        run_step(run_with_means, step)
+    theirs = read_vectors(run_with_means.paths.embeddings("theirs", "reference"))
+    extractor = checkpoint_extractor(tmp_path / "means.onnx@48")
+    references = read_vectors(run_with_means.paths.embeddings("one", "reference")).ids
+    paths = sorted((run_with_means.data / "reference_images").iterdir())
+    assert theirs.ids == references == [path.stem for path in paths]
+    assert np.allclose(np.linalg.norm(theirs.vectors, axis=1), 1, atol=1e-5)
+    assert "1 0.5" in set(read_choice(run_with_means.paths.choice)[1]["weights"])
+    whole = open_extractor(run_with_means.folder, None, None)
+    assert [network.sizes for network in whole.networks] == [(32,), (48,)]
+    with pytest.raises(UserError, match=r"theirs of .* is an ONNX file.*match.* --run"):
+        export_joined(run_with_means, tmp_path / "whole.safetensors")
+    assert extractor.networks[0].sizes == (48,)
+
+
+def test_joined_distances_are_the_mean_of_both_less_copies_in_the_tail(checkpoint: Path, tmp_path: Path) -> None:
+    other = write_means(tmp_path / "means.onnx")
+    joined = open_extractor(None, None, checkpoint, other)
+    pictures = np.random.default_rng(0).integers(0, 256, (2, 60, 80, 3)).astype(np.uint8)
+    parts = [checkpoint_extractor(checkpoint), checkpoint_extractor(other), joined]
+    apart = [float(((one.extract_picture(pictures[0]) - one.extract_picture(pictures[1])) ** 2).sum()) for one in parts]
+    assert apart[2] == pytest.approx((apart[0] + apart[1]) / 2, rel=1e-4) and joined.dimensions == 16 + 3
+    assert joined.source is not None and joined.source().identity == joined.identity
+    assert joined.identity != join_extractors(parts[1], parts[0]).identity
+    joined = open_extractor(None, None, SHIPPED, write_means(tmp_path / "means.onnx"))
+    rng = np.random.default_rng(0)
+    whole = rng.normal(size=(60, 259))
+    copies = np.concatenate([whole, whole[:20] + 0.1 * rng.normal(size=(20, 259))])
+    vectors = [scale_to_unit_length(part.astype(np.float32)) for part in np.split(copies, [256], axis=1)]
+    references = np.concatenate(vectors, axis=1) / np.float32(2**0.5)
+    tail = joined.calibrate()
+    assert tail is not None
+    rule = Rule(None, tail, 0.001, 10)
+    assert tail.threshold(0.001, 80) == 0 and rule.against(lambda: references[:10]).tail is None
+    fitted = tail.against(lambda: references)
+    assert fitted.share == pytest.approx(0.2 / 80) and fitted.pairs == 80 * 80 and fitted.start > 0.3

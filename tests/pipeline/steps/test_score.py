@@ -1,0 +1,244 @@
+"""Step 06 with and without a ground truth: the synthetic board, the sweep, warnings, the report."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from image_copies.augmentations.query_set import read_families
+from image_copies.data.errors import UserError
+from image_copies.data.ground_truth import read_ground_truth
+from image_copies.pipeline.run.run import Run, assign_training_roles, open_existing_run
+from image_copies.pipeline.steps import score
+from image_copies.pipeline.steps.augment import family_truths, synthetic_truths
+from image_copies.pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
+from image_copies.pipeline.steps.normalize import _normalize_each
+from image_copies.pipeline.steps.report import read_steps
+from image_copies.pipeline.steps.score_table import (
+    collect_warnings,
+    find_warnings,
+    print_scores,
+    print_unscored,
+    read_synthetic_board,
+)
+from image_copies.submissions.ensemble.normalization import METHODS
+from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.submissions.ensemble.variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, ONE_FAMILY, read_choice
+from image_copies.submissions.formats.matching_track import read_matches
+from image_copies.submissions.scoring.metrics import evaluate
+from image_copies.submissions.vectors.files import read_vectors
+from tests.runs import copy_run
+
+
+def test_both_halves_of_the_queries_are_scored_for_all_that_competes(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_run(small_run, tmp_path / "run", ("intensity: 0.3}", "intensity: 0.3}, left_out: [warp, noise]"))
+    assert synthetic_truths(run.paths, run.recipe.queries.left_out)[1] is None  # the queries are still those of before
+    for step in (AUGMENT, EMBED, ENSEMBLE):
+        run_step(run, step)
+    learnt, left_out = synthetic_truths(run.paths, run.recipe.queries.left_out)
+    whole = read_ground_truth(run.paths.query_ground_truth)
+    assert left_out is not None and (len(learnt.pairs), len(left_out.pairs)) == (15, 15)
+    assert sorted(learnt.query_ids + left_out.query_ids) == sorted(whole.query_ids)
+    families, copies = family_truths(run.paths, run.recipe.queries.left_out), {query for query, _ in left_out.pairs}
+    edited_by = read_families(run.paths.query_records)
+    assert [len(families[name].pairs) for name in ("warp", "noise")] == [8, 7] and len(families) == 2  # alternating
+    for name, truth in families.items():  # its copies among all that copy nothing
+        assert all(edited_by[query] & {"warp", "noise"} == {name} for query, _ in truth.pairs) and truth.pairs < left_out.pairs
+        assert set(truth.query_ids) - {query for query, _ in truth.pairs} == set(left_out.query_ids) - copies
+        assert len(truth.query_ids) == len(truth.pairs) + 15
+    board = read_synthetic_board(run.paths.synthetic_board).set_index("name")
+    normalized = {"ensemble", "method 1 (β 2)", "method 2 (β 1.8)"}
+    assert set(board.index) == {"whitened grey pixels", "Gabor energies", "one", "submitted"} | normalized
+    np.testing.assert_allclose(board[MEAN], (board[LEARNT_FAMILIES] + board[LEFT_OUT_FAMILIES]) / 2)
+    training, synthetic = (read_vectors(run.paths.embeddings("one", part)) for part in ("training", "synthetic"))
+    referred = sorted({reference for _, reference in whole.pairs})
+    assert set(referred) <= set(training.ids)
+    of_learnt = dict(zip(board.index, board[LEARNT_FAMILIES].tolist(), strict=True))
+    assert (
+        np.isnan(read_choice(run.paths.choice)[1][MEAN][0]) and 0 < of_learnt["submitted"] <= 1
+    )  # nothing to choose, yet measured
+    of_family = board[[f"{ONE_FAMILY}{name}" for name in families]]
+    assert ((of_family > 0) & (of_family <= 1)).all(axis=None)
+    scores = board.drop(columns="kind").to_dict("index")
+    assert scores["submitted"] == scores["method 2 (β 1.8)"] != scores["ensemble"]  # the recipe's only method
+    searched = training.rows(sorted(assign_training_roles(run).references.ids))
+    for name, truth in families.items():
+        expected = evaluate(synthetic, searched, truth)[0].micro_average_precision
+        assert board.loc["one", f"{ONE_FAMILY}{name}"] == pytest.approx(expected)
+    assert 0 < evaluate(synthetic, training, learnt)[0].micro_average_precision <= of_learnt["one"]  # among more images
+    told = capsys.readouterr().out
+    warnings = collect_warnings(run)  # an untrained network
+    assert warnings and all(f"  warning: {warning}" in told for warning in warnings) and "without any training" in warnings[0]
+    records = run.paths.query_records.read_text().splitlines()  # runs made before families took turns mix them in a query
+    mixed = {next(iter(families["warp"].pairs))[0], next(iter(families["noise"].pairs))[0]}
+    first, second = (json.loads(line) for line in records if json.loads(line)["query_id"] in mixed)
+    first["record"] += second["record"]
+    run.paths.query_records.write_text("\n".join([*records, json.dumps(first)]))  # the last line of a query counts
+    assert sum(len(truth.pairs) for truth in family_truths(run.paths, run.recipe.queries.left_out).values()) == 14
+    (tmp_path / "scores.json").write_text(
+        json.dumps(
+            {
+                "queries": 1, "references": 1, "true_pairs": 1, "variants": [], "warnings": warnings,
+                "synthetic": board.reset_index().to_dict("records"),
+            }
+        )
+    )  # fmt: skip
+    print_scores(tmp_path / "scores.json")
+    printed = capsys.readouterr().out
+    assert (
+        "left-out" in printed and "┃  warp ┃" in printed and "baseline: Gabor energies" in printed and "warning: the" in printed
+    )
+
+
+def test_a_left_out_family_without_edits_is_refused_by_step_00(small_run: Path, tmp_path: Path) -> None:
+    run = copy_run(small_run, tmp_path / "run", ("intensity: 0.3}", "intensity: 0.3}, left_out: [warp, policy]"))
+    with pytest.raises(UserError, match=r"queries\.left_out names 'policy', of which no table has an edit"):
+        run_step(run, AUGMENT)
+
+
+def test_left_out_baselines_are_said_in_the_log_and_in_the_table(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_run(small_run, tmp_path / "run", ("embedding:", "baselines: false\nembedding:"))
+    run_step(run, ENSEMBLE)
+    assert "whitened grey pixels and Gabor energies are not scored (baselines: false)" in capsys.readouterr().out
+    board = read_synthetic_board(run.paths.synthetic_board).to_dict("records")
+    print_unscored(board, [])
+    assert "no baselines on the synthetic queries (baselines: false?)" in capsys.readouterr().out
+    print_unscored([*board, {"kind": "baseline", "name": "pixels", MEAN: 0.1}], [])
+    assert "no baselines" not in capsys.readouterr().out
+
+
+def test_what_is_below_a_baseline_and_a_submission_below_a_model_are_warned_of() -> None:
+    rows = [("baseline", "grey", 0.3), ("baseline", "gabor", 0.4), ("model", "weak", 0.35), ("model", "good", 0.5)]
+    board = pd.DataFrame([*rows, ("submitted", "submitted", 0.39)], columns=["kind", "name", MEAN])
+    first, second = find_warnings(board)
+    assert first.startswith("the submission has a µAP of 0.390 on the synthetic queries, less than the model good alone (0.500)")
+    assert "eigen_power 0.0" in first
+    assert second.startswith("the model weak has a µAP of 0.350") and "weights" in second
+    assert find_warnings(board[board["kind"] != "baseline"]) == [first]
+    (third, _) = find_warnings(board[board["name"] != "good"])
+    assert third.startswith("the submission") and "less than gabor without any training (0.400)" in third
+
+
+@pytest.mark.parametrize(("training", "ks"), [(2, {"2"}), (5, {"3", "5"}), (120, {"3", "10", "30", "100"})])
+def test_the_names_give_the_neighbours_there_are(training: int, ks: set[str]) -> None:
+    rng = np.random.default_rng(0)
+    queries, references, others = (
+        scale_to_unit_length(rng.standard_normal((rows, 4)).astype(np.float32)) for rows in (3, 6, training)
+    )
+    names = [name for name, _, _ in _normalize_each(queries, references, others)]
+    assert {k for name in names for k in re.findall(r"k (\d+)", name)} == ks
+    for row in METHODS.values():
+        assert any(name.startswith(row.label) for name in names)
+    assert f"negative embedding subtraction, β 0.35, k {min(10, training)}" in names
+    assert f"score normalisation, α 1, k {min(3, training)}" in names
+
+
+RunCommand = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def submitted(small_run: Path, tmp_path_factory: pytest.TempPathFactory, run_command: RunCommand) -> Run:
+    """A run up to step 05 on 15 queries and 6 references without ground truth; a query cannot be read, and a training warned."""
+    where = tmp_path_factory.mktemp("unscored")
+    shutil.copytree(small_run, where / "run")
+    shutil.copytree(small_run.parent / "data", where / "data")
+    (where / "data/query_images/Q000003.jpg").write_bytes(b"this is no image")
+    for number in range(6, 15):
+        (where / f"data/reference_images/R{number:06d}.jpg").unlink()
+    (where / "run/run.json").write_text(json.dumps({"data": str(where / "data")}))
+    for step in ("02_embed", "03_ensemble", "04_normalize", "05_submit"):
+        done = run_command(where, step, "--run", where / "run")
+        assert done.returncode == 0, done.stderr
+    run = open_existing_run(where / "run")
+    run.paths.curve("one").write_text("stage,epoch,loss,ended_by,warning\n1,1,3,epochs,vectors <collapse> in stage 1\n")
+    return run
+
+
+def test_the_table_the_warnings_and_a_report_without_scores(submitted: Run, tmp_path: Path, run_command: RunCommand) -> None:
+    done = run_command(tmp_path, "06_score", "--run", submitted.folder)
+    assert done.returncode == 0, done.stderr
+    assert "what the variant was chosen on" in done.stdout and "baseline: Gabor energies" in done.stdout
+    warnings = collect_warnings(submitted)
+    assert len(warnings) > 1 and warnings[-1] == "one: vectors <collapse> in stage 1"
+    said = " ".join(done.stdout.split())
+    assert all(f"warning: {warning}" in said for warning in warnings)
+    assert f"has no public_ground_truth.csv, so there is no score. submission: {submitted.paths.submission}" in said
+    assert said.endswith(f"report: {submitted.paths.report_page}")
+    assert not submitted.paths.scores.exists() and not submitted.paths.details.exists()
+    page = submitted.paths.report_page.read_text()
+    assert "No score: there is no ground truth" in page and "<title>run: no ground truth, no score</title>" in page
+    for part in (
+        "baseline: Gabor energies", "vectors &lt;collapse&gt; in stage 1", "training of one", "04_normalize",
+        "query: 1 of 15 images could not be read, the first is &#39;Q000003&#39;", "direction_neighbours: 10",
+    ):  # fmt: skip
+        assert part in page, part
+    assert not re.search("recall at|true pairs|Every step|False alarms|bootstrap", page)
+    listed = read_matches(submitted.paths.matches)
+    best = [pair for pair in listed if pair[0] != "Q000003"]
+    assert len(best) < len(listed)  # so few that pairs of unreadable ones fill up
+    pairs = re.findall(r"query<br>(Q\d+)</figcaption>.*?reference<br>(R\d+)<br><b>score −([\d.]+)</b>", page, re.DOTALL)
+    assert pairs == [(query, reference, f"{-score:.3f}") for query, reference, score in best] and len(pairs) == 14 * 6
+    pictures = re.findall(r'src="([^"]+)"', page)
+    assert len(pictures) == 2 * len(pairs) and all((submitted.paths.report / name).is_file() for name in pictures)
+    assert "06_score: up to date" in run_command(tmp_path, "06_score", "--run", submitted.folder).stdout
+
+
+def test_a_ground_truth_that_comes_later_is_scored_and_one_that_goes_leaves_no_scores(
+    submitted: Run, tmp_path: Path, run_command: RunCommand
+) -> None:
+    def score() -> str:
+        done = run_command(tmp_path, "06_score", "--run", submitted.folder)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    score()
+    truth = submitted.data / "public_ground_truth.csv"
+    truth.write_text("query_id,reference_id\n" + "".join(f"Q{row:06d},R{row:06d}\n" for row in range(5)))
+    said = score()
+    assert f"06_score: {submitted.paths.scores} is gone; input ground truth changed\n" in said and "recall at rank 1" in said
+    assert json.loads(submitted.paths.scores.read_text())["true_pairs"] == 5
+    assert "Every step" in submitted.paths.report_page.read_text() and submitted.paths.details.is_dir()
+    truth.unlink()
+    assert "06_score: input ground truth changed" in score()
+    assert "No score: there is no ground truth" in submitted.paths.report_page.read_text()
+    assert not submitted.paths.scores.exists() and not submitted.paths.details.exists()
+
+
+def test_what_a_killed_scoring_left_does_not_stay_when_its_ground_truth_goes(
+    submitted: Run, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_half(run: Run) -> None:
+        run.paths.report_page.write_text("scored " * 100_000)  # larger than the page before
+        run.paths.scores.write_text("{}")
+        raise KeyboardInterrupt
+
+    assert run_command(tmp_path, "06_score", "--run", submitted.folder).returncode == 0
+    truth = submitted.data / "public_ground_truth.csv"
+    truth.write_text("query_id,reference_id\nQ000000,R000000\n")
+    monkeypatch.setattr(score, "score_variants", write_half)
+    assert run_command(tmp_path, "06_score", "--run", submitted.folder).returncode != 0
+    truth.unlink()
+    assert run_command(tmp_path, "06_score", "--run", submitted.folder).returncode == 0
+    assert "No score: there is no ground truth" in submitted.paths.report_page.read_text()
+    assert not submitted.paths.scores.exists()
+
+
+def test_missing_pairs_are_named_and_a_torn_manifest_is_no_step(submitted: Run, tmp_path: Path, run_command: RunCommand) -> None:
+    kept = submitted.paths.matches.rename(tmp_path / "matches.csv")
+    done = run_command(tmp_path, "06_score", "--run", submitted.folder)
+    shutil.move(kept, submitted.paths.matches)
+    assert done.returncode == 2 and "matches.csv is missing: step 05_submit has not been done" in done.stderr
+    record = json.dumps({"seconds": 1.5, "code": "abc"})
+    for name in ("00_augment", "01_train one", "06_score", ".06_score.json.host-1-x.part", ".02_embed.json.host-1-x.part"):
+        (tmp_path / f"{name}.json").write_text(record)
+    assert [step.step for step in read_steps(tmp_path)[0]] == ["00_augment", "01_train one"]

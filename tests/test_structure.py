@@ -1,0 +1,256 @@
+"""What all of the code keeps to: layers, one import name, docstrings and no unpickling."""
+
+import ast
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from image_copies.data.errors import UserError
+from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+from tests.sources import TOP, list_nodes, list_sources, parse
+
+PREFIX = "image_copies."
+BELOW = {
+    "data": set[str](),
+    "augmentations": {"data"},
+    "models": {"augmentations", "data"},
+    "submissions": {"augmentations", "data"},
+    "matching": {"augmentations", "data", "models", "submissions"},
+    "pipeline": {"augmentations", "data", "matching", "models", "submissions"},
+}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield the modules of the project that a file imports, inside functions too."""
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} imports relatively"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
+
+
+def modules() -> dict[str, set[str]]:
+    """Return what each module of the packages imports, as names of modules."""
+    named = {".".join(path.relative_to(TOP).with_suffix("").parts).removesuffix(".__init__"): path for path in list_sources()}
+    return {
+        module: {name if name in named else name.rpartition(".")[0] for name in imported(path)} for module, path in named.items()
+    }
+
+
+def test_no_package_imports_one_above_it() -> None:
+    upward = {
+        f"{module} imports {name}"
+        for module, names in modules().items()
+        for name in names
+        if (package := module.split(".")[0]) != (other := name.split(".")[0]) and other not in BELOW[package]
+    }
+    assert upward == set() and len(modules()) > 100
+
+
+def test_no_modules_and_no_folders_of_a_package_import_each_other_in_a_circle() -> None:
+    """A module that lies in no folder of its package stands for itself."""
+    graph, rooms = modules(), dict[str, set[str]]()
+    list(TopologicalSorter(graph).static_order())  # raises CycleError and names the circle
+
+    def room_of(module: str) -> str:
+        return ".".join(module.split(".")[:2])
+
+    for module, names in graph.items():
+        if module.startswith(("models", "matching", "pipeline")):
+            rooms.setdefault(room_of(module), set()).update({room_of(name) for name in names} - {room_of(module)})
+    assert len(rooms) > 30
+    list(TopologicalSorter(rooms).static_order())
+
+
+PACKAGES = {path.parent.name for path in TOP.glob("*/__init__.py")} - {"image_copies"}
+PROGRAM = re.compile(rf"^[ \t]*(?:from|import) ({'|'.join(sorted(PACKAGES))})\b(?:\.\w+)*(?: import\b|[ \t]*$)", re.MULTILINE)
+
+
+def find_bare_names(tree: ast.Module, known: set[tuple[str, ...]]) -> Iterator[str]:
+    """Yield what imports a package by its bare name: statements, programs in strings, strings that begin with a module's name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.partition(".")[0] in PACKAGES)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module and node.module.partition(".")[0] in PACKAGES:
+            yield node.module
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from (found[0].strip() for found in PROGRAM.finditer(node.value))
+            if tuple(node.value.split(".")[:2]) in known:
+                yield node.value
+
+
+def test_nothing_imports_a_package_by_its_bare_name() -> None:
+    """A module with two names would exist twice, with two UserErrors."""
+    inside = [path for package in PACKAGES for path in (TOP / package).iterdir()]
+    known: set[tuple[str, ...]] = {
+        (path.parent.name, path.stem) for path in inside if path.suffix == ".py" or (path / "__init__.py").is_file()
+    }
+    files = list_sources(*sorted({*PACKAGES, "benchmarks", "requirements", "studies", "tests"}))
+    assert len(files) > 300 and {("data", "errors"), ("pipeline", "run")} <= known
+    found = {str(path.relative_to(TOP)): [*find_bare_names(parse(path), known)] for path in files}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *("import {}", "import json, {}.errors", "def read():\n    from {} import errors", "from {}.errors import UserError"),
+        *("patch('{}.errors.UserError', None)", "patch(f'{}.errors.{{name}}', None)"),
+        "program = '''\nimport os\nfrom {}.errors import UserError\n'''",
+    ],
+)
+def test_a_bare_name_would_be_found(source: str) -> None:
+    assert len([*find_bare_names(ast.parse(source.format("data")), {("data", "errors")})]) == 1
+    assert not [*find_bare_names(ast.parse(source.format("image_copies.data")), {("data", "errors")})]
+
+
+def test_every_package_is_installed() -> None:
+    """setup.py names the folders; tests/end_to_end/test_installed.py looks at what an installation has of them."""
+    named = f"FOLDERS = {tuple(sorted({*PACKAGES, 'recipes'}))!r}".replace("'", '"')
+    assert named in (TOP / "setup.py").read_text(encoding="utf-8")
+
+
+def test_a_script_runs_the_code_beside_it(tmp_path: Path) -> None:
+    """Here another checkout is installed: the one that is tested."""
+    for folder in ("pipeline", "image_copies"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(TOP / "pipeline" / "image_copies.py", tmp_path / "pipeline")
+    (tmp_path / "image_copies" / "__init__.py").write_text("beside = True")
+    (tmp_path / "pipeline" / "show.py").write_text("from image_copies import beside; print(beside)")
+    done = subprocess.run([sys.executable, tmp_path / "pipeline" / "show.py"], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
+
+
+MENDABLE = {"UserError", "ImageError"}
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def public_functions(tree: ast.Module) -> Iterator[Function]:
+    """Yield the public functions of a module and the public methods of its public classes."""
+    for node in tree.body:
+        if isinstance(node, Function) and not node.name.startswith("_"):
+            yield node
+        elif isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from (inner for inner in node.body if isinstance(inner, Function) and not inner.name.startswith("_"))
+
+
+def raised(node: ast.AST) -> set[str]:
+    """Return the names of errors raised directly, neither in inner functions nor where `report_errors` prints them."""
+    if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+        return {ast.unparse(node.exc.func)}
+    if isinstance(node, ast.With) and any("report_errors" in ast.unparse(item) for item in node.items):
+        return set()
+    inner = (child for child in ast.iter_child_nodes(node) if not isinstance(child, Function | ast.ClassDef | ast.Lambda))
+    return set().union(*map(raised, inner))
+
+
+def find_faults(tree: ast.Module) -> list[str]:
+    """Describe functions whose docstring mentions a mendable error elsewhere, or lacks one that the function raises."""
+    faults = []
+    for function in public_functions(tree):
+        text, _, errors = (ast.get_docstring(function) or "").partition("Raises:")
+        lacking = (raised(function) & MENDABLE) if not any(name in errors for name in MENDABLE) else set()
+        if lacking or any(name in text for name in MENDABLE):
+            faults.append(f"{function.name}, line {function.lineno}")
+    return faults
+
+
+def find_unknown_shapes(tree: ast.Module) -> list[str]:
+    """Describe a module's public functions of arrays whose docstrings give no shape, such as [n, d]."""
+    found = []
+    for node in tree.body:
+        if isinstance(node, Function) and not node.name.startswith("_"):
+            annotations = [argument.annotation for argument in node.args.args + node.args.kwonlyargs] + [node.returns]
+            parts = [part for annotation in annotations if annotation for part in ast.walk(annotation)]
+            named = {part.id for part in parts if isinstance(part, ast.Name)}
+            text = ast.get_docstring(node) or ""
+            if named & {"NDArray", "Tensor"} and "dict" not in named and "[" not in text and "any shape" not in text:
+                found.append(f"{node.name}, line {node.lineno}")
+    return found
+
+
+def test_docstrings_have_errors_in_their_block_and_the_shapes_of_arrays() -> None:
+    for find in (find_faults, find_unknown_shapes):
+        found = {str(path.relative_to(TOP)): find(parse(path)) for path in list_sources()}
+        assert {path: faults for path, faults in found.items() if faults} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "faults"),
+    [
+        ('def norms(rows: Tensor) -> float:\n    """Return their norms."""\n', 1),
+        ('def norms(rows: Tensor) -> float:\n    """Return the norms of rows [n, d]."""\n', 0),
+        ('def read(path):\n    """Read."""\n    raise UserError("gone")\n', 1),
+        ('def read(path):\n    """Read; UserError when it is gone."""\n', 1),
+        ('def read(path):\n    """Read.\n\n    Raises:\n        UserError: when gone.\n    """\n    raise UserError("")\n', 0),
+        ("def make():\n    def pick():\n        raise UserError('')\n    return pick\n", 0),
+    ],
+)
+def test_what_counts_as_a_fault_of_a_docstring(source: str, faults: int) -> None:
+    assert len(find_faults(ast.parse(source)) + find_unknown_shapes(ast.parse(source))) == faults
+
+
+READING = (*sorted(PACKAGES), "benchmarks", "requirements")
+UNPICKLING = {"cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
+ATTRIBUTES = {("pickle", "load"), ("pickle", "loads"), ("pickle", "Unpickler"), ("pandas", "read_pickle"), ("pd", "read_pickle")}
+
+
+def test_no_code_runs_what_a_file_says() -> None:
+    """No call that unpickles, no YAML loader that builds objects, no eval; what could unpickle is asked not to."""
+    found = []
+    for file, node in list_nodes(*READING):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", None) or ""]
+            found += [(file, name) for name in names if name.partition(".")[0] in UNPICKLING]
+        if isinstance(node, ast.Name) and node.id in ("eval", "exec"):
+            found.append((file, node.id))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and (node.value.id, node.attr) in ATTRIBUTES:
+            found.append((file, f"{node.value.id}.{node.attr}"))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name, keywords = ast.unparse(node.func), {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+            if name == "torch.load" and keywords.get("weights_only") != "True":
+                found.append((file, name))
+            if name in ("np.load", "numpy.load") and keywords.get("allow_pickle", "False") != "False":
+                found.append((file, name))
+            if name == "yaml.load" and [ast.unparse(argument) for argument in node.args[1:]] != ["_Loader"]:  # a SafeLoader
+                found.append((file, name))
+    assert found == []
+
+
+class Harm:
+    """What a malicious pickle does when it is loaded."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return Path.touch, (self.mark,)
+
+
+@pytest.mark.parametrize("ending", [".pth", ".pt", ".safetensors"])
+def test_a_malicious_pickle_is_refused_with_a_message(tmp_path: Path, ending: str) -> None:
+    path, mark = tmp_path / f"weights{ending}", tmp_path / "harmed"
+    torch.save({"model": Harm(mark)}, path) if ending == ".pt" else path.write_bytes(pickle.dumps(Harm(mark)))
+    np.save(tmp_path / "a.npy", np.array([Harm(mark)], object), allow_pickle=True)
+    with pytest.raises(UserError, match=str(path)):
+        load_descriptor(path)
+    with pytest.raises(UserError, match=str(path)):
+        Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8, weights=str(path)))
+    with pytest.raises(ValueError, match="allow_pickle=False"):
+        np.load(tmp_path / "a.npy")
+    assert not mark.exists()
