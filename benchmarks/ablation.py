@@ -209,20 +209,14 @@ def make_tables(store: Measurements) -> dict[str, str]:
     """Return the tables of experiments.md: what is changed of a run's vectors, and of a training."""
     tables = []
     for part in ("ensemble", "training"):
-        rows = group_by_name(store, part)
+        rows: dict[str, list[Figures]] = {}
+        for entry in store.measurements:
+            if entry["about"].get("part") == part:
+                rows.setdefault(entry["name"], []).append(entry["figures"])
         figures = list(next(iter(rows.values()))[0])
         cells = [[name, *(show_mean([run[figure] for run in runs]) for figure in figures)] for name, runs in rows.items()]
         tables.append(make_table(["change", *figures], cells))
     return {"experiments.md": "\n\n".join(tables)}
-
-
-def group_by_name(store: Measurements, part: str) -> dict[str, list[Figures]]:
-    """Return the figures of every seed by what is changed."""
-    rows: dict[str, list[Figures]] = {}
-    for entry in store.measurements:
-        if entry["about"].get("part") == part:
-            rows.setdefault(entry["name"], []).append(entry["figures"])
-    return rows
 
 
 def main() -> None:

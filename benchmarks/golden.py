@@ -1,11 +1,11 @@
 """What the commands write, kept and compared: a redesign changes nothing here, or what it changes is known row by row.
 
-    python benchmarks/golden.py --keep FILE.json [--parts sample albums dedup seconds] [--photographs DIR]
-    python benchmarks/golden.py --compare FILE.json [--parts …] [--photographs DIR]      exit code 1: something changed
+    python benchmarks/golden.py --keep FILE.json [--parts sample albums dedup]
+    python benchmarks/golden.py --compare FILE.json [--parts …]      exit code 1: something changed
 
 sample: digests of the weights and of the submission of a short run, whose training is stopped once. albums: the rows of plan.csv
 and matches.csv of the albums in tests/album_kinds, those that the kept file knows. dedup: the lists of deduplicate.py of the same
-albums. seconds, with --photographs: processor seconds of a search with everything on and of the same again, and its rows.
+albums. Seconds are measured by speed.py.
 """
 
 import argparse
@@ -26,7 +26,6 @@ import h5py
 import pyarrow.parquet as parquet
 from PIL import ImageCms
 from safetensors.numpy import load_file
-from speed import search
 
 from image_copies.data.procedural import write_pictures
 from image_copies.models.shipped import SHIPPED
@@ -36,11 +35,10 @@ sys.path.append(str(TOP))
 from tests.album_kinds.families import FAMILIES  # noqa: E402
 from tests.album_kinds.kind import make_album  # noqa: E402
 
-PARTS = ("sample", "albums", "dedup", "seconds")
+PARTS = ("sample", "albums", "dedup")
 DATE = 1_714_557_600  # of the albums' files that have none of their own
 PLAN = ("action", "kept", "reason", "class", "certainty", "score", "merged", "original", "sha256")
 TO_BYTES = ImageCms.ImageCmsProfile.tobytes
-SLOWER = 1.25  # processor seconds vary by so much
 STOPPED_AFTER = 15  # seconds
 RECIPE = """
 queries: {count: 60, copies: 30, augmentation: {intensity: 0.5, extra: true}}
@@ -156,17 +154,6 @@ def keep_dedup(kinds: Iterable[str], place: Path) -> Iterator[tuple[str, Table]]
             yield f"{family}/dedup/{name}", rows
 
 
-def keep_seconds(photographs: Path | None, place: Path) -> Iterator[tuple[str, Table]]:
-    """Yield the processor seconds of a search and of the same again, and what was found; nothing without photographs."""
-    if photographs is None:
-        return
-    results = place / "matches"
-    costs = {what: search(photographs, results) for what in ("first", "again")}
-    yield "seconds", {what: {"processor s": f"{cost.processor:.1f}"} for what, cost in costs.items()}
-    yield "photographs/plan.csv", read_rows(results / "plan.csv", ("file",), PLAN, photographs)
-    yield "photographs/matches.csv", read_rows(results / "matches.csv", ("query", "reference"), None, photographs)
-
-
 def compare_tables(before: Table, after: Table) -> Iterator[str]:
     """Yield what changed from one table to another, a line for each column that is gone or new and for each row."""
     old, new = ({column for row in table.values() for column in row} for table in (before, after))
@@ -177,12 +164,8 @@ def compare_tables(before: Table, after: Table) -> Iterator[str]:
             row = after.get(name, before.get(name))
             yield f"{name} is {'gone' if name in before else 'new'}: {json.dumps(row, ensure_ascii=False)}"
             continue
-        changed = []
-        for column in sorted(old & new):
-            was, now = before[name].get(column, ""), after[name].get(column, "")
-            if float(now) > SLOWER * float(was) if column == "processor s" else now != was:
-                changed.append(f"{column}: {was} → {now}")
-        if changed:
+        cells = ((column, before[name].get(column, ""), after[name].get(column, "")) for column in sorted(old & new))
+        if changed := [f"{column}: {was} → {now}" for column, was, now in cells if now != was]:
             yield f"{name}: {'; '.join(changed)}"
 
 
@@ -192,7 +175,6 @@ def main() -> int:
     what.add_argument("--keep", type=Path, metavar="FILE.json", help="write what the commands give now; other parts stay")
     what.add_argument("--compare", type=Path, metavar="FILE.json", help="print what differs from what was kept")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--photographs", type=Path, metavar="DIR", help="about 300 photographs, for the seconds")
     options = parser.parse_args()
     path = options.keep or options.compare
     kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"kinds": [], "tables": {}}
@@ -205,7 +187,6 @@ def main() -> int:
                 "sample": keep_sample,
                 "albums": partial(keep_albums, kinds),
                 "dedup": partial(keep_dedup, kinds),
-                "seconds": partial(keep_seconds, options.photographs),
             }
             for name, table in work[part](folder):
                 changed = list(compare_tables(kept["tables"].get(name, {}), table)) if options.compare else []

@@ -13,9 +13,8 @@ from image_copies.augmentations.composition import OverlaySource, Record, replay
 from image_copies.augmentations.edits.registry import OTHER_IMAGE
 
 Call = Callable[..., Image.Image]
-OURS_ONLY = frozenset(
-    {"perspective", "meme_format", "invert_channels", "swap_channels", "shift_channels"}
-)  # these fail in AugLy or do not exist there
+# these fail in AugLy or do not exist there
+OURS_ONLY = frozenset({"perspective", "meme_format", "invert_channels", "swap_channels", "shift_channels"})
 
 
 @lru_cache(maxsize=1)

@@ -422,18 +422,11 @@ def make_index_tables(store: Measurements) -> dict[str, str]:
     return {"scale.md": make_table(["made-up vectors", *(f"{count:,}" for count, _ in found)], rows)}
 
 
-Make = Callable[[Measurements], dict[str, str]]
-TABLES: dict[str, Make] = {  # by the command that stands in the documents
-    "benchmarks/speed.py search --docs": make_search_tables,
-    "benchmarks/speed.py installed --docs": lambda store: {},
-    "benchmarks/speed.py service --docs": make_service_tables,
-    "benchmarks/speed.py index --docs": make_index_tables,
-}
-MEASURE: dict[str, Callable[[Measurements, Any], None]] = {
-    "search": measure_searches,
-    "installed": measure_installed,
-    "service": measure_service,
-    "index": measure_index,
+PARTS: dict[str, tuple[Callable[[Measurements, Any], None], Callable[[Measurements], dict[str, str]]]] = {
+    "search": (measure_searches, make_search_tables),
+    "installed": (measure_installed, lambda store: {}),
+    "service": (measure_service, make_service_tables),
+    "index": (measure_index, make_index_tables),
 }
 
 
@@ -444,7 +437,7 @@ def main() -> None:
     shared.add_argument("--docs", action="store_true", help="measure nothing, write the tables of the documents")
     shared.add_argument("--results", type=Path, default=RESULTS, metavar="FILE.json")
     parts = parser.add_subparsers(dest="part", required=True)
-    searching, installing, serving, indexing = (parts.add_parser(name, parents=[shared]) for name in MEASURE)
+    searching, installing, serving, indexing = (parts.add_parser(name, parents=[shared]) for name in PARTS)
     searching.add_argument("data", type=Path, nargs="?", default=Path(os.environ.get("COPYSETS", ".")))
     searching.add_argument("--pictures", type=int, nargs="*", default=[], metavar="N", help="sizes of collections, such as 2500")
     searching.add_argument("--large", type=int, nargs="*", default=[], metavar="N", help="numbers of pictures of 12 megapixels")
@@ -454,13 +447,13 @@ def main() -> None:
     indexing.add_argument("--contents", type=int, default=1_000_000)
     options = parser.parse_args()
     store = Measurements.open(options.results)
-    command = f"benchmarks/speed.py {options.part} --docs"
+    measure, make_tables = PARTS[options.part]
     if options.docs:
-        write_tables(TABLES[command](store), command)
+        write_tables(make_tables(store), f"benchmarks/speed.py {options.part} --docs")
         return
-    MEASURE[options.part](store, options)
+    measure(store, options)
     if options.results == RESULTS:
-        print(*TABLES[command](store).values())
+        print(*make_tables(store).values())
 
 
 if __name__ == "__main__":

@@ -189,12 +189,7 @@ def measure(paths: list[Path], kind: str, folder: Path, _seed: int) -> Figures:
         for each in (original, edited):
             os.utime(each, (EVEN_TIME, EVEN_TIME))
         found = find_answer(*sorted((original, edited)))
-        if found is None:
-            said = APART
-        elif found[0] is None:
-            said = UNKNOWN
-        else:
-            said = RIGHT if found[0] == original else WRONG
+        said = APART if found is None else {None: UNKNOWN, original: RIGHT}.get(found[0], WRONG)
         counts[said] += 1
         original.unlink()
         edited.unlink()
@@ -218,9 +213,7 @@ def make_tables(store: Measurements) -> dict[str, str]:
     others = [figures for kind, figures in found.items() if kind not in hard]
     hard[f"the other {len(others)} kinds"] = {said: sum(figures[said] for figures in others) for said in SAID}
     hard["all"] = {said: sum(figures[said] for figures in found.values()) for said in SAID}
-    rows = []
-    for kind, figures in hard.items():
-        rows.append([kind, *(f"{figures[said]:.0f}" for said in SAID)])
+    rows = [[kind, *(f"{figures[said]:.0f}" for said in SAID)] for kind, figures in hard.items()]
     return {"matching.md": make_table(["edit", *SAID], rows)}
 
 
