@@ -32,8 +32,7 @@ from image_copies.models.shipped import SHIPPED
 
 TOP = Path(__file__).parents[1]
 sys.path.append(str(TOP))
-from tests.album_kinds.families import FAMILIES  # noqa: E402
-from tests.album_kinds.kind import make_album  # noqa: E402
+from tests.album_kinds.families import FAMILIES, make_album  # noqa: E402
 
 PARTS = ("sample", "albums", "dedup")
 DATE = 1_714_557_600  # of the albums' files that have none of their own

@@ -31,6 +31,16 @@ def encode(picture: Image.Image, form: str = "PNG", **options: Any) -> bytes:
     return content.getvalue()
 
 
+def decode(content: bytes) -> Image.Image:
+    """Return the picture of a file's bytes, as RGB."""
+    return Image.open(io.BytesIO(content)).convert("RGB")
+
+
+def compress(picture: Image.Image, quality: int) -> Image.Image:
+    """Return what a JPEG of a quality shows of a picture."""
+    return decode(encode(picture, "JPEG", quality=quality))
+
+
 def write_zip(path: Path, files: Mapping[str, bytes]) -> None:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():

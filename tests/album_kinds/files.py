@@ -6,21 +6,20 @@ import zipfile
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from tests.album_kinds.kind import Album, encode, kind
+from tests.album_kinds.kind import Album
 from tests.album_kinds.pictures import add_noise, page, scale, scene, thing, write
+from tests.pictures import encode
 
 
 def photo_bytes(album: Album) -> bytes:
     return encode(scene(album.rng), "JPEG", quality=90)
 
 
-@kind
 def equal_bytes(album: Album) -> None:
     content = photo_bytes(album)
     album.one_stays(*(album.write(content, name) for name in ("a.jpg", "b/a.jpg", "c/other.jpg")))
 
 
-@kind
 def numbered_copy(album: Album) -> None:
     """Of equal files the one without "(1)" stays."""
     content = photo_bytes(album)
@@ -29,14 +28,12 @@ def numbered_copy(album: Album) -> None:
         album.goes(album.write(content, f"IMG_007 ({number}).jpg"), original)
 
 
-@kind
 def named_as_copy(album: Album) -> None:
     content = photo_bytes(album)
     original = album.write(content, "holiday.jpg")
     album.goes(album.write(content, album.pick("holiday - Copy.jpg", "Kopie von holiday.jpg", "holiday copy 2.jpg")), original)
 
 
-@kind
 def odd_names(album: Album) -> None:
     content = photo_bytes(album)
     names = [
@@ -55,14 +52,12 @@ def odd_names(album: Album) -> None:
     album.one_stays(*(album.write(content, name) for name in chosen))
 
 
-@kind
 def odd_names_of_lookalikes(album: Album) -> None:
     form = page(album.rng)
     for number, name in enumerate(("a\nkeep.jpg", "a\rkeep.jpg", "a.jpg,remove")):
         album.write(encode(write(form, (0.5, 0.9), f"Total: {100 + number}.00", 20), "JPEG", quality=90), name + ".jpg")
 
 
-@kind
 def hard_links(album: Album) -> None:
     """One file under two names, and a smaller copy: whatever goes, one name stays."""
     first = album.write(photo_bytes(album), "a.jpg")
@@ -72,7 +67,6 @@ def hard_links(album: Album) -> None:
     album.may_go(second, first)
 
 
-@kind
 def link_to_a_picture(album: Album) -> None:
     """A link never stays for the file to which it leads."""
     first = album.write(photo_bytes(album), "z.jpg")
@@ -81,7 +75,6 @@ def link_to_a_picture(album: Album) -> None:
     album.may_go(link, first)
 
 
-@kind
 def link_and_copy(album: Album) -> None:
     """Of a file and its copy one stays, though a link leads to one of them."""
     content = photo_bytes(album)
@@ -91,7 +84,6 @@ def link_and_copy(album: Album) -> None:
     album.one_stays(first, second)
 
 
-@kind
 def in_an_archive(album: Album) -> None:
     """A file never goes for a member of an archive."""
     content = photo_bytes(album)
@@ -100,14 +92,12 @@ def in_an_archive(album: Album) -> None:
     album.write(content, "a.jpg")
 
 
-@kind
 def wrong_endings(album: Album) -> None:
     """A PNG file that is called JPEG: equal bytes all the same."""
     content = encode(scene(album.rng), "PNG")
     album.one_stays(album.write(content, "a.jpg"), album.write(content, "a.png"))
 
 
-@kind
 def cut_off(album: Album) -> None:
     """A download that ended early: the whole file stays."""
     content = photo_bytes(album)
@@ -115,7 +105,6 @@ def cut_off(album: Album) -> None:
     album.may_go(album.write(content[: len(content) * 3 // 5], "cut.jpg"), whole)
 
 
-@kind
 def damaged_within(album: Album) -> None:
     """The larger one of two files has lost some of its bytes."""
     photo = scene(album.rng)
@@ -125,7 +114,6 @@ def damaged_within(album: Album) -> None:
     album.may_go(album.write(bytes(content), "damaged.jpg"), whole)
 
 
-@kind
 def other_sidecars(album: Album) -> None:
     """Equal pictures, each with notes of its own: no notes go."""
     content = photo_bytes(album)
@@ -134,7 +122,6 @@ def other_sidecars(album: Album) -> None:
         album.write(f"<x:xmpmeta>{name}</x:xmpmeta>".encode(), f"{name}.xmp")
 
 
-@kind
 def sidecar_of_one(album: Album) -> None:
     """Of equal pictures the one with notes stays."""
     content = photo_bytes(album)
@@ -143,7 +130,6 @@ def sidecar_of_one(album: Album) -> None:
     album.goes(album.write(content, "a.jpg"), noted)
 
 
-@kind
 def sidecar_of_the_smaller(album: Album) -> None:
     """The notes lie next to the smaller one of two copies."""
     photo = scene(album.rng)
@@ -153,7 +139,6 @@ def sidecar_of_the_smaller(album: Album) -> None:
     album.spare.clear()
 
 
-@kind
 def live_photos(album: Album) -> None:
     """Two Live Photos with the same picture and another film."""
     content = photo_bytes(album)
@@ -162,7 +147,6 @@ def live_photos(album: Album) -> None:
         album.write(b"\0\0\0\x18ftypqt  " + album.rng.bytes(3000), f"{name}.mov")
 
 
-@kind
 def live_photo_and_still(album: Album) -> None:
     """A Live Photo, and its picture alone."""
     content = photo_bytes(album)
@@ -171,7 +155,6 @@ def live_photo_and_still(album: Album) -> None:
     album.goes(album.write(content, "a.jpg"), live)
 
 
-@kind
 def raw_and_jpeg(album: Album) -> None:
     """A RAW file with its JPEG, and a smaller copy of that."""
     photo = scene(album.rng)
@@ -181,7 +164,6 @@ def raw_and_jpeg(album: Album) -> None:
         album.may_go(album.save(scale(shown.convert("RGB"), 0.8), "sent.jpg", quality=80), original)
 
 
-@kind
 def two_raw_files(album: Album) -> None:
     """RAW files of two shots with the same preview."""
     preview = scene(album.rng)
@@ -189,7 +171,6 @@ def two_raw_files(album: Album) -> None:
         album.write(encode(preview, "TIFF") + album.rng.bytes(2000), f"{name}.dng")
 
 
-@kind
 def flat_pictures(album: Album) -> None:
     """Plain colours, and a plain gradient."""
     level = int(album.rng.integers(40, 200))
@@ -198,7 +179,6 @@ def flat_pictures(album: Album) -> None:
     album.save(Image.linear_gradient("L").convert("RGB"), "gradient.png")
 
 
-@kind
 def icons(album: Album) -> None:
     """Tiny pictures that differ in a few pixels."""
     icon = scene(album.rng, 200).resize((16, 16))
@@ -208,14 +188,12 @@ def icons(album: Album) -> None:
         album.save(shown, f"{number}.png")
 
 
-@kind
 def small_buttons(album: Album) -> None:
     """Buttons with another word."""
     for word in ("Open", "Sale", "Exit"):
         album.save(write(Image.new("RGB", (90, 28), (60, 90, 160)), (0.2, 0.2), word, 14, "white"), f"{word}.png")
 
 
-@kind
 def faint_pages(album: Album) -> None:
     """Blank pages with faint words."""
     for number in range(2):
@@ -223,7 +201,6 @@ def faint_pages(album: Album) -> None:
         album.save(write(Image.new("RGB", (420, 560), "white"), (0.4, 0.95), words, 12, "#dddddd"), f"{number}.jpg")
 
 
-@kind
 def night(album: Album) -> None:
     """Dark pictures in which hardly anything is seen."""
     for number in range(2):
@@ -231,7 +208,6 @@ def night(album: Album) -> None:
         album.save(add_noise(dark.resize((400, 300)), album.rng, 3), f"{number}.jpg", quality=70)
 
 
-@kind
 def fog(album: Album) -> None:
     """Blurred pictures of different things."""
     for number in range(2):
@@ -239,14 +215,12 @@ def fog(album: Album) -> None:
         album.save(shown, f"{number}.jpg")
 
 
-@kind
 def noise(album: Album) -> None:
     """Different pictures of nothing but noise."""
     for number in range(2):
         album.save(Image.fromarray(album.rng.integers(0, 256, (200, 300, 3)).astype(np.uint8)), f"{number}.png")
 
 
-@kind
 def patterns(album: Album) -> None:
     """The same pattern, wallpaper or fabric, with another thing on it."""
     tile = scene(album.rng, 120).resize((60, 60))
@@ -260,21 +234,18 @@ def patterns(album: Album) -> None:
         album.save(shown, f"{number}.jpg")
 
 
-@kind
 def different_scenes(album: Album) -> None:
     """Pictures that have nothing in common."""
     for number in range(4):
         album.save(scene(album.rng), f"{number}.jpg")
 
 
-@kind
 def different_products(album: Album) -> None:
     """Products of a shop before the same white."""
     for number in range(4):
         album.save(thing(album.rng), f"{number}.jpg")
 
 
-@kind
 def settings_of_one(album: Album) -> None:
     """Of equal pictures the one with a sound or a program's settings next to it stays."""
     content, ending = photo_bytes(album), album.pick("WAV", "pp3", "dop", "txt", "jpg.pp3")
@@ -283,7 +254,6 @@ def settings_of_one(album: Album) -> None:
     album.goes(album.write(content, "a/P.jpg"), noted)
 
 
-@kind
 def other_notes_of_an_archive(album: Album) -> None:
     """Notes that Google names by the number of a picture belong to that alone."""
     content, ending = photo_bytes(album), album.pick("json", "supplemental-metadata(1).json")
@@ -293,7 +263,6 @@ def other_notes_of_an_archive(album: Album) -> None:
     album.write(b'{"description": "other"}', "IMG_7.jpg(1).json" if ending == "json" else f"IMG_7.jpg.{ending}")
 
 
-@kind
 def library_of_a_program(album: Album) -> None:
     """What a program keeps in its library, it would miss."""
     content = photo_bytes(album)
@@ -301,10 +270,9 @@ def library_of_a_program(album: Album) -> None:
     album.may_go(album.write(content, "A_export/IMG_0.jpg"), kept)
 
 
-@kind
 def made_of_a_jpeg_elsewhere(album: Album) -> None:
     """Next to another photograph of the scene, the JPEG stays of which a BMP was made."""
     photo = scene(album.rng)
-    original = album.write(encode(photo, quality=90), "c/orig.jpg")
+    original = album.write(encode(photo, "JPEG", quality=90), "c/orig.jpg")
     album.may_go(album.save(Image.open(original).convert("RGB"), "c/conv.bmp"), original)
     album.save(add_noise(photo, album.rng, 4).resize((photo.width + 8, photo.height + 6)), "a.jpg", quality=97)

@@ -1,8 +1,7 @@
 """Kinds of albums: small functions of a seed that write a few files and say which of them may go, and for which others."""
 
-import io
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,33 +79,3 @@ class Album:
             for files, count in self.expected
             if len(files & gone) != count
         ]
-
-
-Kind = Callable[[Album], None]
-KINDS: dict[str, Kind] = {}
-
-
-def kind(make: Kind) -> Kind:
-    """Register a kind of albums by its name."""
-    KINDS[make.__name__] = make
-    return make
-
-
-def make_album(folder: Path, name: str, seed: int) -> Album:
-    """Write an album of a kind into a folder of the kind's name."""
-    album = Album(folder / name, np.random.default_rng([seed, *name.encode()]))
-    album.folder.mkdir(parents=True)
-    KINDS[name](album)
-    return album
-
-
-def encode(picture: Picture, form: str = "JPEG", **options: Any) -> bytes:
-    """Return the bytes of a picture's file."""
-    buffer = io.BytesIO()
-    picture.save(buffer, form, **options)
-    return buffer.getvalue()
-
-
-def decode(content: bytes) -> Picture:
-    """Return the picture of a file's bytes, as RGB."""
-    return Image.open(io.BytesIO(content)).convert("RGB")

@@ -13,7 +13,8 @@ from image_copies.matching.files.plan import list_companions, read_plan
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.deduplicate import main as deduplicate
 from image_copies.pipeline.match import main as match
-from tests.album_kinds.kind import Album, make_album
+from tests.album_kinds.families import make_album
+from tests.album_kinds.kind import Album
 
 
 class Planned:
@@ -35,11 +36,19 @@ class Planned:
         self.removed = {file: row.kept for row in rows for file in (row.file, *list_companions(row))}
 
 
-def find_going(folder: Path) -> dict[Path, Path]:
-    """Return the files of folder/album that deduplicate.py lists to go, each with the one of which it is a copy."""
+def find_going(folder: Path, kinds: Iterable[str] = ("",)) -> dict[Path, Path]:
+    """Return the files of folder/album, or of some kinds, that deduplicate.py lists to go, each with what it is a copy of."""
     parquet = pytest.importorskip("pyarrow.parquet")
     where = folder / "deduplicated"
-    named = ["--input", str(folder / "album"), "--output", str(where), "--checkpoint", str(SHIPPED), "--json"]
+    named = [
+        "--input",
+        *(str(folder / "album" / name) for name in kinds),
+        "--output",
+        str(where),
+        "--checkpoint",
+        str(SHIPPED),
+        "--json",
+    ]
     assert deduplicate(named) == 0
     with pytest.raises(UserError, match="holds no image"):  # the page's thumbnails are set aside
         discover([where])
@@ -47,8 +56,8 @@ def find_going(folder: Path) -> dict[Path, Path]:
     return {Path(row["id"]): Path(row["copy_of"]) for row in table.to_pylist()}
 
 
-def find_removable(folder: Path, **options: Any) -> dict[Path, Path]:
-    """Return the files of folder/album that `find_copies` names removable, each with the one that stays for it."""
-    groups = find_copies(folder / "album", **options)
+def find_removable(folder: Path, kinds: Iterable[str] = ("",), **options: Any) -> dict[Path, Path]:
+    """Return the files of folder/album, or of some kinds, that `find_copies` names removable, each with what stays for it."""
+    groups = find_copies([folder / "album" / name for name in kinds], **options)
     kept = {row.file: row.kept for group in groups for row in group.rows}
     return {file: kept[file] for group in groups for file in group.removable}

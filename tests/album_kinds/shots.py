@@ -4,7 +4,7 @@ import cv2
 import numpy as np
 from PIL import ExifTags, Image, ImageDraw, ImageEnhance, ImageFilter
 
-from tests.album_kinds.kind import Album, Picture, kind
+from tests.album_kinds.kind import Album, Picture
 from tests.album_kinds.pictures import add_noise, frame, from_array, scene, shift, write
 
 
@@ -30,20 +30,17 @@ def put_in(album: Album, ground: Picture, thing: Picture, side: int, step: tuple
     return shots
 
 
-@kind
 def burst(album: Album) -> None:
     """A thing moves before a still ground."""
     step = int(album.rng.integers(6, 24))
     save_shots(album, put_in(album, scene(album.rng), scene(album.rng, 300), 120, (step, step // 2)))
 
 
-@kind
 def burst_of_a_small_thing(album: Album) -> None:
     """A small thing moves."""
     save_shots(album, put_in(album, scene(album.rng), scene(album.rng, 200), 36, (int(album.rng.integers(14, 40)), 4)))
 
 
-@kind
 def burst_with_dates(album: Album) -> None:
     """Two shots within a second of one camera, which says so."""
     photo = scene(album.rng)
@@ -51,7 +48,6 @@ def burst_with_dates(album: Album) -> None:
     save_shots(album, shots, ["2024:05:04 12:00:00", "2024:05:04 12:00:01"])
 
 
-@kind
 def eyes_closed(album: Album) -> None:
     """Two shots of which one detail differs."""
     photo = scene(album.rng)
@@ -62,7 +58,6 @@ def eyes_closed(album: Album) -> None:
     save_shots(album, [add_noise(each, album.rng) for each in (photo, shown)])
 
 
-@kind
 def depths(album: Album) -> None:
     """The camera moved: near and far are displaced against each other."""
     large = scene(album.rng, 600)
@@ -72,7 +67,6 @@ def depths(album: Album) -> None:
     save_shots(album, [frame(each) for each in (large, add_noise(shift(large, x, 0 * x), album.rng))])
 
 
-@kind
 def panning(album: Album) -> None:
     """The camera turned: each picture shows something that the other does not."""
     large = scene(album.rng, 640)
@@ -80,7 +74,6 @@ def panning(album: Album) -> None:
     save_shots(album, [frame(large), add_noise(frame(large, 24 + step, 24 + step // 2), album.rng)])
 
 
-@kind
 def panorama(album: Album) -> None:
     """Overlapping parts of a panorama."""
     large = scene(album.rng, 900)
@@ -88,7 +81,6 @@ def panorama(album: Album) -> None:
     save_shots(album, [large.crop((left, 0, left + width, large.height)) for left in (0, large.width - width)])
 
 
-@kind
 def another_angle(album: Album) -> None:
     """The same wall from another point of view."""
     photo = scene(album.rng)
@@ -101,21 +93,18 @@ def another_angle(album: Album) -> None:
     save_shots(album, [photo, add_noise(Image.fromarray(np.asarray(turned, np.uint8)), album.rng)])
 
 
-@kind
 def bracket(album: Album) -> None:
     """Three exposures of one scene: nothing moves, and all are needed."""
     photo = scene(album.rng)
     save_shots(album, [add_noise(ImageEnhance.Brightness(photo).enhance(factor), album.rng) for factor in (1.0, 0.6, 1.5)])
 
 
-@kind
 def another_exposure(album: Album) -> None:
     """Two exposures of a still scene from a tripod: only their noise differs."""
     photo = scene(album.rng)
     save_shots(album, [add_noise(photo, album.rng, float(album.rng.uniform(3, 7))) for _ in range(2)])
 
 
-@kind
 def focus_stack(album: Album) -> None:
     """Two pictures with the focus near and far."""
     photo = scene(album.rng)
@@ -125,7 +114,6 @@ def focus_stack(album: Album) -> None:
     save_shots(album, [add_noise(each, album.rng) for each in shots])
 
 
-@kind
 def another_light(album: Album) -> None:
     """The same place in another light."""
     photo = scene(album.rng)
@@ -136,7 +124,6 @@ def another_light(album: Album) -> None:
     save_shots(album, [photo, add_noise(lit, album.rng)])
 
 
-@kind
 def film(album: Album) -> None:
     """Frames of a film with other subtitles."""
     photo = scene(album.rng)
@@ -144,7 +131,6 @@ def film(album: Album) -> None:
     save_shots(album, [write(add_noise(photo, album.rng, 1), (0.3, 0.88), line, 20, "white") for line in words])
 
 
-@kind
 def portraits(album: Album) -> None:
     """Passport pictures: another face before the same ground."""
     faces = []

@@ -8,6 +8,7 @@ import pytest
 from tests.album_kinds.families import FAMILIES
 from tests.album_kinds.planned import Planned, find_going, find_removable
 
+SOME = slice(None, None, 3)  # kinds that are looked at in other ways, too; all of them: tests/faults/test_album_kinds.py
 KINDS = [(family, name) for family, names in FAMILIES.items() for name in names]
 
 
@@ -37,14 +38,15 @@ def test_what_is_obvious_goes(plan: Callable[[str], Planned], family: str) -> No
     assert len(missed) <= (0.4 * expected if family == "resaves" else 0), missed
 
 
-@pytest.mark.parametrize("family", ["files", "lookalikes"])  # the others: tests/faults/test_album_kinds.py
+@pytest.mark.parametrize("family", ["files", "lookalikes"])
 def test_deduplicate_lists_nothing_that_anybody_would_miss(plan: Callable[[str], Planned], family: str) -> None:
     planned = plan(family)
-    going = find_going(planned.folder)
-    assert {name: words for name, album in planned.albums.items() if (words := album.find_wrong(going))} == {}
+    kinds = list(planned.albums)[SOME]
+    going = find_going(planned.folder, kinds)
+    assert {name: words for name in kinds if (words := planned.albums[name].find_wrong(going))} == {}
 
 
 def test_what_find_copies_names_removable_is_what_the_plan_removes(plan: Callable[[str], Planned]) -> None:
     planned = plan("files")
-    removable = find_removable(planned.folder, verify=3, views=False)
+    removable = find_removable(planned.folder, list(planned.albums)[SOME], verify=3, views=False)
     assert removable and removable.items() <= planned.removed.items()

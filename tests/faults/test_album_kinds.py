@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.album_kinds.families import FAMILIES
-from tests.album_kinds.kind import KINDS
+from tests.album_kinds.families import FAMILIES, KINDS
 from tests.album_kinds.planned import Planned, find_going, find_removable
 from tests.faults.harness import share_of
 
