@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import LAST_REACH, Aligned, find_covered, invert, map_points
+from image_copies.matching.verification.alignment import HOMOGRAPHY_BLOCKS, LAST_REACH, Aligned, find_covered, invert, map_points
 from image_copies.matching.verification.blocks import (
     BLOCK,
     MIN_TEXTURE,
@@ -16,21 +16,18 @@ from image_copies.matching.verification.blocks import (
     block_means,
     find_displacements,
 )
-from image_copies.matching.verification.edits import match_tones
+from image_copies.matching.verification.edits import MIN_COVERED, match_tones
 
-MIN_SAID = 0.005  # share of the blocks that differ, from which it is said
 CHANGED_BELOW = 0.6  # correlation of a block below which something else is seen there
 CLEAR_TEXTURE = 2 * MIN_TEXTURE  # grey levels of a block that shows something, where the other picture shows nothing
 MIN_NEIGHBOURS = 4  # displaced blocks of the 3 × 3 around one from which their mean is taken
-MAX_RESIDUAL = 2.0  # pixels of displacement up to which a block is used to measure perspective
-MIN_PERSPECTIVE_BLOCKS = 16  # blocks from which perspective is measured
 MIN_CORNER = 0.1  # least strength of structure across a block's strongest direction, over that along it
 PATCH_MARGIN = 4  # pixels left out on each side of a block that is searched elsewhere
 MOTION_REACH = 24  # pixels within which it is searched
 MIN_MOTION, MOTION_PEAK = 1.5, 0.75  # pixels, and correlation, from which it has moved
 MAX_MOTION_TESTS = 40  # blocks that are searched elsewhere
 END_LEVELS, MIN_CUT_OFF = 6.0, 0.2  # grey levels from a picture's darkest or brightest one, and share of a block that lies there
-BUSY_WINDOW, BUSY_VARIANCE = 9, 9.0  # pixels, squared grey levels: a pixel shows something where its window varies by more
+BUSY_WINDOW = 9, 9  # pixels: a pixel shows something where its window does
 
 
 @dataclass(frozen=True)
@@ -62,7 +59,7 @@ class Agreement:
     @property
     def is_covered(self) -> bool:
         """Whether so much differs that it is said, as what a caption covers."""
-        return self.changed >= MIN_SAID
+        return self.changed >= MIN_COVERED
 
 
 def measure_agreement(aligned: Aligned) -> Agreement:
@@ -118,9 +115,7 @@ def _measure_parallax(moved: NDArray[np.float64]) -> float:
 
 def _measure_perspective(aligned: Aligned, places: NDArray[np.float64], moved: NDArray[np.float64]) -> float:
     """Return by how many pixels the projective map that fits the displaced blocks differs from an affine one."""
-    small = np.linalg.norm(moved, axis=1) < MAX_RESIDUAL
-    places, moved = places[small], moved[small]
-    if len(places) < MIN_PERSPECTIVE_BLOCKS:
+    if len(places) < HOMOGRAPHY_BLOCKS:
         return 0.0
     target = places + moved
     source = map_points(invert(aligned.homography), places)
@@ -174,7 +169,6 @@ def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray
 
 def _measure_outside(picture: Grey, covered: Grey) -> float:
     """Return the share of a picture [h, w] that shows something where the other one has no pixels."""
-    window = BUSY_WINDOW, BUSY_WINDOW
-    mean = cv2.boxFilter(picture, cv2.CV_32F, window)
-    busy = cv2.boxFilter(picture * picture, cv2.CV_32F, window) - mean * mean > BUSY_VARIANCE
+    mean = cv2.boxFilter(picture, cv2.CV_32F, BUSY_WINDOW)
+    busy = cv2.boxFilter(picture * picture, cv2.CV_32F, BUSY_WINDOW) - mean * mean > MIN_TEXTURE**2
     return float((busy & (covered < 0.5)).mean())

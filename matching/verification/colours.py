@@ -6,19 +6,17 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import Homography, find_covered, invert, warp
 from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.edits import Fields, match_tones
+from image_copies.matching.verification.edits import MIN_DIFFERENCE, Fields, match_tones
 from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
 SIDE = 128  # pixels of the square in which colours are compared
-MIN_COLOURS, FEW_COLOURS = 6.0, 3.0  # a coloured picture varies by more levels of colour, one that has lost its colours by fewer
-MAX_LEFT, SURELY_LEFT = 0.4, 0.22  # at most this share of the colours is left; the second where that exceeds FEW_COLOURS
+MIN_COLOURS = 6.0  # levels of colour by which a coloured picture varies
+MAX_LEFT = 0.25  # share of them by which one varies at most that has lost its colours
 TINT_STEP = 8  # levels of brightness within which a tint has one colour
-MAX_OTHER_THING = 16.0  # levels of brightness by which two differ where something is laid over one of them, at least
 BLUR = 2.0  # standard deviation in pixels of the square: only tones are compared
 MAX_APART = 1.0  # levels by which most of the pixels of copies with the same tones differ
 TONE_STEP = 32  # levels of brightness and of each colour channel that count as one tone
-TONES = 256 // TONE_STEP  # of each
 MIN_TONE_SHARE = 0.02  # of the pixels that have a tone, from which it is compared
 MAX_TONE_APART = 4.0  # levels by which most of the pixels of one tone differ: of a thing before a plain background, too
 
@@ -36,12 +34,9 @@ def compare_colours(homography: Homography, query: Pixels, reference: Pixels) ->
     if not shared.any():
         return {}
     shown = [warp(channel, to_reference, reference.shape) for channel in _split(query)], _split(reference)
-    known = shared & (np.abs(match_tones(shown[0][0], shown[1][0], shared) - shown[1][0]) < MAX_OTHER_THING)
+    known = shared & (np.abs(match_tones(shown[0][0], shown[1][0], shared) - shown[1][0]) < MIN_DIFFERENCE)
     own, other = (_measure_colours(channels, known if known.any() else shared) for channels in shown)
-    lost = [
-        many > MIN_COLOURS and few < MAX_LEFT * many and few < max(FEW_COLOURS, SURELY_LEFT * many)
-        for few, many in ((own, other), (other, own))
-    ]
+    lost = [many > MIN_COLOURS and few < MAX_LEFT * many for few, many in ((own, other), (other, own))]
     apart = not any(lost) and _have_other_tones(*shown, shared)
     return {"discoloured": lost, "recoloured": (apart, apart)}
 
@@ -60,9 +55,10 @@ def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.boo
     difference = np.abs(smooth[0] - smooth[1])  # [3, n]
     if np.median(difference, axis=1).max() > MAX_APART:
         return True
+    levels = 256 // TONE_STEP
     for channels in smooth:
-        brightness, red, blue = np.clip(channels // TONE_STEP, 0, TONES - 1).astype(np.int64)
-        tones = (brightness * TONES + red) * TONES + blue
+        brightness, red, blue = np.clip(channels // TONE_STEP, 0, levels - 1).astype(np.int64)
+        tones = (brightness * levels + red) * levels + blue
         counts = np.bincount(tones)
         for tone in np.flatnonzero(counts > MIN_TONE_SHARE * len(tones)):
             if np.median(difference[:, tones == tone], axis=1).max() > MAX_TONE_APART:

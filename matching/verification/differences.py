@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from image_copies.matching.verification.alignment import Aligned, warp
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.edits import (
+    MIN_DIFFERENCE,
     differ_by,
     find_covered_side,
     find_differing,
@@ -17,22 +18,17 @@ from image_copies.matching.verification.edits import (
     take_some,
 )
 
-WINDOW = 9  # pixels of the windows in which differences and detail are measured
+WINDOW = 9  # pixels of the windows in which differences and detail are measured; as many along the frame are left out
 COARSE = 16.0  # pixels: differences wider than this are those of tones
-EDGE = 9  # pixels along the frame that are left out
 STEPS = 12  # parts of a picture, by how much detail they show, in which usual differences are found
 USUAL = 0.75  # share of a part's windows that differ by less than the usual difference
 NOISE = 4.0  # squared grey levels that count for nothing
 SPOT = 2.0  # pixels over which differences are smoothed, too: a spot of another tone stands out of noise then
 SPOT_NOISE = 0.3  # NOISE, of smoothed differences
 SPOT_MARGIN = 0.45  # by which the logarithms of copies' smoothed differences reach further
-MIN_PIXELS = 1000  # that both pictures must show
 MIN_DIFFERING = 1.9  # logarithm of the ratio from which two may be filled-in forms, or one has a part hidden
 CLEAR_EXCESS = 2.25  # logarithm of the ratio from which a window shows something else: compressed and scaled copies reach 2.2
 CLOSE_EXCESS = 2.4  # the same of pictures that are looked at with more pixels: copies reach 2.3
-NO_COLOUR = np.float32(128)  # value of a channel of colour without any
-MIN_COLOURS = 24.0  # levels of a channel of colour by which a pixel differs
-MIN_CONTRAST = 24.0  # grey levels by which a pixel differs
 STROKE, MIN_STROKE = 7, 0.7  # pixels that a stroke is wide at most, and how far it stands out, of what differs
 SAME_TONE = 12  # grey levels around the most frequent tone that pass for it
 MIN_DRAWN = 0.975  # share of strokes and of one tone in what is drawn over a picture: of captions 1, of striped things up to .97
@@ -55,8 +51,10 @@ def measure_differences(aligned: Aligned, spots: bool = True) -> Grey:
         [h, w]; 0 along the edges of the frame and where only one picture is seen.
     """
     fixed, warped = aligned.alike
-    inside = cv2.erode(aligned.covered, np.ones((EDGE, EDGE), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
-    if inside.sum() < MIN_PIXELS:
+    inside = (
+        cv2.erode(aligned.covered, np.ones((WINDOW, WINDOW), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
+    )
+    if not inside.any():
         return np.zeros_like(fixed)
     matched = ((fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped), (fixed, warped))
     share = np.maximum(cv2.GaussianBlur(inside.astype(np.float32), (0, 0), COARSE), 1e-3)
@@ -97,7 +95,9 @@ def shows_other_colours(aligned: Aligned, query: NDArray[np.uint8], reference: N
     fixed, moving = (query, reference) if aligned.swapped else (reference, query)
     frame = aligned.fixed.shape
     moving = np.asarray(cv2.resize(moving, aligned.moving.shape[::-1], interpolation=cv2.INTER_AREA), np.uint8)
-    inside = cv2.erode(aligned.covered, np.ones((EDGE, EDGE), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
+    inside = (
+        cv2.erode(aligned.covered, np.ones((WINDOW, WINDOW), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
+    )
     if not inside.any():
         return False
     own = _split_colours(fixed)
@@ -109,14 +109,14 @@ def shows_other_colours(aligned: Aligned, query: NDArray[np.uint8], reference: N
 def _split_colours(pixels: NDArray[np.uint8]) -> Grey:
     """Return the two channels of colour [2, h, w] of a picture [h, w, 3], 0 where it has none."""
     channels = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.float32)[..., 1:]
-    return np.ascontiguousarray(np.moveaxis(channels, 2, 0)) - NO_COLOUR
+    return np.ascontiguousarray(np.moveaxis(channels, 2, 0)) - 128
 
 
 def _find_other_colours(own: Grey, others: Grey, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return where [h, w] two pictures' colours [2, h, w] differ, also if one of them was made stronger, weaker or a negative."""
     strength = float((own * others)[:, inside].sum() / max(1.0, float((own * own)[:, inside].sum())))
     pairs = zip(own * np.float32(strength), others, strict=True)
-    found: NDArray[np.bool_] = np.logical_or.reduce([differ_by(*pair, inside, MIN_COLOURS) for pair in pairs])
+    found: NDArray[np.bool_] = np.logical_or.reduce([differ_by(*pair, inside) for pair in pairs])
     return found
 
 
@@ -128,7 +128,7 @@ def _look_at_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> 
         that tone.
     """
     contrast = np.abs(picture - other)
-    differs = differing & (contrast > MIN_CONTRAST)
+    differs = differing & (contrast > MIN_DIFFERENCE)
     if not differs.any():
         return 0.0, False, False
     kernel = np.ones((STROKE, STROKE), np.uint8)

@@ -24,16 +24,15 @@ MIN_DIFFERENCE = 24.0  # grey levels by which a pixel differs
 CLEAR_DIFFERENCE = 80.0  # grey levels by which it differs clearly: what a change of contrast cuts off differs by less
 USUAL_DIFFERENCES = 6.0  # multiples of the usual difference by which it differs, too
 MIN_COVERED, MAX_COVERED = 0.004, 0.4  # share of the pixels that something laid over a copy covers
-CLOSED, MIN_PART = 7, 12  # pixels of gaps in what differs that are closed, and of its smallest parts, squared
+CLOSED = 7  # pixels of gaps in what differs that are closed
 STRONGER_EDGES = 1.25  # factor by which the edges of one picture are stronger along the outline
 MIN_MARGIN = 0.01  # share of a side that one picture shows beyond the other
 STRIP = 12  # pixels on either side of the other picture's frame that are looked at
 SEAM_REACH = 2  # pixels by which the frame may be misplaced
 MIN_SEAM, SEAM_CONTRAST = 10.0, 1.5  # grey levels of a step along the frame, and how far it exceeds the steps next to it
-MIN_SEAM_SHARE = 0.7  # share of a side along which there is a step
-MAX_UNIFORM, MIN_UNIFORM = 6.0, 0.9  # grey levels within which that share of a border lies
-MIN_TONE, MIN_OTHER_TONE = 6.0, 0.5  # grey levels by which that share of what lies next to it differs
-MAX_PLAIN_OUTSIDE, MAX_STEP = 0.6, 1.4  # share of what lies outside that is of one tone, and step along the frame, in a scene
+MOST = 0.7  # share of a side, or of what lies along it
+SAME_TONE = 6.0  # grey levels within which pixels have one tone
+MIN_UNIFORM = 0.9  # share of a border that has one tone
 MIN_ALIVE, MAX_MIRRORED = 0.25, 0.3  # detail beyond the frame, of that within it, and its likeness to that detail's mirror image
 COVERED, FRAMED = "has something laid over it", "has something added around it"
 TURNED, RECOLOURED = "was mirrored or turned", "has other tones or colours"
@@ -165,8 +164,6 @@ def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     if not MIN_COVERED * inside.sum() < differing.sum() < MAX_COVERED * inside.sum():
         return False, False
     outline = _find_outline(differing)
-    if not outline.any():
-        return False, False
     band = np.ones((5, 5), np.uint8)
     own, other = (_compare_edges(picture, outline, inside & ~differing, band) for picture in (fixed, warped))
     return bool(STRONGER_EDGES * own > other), bool(STRONGER_EDGES * other > own)
@@ -209,7 +206,7 @@ def _find_outline(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the outer edge of what differs, without that of its holes."""
     parts, _ = cv2.findContours(differing.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     drawn = np.zeros(differing.shape, np.uint8)
-    cv2.drawContours(drawn, [part for part in parts if cv2.contourArea(part) >= MIN_PART], -1, 1)
+    cv2.drawContours(drawn, parts, -1, 1)
     return drawn.astype(bool)
 
 
@@ -294,7 +291,7 @@ def _cut_side(picture: Grey, axis: int, flipped: bool) -> Grey:
 def _continues(side: Grey) -> bool:
     """Whether the first STRIP columns of a picture [rows, 3 · STRIP] clearly continue what its other columns show."""
     outside = side[:, SEAM_REACH : STRIP - SEAM_REACH]
-    uniform = np.abs(outside - np.median(outside)) < MAX_UNIFORM
+    uniform = np.abs(outside - np.median(outside)) < SAME_TONE
     steps = np.abs(side[:, 2 * SEAM_REACH + 1 :] - side[:, : -2 * SEAM_REACH - 1]).mean(axis=0)
     usual = float(np.median(steps[STRIP + SEAM_REACH :]))
     across = float(steps[STRIP - 2 * SEAM_REACH - 1 : STRIP].max())
@@ -305,17 +302,17 @@ def _continues(side: Grey) -> bool:
     mirrored = max(
         -float((each * within).sum()) / max(float(np.sqrt((each**2).sum() * (within**2).sum())), 1e-6) for each in beyond
     )
-    seamless = across < MAX_STEP * max(usual, 1.0)
-    return bool(uniform.mean() < MAX_PLAIN_OUTSIDE and seamless and alive and mirrored < MAX_MIRRORED)
+    seamless = across < SEAM_CONTRAST * max(usual, 1.0)
+    return bool(uniform.mean() < MOST and seamless and alive and mirrored < MAX_MIRRORED)
 
 
 def _is_added(side: Grey) -> bool:
     """Whether what a picture [rows, 3 · STRIP] shows in the first STRIP columns was added to what it shows in the others."""
     outside = side[:, SEAM_REACH : STRIP - SEAM_REACH]
-    uniform = np.abs(outside - np.median(outside)) < MAX_UNIFORM
-    other_tone = np.abs(side[:, STRIP + SEAM_REACH] - np.median(outside)) > MIN_TONE
-    if uniform.mean() > MIN_UNIFORM and other_tone.mean() > MIN_OTHER_TONE:
+    uniform = np.abs(outside - np.median(outside)) < SAME_TONE
+    other_tone = np.abs(side[:, STRIP + SEAM_REACH] - np.median(outside)) > SAME_TONE
+    if uniform.mean() > MIN_UNIFORM and other_tone.mean() > MOST:
         return True
     steps = cv2.dilate(np.abs(side[:, 2:] - side[:, :-2]), np.ones((1, 2 * SEAM_REACH + 1), np.uint8))
     usual = steps[:, STRIP + 2 * SEAM_REACH + 2 : -SEAM_REACH].mean(axis=1)
-    return bool((steps[:, STRIP - 2] > np.maximum(MIN_SEAM, SEAM_CONTRAST * usual)).mean() > MIN_SEAM_SHARE)
+    return bool((steps[:, STRIP - 2] > np.maximum(MIN_SEAM, SEAM_CONTRAST * usual)).mean() > MOST)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from image_copies.matching.verification.features import CHANGES, Box, Change, Features
 
 MAX_DISTANCE_RATIO = 0.85  # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
-MIN_MATCHES = 8  # matching features needed to fit a homography
 MAX_REPROJECTION_ERROR = 4.0  # pixels of the reduced picture
 MIN_INLIERS = 10  # features that must agree with the homography for two pictures to count as verified
 CERTAIN_INLIERS = 30  # with this many inliers, no further change of the picture is tried
@@ -52,7 +51,7 @@ def verify(
     Returns:
         The evidence with the most inliers; None if fewer than `least` features agree.
     """
-    if min(len(query.points), len(reference.points)) < MIN_MATCHES:
+    if min(len(query.points), len(reference.points)) < least:
         return None
     target, best = reference.descriptors, None
     for change in changes:
@@ -75,7 +74,7 @@ def _fit_homography(
     shared_reference: NDArray[np.intp],
     least: int,
 ) -> Evidence | None:
-    if len(shared_query) < MIN_MATCHES or len(np.unique(shared_reference)) < least:  # many to one is no evidence
+    if len(np.unique(shared_reference)) < least:  # many to one is no evidence
         return None
     source, target = changed.points[shared_query], reference.points[shared_reference]  # MAGSAC fits no reflections
     homography, mask = cv2.findHomography(

@@ -17,7 +17,7 @@ from image_copies.matching.verification.alignment import (
     invert,
     scale_points,
 )
-from image_copies.matching.verification.differences import measure_differences
+from image_copies.matching.verification.differences import CLEAR_EXCESS, measure_differences
 from image_copies.matching.verification.edits import find_clearly_differing, find_differing
 from image_copies.matching.verification.geometry import MIN_INLIERS
 from image_copies.matching.verification.judgement import OTHER_MEDIAN
@@ -28,7 +28,6 @@ SHOWN_SIDE = 1000  # pixels of the frame's longer side, at most
 CLEARLY_LESS = 0.02  # share of a picture by which the other one covers less of it
 PALE = 0.35  # strength of a picture's own colours outside the other one, and under the red of differences
 FAINT, STRONG = 1.2, 3.0  # excess of a difference (`differences.py`) from which red begins, and is full
-FRAMED_FROM = 2.2  # excess of a difference from which it is framed
 JOINED = 31  # pixels within which differences share a frame
 RED = (214, 40, 40)
 
@@ -113,7 +112,7 @@ def _draw_differences(picture: Pixels, excess: NDArray[np.float32]) -> tuple[Pix
     """Return a picture, paled, with what differs in red, each part framed; and the number of frames."""
     red = np.clip((excess - FAINT) / (STRONG - FAINT), 0, 1)[..., None]
     drawn = np.asarray((1 - red) * _pale(picture) + red * np.array(RED), np.uint8)
-    differing = (excess > FRAMED_FROM).astype(np.uint8)
+    differing = (excess > CLEAR_EXCESS).astype(np.uint8)
     near = cv2.dilate(differing, np.ones((JOINED, JOINED), np.uint8))
     count, joined, boxes, _ = cv2.connectedComponentsWithStats(near)
     for part, (left, top, width, height, _) in enumerate(boxes[1:].tolist(), 1):

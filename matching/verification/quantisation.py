@@ -66,7 +66,7 @@ def measure_quantisation(path: Path) -> Quantisation:
     pixels = decode_rgb(content)
     top, left = (max(0, (side - MEASURED_SIDE) // 2) // SIDE * SIDE for side in pixels.shape[:2])
     grey = pixels[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE] @ GREY
-    own, known = _read_steps(content), [1.0] * len(FREQUENCIES)
+    own = _read_steps(content)
     # the blocks of a picture that was mirrored or turned begin at what is left of its sides
     offsets = list(itertools.product(*({0, side % SIDE} for side in pixels.shape[:2])))
     measured = [_measure_coefficients(grey[down:, across:]) for down, across in offsets]

@@ -16,9 +16,8 @@ MIN_TURN = 1.5  # degrees of a turn that is named
 MIN_STRETCH = 1.04  # ratio of the longest to the shortest length that one length becomes
 MAX_SHOWN = 0.98  # share of a picture below which the other one was cropped
 MIN_BRIGHTER = 4.0  # levels by which the mean brightness differs
-MIN_CONTRAST = 1.1  # ratio of the deviations of brightness
 ADDED = {"framed", "captioned or covered in part"}  # words of edits beside which the rest need not be the same
-TONES = {"a negative", "without its colours", "brighter", "with more contrast", "other colours"}
+TONES = {"a negative", "without its colours", "brighter", "other tones or colours"}
 
 
 def list_edits(found: Comparison, query: Pixels, reference: Pixels, negative: bool) -> list[str]:
@@ -81,8 +80,4 @@ def _describe_tones(found: Comparison, query: Pixels, reference: Pixels) -> list
     shared = find_covered(query.shape, invert(onto), query.shape) > 0.5, find_covered(query.shape, onto, query.shape) > 0.5
     greys = (cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float32) for pixels in (query, reference))
     one, other = (grey[seen] for grey, seen in zip(greys, shared, strict=True))
-    if abs(float(one.mean() - other.mean())) > MIN_BRIGHTER:
-        return ["brighter"]
-    return (
-        ["with more contrast"] if max(one.std(), other.std()) > MIN_CONTRAST * min(one.std(), other.std()) else ["other colours"]
-    )
+    return ["brighter" if abs(float(one.mean() - other.mean())) > MIN_BRIGHTER else "other tones or colours"]
