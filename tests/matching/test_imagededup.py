@@ -85,23 +85,3 @@ def test_a_cosine_of_the_threshold_itself_is_enough() -> None:
     assert CNN().find_duplicates(encoding_map=encoded, min_similarity_threshold=1.0) == {"a": ["b"], "b": ["a"], "c": [], "d": []}
     orthogonal = CNN().find_duplicates(encoding_map=encoded, min_similarity_threshold=0.0)
     assert orthogonal == {"a": ["b", "c", "d"], "b": ["a", "c", "d"], "c": ["a", "b"], "d": ["a", "b"]}
-
-
-def test_results_are_those_of_imagededup() -> None:
-    theirs = pytest.importorskip("imagededup.methods", reason="imagededup is not installed").CNN
-    custom: Any = pytest.importorskip("imagededup.utils.models").CustomModel
-    torch: Any = pytest.importorskip("torch")
-    peer = theirs(verbose=False, model_config=custom(model=torch.nn.Identity(), transform=lambda picture: picture, name="none"))
-    rng = np.random.default_rng(0)
-    encoded = {f"{row}.jpg": vector for row, vector in enumerate(rng.standard_normal((40, 5)).astype(np.float32))}
-    for scores in (False, True):
-        expected, found = (
-            each.find_duplicates(encoding_map=encoded, min_similarity_threshold=0.8, scores=scores) for each in (peer, CNN())
-        )
-        assert list(expected) == list(found) and sum(map(len, found.values())) > 20
-        for name, others in expected.items():
-            if scores:
-                assert [other for other, _ in others] == [other for other, _ in found[name]]
-                assert np.allclose([score for _, score in others], [score for _, score in found[name]], atol=1e-6)
-            else:
-                assert others == found[name]

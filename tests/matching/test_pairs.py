@@ -14,6 +14,15 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.matches import Match
 from image_copies.matching.pairs import PairJudge, verify_two
+from image_copies.matching.verification.judgement import Judgement
+
+
+def judge(folder: Path, one: Image.Image, other: Image.Image, quality: int = 0, **known: Any) -> Judgement:
+    """Judge two files: PNG, the second one JPEG where a quality is given."""
+    files = folder / "one.png", folder / ("other.jpg" if quality else "other.png")
+    one.save(files[0])
+    other.save(files[1], quality=quality)
+    return PairJudge().judge(Match(*files, **known))
 
 
 @pytest.mark.parametrize("side", [480, 600, 720, 800])
@@ -39,11 +48,9 @@ def test_what_nothing_can_confirm_must_be_far_beyond_the_threshold(
     blur: float, false_alarms: float | None, confirmed: bool, tmp_path: Path
 ) -> None:
     """`compare` called every other reference of a set a copy of the one nearest to it, by its score alone."""
-    files = tmp_path / "one.png", tmp_path / "other.png"
-    for seed, file in enumerate(files):
-        pixels = draw_picture(np.random.default_rng(seed), 300)
-        cv2.imwrite(str(file), cv2.GaussianBlur(pixels, (0, 0), blur) if blur else pixels)
-    found = PairJudge().judge(Match(*files, expected_false_alarms=false_alarms))
+    one, other = (Image.fromarray(draw_picture(np.random.default_rng(seed), 300)) for seed in range(2))
+    softly = ImageFilter.GaussianBlur(blur)
+    found = judge(tmp_path, one.filter(softly), other.filter(softly), expected_false_alarms=false_alarms)
     assert found.kind == "likely" and found.confirmed == confirmed, found
 
 
@@ -148,10 +155,7 @@ def test_a_part_of_another_colour_or_number_is_no_certain_copy(
     one: Image.Image, other: Image.Image, kind: str, quality: int, tmp_path: Path
 ) -> None:
     """A status light was certain, since twelve blocks along its edge agreed."""
-    files = tmp_path / "one.png", tmp_path / "other.jpg"
-    one.save(files[0])
-    other.save(files[1], quality=quality)
-    found = PairJudge().judge(Match(*files))
+    found = judge(tmp_path, one, other, quality)
     assert found.kind == kind, found
 
 
@@ -168,26 +172,23 @@ def test_a_strip_and_its_half_are_certainly_copies(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("quality", [50, 60])
 def test_a_coarse_copy_of_noise_is_certain_because_compression_gives_it(quality: int, tmp_path: Path) -> None:
-    rng, files = np.random.default_rng(0), (tmp_path / "one.png", tmp_path / "other.jpg")
+    rng = np.random.default_rng(0)
     drawn = draw_picture(rng, 480)
     noisy = Image.fromarray(np.clip(drawn + rng.normal(0, 6, drawn.shape), 0, 255).astype(np.uint8))
-    noisy.save(files[0])
-    noisy.save(files[1], quality=quality)
-    assert PairJudge().judge(Match(*files)).kind == "certain"
+    assert judge(tmp_path, noisy, noisy, quality).kind == "certain"
 
 
 def test_tables_with_other_numbers_are_not_captioned_copies(tmp_path: Path) -> None:
     """Letters differ on both sides; below a caption one side shows something else."""
-    files = tmp_path / "one.png", tmp_path / "other.png"
     for seed in range(3):
-        rng = np.random.default_rng(seed)
-        for file in files:
+        rng, pages = np.random.default_rng(seed), list[Image.Image]()
+        for _ in range(2):
             page = Image.new("RGB", (520, 420), "white")
             pen = ImageDraw.Draw(page)
             for row, column in itertools.product(range(12), range(5)):
                 left, top = 10 + 100 * column, 10 + 33 * row
                 pen.rectangle((left, top, left + 100, top + 33), "white", "black")
                 pen.text((left + 20, top + 8), f"{rng.integers(100, 999)}", "black", ImageFont.load_default(18))
-            page.save(file)
-        found = PairJudge().judge(Match(*files))
+            pages.append(page)
+        found = judge(tmp_path, pages[0], pages[1])
         assert not found.is_certain, (seed, found)

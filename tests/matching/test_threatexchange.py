@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from image_copies.data.procedural import write_pictures
+from tests.pictures import encode
 
 te: Any = pytest.importorskip("threatexchange.signal_type.signal_base", reason="threatexchange is not installed")
 
@@ -18,12 +19,6 @@ from image_copies.matching import threatexchange as ours  # noqa: E402 - it impo
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return list(write_pictures(tmp_path_factory.mktemp("signals"), "R", 100, seed=1, workers=1))
-
-
-def encode(picture: Image.Image) -> bytes:
-    content = io.BytesIO()
-    picture.save(content, "JPEG")
-    return content.getvalue()
 
 
 def test_the_manifest_is_loaded_as_an_extension() -> None:
@@ -45,7 +40,7 @@ def test_a_hundred_pictures_are_hashed_stored_and_found_again(pictures: list[Pat
     stored.seek(0)
     index = signal.get_index_cls().deserialize(stored)
     with Image.open(pictures[7]) as picture:
-        copy = signal.hash_from_bytes(encode(picture.resize((picture.width * 3 // 4, picture.height * 3 // 4))))
+        copy = signal.hash_from_bytes(encode(picture.resize((picture.width * 3 // 4, picture.height * 3 // 4)), "JPEG"))
     found = index.query(copy)
     assert found[0].metadata == str(pictures[7]) and found[0].similarity_info.distance < 0.1
     assert signal.compare_hash(copy, hashes[7]).match and not signal.compare_hash(copy, hashes[8]).match

@@ -131,16 +131,6 @@ def test_of_two_plans_at_once_the_second_waits_for_the_first(album: Path, checkp
     assert main(["--undo"]) == 0 and read_tree(album) == before
 
 
-def test_what_was_moved_aside_is_not_searched_again(album: Path, checkpoint: Path) -> None:
-    before = read_tree(album)
-    search(checkpoint, "--queries", ".")
-    main(["--apply", "move"])
-    moved = read_tree(Path("matches/moved"))
-    search(checkpoint, "--queries", ".")
-    assert moved and not any("/moved/" in str(row.file) for row in read_plan(Path("matches/plan.csv")))
-    assert read_tree(Path("matches/moved")) == moved and main(["--undo"]) == 0 and read_tree(album) == before
-
-
 def test_a_search_without_a_threshold_leaves_no_older_plan_to_carry_out(album: Path, checkpoint: Path) -> None:
     before = read_tree(album)
     search(checkpoint, "--queries", "album")

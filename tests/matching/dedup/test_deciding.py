@@ -15,10 +15,13 @@ from image_copies.matching.dedup.results import Decided, write_lists
 PAIRS = [(0, 1, 0.1, False), (1, 2, 0.2, False), (0, 2, 0.2, False), (2, 5, 0.0, True), (3, 6, 0.0, True), (4, 5, 0.0, True)]
 
 
-def make(folder: Path, inputs: int = 8) -> tuple[Collection, NDArray[np.void]]:
-    """Two files of four pictures; picture 1 is the largest, 2 and 5 are equal, 3 and 6, too; 4 and 5 are only said to be."""
+def make(folder: Path, inputs: int = 8, changed_file: int = 0, **changed: Any) -> tuple[Collection, NDArray[np.void]]:
+    """Two files of four pictures; picture 1 is the largest, 2 and 5 are equal, 3 and 6, too; 4 and 5 are only said to be.
+
+    `changed`: columns of one of the files; contents are numbers.
+    """
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    digests = [bytes([n]) * 32 for n in (0, 1, 2, 3, 4, 2, 3, 7)]
+    contents = [0, 1, 2, 3, 4, 2, 3, 7]
     for file in range(2):
         rows = slice(4 * file, 4 * file + 4)
         columns: dict[str, Any] = {
@@ -26,11 +29,13 @@ def make(folder: Path, inputs: int = 8) -> tuple[Collection, NDArray[np.void]]:
             "source": ["/pictures"] * 4,
             "place": [0] * 4,
             "bytes": [100] * 4,
-            "sha256": pa.array(digests[rows], pa.binary(32)),
+            "sha256": contents[rows],
             "width": [20 if n == 1 else 10 for n in range(8)][rows],
             "height": [10] * 4,
             "error": [None, None, None, "damaged" if file else None],
         }
+        columns |= changed if file == changed_file else {}
+        columns["sha256"] = pa.array([bytes([content]) * 32 for content in columns["sha256"]], pa.binary(32))
         parquet.write_table(pa.table(columns), folder / f"{file}.parquet")
     return Collection([folder / "0.parquet", folder / "1.parquet"], np.array([0, 4, 8]), inputs, ["", ""]), np.array(PAIRS, PAIR)
 
@@ -49,11 +54,7 @@ def test_the_largest_of_a_group_stays_and_of_equal_bytes_the_first(tmp_path: Pat
 
 
 def test_a_file_that_two_sources_hold_is_no_copy_of_itself(tmp_path: Path) -> None:
-    collection, pairs = make(tmp_path)
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(tmp_path / "1.parquet")
-    names = ["4.jpg", "2.jpg", "6.jpg", "7.jpg"]
-    parquet.write_table(table.set_column(0, "id", [names]).set_column(1, "source", [["/"] * 4]), tmp_path / "1.parquet")
+    collection, pairs = make(tmp_path, changed_file=1, id=["4.jpg", "2.jpg", "6.jpg", "7.jpg"], source=["/"] * 4)
     assert list_going(find_candidates(collection, pairs)) == [(0, 1, False), (2, 1, False), (6, 3, True)]
 
 
@@ -62,26 +63,15 @@ def test_no_file_goes_for_a_link_and_none_for_a_member_of_an_archive(tmp_path: P
     """Whether bytes are equal or the link is that of a larger picture."""
     (tmp_path / "z.jpg").touch()
     (tmp_path / "a.jpg").symlink_to("z.jpg")
-    collection, pairs = make(tmp_path)
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(tmp_path / "0.parquet")
     names = [str(tmp_path / name) for name in ("old.zip/0.jpg", "a.jpg", "z.jpg", "3.jpg")]
-    digests = table["sha256"] if far else table["sha256"].take([1, 1, 1, 3])
-    parquet.write_table(
-        table.set_column(0, "id", [names]).set_column(4, "sha256", [digests.combine_chunks()]), tmp_path / "0.parquet"
-    )
+    collection, _ = make(tmp_path, id=names, sha256=[0, 1, 2, 3] if far else [1, 1, 1, 3])
     pairs = np.array([(0, 1, 0.1, not far), (0, 2, 0.1, not far), (1, 2, 0.1, not far)], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(1, 2, not far)]
 
 
 def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_belong_to_it(tmp_path: Path) -> None:
-    collection, pairs = make(tmp_path)
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(tmp_path / "0.parquet")
     names = [str(tmp_path / name) for name in ("a (1).jpg", "a.jpg", "b.jpg", "c.jpg")]
-    digests = table["sha256"].take([1, 1, 1, 3]).combine_chunks()
-    table = table.set_column(0, "id", [names]).set_column(4, "sha256", [digests]).set_column(5, "width", [[10] * 4])
-    parquet.write_table(table, tmp_path / "0.parquet")
+    collection, _ = make(tmp_path, id=names, sha256=[1, 1, 1, 3], width=[10] * 4)
     pairs = np.array([(0, 1, 0, True), (1, 2, 0, True)], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, True)]
     (tmp_path / "b.xmp").touch()
@@ -111,13 +101,8 @@ def test_lists_hold_every_picture_and_only_sure_copies_go(tmp_path: Path) -> Non
 
 def test_a_file_does_not_go_for_the_row_of_a_table_that_may_be_its_path(tmp_path: Path) -> None:
     (tmp_path / "b.jpg").touch()
-    collection, _ = make(tmp_path)
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(tmp_path / "0.parquet")
-    digests = table["sha256"].take([1, 1, 2, 3]).combine_chunks()
-    table = table.set_column(4, "sha256", [digests]).set_column(0, "id", [["0", str(tmp_path / "b.jpg"), "2", "3"]])
-    table = table.set_column(1, "source", [["/t.parquet", str(tmp_path), "/t.parquet", "/t.parquet"]])
-    parquet.write_table(table, tmp_path / "0.parquet")
+    names, sources = ["0", str(tmp_path / "b.jpg"), "2", "3"], ["/t.parquet", str(tmp_path), "/t.parquet", "/t.parquet"]
+    collection, _ = make(tmp_path, id=names, source=sources, sha256=[1, 1, 2, 3])
     assert list_going(find_candidates(collection, np.array([(0, 1, 0, True)], PAIR))) == [(0, 1, True)]
     near = np.array([(1, 2, 0.1, False)], PAIR)  # of other bytes, and fewer pixels
     assert list_going(find_candidates(collection, near)) == [(2, 1, False)]
@@ -125,18 +110,10 @@ def test_a_file_does_not_go_for_the_row_of_a_table_that_may_be_its_path(tmp_path
 
 @pytest.mark.parametrize("same", [True, False])
 def test_what_lies_in_a_damaged_tar_stays_only_where_there_is_nothing_else(tmp_path: Path, same: bool) -> None:
-    collection, _ = make(tmp_path)
-    parquet = pytest.importorskip("pyarrow.parquet")
-    table = parquet.read_table(tmp_path / "0.parquet")
     sources = ["/whole.tar", "/cut.tar", "/cut.tar", "/cut.tar"]
-    digests = table["sha256"].take([1, 1, 2, 2] if same else [0, 1, 2, 3]).combine_chunks()
-    parquet.write_table(table.set_column(1, "source", [sources]).set_column(4, "sha256", [digests]), tmp_path / "0.parquet")
+    collection, _ = make(tmp_path, source=sources, sha256=[1, 1, 2, 2] if same else [0, 1, 2, 3])
     pairs = np.array([(0, 1, 0.0, same), (2, 3, 0.0, same)], PAIR)
-    assert (
-        list_going(find_candidates(collection, pairs)) == [(0, 1, False), (3, 2, False)]
-        if not same
-        else [(1, 0, True), (3, 2, True)]
-    )
+    assert list_going(find_candidates(collection, pairs)) == [(0, 1, same), (3, 2, same)]
     assert list_going(find_candidates(collection, pairs, {"/cut.tar"})) == [(1, 0, same), (3, 2, same)]
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import tarfile
-import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -232,26 +231,6 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
     assert found.names == (f"{tmp_path}/1.jpg", f"{tmp_path}/3.jpg")
     with pytest.raises(UserError, match="does not exist"):
         list(list_containers([tmp_path / "4.jpg"], 10, tmp_path / "out"))
-
-
-def test_listing_holds_no_object_per_picture(tmp_path: Path) -> None:
-    """Of each folder the names are held while it is sorted, and of each batch while it is made."""
-    for folder in range(20):
-        (tmp_path / f"{folder}").mkdir()
-        for number in range(200):
-            (tmp_path / f"{folder}" / f"{number}.jpg").touch()
-
-    def peak(folders: int) -> int:
-        tracemalloc.start()
-        keys = [one.key for one in list_containers([tmp_path / f"{n}" for n in range(folders)], 50, tmp_path / "out")]
-        found = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert len(keys) >= folders
-        return found
-
-    peak(20)  # the interpreter's own table of names grows once
-    few = peak(2)
-    assert peak(20) - few < 18 * 200 * 20  # bytes for each picture more; its path alone takes over 100
 
 
 def test_an_object_store_that_fails_is_asked_again_and_then_named(

@@ -22,8 +22,8 @@ from tests.albums import pictures_below, write_album
 from tests.folders import read_tree
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
-PROCESSES = pytest.mark.parametrize("processes", [20, pytest.param(100, marks=pytest.mark.faults)])
-PAIRS = 250
+PROCESSES = pytest.mark.parametrize("processes", [8, pytest.param(100, marks=pytest.mark.faults)])
+PAIRS = 100
 WAYS = pytest.mark.parametrize("way", get_args(Way))
 
 

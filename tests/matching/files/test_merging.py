@@ -1,18 +1,15 @@
 """What a copy notes and the kept file lacks is written into a sidecar of the kept file, before the copy goes."""
 
 import io
-import os
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 
 from image_copies.matching.files import acting
 from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.merging import add_notes
 from image_copies.matching.files.notes import KEYWORDS, RATING, RIGHTS, Note, find_missing, parse_xmp
@@ -20,14 +17,13 @@ from image_copies.matching.files.plan import PlanRow, read_plan, write_plan
 from image_copies.matching.files.surplus import read_holdings
 from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.verification.judgement import Judgement
+from tests.albums import Killed, apply, kill_at, undo
+from tests.folders import read_tree
 from tests.matching.files.test_surplus import NOTED, PACKET, Save, draw, pack, place, save, write_sidecar
 from tests.search_results import know_all_alike
 
+merge = partial(apply, way="move", merging=True)
 KEYWORDS_OF = "><dc:subject><rdf:Bag>{}</rdf:Bag></dc:subject>"
-
-
-class Killed(BaseException):
-    """A kill, which no `except` of the product catches."""
 
 
 @pytest.fixture
@@ -45,32 +41,12 @@ def plan(album: Path) -> list[PlanRow]:
     return read_plan(album.parent / "plan.csv")
 
 
-def apply(album: Path, rows: list[PlanRow], merge: bool = True, **options: Any) -> acting.Outcome:
-    journal = Journal(album.parent / "journal.jsonl")
-    try:
-        return acting.apply_plan(rows, "move", journal, album.parent / "moved", merging=merge, **options)
-    finally:
-        journal.close()
-
-
-def undo(album: Path) -> acting.Outcome:
-    journal = Journal(album.parent / "journal.jsonl")
-    try:
-        return acting.undo(journal)
-    finally:
-        journal.close()
-
-
-def read_tree(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 @pytest.mark.parametrize(("write", "what"), NOTED)
 def test_what_only_a_copy_notes_is_written_next_to_the_kept_file(album: Path, write: Save, what: str) -> None:
     write(album)
     before, rows = read_tree(album), plan(album)
     noted = read_holdings(rows[1].file).notes
-    outcome = apply(album, rows)
+    outcome = merge(album, rows)
     if "of its own" in what:  # what cannot be written
         assert not rows[1].merged and not outcome.done and read_tree(album) == before
         return
@@ -78,7 +54,7 @@ def test_what_only_a_copy_notes_is_written_next_to_the_kept_file(album: Path, wr
     after = read_tree(album)
     assert after.keys() == {"large.jpg", "large.jpg.xmp"} and after["large.jpg"] == before["large.jpg"]
     assert find_missing(read_holdings(album / "large.jpg").notes, noted) == ({}, [])
-    assert not apply(album, rows).done
+    assert not merge(album, rows).done
     undo(album)
     assert read_tree(album) == before
 
@@ -96,14 +72,14 @@ def test_what_stays_beside_the_kept_file_gets_the_notes_of_its_own_copies(album:
     rows = plan_group(1, [each.path for each in members], know_all_alike(members, judge), KeepSettings())
     found = {row.file.stem: (row.action, row.kept.stem, row.merged) for row in rows}
     assert found["a"] == ("keep", "a", "") and found["b"] == ("review", "a", "a rating") and found["c"][0] == "review"
-    apply(album, rows)
+    merge(album, rows)
     assert (album / "a.jpg.xmp").exists() and not (album / "b.jpg").exists() and (album / "c.jpg").exists()
 
 
 def test_without_the_option_such_a_copy_stays(album: Path) -> None:
     save(exif=place(47))(album)
     before = read_tree(album)
-    assert not apply(album, plan(album), merge=False).done and read_tree(album) == before
+    assert not apply(album, plan(album), "move").done and read_tree(album) == before
 
 
 @pytest.mark.parametrize("name", ["large.xmp", "large.jpg.xmp"])
@@ -113,7 +89,7 @@ def test_an_existing_sidecar_keeps_all_that_it_says(album: Path, name: str) -> N
     (album / name).write_text(text)
     write_sidecar('xmp:Rating="4"' + KEYWORDS_OF.format("<rdf:li>boat</rdf:li><rdf:li>sea &amp; sky</rdf:li>"))(album)
     before, rows = read_tree(album), plan(album)
-    assert rows[1].merged == "a rating, keywords" and not apply(album, rows).left
+    assert rows[1].merged == "a rating, keywords" and not merge(album, rows).left
     after = read_tree(album)
     assert after.keys() == {"large.jpg", name}
     notes = parse_xmp(after[name])
@@ -126,7 +102,7 @@ def test_an_existing_sidecar_keeps_all_that_it_says(album: Path, name: str) -> N
 def test_keywords_of_the_picture_stay_where_a_sidecar_replaces_them(album: Path) -> None:
     draw(320).save(album / "large.jpg", **pack(KEYWORDS_OF.format("<rdf:li>sea</rdf:li>")))
     save(**pack(KEYWORDS_OF.format("<rdf:li>boat</rdf:li>")))(album)
-    apply(album, plan(album))
+    merge(album, plan(album))
     assert parse_xmp((album / "large.jpg.xmp").read_bytes())[KEYWORDS].values == ("sea", "boat")
 
 
@@ -135,7 +111,7 @@ def test_several_copies_add_to_one_sidecar(album: Path) -> None:
     save("b.jpg", **pack('xmp:Rating="4">'))(album)
     draw(200).save(album / "c.jpg", comment=b"Grandma, Basel")
     before, rows = read_tree(album), plan(album)
-    assert len(apply(album, rows).done) == 3
+    assert len(merge(album, rows).done) == 3
     assert len(parse_xmp((album / "large.jpg.xmp").read_bytes())) == 3
     undo(album)
     assert read_tree(album) == before
@@ -147,7 +123,7 @@ def test_a_sidecar_to_which_nothing_can_be_added_stays_as_it_is(album: Path, tex
     rows = plan(album)
     (album / "large.jpg.xmp").write_bytes(text.encode("latin-1"))
     before = read_tree(album)
-    outcome = apply(album, rows)
+    outcome = merge(album, rows)
     assert "its notes cannot be added to" in outcome.left[0][1] and str(album / "large.jpg.xmp") in outcome.left[0][1]
     assert not outcome.done and read_tree(album) == before
 
@@ -156,7 +132,7 @@ def test_what_a_file_has_beyond_notes_keeps_it_whatever_the_plan_says(album: Pat
     save(exif=place(47))(album)
     rows = plan(album)
     (album / "small.mov").write_bytes(b"film")
-    outcome = apply(album, rows)
+    outcome = merge(album, rows)
     assert not outcome.done and outcome.left == [(album / "small.jpg", "it has small.mov, unlike the kept file")]
 
 
@@ -164,29 +140,35 @@ def test_nothing_is_written_next_to_protected_files_or_through_links(album: Path
     save(exif=place(47))(album)
     rows = plan(album)
     before = read_tree(album)
-    outcome = apply(album, rows, is_protected=lambda path: path.name.startswith("large"))
+    outcome = merge(album, rows, is_protected=lambda path: path.name.startswith("large"))
     assert "is protected, and its notes are not written next to it" in outcome.left[0][1]
     (album.parent / "elsewhere").write_text(PACKET.format(">"))
     (album / "large.jpg.xmp").symlink_to(album.parent / "elsewhere")
-    assert "is no regular file" in apply(album, rows).left[0][1]
+    assert "is no regular file" in merge(album, rows).left[0][1]
     (album / "large.jpg.xmp").unlink()
     assert read_tree(album) == before
 
 
-def test_a_copy_that_cannot_go_leaves_no_sidecar(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("refused", "said"), [("relocate", "no right"), ("write_sidecar", "its notes cannot be written next to the kept file")]
+)
+def test_where_a_right_is_missing_the_copy_stays_and_no_sidecar_is_left(
+    album: Path, refused: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save(exif=place(47))(album)
     before, rows = read_tree(album), plan(album)
 
     def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "no right")
+        raise PermissionError(13, "no right", str(album))
 
-    monkeypatch.setattr(acting, "relocate", refuse)
-    assert not apply(album, rows).done and read_tree(album) == before
+    monkeypatch.setattr(acting, refused, refuse)
+    outcome = merge(album, rows)
+    assert not outcome.done and said in outcome.left[0][1] and read_tree(album) == before
 
 
 def test_a_sidecar_that_has_changed_since_is_left_alone(album: Path) -> None:
     save(exif=place(47))(album)
-    apply(album, plan(album))
+    merge(album, plan(album))
     with (album / "large.jpg.xmp").open("a") as file:
         file.write("<!-- changed -->")
     outcome = undo(album)
@@ -204,27 +186,10 @@ def test_killed_at_any_moment_notes_are_in_one_of_two_files(album: Path, there: 
     at = 0
     while True:
         at += 1
-        calls = [0]
-
-        def watch(owner: Any, name: str, patched: pytest.MonkeyPatch, at: int = at, calls: list[int] = calls) -> None:
-            original: Callable[..., Any] = getattr(owner, name)
-
-            def watched(*arguments: Any, **options: Any) -> Any:
-                calls[0] += 1
-                if calls[0] == at and at % 2:
-                    raise Killed
-                result = original(*arguments, **options)
-                if calls[0] == at:
-                    raise Killed
-                return result
-
-            patched.setattr(owner, name, watched)
-
         with monkeypatch.context() as patched:
-            for owner, name in ((os, "link"), (Path, "unlink"), (Path, "replace"), (Journal, "_write")):
-                watch(owner, name, patched)
+            calls = kill_at(patched, at)
             with suppress(Killed):
-                apply(album, rows)
+                merge(album, rows)
         if calls[0] < at:
             break
         said = {**read_holdings(album / "large.jpg").notes}
@@ -233,7 +198,7 @@ def test_killed_at_any_moment_notes_are_in_one_of_two_files(album: Path, there: 
                 said |= read_holdings(album / name).notes
         assert len(said) == 2 + there, f"killed at change {at}: {said}"
         if at % 3:
-            assert not apply(album, rows).left and set(read_tree(album)) == {
+            assert not merge(album, rows).left and set(read_tree(album)) == {
                 "large.jpg",
                 "large.xmp" if there else "large.jpg.xmp",
             }
@@ -251,22 +216,10 @@ def test_what_is_added_is_checked_before_it_is_written() -> None:
         add_notes("", {KEYWORDS: Note(("\x01",), "Bag")}, {})
 
 
-def test_a_folder_that_may_not_be_written_leaves_the_copy_where_it_is(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(exif=place(47))(album)
-    before, rows = read_tree(album), plan(album)
-
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(13, "no right", str(album))
-
-    monkeypatch.setattr(acting, "write_sidecar", refuse)
-    outcome = apply(album, rows)
-    assert "its notes cannot be written next to the kept file" in outcome.left[0][1] and read_tree(album) == before
-
-
 def test_metadata_programs_read_what_is_written(album: Path) -> None:
     """The packet is one that a picture can hold."""
     save(exif=place(47))(album)
-    apply(album, plan(album))
+    merge(album, plan(album))
     stream = io.BytesIO()
     draw(64).save(stream, "JPEG", xmp=(album / "large.jpg.xmp").read_bytes())
     with Image.open(stream) as image:

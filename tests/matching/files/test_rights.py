@@ -21,6 +21,7 @@ from image_copies.matching.files.journal import Way
 from image_copies.matching.files.plan import PlanRow, write_plan
 from image_copies.matching.files.relocation import digest_if_regular
 from image_copies.pipeline.match import main
+from tests.folders import read_tree
 
 NOBODY = 65534
 T = TypeVar("T")
@@ -79,12 +80,11 @@ def make_album(home: Path) -> Path:
 
 
 def tree(folder: Path) -> dict[str, bytes]:
-    """Every file below the folder and what it holds, seen by the tests' own user."""
+    """Every file and link below the folder and what it holds, seen by the tests' own user."""
     modes = {path: path.stat().st_mode for path in folder.rglob("*") if path.is_dir() and not path.is_symlink()}
     for path in modes:
         path.chmod(0o755)
-    inside = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    found = {str(path.relative_to(folder)): path.read_bytes() for path in inside}
+    found = read_tree(folder)
     for path, mode in modes.items():
         path.chmod(mode)
     return found

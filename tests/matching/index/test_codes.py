@@ -18,7 +18,7 @@ from image_copies.data.shards import use_engine
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index import codes, index_files, segments
 from image_copies.matching.index.index_files import open_intact_index, write_index
-from image_copies.matching.index.search import Neighbours, open_search
+from image_copies.matching.index.search import Nearest, Neighbours, open_search
 from image_copies.matching.index.store import Content, Store, add_files, keep_queries, open_store, remove_files
 from image_copies.matching.matches import Exclusions, Rule
 from image_copies.matching.search import Search
@@ -49,6 +49,10 @@ def add(store: Store, rows: range, vectors: NDArray[np.float32] = VECTORS) -> No
 
 def names(store: Store, pattern: str) -> set[str]:
     return {path.name for path in store.folder.glob(pattern)}
+
+
+def assert_same(one: Nearest, other: Nearest) -> None:
+    assert np.array_equal(one.contents, other.contents) and np.array_equal(one.distances, other.distances)
 
 
 @pytest.fixture
@@ -206,9 +210,11 @@ def test_neighbours_at_any_distance_are_looked_for_as_widely_behind_excluded_one
 def test_lists_and_files_grow_with_the_root_of_the_contents(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes, "LISTS_PER_ROOT", 0.5)
     assert count_lists(open_search(store)) == round(0.5 * COUNT**0.5) and len(names(store, "vectors-*")) == 3
+    before = names(store, "quantizers-*")
     monkeypatch.setattr(segments, "SEGMENT_CONTENTS_PER_ROOT", 40)
     add(store, range(COUNT, 5 * COUNT))
     assert count_lists(open_search(store)) == round(0.5 * (5 * COUNT) ** 0.5)
+    assert names(store, "quantizers-*").isdisjoint(before) and len(names(store, "quantizers-*")) == 1
     sizes = sorted(len(segment.numbers) for segment in open_search(store).segments)
     assert sizes[-1] == round(40 * (5 * COUNT) ** 0.5) and sum(sizes) == 5 * COUNT
 
@@ -284,7 +290,7 @@ def test_a_derived_file_that_is_damaged_is_made_again(store: Store, pattern: str
         path.write_bytes(bytes(content) if damage == "flip" else content[:-100])
     (store.folder / ".codes.half.part").write_bytes(b"what a kill left")
     again = open_search(store).nearest(QUERIES, 5)
-    assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
+    assert_same(again, whole)
     assert open_search(store).ntotal == COUNT and all(open_intact_index(file) for file in store.folder.glob("*.faiss"))
 
 
@@ -303,7 +309,7 @@ def test_a_file_is_read_when_its_size_or_time_is_new(store: Store, monkeypatch: 
     (store.folder / index_files.INTACT).unlink()
     again = open_search(store).nearest(QUERIES, 5)
     assert {path.name for path in read} == names(store, "[cqv]*-*") == files
-    assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
+    assert_same(again, whole)
     read.clear()
     touched = next(store.folder.glob("codes-*"))
     os.utime(touched, ns=(5, 7))
@@ -328,7 +334,7 @@ def test_check_finds_what_was_changed_without_a_trace(store: Store, pattern: str
     assert match.main(command) == 1
     assert f"{path} is damaged: the next search writes it again" in capsys.readouterr().out
     again = open_search(store).nearest(QUERIES, 5)
-    assert np.array_equal(again.contents, whole.contents) and np.array_equal(again.distances, whole.distances)
+    assert_same(again, whole)
     assert match.main(command) == 0
 
 
@@ -362,19 +368,6 @@ def test_more_than_the_lists_hold_is_searched_exactly(store: Store, monkeypatch:
     assert np.array_equal(approximate.contents, exact.contents)
 
 
-def test_the_quantizer_is_trained_again_when_the_index_has_grown(store: Store) -> None:
-    open_search(store)
-    before = names(store, "quantizers-*")
-    add(store, range(COUNT, 5 * COUNT), VECTORS)
-    assert not open_search(store).exact and names(store, "quantizers-*").isdisjoint(before)
-    assert len(names(store, "quantizers-*")) == 1
-
-
-def test_a_small_index_is_searched_exactly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", COUNT + 1)
-    assert open_search(store).exact and not names(store, "codes-*")
-
-
 @pytest.mark.parametrize("exact", [True, False])
 def test_an_engine_finds_the_same_in_every_file_by_itself(store: Store, exact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("image_copies.matching.index.search.PAIRS_WORTH_SENDING", 0)
@@ -391,7 +384,7 @@ def test_an_engine_finds_the_same_in_every_file_by_itself(store: Store, exact: b
         elsewhere = index.nearest(QUERIES, 12)
     assert len(index.segments) == 4 and index.exact == exact
     assert engine.works == ([] if exact else ["encoding vectors"]) + ["searching the index"]
-    assert np.array_equal(alone.contents, elsewhere.contents) and np.array_equal(alone.distances, elsewhere.distances)
+    assert_same(alone, elsewhere)
 
 
 def test_a_node_that_does_not_see_the_index_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,18 +283,6 @@ def test_what_changed_since_the_file_of_vectors_was_made_is_searched_without_mak
     assert np.array_equal(again.contents, found.contents) and np.array_equal(again.distances, found.distances)
 
 
-def test_the_file_of_vectors_is_made_again_when_much_has_changed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "MIN_CHANGED_CONTENTS", 3)
-    add(store, *range(10))
-    open_search(store)
-    (file,) = store.folder.glob("vectors-*")
-    add(store, 10, 11)
-    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(3)])
-    assert open_search(store).ntotal == 9 and file.exists()
-    remove_files(store, [Path("/a/3.jpg")])
-    assert open_search(store).ntotal == 8 and not file.exists()
-
-
 @pytest.mark.parametrize("lacking", ["ALTER TABLE contents DROP COLUMN checksum", "DROP TABLE removed"])
 def test_an_index_of_other_tables_is_refused(store: Store, lacking: str) -> None:
     add(store, 1, 2, 3)

@@ -5,12 +5,16 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.grouped import FileGroups
 from image_copies.matching.groups.groups import Cut, Link
 from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.matches import Match, Matches, Rule
+from image_copies.matching.output import Output
 from image_copies.matching.results.gallery import write_matches_page
+from image_copies.matching.results.report import _write_plan
 from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv
 from image_copies.matching.verification.judgement import Judgement, Kind
 
@@ -83,21 +87,11 @@ def test_of_very_many_pairs_the_first_are_shown_and_the_rest_is_counted(tmp_path
 def test_people_read_classes_and_programs_scores(tmp_path: Path) -> None:
     first, second, third = (tmp_path / f"{name}.jpg" for name in "abc")
     cut = Cut(Link(second, third, -0.25, Judgement("same scene", "moved", 30)), 1, 2, "ends")
+    certain = PlanRow(7, "review", second, first, "seen (95 % agreement of 80 blocks)", -0.125, None, False, "00" * 32)
     rows = [
         PlanRow(7, "keep", first, first, "largest", None, None, False, "00" * 32),
         PlanRow(7, "review", third, first, "seen", -0.25, None, False, "00" * 32, judgement=Judgement("likely", "seen", 61)),
-        PlanRow(
-            7,
-            "review",
-            second,
-            first,
-            "seen (95 % agreement of 80 blocks)",
-            -0.125,
-            None,
-            False,
-            "00" * 32,
-            judgement=Judgement("certain", "seen", 91),
-        ),
+        replace(certain, judgement=Judgement("certain", "seen", 91)),
     ]
     grouped = Grouped(FileGroups([[first, second, third]], [cut], []), rows)
     page = write_matches_page(tmp_path / "gallery", Matches([], -0.5, 2, 2, []), RULE, grouped, [tmp_path]).read_text()
@@ -111,3 +105,14 @@ def test_people_read_classes_and_programs_scores(tmp_path: Path) -> None:
     assert (kept["group"], other["file"], grouped.copies[0].removable) == ("1", str(second), []), "it is to be looked at"
     (line,) = csv.DictReader((tmp_path / "cuts.csv").read_text().splitlines())
     assert (line["score"], line["class"], line["certainty"], line["matching"]) == ("-0.25", "same scene", "30", "1")
+
+
+def test_notes_are_offered_to_be_written_beside_files_that_may_be_touched_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--merge-metadata was offered for copies of protected files, next to which nothing is written."""
+    kept = PlanRow(1, "keep", tmp_path / "a.jpg", tmp_path / "a.jpg")
+    copy = PlanRow(1, "review", tmp_path / "b.jpg", kept.file, merged="a caption")
+    for first, offered in ((kept, True), (replace(kept, protected=True), False)):
+        _write_plan(tmp_path, [first, copy], Output())
+        assert ("1 to look at (1 only for notes" in capsys.readouterr().out) is offered

@@ -18,18 +18,13 @@ from image_copies.matching.matches import Match
 from image_copies.matching.pairs import PairJudge
 from image_copies.matching.verification.contents import Contents, list_missing, match_contents, read_contents
 from image_copies.matching.verification.judgement import Judgement
+from tests.pictures import encode
 
 Make = Callable[[], bytes]
 
 
 def draw(seed: int = 3, side: int = 320) -> Image.Image:
     return Image.fromarray(draw_picture(np.random.default_rng(seed), side)).resize((side, side * 3 // 4))
-
-
-def encode(picture: Image.Image, form: str, **options: Any) -> bytes:
-    stream = io.BytesIO()
-    picture.save(stream, form, **options)
-    return stream.getvalue()
 
 
 def pages(form: str, *seeds: int, **options: Any) -> bytes:
@@ -91,7 +86,7 @@ def hide(colour: str, side: int = 320) -> bytes:
     alpha = Image.new("L", picture.size, 255)
     alpha.paste(0, (side // 4, side // 4, side * 3 // 4, side // 2))
     picture.putalpha(alpha)
-    return encode(picture, "PNG")
+    return encode(picture)
 
 
 def judge(folder: Path, one: bytes, other: bytes) -> Judgement:
@@ -162,19 +157,19 @@ def test_a_thumbnail_of_another_picture_is_not_lost(note: Callable[[bytes], byte
             "first 1 of 2 and 2",
         ),
         (lambda: pages("GIF", 1, 2, duration=50), lambda: pages("GIF", 1, 2, duration=500), "is shown for another time"),
-        (lambda: encode(logo("RED"), "PNG"), lambda: encode(logo("BLUE"), "PNG"), "other parts of them are transparent"),
-        (lambda: encode(logo("RED"), "PNG"), lambda: encode(logo("RED").resize((200, 100)), "PNG"), ""),
-        (lambda: encode(cut_out(), "PNG"), lambda: encode(flatten(cut_out()), "PNG"), "one file has transparent parts"),
-        (lambda: deep(0), lambda: encode(draw(), "PNG"), "one file has 16 bits a channel instead of 8"),
+        (lambda: encode(logo("RED")), lambda: encode(logo("BLUE")), "other parts of them are transparent"),
+        (lambda: encode(logo("RED")), lambda: encode(logo("RED").resize((200, 100))), ""),
+        (lambda: encode(cut_out()), lambda: encode(flatten(cut_out())), "one file has transparent parts"),
+        (lambda: deep(0), lambda: encode(draw()), "one file has 16 bits a channel instead of 8"),
         (lambda: deep(0), lambda: deep(77), "only the upper 8 are known to agree"),
         (lambda: separations(255), lambda: separations(100), "their channels of CMYK differ"),
         (lambda: separations(255), lambda: encode(Image.new("RGB", (96, 96)), "TIFF"), "one file has CMYK channels"),
-        (lambda: encode(draw(), "PNG", icc_profile=LAB), lambda: encode(draw(), "PNG"), "to be shown in other colours"),
+        (lambda: encode(draw(), icc_profile=LAB), lambda: encode(draw()), "to be shown in other colours"),
         (lambda: encode(draw(), "JPEG", icc_profile=SWAPPED), lambda: encode(draw(), "JPEG"), "to be shown in other colours"),
-        (lambda: add(encode(draw(), "PNG"), LINEAR), lambda: encode(draw(), "PNG"), "to be shown in other colours"),
+        (lambda: add(encode(draw()), LINEAR), lambda: encode(draw()), "to be shown in other colours"),
         (
-            lambda: encode(draw().convert("P"), "PNG"),
-            lambda: encode(draw().convert("P").convert("RGB"), "PNG"),
+            lambda: encode(draw().convert("P")),
+            lambda: encode(draw().convert("P").convert("RGB")),
             "one file has the numbers of its palette",
         ),
         (lambda: hide("red"), lambda: hide("blue"), "one file has colours where it is transparent of its own"),
@@ -199,11 +194,11 @@ def test_what_is_shown_alike_first_is_not_the_same_file(one: Make, other: Make, 
     [
         (lambda: pages("TIFF", 1, 2, 3), lambda: pages("TIFF", 1, 2, 3, compression="tiff_lzw")),
         (lambda: pages("GIF", 1, 2, duration=50), lambda: pages("GIF", 1, 2, duration=50, comment="again")),
-        (lambda: encode(cut_out(), "PNG"), lambda: encode(cut_out(), "WEBP", lossless=True, exact=True)),
-        (lambda: encode(draw().convert("RGBA"), "PNG"), lambda: encode(draw(), "BMP")),
-        (lambda: encode(draw().convert("P"), "PNG"), lambda: encode(draw().convert("P"), "BMP")),
+        (lambda: encode(cut_out()), lambda: encode(cut_out(), "WEBP", lossless=True, exact=True)),
+        (lambda: encode(draw().convert("RGBA")), lambda: encode(draw(), "BMP")),
+        (lambda: encode(draw().convert("P")), lambda: encode(draw().convert("P"), "BMP")),
         (lambda: deep(77), lambda: deep(77, ".tiff")),
-        (lambda: encode(draw(), "PNG"), lambda: encode(draw(), "PNG", icc_profile=SRGB)),
+        (lambda: encode(draw()), lambda: encode(draw(), icc_profile=SRGB)),
     ],
 )
 def test_what_holds_the_same_is_the_same_file(one: Make, other: Make, tmp_path: Path) -> None:
@@ -213,9 +208,9 @@ def test_what_holds_the_same_is_the_same_file(one: Make, other: Make, tmp_path: 
 def test_a_picture_that_is_turned_by_a_tag_is_the_same_as_one_that_was_turned(tmp_path: Path) -> None:
     tags = Image.Exif()
     tags[0x0112] = 6
-    turned = encode(draw(), "PNG", exif=tags)
-    assert judge(tmp_path, turned, encode(draw().transpose(Image.Transpose.ROTATE_270), "PNG")).kind == "same file"
-    assert judge(tmp_path, turned, encode(draw(), "PNG")).kind != "same file"
+    turned = encode(draw(), exif=tags)
+    assert judge(tmp_path, turned, encode(draw().transpose(Image.Transpose.ROTATE_270))).kind == "same file"
+    assert judge(tmp_path, turned, encode(draw())).kind != "same file"
 
 
 def test_re_saves_of_animations_are_looked_at(tmp_path: Path) -> None:
@@ -246,10 +241,10 @@ def test_a_word_on_transparent_tells_scaled_logos_apart(tmp_path: Path) -> None:
         picture.paste((255, 255, 255, 0), (60, 100, 260, 200))
         ImageDraw.Draw(picture).text((80, 120), word, (255, 255, 255, 255), ImageFont.load_default(48))
     small = other.resize((other.width * 3 // 4, other.height * 3 // 4), Image.Resampling.LANCZOS)
-    found = judge(tmp_path, encode(one, "PNG"), encode(small, "PNG"))
+    found = judge(tmp_path, encode(one), encode(small))
     assert (found.kind, found.reason.split(";")[0]) == ("likely", "other parts of them are transparent")
     small = one.resize((one.width * 3 // 4, one.height * 3 // 4), Image.Resampling.LANCZOS)
-    assert judge(tmp_path, encode(one, "PNG"), encode(small, "PNG")).kind == "certain"
+    assert judge(tmp_path, encode(one), encode(small)).kind == "certain"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +278,7 @@ def test_what_a_file_holds_is_read_from_its_header(content: Make, expected: Cont
     ],
 )
 def test_a_png_says_in_which_colours_it_is_to_be_shown(chunks: list[bytes], said: bool) -> None:
-    png = encode(draw(), "PNG")
+    png = encode(draw())
     for chunk in chunks:
         png = add(png, chunk)
     assert bool(read_contents(png).colours) is said
@@ -295,10 +290,10 @@ def test_pictures_that_were_converted_from_a_profile_are_copies(tmp_path: Path) 
     kept = draw()
     converted = ImageCms.profileToProfile(kept, swapped, ImageCms.createProfile("sRGB"), outputMode="RGB")
     assert converted is not None
-    files = encode(kept, "PNG", icc_profile=SWAPPED), encode(converted, "PNG")
+    files = encode(kept, icc_profile=SWAPPED), encode(converted)
     held = [read_contents(content) for content in files]
     assert match_contents(*files, (held[0], held[1]), False).conflict == ""
-    assert match_contents(files[0], encode(kept, "PNG"), (held[0], held[1]), False).conflict != ""
+    assert match_contents(files[0], encode(kept), (held[0], held[1]), False).conflict != ""
 
 
 def test_nothing_is_missing_of_what_holds_less() -> None:

@@ -9,15 +9,15 @@ from image_copies.matching.verification import derivation
 from image_copies.matching.verification.alignment import Homography, invert
 from image_copies.matching.verification.derivation import Saved, find_made
 from tests.album_kinds.pictures import scene
+from tests.pictures import encode
 
 Edit = Callable[[Image.Image], Image.Image]
 SAME = np.eye(3)
 
 
 def save(picture: Image.Image, form: str = "JPEG", quality: int = 90, exif: Image.Exif | None = None) -> Saved:
-    buffer = io.BytesIO()
-    picture.save(buffer, form, quality=quality, **({"exif": exif} if exif else {}))
-    return np.asarray(ImageOps.exif_transpose(Image.open(buffer)).convert("RGB")), buffer.getvalue()
+    content = encode(picture, form, quality=quality, exif=exif or Image.Exif())
+    return np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(content))).convert("RGB")), content
 
 
 def mirror(width: int) -> Homography:

@@ -53,21 +53,15 @@ def test_edited_copies_are_confirmed(edit: Callable[[Pixels], Pixels], change: s
     assert found is not None and found.change == change and found.inliers >= 10
 
 
-def test_the_region_of_a_crop_pasted_elsewhere_is_found() -> None:
-    query = picture(7)
-    query[60:180, 40:200] = ORIGINAL[100:220, 120:280]
+@pytest.mark.parametrize("change", ["", "mirrored"])
+def test_the_region_of_a_crop_pasted_elsewhere_is_found(change: str) -> None:
+    """It is given in the picture itself where it is a mirror image."""
+    query, crop = picture(7), ORIGINAL[100:220, 120:280]
+    query[60:180, 40:200] = crop[:, ::-1] if change else crop
     found = verify(local_features(query), local_features(ORIGINAL))
-    assert found is not None
+    assert found is not None and found.change == change
     assert np.allclose(found.query_region, (40 / 320, 60 / 240, 200 / 320, 180 / 240), atol=0.08)
     assert np.allclose(found.reference_region, (120 / 320, 100 / 240, 280 / 320, 220 / 240), atol=0.08)
-
-
-def test_the_region_is_given_in_the_picture_itself_when_it_is_a_mirror_image() -> None:
-    query = picture(7)
-    query[60:180, 40:200] = ORIGINAL[100:220, 120:280][:, ::-1]
-    found = verify(local_features(query), local_features(ORIGINAL))
-    assert found is not None and found.change == "mirrored"
-    assert np.allclose(found.query_region, (40 / 320, 60 / 240, 200 / 320, 180 / 240), atol=0.08)
 
 
 def test_unrelated_pictures_are_not_confirmed() -> None:

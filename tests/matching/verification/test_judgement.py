@@ -84,35 +84,42 @@ def test_an_edited_copy_is_certain(edit: Callable[[Pixels], Pixels]) -> None:
     assert found.count("certain") >= 4, found
 
 
-def test_near_and_far_displaced_against_each_other_are_another_shot() -> None:
-    for seed in range(5):
-        scene, rng = draw(seed, 480), np.random.default_rng(seed)
-        height, width = scene.shape[:2]
-        x = np.zeros((height, width), np.float32)
-        x[:, : width // 3], x[height // 2 :] = 5, 2  # three depths
-        assert compare(frame(scene), frame(shake(scene, rng, x, 0 * x))).kind in ("likely", "same scene")
+def move_camera(scene: Pixels, rng: np.random.Generator) -> tuple[Pixels, Pixels]:
+    """Near and far are displaced against each other: three depths."""
+    height, width = scene.shape[:2]
+    x = np.zeros((height, width), np.float32)
+    x[:, : width // 3], x[height // 2 :] = 5, 2
+    return frame(scene), frame(shake(scene, rng, x, 0 * x))
 
 
-def test_a_camera_that_turned_a_little_took_another_shot() -> None:
-    for seed in range(5):
-        scene, rng = draw(seed, 480), np.random.default_rng(seed)
-        moved = np.full(scene.shape[:2], 6, np.float32)
-        found = compare(frame(scene), frame(shake(scene, rng, moved, moved / 2)))
-        assert found.kind == "likely" and found.reason.startswith("each shows something that the other does not"), found
+def turn_camera(scene: Pixels, rng: np.random.Generator) -> tuple[Pixels, Pixels]:
+    moved = np.full(scene.shape[:2], 6, np.float32)
+    return frame(scene), frame(shake(scene, rng, moved, moved / 2))
 
 
-def test_something_that_moved_makes_another_shot() -> None:
+def move_thing(scene: Pixels, rng: np.random.Generator) -> tuple[Pixels, Pixels]:
     """A burst: the background stays, a thing in front moves."""
+    thing, side, still = draw_picture(rng, 480), min(scene.shape[:2]) // 3, np.zeros(scene.shape[:2])
+    shots = [scene.copy(), scene.copy()]
+    for place, seen in zip((40, 52), shots, strict=True):
+        seen[place : place + side, place : place + side] = thing[:side, :side]
+    return shake(shots[0], rng, still, still), shake(shots[1], rng, still, still)
+
+
+@pytest.mark.parametrize(
+    ("shoot", "kinds", "reason"),
+    [
+        (move_camera, {"likely", "same scene"}, ""),
+        (turn_camera, {"likely"}, "each shows something that the other does not"),
+        (move_thing, {"same scene"}, "something has moved"),
+    ],
+)
+def test_another_shot_is_no_certain_copy(
+    shoot: Callable[[Pixels, np.random.Generator], tuple[Pixels, Pixels]], kinds: set[str], reason: str
+) -> None:
     for seed in range(5):
-        scene, thing, rng = draw(seed, 480), draw(seed + 50, 480), np.random.default_rng(seed)
-        side, still = min(scene.shape[:2]) // 3, np.zeros(scene.shape[:2])
-        shots: list[Pixels] = []
-        for place in (40, 52):
-            seen = scene.copy()
-            seen[place : place + side, place : place + side] = thing[:side, :side]
-            shots.append(shake(seen, rng, still, still))
-        found = compare(shots[0], shots[1])
-        assert found.kind == "same scene" and found.reason.startswith("something has moved"), found
+        found = compare(*shoot(draw(seed, 480), np.random.default_rng(seed)))
+        assert found.kind in kinds and found.reason.startswith(reason), found
 
 
 def test_bright_tones_that_were_cut_off_have_not_moved() -> None:
@@ -200,10 +207,6 @@ def test_unrelated_pictures_are_never_certain() -> None:
     assert found == ["unrelated"] * 28
 
 
-def test_the_descriptor_alone_is_likely() -> None:
-    assert compare(draw(0), draw(1)).kind == "likely" and compare(draw(0), draw(1), described=False).kind == "unrelated"
-
-
 def test_features_confirm_a_pair_that_is_laid_on_each_other_as_whole_frames() -> None:
     """Of two bad maps that of the whole frames may be the better one; the features that agreed on the other were forgotten."""
     scene = draw(3)
@@ -219,10 +222,10 @@ def test_features_confirm_a_pair_that_is_laid_on_each_other_as_whole_frames() ->
 def test_what_the_descriptor_alone_says_is_not_confirmed() -> None:
     found = compare(draw(0), draw(1))
     assert found.kind == "likely" and not found.confirmed and found.reason.startswith("not confirmed")
-    assert not found.is_copy and not found.is_certain
+    assert not found.is_copy and not found.is_certain and compare(draw(0), draw(1), described=False).kind == "unrelated"
     edited = compare(draw(1)[:, 60:], draw(1)[:, :-60])  # each shows something that the other does not
     assert edited.kind == "likely" and edited.confirmed and edited.is_copy and not edited.is_certain
-    assert compare(draw(1), draw(1)).confirmed and not compare(draw(0), draw(1), described=False).confirmed
+    assert compare(draw(1), draw(1)).confirmed
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3000), (8, 8), (3000, 9), (31, 33), (64, 64)])
@@ -275,12 +278,15 @@ def test_time_and_camera_are_read_from_the_file() -> None:
 
 
 def test_lookalikes_are_never_certain(copysets: Path) -> None:
-    """Photographs of the same places from other points of view; neighbours in their order are the most alike."""
+    """Photographs of the same places from other points of view; every fourth pair of neighbours in their order."""
     archive = copysets / "lookalikes.zip"
     if not archive.is_file():
         pytest.skip(f"{archive} is missing")
     with zipfile.ZipFile(archive) as members:
         names = sorted(name for name in members.namelist() if name.endswith(".jpg"))
-        pictures = [Picture(decode_rgb(members.read(name), short_side=480)) for name in names]
-    found = [judge(described=True, registration=register(*pair)) for pair in itertools.pairwise(pictures)]
-    assert len(found) == 67 and not [one for one in found if one.kind in ("certain", "same file")]
+        pairs = list(itertools.pairwise(names))[::4]
+        for pair in pairs:
+            one, other = (Picture(decode_rgb(members.read(name), short_side=480)) for name in pair)
+            found = judge(described=True, registration=register(one, other))
+            assert found.kind not in ("certain", "same file"), pair
+    assert len(pairs) == 17

@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from image_copies.data.procedural import draw_picture
 from image_copies.matching.results.overlays import LaidPair, lay_pair
 from image_copies.matching.verification.overlay import RED, Overlay, Pixels, lay_on_each_other
+from tests.pictures import draw
 
 
 @pytest.fixture(scope="module")
 def picture() -> Image.Image:
-    noise = np.random.default_rng(1).normal(0, 5, (480, 640, 3))
-    drawn = np.asarray(Image.fromarray(draw_picture(np.random.default_rng(4), 1280)).resize((640, 480)), np.float64)
-    return Image.fromarray(np.clip(drawn + noise, 0, 255).astype(np.uint8))
+    return draw(4, 640, 480)
 
 
 def lay(folder: Path, first: Image.Image, second: Image.Image) -> Overlay:

@@ -11,6 +11,7 @@ from PIL import Image, ImageFilter
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.quantisation import read_tables
 from image_copies.matching.verification.recompression import ROWS, follow_by_compression, measure_coded
+from tests.pictures import decode, encode
 
 Pixels = NDArray[np.uint8]
 LEFT, TOP = 9, 6  # of the part that a cropped copy shows
@@ -26,13 +27,11 @@ def source() -> Pixels:
 
 
 def compress(pixels: Pixels, quality: int = 70, **options: object) -> bytes:
-    written = io.BytesIO()
-    Image.fromarray(pixels).save(written, "JPEG", quality=quality, **options)
-    return written.getvalue()
+    return encode(Image.fromarray(pixels), "JPEG", quality=quality, **options)
 
 
 def show(content: bytes) -> Pixels:
-    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    return np.asarray(decode(content))
 
 
 def follows(content: bytes, source: Pixels, left: int = 0, top: int = 0) -> bool:
@@ -114,10 +113,8 @@ def test_what_is_faint_and_small_does_not_follow_however_coarse_the_files_are(
 
 
 def test_files_of_other_formats_follow_only_with_the_same_pixels(source: Pixels) -> None:
-    written = io.BytesIO()
-    Image.fromarray(source).save(written, "PNG")
-    assert follows(written.getvalue(), source)
-    assert not follows(written.getvalue(), brighten(source))
+    written = encode(Image.fromarray(source))
+    assert follows(written, source) and not follows(written, brighten(source))
 
 
 def test_a_page_with_a_plain_middle_is_found_a_pixel_away(source: Pixels) -> None:
@@ -156,9 +153,6 @@ def test_what_is_coarser_than_changes_of_a_digit_does_not_follow(source: Pixels)
 def test_metadata_do_not_count_as_coded_picture(source: Pixels) -> None:
     """The quality of a WebP or AVIF file is found by its size."""
     for form in ("WEBP", "AVIF"):
-        sizes = []
-        for profile in (b"", bytes(3000)):
-            written = io.BytesIO()
-            Image.fromarray(source).save(written, form, quality=80, icc_profile=profile)
-            sizes.append(measure_coded(written.getvalue()))
-        assert sizes[0] == sizes[1] < len(written.getvalue()) - 3000
+        picture = Image.fromarray(source)
+        written = [encode(picture, form, quality=80, icc_profile=profile) for profile in (b"", bytes(3000))]
+        assert measure_coded(written[0]) == measure_coded(written[1]) < len(written[1]) - 3000

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFilter, ImageOps
 
-from image_copies.data.procedural import draw_picture
 from image_copies.matching.matches import Match
 from image_copies.matching.pairs import PairJudge
+from tests.pictures import draw
 
 Edit = Callable[[Image.Image], Image.Image]
 SIDE = 480
@@ -38,9 +37,7 @@ def caption(picture: Image.Image) -> Image.Image:
     ],
 )
 def test_an_edit_is_said_in_words(tmp_path: Path, edit: Edit, words: str) -> None:
-    noise = np.random.default_rng(1).normal(0, 5, (SIDE, SIDE, 3))
-    drawn = np.asarray(Image.fromarray(draw_picture(np.random.default_rng(3), 960)).resize((SIDE, SIDE)), np.float64)
-    picture = Image.fromarray(np.clip(drawn + noise, 0, 255).astype(np.uint8))
+    picture = draw(3, SIDE, SIDE)
     picture.save(tmp_path / "original.png")
     edit(picture.copy()).save(tmp_path / "copy.png")
     judge = PairJudge()
