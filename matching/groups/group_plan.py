@@ -138,7 +138,6 @@ def plan_around(
                 find_loss = partial(known.find_loss, distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND)
                 loss = find_loss()
                 merged = known.surplus.noted if loss and not find_loss(merging=True) else ""
-                judgement = replace(judgement, reason=f"{judgement.reason}; {TO_LOOK_AT}: {loss}") if loss else judgement
                 action, reason = _decide_action(judgement, loss)
             original = _name_original(known) if name_originals and action == "review" else ""
             made = replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement)
@@ -221,6 +220,8 @@ def _find_difference(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> str:
 
 
 def _decide_action(judgement: Judgement, loss: str) -> tuple[Action, str]:
-    if judgement.is_certain and not loss:
+    if loss:
+        return "review", f"{judgement.reason}; {TO_LOOK_AT}: {loss}"
+    if judgement.is_certain:
         return "remove", judgement.reason
-    return "review", judgement.reason if loss else f"{judgement.kind}: {judgement.reason}; {TO_LOOK_AT}"
+    return "review", f"{judgement.kind}: {judgement.reason}; {TO_LOOK_AT}"
