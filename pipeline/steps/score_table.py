@@ -1,7 +1,7 @@
 """What step 06 prints, and what a run is to be warned of: read from what steps 01, 03 and 06 wrote, free of torch."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,20 @@ def read_synthetic_board(path: Path) -> pd.DataFrame:
         raise UserError(f"{path} is not the table that step 03 wrote ({error!r}). Delete it and do step 03 again.") from error
 
 
-def find_warnings(board: pd.DataFrame) -> list[str]:
-    """What beats the submission, or without training a trained model, and what to try."""
+def find_warnings(board: pd.DataFrame, models: Container[str]) -> list[str]:
+    """What beats the submission, or without training a trained model, and what to try.
+
+    A baseline that is one of the recipe's `models` makes up for the others: these are not compared with it.
+    """
     rows = board.to_dict("records")
+    baselines = [row for row in rows if row["kind"] == BASELINE]
+    better = {
+        SUBMITTED: baselines + [row for row in rows if row["kind"] == MODEL],
+        MODEL: [row for row in baselines if row["name"] not in models],
+    }
     warnings = []
     for row in rows:
-        better = {SUBMITTED: (BASELINE, MODEL), MODEL: (BASELINE,)}.get(row["kind"], ())
-        best = max((other for other in rows if other["kind"] in better), key=lambda other: float(other[MEAN]), default=row)
+        best = max(better.get(row["kind"], []), key=lambda other: float(other[MEAN]), default=row)
         if float(row[MEAN]) < float(best[MEAN]):
             what = "the submission" if row["kind"] == SUBMITTED else f"the model {row['name']}"
             than = f"the model {best['name']} alone" if best["kind"] == MODEL else f"{best['name']} without any training"
@@ -67,7 +74,7 @@ def read_curve(path: Path) -> pd.DataFrame:
 
 def collect_warnings(run: Run) -> list[str]:
     """What step 03 and the trainings warned of, the submission first."""
-    found = find_warnings(read_synthetic_board(run.paths.synthetic_board))
+    found = find_warnings(read_synthetic_board(run.paths.synthetic_board), run.recipe.models)
     for name in run.recipe.models:
         curve = read_curve(run.paths.curve(name))
         if len(curve):

@@ -151,7 +151,7 @@ def write_synthetic_board(run: Run) -> None:
     if families:
         alone = ", ".join(f"{name} {rows[-1][f'{ONE_FAMILY}{name}']:.3f}" for name in families)
         print(f"  µAP of the submitted variant on each left-out family alone: {alone}")
-    for warning in find_warnings(pd.DataFrame(rows)):
+    for warning in find_warnings(pd.DataFrame(rows), run.recipe.models):
         print(f"  warning: {warning}")
     if not run.recipe.baselines:
         print(f"  {' and '.join(FLOORS.values())} are not scored (baselines: false): a submission below them is not warned of")

@@ -120,13 +120,15 @@ def test_left_out_baselines_are_said_in_the_log_and_in_the_table(
 def test_what_is_below_a_baseline_and_a_submission_below_a_model_are_warned_of() -> None:
     rows = [("baseline", "grey", 0.3), ("baseline", "gabor", 0.4), ("model", "weak", 0.35), ("model", "good", 0.5)]
     board = pd.DataFrame([*rows, ("submitted", "submitted", 0.39)], columns=["kind", "name", MEAN])
-    first, second = find_warnings(board)
+    first, second = find_warnings(board, ["weak", "good"])
     assert first.startswith("the submission has a µAP of 0.390 on the synthetic queries, less than the model good alone (0.500)")
     assert "eigen_power 0.0" in first
     assert second.startswith("the model weak has a µAP of 0.350") and "weights" in second
-    assert find_warnings(board[board["kind"] != "baseline"]) == [first]
-    (third, _) = find_warnings(board[board["name"] != "good"])
+    assert find_warnings(board[board["kind"] != "baseline"], []) == [first]
+    (third, _) = find_warnings(board[board["name"] != "good"], [])
     assert third.startswith("the submission") and "less than gabor without any training (0.400)" in third
+    joined = find_warnings(board[board["name"] != "good"], ["weak", "gabor", "grey"])
+    assert joined == [third]  # what takes part itself makes up for a weak model
 
 
 @pytest.mark.parametrize(("training", "ks"), [(2, {"2"}), (5, {"3", "5"}), (120, {"3", "10", "30", "100"})])
