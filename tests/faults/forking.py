@@ -38,9 +38,8 @@ def import_everything() -> None:
         package = importlib.import_module(f"image_copies.{room}")
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             name = found.name.rsplit(".", 1)[1]
-            if (
-                not name[0].isdigit() and name != "threatexchange"
-            ):  # the steps' commands are run, not imported; the other is an extra
+            # the steps' commands and what leads scripts to the code are run, not imported; the other is an extra
+            if not name[0].isdigit() and name not in ("image_copies", "threatexchange"):
                 importlib.import_module(found.name)
 
 
