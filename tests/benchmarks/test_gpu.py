@@ -98,22 +98,22 @@ def test_drip_training_goes_on_from_what_came_back(tmp_path: Path, capfd: pytest
         list(write_pictures(tmp_path / "set" / part, part[0].upper(), count, seed=1, workers=1))
     packed, recipe = tmp_path / "set.tar", tmp_path / "recipe.yaml"
     assert gpu_set.main([str(tmp_path / "set"), "--output", str(packed), "--pixels", "48"]) == 0
-    stage = "{image_size: 32, batch_size: 8, epochs: %d}"
+    stage = "{image_size: 32, batch_size: 8, epochs: 1}"  # at whose end the state is saved, however long it takes
     recipe.write_text(
         "queries: {count: 8, copies: 4}\nmodels:\n  toy:\n    descriptor: {backbone: test_efficientnet, dimensions: 16}\n"
-        f"    workers: 0\n    stages: [{stage % 1}, {stage % 100000}]\n"
+        f"    workers: 0\n    stages: [{', '.join([stage] * 1000)}]\n"
     )
 
     def count_steps(name: str, *further: str) -> int:
         run = tmp_path / f"run-{name}"
-        options = ["--data", str(packed), "--run", str(run), "--recipe", str(recipe), "--limit", "50"]  # saved after 30 s
+        options = ["--data", str(packed), "--run", str(run), "--recipe", str(recipe), "--limit", "50"]
         assert gpu.main(["--smoke", "--parts", "drip", "--output", str(tmp_path / name), *options, *further]) == 0
         return int(json.loads((run / "models" / "toy" / "state.json").read_text())["progress"]["step"])
 
     first = count_steps("first")
     assert (tmp_path / "first" / "state.tar.0").is_file() and "killed after 50 s" in capfd.readouterr().out
     assert count_steps("second", "--carried", str(tmp_path / "first")) > first > 5
-    assert [path.name for path in sorted((tmp_path / "second").iterdir())] == ["done.txt", "rows.jsonl", "state.tar.0", "toy.csv"]
+    assert {"done.txt", "rows.jsonl", "state.tar.0", "toy.csv"} <= {path.name for path in (tmp_path / "second").iterdir()}
 
 
 def test_rows_outlast_a_call_whose_time_is_over(tmp_path: Path) -> None:
