@@ -24,7 +24,7 @@ from image_copies.pipeline.steps import ensemble
 from image_copies.submissions.ensemble import projection
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("object_store")]  # before the nodes, which inherit its variables
 
 
 def read_folder(folder: Path, pattern: str = "*") -> dict[str, bytes]:
@@ -158,7 +158,7 @@ def places(object_store: Any, small_run: Path, tmp_path_factory: pytest.TempPath
 def test_two_nodes_read_pictures_in_a_bucket_as_one_process_does_on_a_disk(
     small_run: Path,
     places: tuple[Path, str],
-    nodes: Any,  # after the store, whose variables they inherit
+    nodes: Any,
     run_command: Callable[..., subprocess.CompletedProcess[str]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -200,7 +200,7 @@ def test_two_nodes_write_vectors_into_a_bucket(
 @pytest.mark.quick
 def test_copies_in_a_bucket_are_those_on_a_disk(
     object_store: Any,
-    nodes: Any,  # after the store, whose variables they inherit
+    nodes: Any,
     sources: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
