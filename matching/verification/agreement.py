@@ -16,7 +16,7 @@ from image_copies.matching.verification.blocks import (
     block_means,
     find_displacements,
 )
-from image_copies.matching.verification.edits import MIN_COVERED, match_tones
+from image_copies.matching.verification.edits import MIN_COVERED, SAME_TONE, match_tones
 
 CHANGED_BELOW = 0.6  # correlation of a block below which something else is seen there
 CLEAR_TEXTURE = 2 * MIN_TEXTURE  # grey levels of a block that shows something, where the other picture shows nothing
@@ -26,7 +26,7 @@ PATCH_MARGIN = 4  # pixels left out on each side of a block that is searched els
 MOTION_REACH = 24  # pixels within which it is searched
 MIN_MOTION, MOTION_PEAK = 1.5, 0.75  # pixels, and correlation, from which it has moved
 MAX_MOTION_TESTS = 40  # blocks that are searched elsewhere
-END_LEVELS, MIN_CUT_OFF = 6.0, 0.2  # grey levels from a picture's darkest or brightest one, and share of a block that lies there
+MIN_CUT_OFF = 0.2  # share of a block that is as dark or as bright as a picture becomes
 BUSY_WINDOW = 9, 9  # pixels: a pixel shows something where its window does
 
 
@@ -91,7 +91,7 @@ def _find_cut_off(aligned: Aligned) -> NDArray[np.bool_]:
     fixed, warped = aligned.alike
     inside, found = aligned.covered > 0.5, np.zeros_like(aligned.blocks.covered)
     for own, other, whole in ((fixed, warped, aligned.fixed), (warped, fixed, aligned.moving)) if inside.any() else ():
-        at_end = (own < whole.min() + END_LEVELS) | (own > whole.max() - END_LEVELS)
+        at_end = (own < whole.min() + SAME_TONE) | (own > whole.max() - SAME_TONE)
         apart = own - match_tones(other, own, inside)
         found |= (block_means(at_end.astype(np.float32)) > MIN_CUT_OFF) & (block_means(apart * apart) < MIN_TEXTURE**2)
     return found

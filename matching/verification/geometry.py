@@ -14,7 +14,7 @@ MAX_DISTANCE_RATIO = 0.85  # distance of the nearest descriptor over that of the
 MAX_REPROJECTION_ERROR = 4.0  # pixels of the reduced picture
 MIN_INLIERS = 10  # features that must agree with the homography for two pictures to count as verified
 CERTAIN_INLIERS = 30  # with this many inliers, no further change of the picture is tried
-MIN_SCALE, MAX_SCALE = 0.05, 20.0  # length in the reference over length in the query, both exclusive
+MAX_SCALE = 20.0  # length in the reference over length in the query, or the reverse
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool
         return False
     scale = float(np.sqrt(abs(_compute_area(mapped)) / area))
     lengths = np.linalg.norm(sides, axis=1)
-    return MIN_SCALE < scale < MAX_SCALE and lengths.min() > 0.1 * lengths.max() * min(1.0, _compute_aspect(corners))
+    return 1 / MAX_SCALE < scale < MAX_SCALE and lengths.min() > 0.1 * lengths.max() * min(1.0, _compute_aspect(corners))
 
 
 def _compute_aspect(corners: NDArray[np.float64]) -> float:

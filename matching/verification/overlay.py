@@ -23,9 +23,9 @@ from image_copies.matching.verification.geometry import MIN_INLIERS
 from image_copies.matching.verification.judgement import OTHER_MEDIAN
 from image_copies.matching.verification.picture import Picture
 from image_copies.matching.verification.registration import register
+from image_copies.matching.verification.words import MAX_SHOWN
 
 SHOWN_SIDE = 1000  # pixels of the frame's longer side, at most
-CLEARLY_LESS = 0.02  # share of a picture by which the other one covers less of it
 PALE = 0.35  # strength of a picture's own colours outside the other one, and under the red of differences
 FAINT, STRONG = 1.2, 3.0  # excess of a difference (`differences.py`) from which red begins, and is full
 JOINED = 31  # pixels within which differences share a frame
@@ -95,7 +95,7 @@ def _compare_shown(aligned: Aligned) -> int:
     """Return 1 where the picture that gives the alignment's frame clearly shows more than the other one, −1 for less, else 0."""
     seen = find_covered(aligned.fixed.shape, invert(aligned.homography), aligned.moving.shape)
     more = float(seen.mean() - aligned.covered.mean())
-    return int(np.sign(more)) if abs(more) > CLEARLY_LESS else 0
+    return int(np.sign(more)) if abs(more) > 1 - MAX_SHOWN else 0
 
 
 def _compare_pixels(to_shown: Homography) -> int:

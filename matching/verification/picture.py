@@ -16,7 +16,7 @@ from image_copies.matching.verification.contents import Contents, read_contents
 from image_copies.matching.verification.features import DECODED_SIDE, Features, detect_features, local_features, reduce_to_grey
 from image_copies.matching.verification.shots import Shot, read_shot
 
-THUMBNAIL, THUMBNAIL_COARSE = 32, 4.0  # pixels of a thumbnail's side, and of its structure that is removed
+THUMBNAIL = 32  # pixels of the side of a thumbnail, from which structure wider than an eighth of it is removed
 Pixels = NDArray[np.uint8]
 
 
@@ -87,7 +87,7 @@ class Picture:
         """Details [THUMBNAIL, THUMBNAIL] of the whole frame, mean 0 and norm 1; all 0 where there are none."""
         grey = cv2.cvtColor(self.pixels, cv2.COLOR_RGB2GRAY).astype(np.float32)
         small = cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=cv2.INTER_AREA)
-        details = (small - cv2.GaussianBlur(small, (0, 0), THUMBNAIL_COARSE)).astype(np.float64)
+        details = (small - cv2.GaussianBlur(small, (0, 0), THUMBNAIL / 8)).astype(np.float64)
         details -= details.mean()
         return details / max(float(np.linalg.norm(details)), 1e-6 * THUMBNAIL**2)
 

@@ -8,12 +8,11 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import find_covered, invert
 from image_copies.matching.verification.colours import compare_colours, reduce_colours
+from image_copies.matching.verification.detail import MAX_ANISOTROPY, MAX_TILT
 from image_copies.matching.verification.edits import Comparison
 from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
-MIN_TURN = 1.5  # degrees of a turn that is named
-MIN_STRETCH = 1.04  # ratio of the longest to the shortest length that one length becomes
 MAX_SHOWN = 0.98  # share of a picture below which the other one was cropped
 MIN_BRIGHTER = 4.0  # levels by which the mean brightness differs
 ADDED = {"framed", "captioned or covered in part"}  # words of edits beside which the rest need not be the same
@@ -61,11 +60,11 @@ def _describe_map(homography: NDArray[np.float64]) -> list[str]:
     linear = linear @ np.diag([-1.0, 1.0]) if mirrored else linear
     angle = abs(np.degrees(np.arctan2(linear[1, 0] - linear[0, 1], linear[0, 0] + linear[1, 1])))
     longest, shortest = np.linalg.svd(linear, compute_uv=False)
-    upside_down = mirrored and angle > 180 - MIN_TURN
+    upside_down = mirrored and angle > 180 - MAX_TILT
     return (
         ["flipped upside down" if upside_down else "mirrored"] * mirrored
-        + [f"turned by {angle:.0f}°"] * bool(angle > MIN_TURN and not upside_down)
-        + ["stretched"] * bool(longest > MIN_STRETCH * shortest)
+        + [f"turned by {angle:.0f}°"] * bool(angle > MAX_TILT and not upside_down)
+        + ["stretched"] * bool(longest > MAX_ANISOTROPY * shortest)
     )
 
 
