@@ -25,9 +25,8 @@ from pathlib import Path
 import torch
 from gpu_agreement import measure_determinism
 from gpu_drip import measure_drip
-from gpu_row import Row
 from gpu_sizes import FULL, SMOKE, Sizes
-from gpu_steps import WAYS, measure_host, measure_losses, measure_saving, measure_steps, measure_way
+from gpu_steps import WAYS, Row, measure_host, measure_losses, measure_saving, measure_steps, measure_way
 from measurements import Measurements
 from page_tables import make_table, write_tables
 

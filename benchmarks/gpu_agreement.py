@@ -9,8 +9,8 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from gpu_row import Row
 from gpu_sizes import Sizes
+from gpu_steps import Row
 
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import write_pictures

@@ -9,7 +9,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpu_row import Row
+from gpu_steps import Row
 
 TOP = Path(__file__).parents[1]
 PART_BYTES = 15 * 2**20  # of the state's parts, each a file that a machine lets out

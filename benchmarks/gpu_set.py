@@ -9,7 +9,7 @@ import argparse
 import io
 import sys
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -34,17 +34,15 @@ def reduce_picture(side: int, quality: int, path: Path) -> bytes:
     return written.getvalue()
 
 
-def list_pictures(folders: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield the name in the tar and the path of each picture; of several of one name in one folder the first."""
-    seen = set[str]()
+def list_pictures(folders: Sequence[Path]) -> dict[str, Path]:
+    """Return the path of each picture by its name in the tar; of several of one name in one folder the first."""
+    found = dict[str, Path]()
     for number, folder in enumerate(folders):
         parts = {TRAINING: None} if number else {TRAINING: None, REFERENCE: SCORED, QUERY: SCORED}
         for part, count in parts.items():
             for path in find_images(folder / part).paths[:count]:
-                name = f"{part}/{path.stem}.webp"
-                if name not in seen:
-                    seen.add(name)
-                    yield name, path
+                found.setdefault(f"{part}/{path.stem}.webp", path)
+    return found
 
 
 def pack(folders: Sequence[Path], side: int, most: int) -> tuple[bytes, int, int]:
@@ -53,12 +51,12 @@ def pack(folders: Sequence[Path], side: int, most: int) -> tuple[bytes, int, int
     Raises:
         ValueError: It does not fit at any quality.
     """
-    listed = list(list_pictures(folders))
+    listed = list_pictures(folders)
     for quality in QUALITIES:
         written = io.BytesIO()
         with tarfile.open(fileobj=written, mode="w") as archive:
-            reduced = map_on_cores(partial(reduce_picture, side, quality), [path for _, path in listed])
-            for (name, _), content in zip(listed, reduced, strict=True):
+            reduced = map_on_cores(partial(reduce_picture, side, quality), list(listed.values()))
+            for name, content in zip(listed, reduced, strict=True):
                 about = tarfile.TarInfo(name)
                 about.size = len(content)
                 archive.addfile(about, io.BytesIO(content))

@@ -5,13 +5,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from gpu_plain import build_plain_step
-from gpu_row import Row, measure_busy_seconds, read_clock
 from gpu_sizes import Sizes, StepSize
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,18 +25,43 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import Progress, WrittenState
 from image_copies.models.training.trainer import Figures, Trainer, read_figures
 
-Made = tuple[Figures, torch.Tensor]  # of a step: its figures and image rows
 GIB = 2**30
 WAYS = ("plain", "eager", "graph")
 USUAL_BATCH = 64  # of isc2021.yaml; larger ones round the class rows, as isc2021-batch-512.yaml does
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table."""
+
+    what: str
+    figure: str  # with its unit
+    bar: str = ""  # the goal
+    passed: bool | None = None  # whether it was reached; None where there is none
+    of_bits: bool = False  # whether the goal concerns results instead of speed, and so holds at any size
+
+
+def read_clock(device: torch.device) -> float:
+    """Wait until the device has finished its work; return the time in seconds."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
+
+
+def measure_busy_seconds(device: torch.device, work: Callable[[], object], repeats: int) -> float:
+    """Return the seconds a call in which the GPU computes, as torch's profiler sees it; 0 on a CPU."""
+    with torch.profiler.profile() as profiler:
+        for _ in range(repeats):
+            work()
+        read_clock(device)
+    return sum(float(event.self_device_time_total) for event in profiler.key_averages()) / 1e6 / repeats
 
 
 def measure_way(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
     """Time a model's step, made in one way, by batch size, and the share of it in which the device computes."""
     name, way = item.split()
     for batch in sizes.batches:
-        size = replace(sizes.models[name], batch=batch)
-        yield _time_step(device, sizes, f"{name}, {way}, batch {batch}", size, way)
+        yield _time_step(device, sizes, f"{name}, {way}, batch {batch}", replace(sizes.models[name], batch=batch), way)
 
 
 def measure_steps(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
@@ -125,8 +149,8 @@ def _time_step(device: torch.device, sizes: Sizes, what: str, size: StepSize, wa
     return Row(what, f"{speed}; {memory:.1f} GiB; {captured}; begun in {begun:.0f} s")
 
 
-def build_own_step(size: StepSize, sizes: Sizes, way: str) -> tuple[Trainer, Callable[[], list[Made]]]:
-    """Return a trainer and its step on a prepared batch, "eager" or as a "graph"; the same at each call."""
+def build_own_step(size: StepSize, sizes: Sizes, way: str) -> tuple[Trainer, Callable[[], list[tuple[Figures, torch.Tensor]]]]:
+    """Return a trainer and its step on a prepared batch, "eager" or as a "graph"; a step returns its figures and image rows."""
     torch.manual_seed(0)
     settings = ModelSettings.model_validate(
         {

@@ -118,7 +118,7 @@ def test_drip_training_goes_on_from_what_came_back(tmp_path: Path, capfd: pytest
 
 def test_rows_outlast_a_call_whose_time_is_over(tmp_path: Path) -> None:
     import gpu
-    from gpu_row import Row
+    from gpu_steps import Row
 
     rows = tmp_path / "rows.jsonl"
     gpu.append_row(rows, "search", Row("of an earlier call", "1 s"))
