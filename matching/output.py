@@ -10,8 +10,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from tqdm import tqdm
-
 from image_copies.data.errors import text_of
 
 PERIOD = 60.0  # seconds between messages on how far the work is
@@ -31,12 +29,14 @@ class Output:
     def say(self, message: str, figures: bool = False) -> None:
         """Print a message for a person; `figures`: one that is printed only where they are asked for."""
         if not self.quiet and (self.verbose or not figures):
-            with tqdm.external_write_mode():  # takes the bars off the terminal
+            with _without_bars():
                 print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
 
     @contextmanager
     def say_how_far(self) -> Iterator[None]:
         """Say every minute how far the work in the block is, where no terminal shows it."""
+        from tqdm import tqdm  # imported here, as in _without_bars
+
         done = Event()
 
         def watch() -> None:
@@ -59,8 +59,15 @@ class Output:
     def record(self, kind: str, values: Mapping[str, Any]) -> None:
         """Print one result as a JSON line, where JSON is asked for."""
         if self.json:
-            with tqdm.external_write_mode():
+            with _without_bars():
                 print(json.dumps({"type": kind} | plain(values)), flush=True)
+
+
+def _without_bars() -> AbstractContextManager[object]:
+    """Take the bars off the terminal while the block runs."""
+    from tqdm import tqdm  # imported here: when it is imported, it reads whether there are to be any
+
+    return tqdm.external_write_mode()
 
 
 def count(number: int, noun: str) -> str:

@@ -86,8 +86,9 @@ class PairPlanner:
         judgement = row.judgement or replace(self._known.of(kept, file).judgement, reason=row.reason)
         if row.action == "remove" and not is_intact(kept):
             return PairVerdict(judgement.kind, f"{judgement.reason}, but {DAMAGED}", judgement.certainty, True)
-        missed = judgement.is_certain and row.action != "remove"
-        return PairVerdict(judgement.kind, judgement.reason, judgement.certainty, missed)
+        if judgement.is_certain and row.action != "remove":
+            return PairVerdict(judgement.kind, row.reason, judgement.certainty, True)
+        return PairVerdict(judgement.kind, judgement.reason, judgement.certainty)
 
     def _describe(self, path: Path, kept: Path) -> PlanRow:
         """Return the row of a picture, which may be a link, or lie in an archive: what may stay for what is decided before."""
