@@ -1,5 +1,6 @@
 """What a file has that the one that is kept instead lacks: contents, notes, and files that belong to it."""
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
@@ -12,16 +13,18 @@ from image_copies.matching.files.notes import WORDS, Key, Note, Notes, describe,
 from image_copies.matching.verification.contents import Contents, list_missing, read_contents
 
 SIDECAR = ".xmp"
+DOWNLOADED = ("user.xdg.origin.", "user.xdg.referrer.", "user.mime_type")  # attributes that programs write
 MAX_NAMED = 6  # of what a file has, in a reason
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a file holds, what it and its sidecars note, and the files that belong to it but for these."""
+    """What a file holds, what it and its sidecars note, further files that belong to it, and its extended attributes."""
 
     contents: Contents
     notes: Notes
     companions: tuple[Path, ...]
+    attributes: Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,19 @@ def read_holdings(path: Path) -> Holdings:
         notes[key] = Note(tuple(dict.fromkeys((*known.values, *note.values))), note.form)
     local = not is_remote(path) and is_there(path)
     others = [path.with_name(name) for name in find_companions(path)] if local else []
-    return Holdings(read_contents(content), notes, tuple(other for other in others if other not in sidecars))
+    companions = tuple(other for other in others if other not in sidecars)
+    return Holdings(read_contents(content), notes, companions, read_attributes(path) if local else {})
+
+
+def read_attributes(path: Path) -> dict[str, bytes]:
+    """Return the extended attributes in which desktops keep tags, ratings and comments of a file; {} where there are none."""
+    if not hasattr(os, "listxattr"):
+        return {}
+    try:
+        names = [name for name in os.listxattr(path) if name.startswith("user.") and not name.startswith(DOWNLOADED)]
+        return {name: os.getxattr(path, name) for name in names}
+    except OSError:  # a file system without any
+        return {}
 
 
 def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
@@ -88,6 +103,7 @@ def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
     lasting = [
         *list_missing(kept.contents, file.contents),
         *(f"{describe(key)} of its own" for key in other),
+        *(f"the attribute {name}" for name, value in file.attributes.items() if kept.attributes.get(name) != value),
         *(path.name for path in file.companions if not any(_is_equal(path, theirs) for theirs in kept.companions)),
     ]
     return Surplus(tuple(lasting), added)

@@ -42,6 +42,7 @@ OTHER_COLOURS = "they are to be shown in other colours"
 LOOK_SIDE, LOOK_CELLS = 256, 16  # pixels at which pictures in other colours are looked at, and parts of their sides
 PPM_WHITE = re.compile(rb"P[2356]\s+(?:#[^\n]*\n\s*)*\d+\s+\d+\s+(\d+)")
 OTHER_ALPHA = "other parts of them are transparent"
+KEPT_DEEP = {"PNG", "TIFF"}  # formats of which all bits of a channel are compared
 CODESTREAM, DEPTH_OFFSET = b"\xff\x4f\xff\x51", 42  # of JPEG 2000, and where it says the depth of the first channel
 
 
@@ -146,6 +147,8 @@ def match_contents(one: Path | bytes, other: Path | bytes, held: tuple[Contents,
                 return ContentsMatch(False, f"of {frames}, only the first ones are compared")
             if first.transparent and second.transparent and not _has_same_alpha(one, other):
                 return ContentsMatch(False, OTHER_ALPHA)
+            if min(first.depth, second.depth) > 8 and _keep_each_value(one, other):
+                return ContentsMatch(False, f"of {first.depth} bits a channel, only the upper 8 agree")
     except ImageError as error:
         return ContentsMatch(False, f"what they hold cannot be compared: {error}")
     return ContentsMatch(False)
@@ -226,9 +229,15 @@ def _has_same_alpha(one: Path | bytes, other: Path | bytes) -> bool:
     return float(cv2.blur(np.abs(small[0] - small[1]), (ALPHA_REACH, ALPHA_REACH)).max()) <= MAX_ALPHA_APART
 
 
+def _keep_each_value(one: Path | bytes, other: Path | bytes) -> bool:
+    """Whether two files have one size and are of formats that keep each value, so that those of a copy are equal."""
+    with _open(one, _read(one)) as first, _open(other, _read(other)) as second:
+        return first.size == second.size and {first.format, second.format} <= KEPT_DEEP
+
+
 def _has_same_depths(one: Image.Image, other: Image.Image, contents: Sequence[bytes]) -> bool:
     """Whether channels of more than 8 bits, of which the decoder gives 8, are known to agree in all of them."""
-    if {one.format, other.format} - {"PNG", "TIFF"}:
+    if not {one.format, other.format} <= KEPT_DEEP:
         return False
     first, second = (cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED) for content in contents)
     return first is not None and second is not None and np.array_equal(first, second)

@@ -1,6 +1,7 @@
 """A file that has what the kept one lacks is looked at: where, when and by whom it was taken, captions, ratings, keywords."""
 
 import io
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -270,6 +271,23 @@ def test_contents_count_for_files_of_a_plan(tmp_path: Path) -> None:
     (tmp_path / "small.png").unlink()
     draw(240).convert("CMYK").save(tmp_path / "small.tif", tiffinfo=TiffImagePlugin.ImageFileDirectory_v2())
     assert "it has CMYK channels, unlike the kept file" in plan(tmp_path).reason
+
+
+@pytest.mark.skipif(not hasattr(os, "setxattr"), reason="extended attributes are asked for on Linux alone")
+@pytest.mark.parametrize(
+    ("name", "action"), [("user.xdg.comment", "review"), ("user.baloo.rating", "review"), ("user.xdg.origin.url", "remove")]
+)
+def test_what_a_desktop_keeps_beside_a_file_counts(tmp_path: Path, name: str, action: str) -> None:
+    for side in (320, 240):
+        draw(side).save(tmp_path / ("large.jpg" if side == 320 else "small.jpg"))
+    try:
+        os.setxattr(tmp_path / "small.jpg", name, b"4")
+    except OSError:
+        pytest.skip("this file system keeps no attributes")
+    row = plan(tmp_path)
+    assert row.action == action and (name in row.reason) == (action == "review"), row
+    os.setxattr(tmp_path / "large.jpg", name, b"4")
+    assert plan(tmp_path).action == "remove"
 
 
 def test_of_what_cannot_be_read_all_may_be_lost(tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ def flatten(picture: Image.Image) -> Image.Image:
     return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("RGB")
 
 
-def deep(low: int, form: str = ".png") -> bytes:
-    """A picture of 16 bits a channel; of its lower 8 bits, all are `low`."""
-    pixels = np.asarray(draw()).astype(np.uint16) * 256 + low
+def deep(low: int, form: str = ".png", step: int = 256) -> bytes:
+    """A picture of 16 bits a channel: values of 8 bits, `step` times as large, and `low` more."""
+    pixels = np.asarray(draw()).astype(np.uint16) * step + low
     return bytes(cv2.imencode(form, pixels[..., ::-1])[1])
 
 
@@ -162,6 +162,8 @@ def test_a_thumbnail_of_another_picture_is_not_lost(note: Callable[[bytes], byte
         (lambda: encode(cut_out()), lambda: encode(flatten(cut_out())), "one file has transparent parts"),
         (lambda: deep(0), lambda: encode(draw()), "one file has 16 bits a channel instead of 8"),
         (lambda: deep(0), lambda: deep(77), "only the upper 8 are known to agree"),
+        (lambda: deep(0, step=240), lambda: deep(60, step=240), "only the upper 8 agree"),
+        (lambda: deep(0, ".tiff", 240), lambda: deep(60, ".tiff", 240), "only the upper 8 agree"),
         (lambda: separations(255), lambda: separations(100), "their channels of CMYK differ"),
         (lambda: separations(255), lambda: encode(Image.new("RGB", (96, 96)), "TIFF"), "one file has CMYK channels"),
         (lambda: encode(draw(), icc_profile=LAB), lambda: encode(draw()), "to be shown in other colours"),
