@@ -8,7 +8,7 @@ from pathlib import Path
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.integrity import is_intact
 from image_copies.matching.files.originals import EditComparer, Origin, find_advantage
-from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, join_words, read_holdings
+from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, join_words, read_attributes, read_holdings
 from image_copies.matching.matches import Match
 from image_copies.matching.pairs import LastUsed, PairJudge
 from image_copies.matching.verification.judgement import Judgement
@@ -83,7 +83,8 @@ class PairKnowledge:
     def surplus(self) -> Surplus:
         """What the file holds, notes, and has belonging to it that the kept one lacks."""
         facts = self.knowledge.facts.get(self.file)
-        if self.same_bytes and (facts is None or not facts.companions):
+        alone = facts is None or not (facts.companions or read_attributes(self.file))
+        if self.same_bytes and alone:
             return Surplus()
         return find_surplus(self.knowledge.held.of(self.kept), self.knowledge.held.of(self.file))
 

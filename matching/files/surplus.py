@@ -81,12 +81,12 @@ def read_holdings(path: Path) -> Holdings:
     local = not is_remote(path) and is_there(path)
     others = [path.with_name(name) for name in find_companions(path)] if local else []
     companions = tuple(other for other in others if other not in sidecars)
-    return Holdings(read_contents(content), notes, companions, read_attributes(path) if local else {})
+    return Holdings(read_contents(content), notes, companions, read_attributes(path))
 
 
 def read_attributes(path: Path) -> dict[str, bytes]:
     """Return the extended attributes in which desktops keep tags, ratings and comments of a file; {} where there are none."""
-    if not hasattr(os, "listxattr"):
+    if is_remote(path) or not hasattr(os, "listxattr"):
         return {}
     try:
         names = [name for name in os.listxattr(path) if name.startswith("user.") and not name.startswith(DOWNLOADED)]

@@ -18,6 +18,7 @@ from image_copies.matching.files.notes import parse_xmp
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.files.surplus import find_surplus, read_holdings
 from image_copies.matching.groups.group_plan import plan_group
+from tests.pictures import encode
 from tests.search_results import know_all_alike
 
 PACKET = """<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
@@ -278,16 +279,19 @@ def test_contents_count_for_files_of_a_plan(tmp_path: Path) -> None:
     ("name", "action"), [("user.xdg.comment", "review"), ("user.baloo.rating", "review"), ("user.xdg.origin.url", "remove")]
 )
 def test_what_a_desktop_keeps_beside_a_file_counts(tmp_path: Path, name: str, action: str) -> None:
-    for side in (320, 240):
-        draw(side).save(tmp_path / ("large.jpg" if side == 320 else "small.jpg"))
-    try:
-        os.setxattr(tmp_path / "small.jpg", name, b"4")
-    except OSError:
-        pytest.skip("this file system keeps no attributes")
-    row = plan(tmp_path)
-    assert row.action == action and (name in row.reason) == (action == "review"), row
-    os.setxattr(tmp_path / "large.jpg", name, b"4")
-    assert plan(tmp_path).action == "remove"
+    large, small = tmp_path / "large.jpg", tmp_path / "small.jpg"
+    draw(320).save(large)
+    for content in (encode(draw(240), "JPEG"), large.read_bytes()):
+        small.write_bytes(content)
+        try:
+            os.setxattr(small, name, b"4")
+        except OSError:
+            pytest.skip("this file system keeps no attributes")
+        row = plan(tmp_path)
+        assert row.action == action and (name in row.reason) == (action == "review"), row
+        os.setxattr(large, name, b"4")
+        assert plan(tmp_path).action == "remove"
+        os.removexattr(large, name)
 
 
 def test_of_what_cannot_be_read_all_may_be_lost(tmp_path: Path) -> None:
