@@ -82,10 +82,10 @@ class PairKnowledge:
     @cached_property
     def surplus(self) -> Surplus:
         """What the file holds, notes, and has belonging to it that the kept one lacks."""
-        facts = self.knowledge.facts.get(self.file)
-        alone = facts is None or not (facts.companions or read_attributes(self.file))
-        if self.same_bytes and alone:
-            return Surplus()
+        if self.same_bytes:
+            facts = self.knowledge.facts.get(self.file)
+            if facts is None or not (facts.companions or read_attributes(self.file)):
+                return Surplus()
         return find_surplus(self.knowledge.held.of(self.kept), self.knowledge.held.of(self.file))
 
     @cached_property
