@@ -35,7 +35,7 @@ from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.description import Stored, read_stored
 from image_copies.submissions.ensemble.normalization import (
-    Neighbours,
+    TrainingNear,
     count_neighbours_needed,
     find_neighbours,
     normalize_by_variant,
@@ -61,7 +61,7 @@ class Normalizer:
         """Training vectors [m, d] of readable images only, selected once."""
         return self.training.readable()
 
-    def neighbours(self, queries: NDArray[np.float32]) -> Neighbours:
+    def neighbours(self, queries: NDArray[np.float32]) -> TrainingNear:
         """Find the training vectors nearest to queries [n, d], as many as the run's method uses.
 
         Raises:

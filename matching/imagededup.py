@@ -20,7 +20,7 @@ from image_copies.data.images import ImageSet
 from image_copies.matching.commands.interface import Place, open_shipped
 from image_copies.matching.results.grid import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
-from image_copies.submissions.search.backend import iterate_distances
+from image_copies.submissions.search.neighbours import iterate_distances
 
 Duplicates = Mapping[str, Sequence[str | tuple[str, np.float32]]]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.synthetic import COPY_RATE
 from image_copies.matching.threshold import MIN_QUERIES, TAIL_SHARE, Tail, choose_sample, fit_minima
-from image_copies.submissions.search.backend import iterate_distances
+from image_copies.submissions.search.neighbours import iterate_distances
 
 UNFITTED = Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy
 MOST_QUERIES = 2000  # references that the tail is fitted on

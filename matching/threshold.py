@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.search.exact import compute_exact_distances
+from image_copies.submissions.search.neighbours import Neighbours
 from image_copies.submissions.vectors.files import Vectors
 
 TAIL_SHARE = 0.2  # share of the queries that the tail is fitted on: those that are nearest to a reference
 MIN_QUERIES = 20  # fewest queries that a tail is fitted on
 MAX_QUERIES = MAX_REFERENCES = 20_000  # that the tail is fitted on; of more, samples of this size
-QUERIES_PER_BLOCK = 256  # queries compared with all references at once
 SHARES = 2  # parts of the rate: the picture's own and that of its views
 
 
@@ -125,15 +124,10 @@ def find_minima(
     queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64] | None = None
 ) -> NDArray[np.float64]:
     """Return the squared distances of queries [n, d] to the nearest of references [m, d] but their `own`: [n]."""
-    nearest = np.zeros(len(queries), np.int64)
-    squares = np.einsum("md,md->m", references, references)
-    for first in range(0, len(queries), QUERIES_PER_BLOCK):
-        block = slice(first, first + QUERIES_PER_BLOCK)
-        near = squares - 2 * (queries[block] @ references.T)
-        if own is not None:
-            near[own[block, None] == np.arange(len(references))] = np.inf
-        nearest[block] = near.argmin(axis=1)
-    return compute_exact_distances(queries, references, np.arange(len(queries)), nearest)
+    found = Neighbours(references).nearest(queries, 2)
+    if own is None:
+        return found.values[:, 0]
+    return np.where(found.rows[:, 0] == own, found.values[:, -1], found.values[:, 0])
 
 
 def choose_sample(count: int, most: int = MAX_REFERENCES) -> NDArray[np.int64]:

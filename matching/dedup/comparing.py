@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.matching.dedup.blocks import Packed
-from image_copies.matching.dedup.near import Held, find_near, hold_vectors
-from image_copies.submissions.search.exact import compute_exact_distances
+from image_copies.matching.dedup.near import Held, find_near
+from image_copies.submissions.search.neighbours import compute_exact_distances
 
 MOST_NEAR = 256  # pictures of a list and a block that one picture is paired with, at most: the nearest
 ROUNDING = 1e-4  # largest error of a squared distance in float32
@@ -48,7 +48,7 @@ def compare_blocks(one: Packed, other: Packed, limit: float, across: bool) -> ND
 
 def _find_candidates(one: Packed, other: Packed, limit: float, within: bool) -> Rows:
     """Return the pairs of vectors that meet in a list and seem near, as `_join` names them; perhaps several times."""
-    held = {id(array): hold_vectors(array) for array in (one.queries, one.vectors, other.queries, other.vectors)}
+    held = {id(array): Held(array) for array in (one.queries, one.vectors, other.queries, other.vectors)}
     asked = (held[id(one.queries)], held[id(other.vectors)]), (held[id(other.queries)], held[id(one.vectors)])
     found, waiting = [np.zeros(0, np.int64)], 0
     for start, end, from_, to in zip(one.starts, one.starts[1:], other.starts, other.starts[1:], strict=False):

@@ -5,18 +5,18 @@ The error of the rounded vectors is bounded, so that no pair is lost.
 
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.submissions.search.backend import Near, Rows, backend_in_use
+from image_copies.submissions.search.neighbours import Neighbours, Rows, device_in_use
 
 PRODUCTS_AT_ONCE = 2**24  # products held in memory, at most
 ROWS_AT_ONCE = 1024  # vectors rounded together
 PAIRS_AT_ONCE = 2**16  # pairs whose vectors are copied together
 MOST_LEFT = 1 / 32  # share of the pairs left by 8 bits, above which all products in float32 are faster
 LARGEST = 127  # largest number of 8 bits
+Near = tuple[Rows, Rows, NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,9 @@ class Held:
 
     Attributes:
         vectors: In memory.
-        there: What a backend has of them; None without one.
     """
 
     vectors: NDArray[np.float16]
-    there: Any
 
     @cached_property
     def rounded(self) -> Rounded:
@@ -67,23 +65,16 @@ class Held:
         return Rounded(codes, scale, squares, float(squares.max(initial=0)) ** 0.5, error**0.5)
 
 
-def hold_vectors(vectors: NDArray[np.float16]) -> Held:
-    """Hold vectors [n, d] where the backend in use searches them."""
-    backend = backend_in_use()
-    return Held(vectors, None if backend is None else backend.hold(vectors))
-
-
 def find_near(queries: Held, references: Held, asked: Rows, compared: Rows, limit: float) -> Near:
     """Find which of some queries and references are within a squared distance of each other, as float32 has it.
 
     `asked` [n] are rows of the queries, `compared` [m] ≥ 1 of the references. Returned are places in these, int64 [k] each, those
     of `asked` ascending, and squared distances float32 [k].
     """
-    backend = backend_in_use()
-    if backend is not None and queries.there is not None and references.there is not None:
-        found = backend.near(queries.there, references.there, asked, compared, limit)
-        if found is not None:
-            return found
+    if device_in_use() is not None:
+        compared_vectors = references.vectors[compared].astype(np.float32)
+        pairs = Neighbours(compared_vectors).within(queries.vectors[asked].astype(np.float32), limit)
+        return pairs.queries, pairs.references, pairs.distances.astype(np.float32)
     parts, step = list[Near](), max(1, PRODUCTS_AT_ONCE // len(compared))
     for first in range(0, len(asked), step):
         own = asked[first : first + step]

@@ -25,7 +25,7 @@ from image_copies.matching.index.elsewhere import Candidates, Lookup, Opened, Op
 from image_copies.matching.index.segments import Segment, open_segments, take_nearest
 from image_copies.matching.index.store import Store
 from image_copies.matching.threshold import choose_sample
-from image_copies.submissions.search.exact import PAIRS_WORTH_SENDING, SPARE, rank_exactly
+from image_copies.submissions.search.neighbours import PAIRS_WORTH_SENDING, SPARE, rank_exactly
 
 MIN_CANDIDATES = 100  # candidates per query whose exact distances are computed: at least this many,
 CANDIDATES_PER_NEIGHBOUR = 10  # and at least this many for each neighbour asked for
@@ -68,6 +68,8 @@ class Neighbours:
             UserError: A query or a vector is not finite.
         """
         queries, depth = np.ascontiguousarray(queries, np.float32), min(count, self.ntotal)
+        if not np.isfinite(queries).all():
+            raise UserError("a query's vector is not finite (NaN or infinite): the checkpoint is probably damaged.")
         if not depth or not len(queries):
             return Nearest(np.full((len(queries), 0), -1), np.zeros((len(queries), 0)))
         blocks = [queries[first : first + LOOKED_UP_TOGETHER] for first in range(0, len(queries), LOOKED_UP_TOGETHER)]
@@ -75,14 +77,11 @@ class Neighbours:
         found = []
         for first in range(0, len(queries), RANKED_TOGETHER):
             part = slice(first, first + RANKED_TOGETHER)
-            found.append(rank_exactly(self.vectors_of, queries[part], candidates[part], depth))
-        distances, numbers = (np.concatenate(part) for part in zip(*found, strict=True))
-        if (numbers < 0).any():
-            raise UserError(
-                "the index or a query holds vectors that are not finite (NaN or infinite): the checkpoint is probably damaged. "
-                "Add the images again with an intact one."
-            )
-        return Nearest(numbers, distances)
+            numbers, places = np.unique(candidates[part], return_inverse=True)
+            rows = np.where(candidates[part] < 0, -1, places.reshape(candidates[part].shape))
+            ranked = rank_exactly(queries[part], self.vectors_of(np.maximum(numbers, 0)), rows, depth)
+            found.append(Nearest(numbers[ranked.rows], ranked.values))
+        return Nearest(np.concatenate([each.contents for each in found]), np.concatenate([each.distances for each in found]))
 
     def search_blocks(self, blocks: Sequence[NDArray[np.float32]], k: int, near: bool = False) -> list[Candidates]:
         """Return candidates for the k ≥ 1 nearest contents of each query of blocks [n, d], which an engine searches at once.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from image_copies.matching.index.index_files import is_intact, missing_file_error, write_content
 from image_copies.matching.index.store import Store, count_changes, removed_contents, stored_vectors
-from image_copies.submissions.search.backend import search_on_cpu
+from image_copies.submissions.search.neighbours import CPU, rank_exactly
 
 MAX_SEGMENT_CONTENTS = 524_288  # contents of a file at most: 512 MiB with 256 dimensions,
 # or as many per square root of all contents: 128 for a list of codes, as fewer take Faiss longer to prepare than to compare
@@ -60,7 +60,9 @@ class Segment:
 
     def search(self, queries: NDArray[np.float32], count: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """Return the squared distances and rows, both [n, count], of the vectors nearest to each query [n, d]."""
-        return search_on_cpu(queries, self.vectors, count, "distance")
+        rows = CPU.nearest(queries, self.vectors, min(count, len(self.vectors)), "distance")
+        found = rank_exactly(queries, self.vectors, rows, count)
+        return found.values.astype(np.float32), found.rows
 
     def kept_numbers(self) -> NDArray[np.int64]:
         """Return the numbers of the contents that have not been removed, ascending."""

@@ -26,7 +26,7 @@ from image_copies.data.process import is_first_process, print_once
 from image_copies.data.remote import as_path
 from image_copies.data.settings import Settings, read_recorded
 from image_copies.pipeline.run.run import Run
-from image_copies.submissions.search.backend import use_backend
+from image_copies.submissions.search.neighbours import use_device
 
 PACKAGES = (
     "torch",
@@ -371,5 +371,5 @@ def search_on_gpu() -> Iterator[None]:
         return
     from image_copies.pipeline.gpu_search import TorchSearch
 
-    with use_backend(TorchSearch(device)):
+    with use_device(TorchSearch(device)):
         yield

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from image_copies.data.errors import UserError
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
-from image_copies.submissions.search.exact import search_nearest
+from image_copies.submissions.search.neighbours import Neighbours
 from image_copies.submissions.settings import Method, NormalizationSettings
 from image_copies.submissions.vectors.files import VectorRows, take_rows
 
@@ -17,7 +17,7 @@ QUERIES_PER_BLOCK = 4096
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class TrainingNear:
     """The nearest training vectors of each query."""
 
     cosines: NDArray[np.float32]  # [n, k], highest first
@@ -27,7 +27,7 @@ class Neighbours:
 def _move_away(
     queries: NDArray[np.float32],
     training: NDArray[np.float32],
-    neighbours: Neighbours,
+    neighbours: TrainingNear,
     beta: float,
     settings: NormalizationSettings,
 ) -> NDArray[np.float32]:
@@ -41,7 +41,7 @@ def _move_away(
     return moved
 
 
-def _strength(neighbours: Neighbours, beta: float, settings: NormalizationSettings) -> NDArray[np.float32]:
+def _strength(neighbours: TrainingNear, beta: float, settings: NormalizationSettings) -> NDArray[np.float32]:
     """β √C [n, 1], where C is the mean cosine to the nearest `similarity_neighbours`, clipped at 0 (Eq. 9 and 11)."""
     similarity = np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)
     strength: NDArray[np.float32] = (beta * np.sqrt(similarity)).astype(np.float32)
@@ -71,7 +71,7 @@ class Normalization:
     label: str  # in tables and pages
     beta: str | None  # key of NormalizationSettings that lists its candidates
     neighbours: tuple[str, ...]  # keys that say how many it needs
-    formula: Callable[[NDArray[np.float32], NDArray[np.float32], Neighbours, float, NormalizationSettings], NDArray[np.float32]]
+    formula: Callable[[NDArray[np.float32], NDArray[np.float32], TrainingNear, float, NormalizationSettings], NDArray[np.float32]]
 
 
 METHODS: dict[Method, Normalization] = {
@@ -103,7 +103,7 @@ def with_betas(settings: NormalizationSettings, betas: Mapping[Method, float]) -
     return settings.model_copy(update={"methods": tuple(betas)} | chosen)
 
 
-def find_neighbours(queries: NDArray[np.float32], training: VectorRows, count: int) -> Neighbours:
+def find_neighbours(queries: NDArray[np.float32], training: VectorRows, count: int) -> TrainingNear:
     """Find the `count` training vectors [m, d] nearest to each query [n, d], all float32 of unit length.
 
     Raises:
@@ -115,11 +115,12 @@ def find_neighbours(queries: NDArray[np.float32], training: VectorRows, count: i
             "Give more, or in a run's recipe lower normalization.direction_neighbours (method 1: similarity_neighbours)."
         )
     if not count:
-        return Neighbours(np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))
-    return Neighbours(*search_nearest(queries, training, count, "cosine"))
+        return TrainingNear(np.zeros((len(queries), 0), np.float32), np.zeros((len(queries), 0), np.int64))
+    found = Neighbours(training).nearest(queries, count, "cosine")
+    return TrainingNear(found.values.astype(np.float32), found.rows)
 
 
-def hold_neighbours(training: VectorRows, neighbours: Neighbours) -> tuple[NDArray[np.float32], Neighbours]:
+def hold_neighbours(training: VectorRows, neighbours: TrainingNear) -> tuple[NDArray[np.float32], TrainingNear]:
     """Return training vectors [n, d] in memory, of those in files only the neighbours, and which of them the neighbours are."""
     if isinstance(training, np.ndarray):
         return training, neighbours
@@ -130,7 +131,7 @@ def hold_neighbours(training: VectorRows, neighbours: Neighbours) -> tuple[NDArr
 def normalize_queries(
     queries: NDArray[np.float32],
     training: NDArray[np.float32],
-    neighbours: Neighbours,
+    neighbours: TrainingNear,
     method: Method,
     beta: float,
     settings: NormalizationSettings,

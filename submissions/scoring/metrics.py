@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.search.exact import ScoredPairs, compute_exact_distances, search_nearest, search_pairs
+from image_copies.submissions.search.neighbours import Neighbours, ScoredPairs, compute_exact_distances
 from image_copies.submissions.vectors.files import Vectors, VectorSet, take_rows
 
 PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs
@@ -140,7 +140,7 @@ def _check_ids(queries: Vectors, references: VectorSet, ground_truth: GroundTrut
 def search_readable(queries: Vectors, references: VectorSet, count: int) -> ScoredPairs:
     """Search among readable images only; return the nearest pairs with their row numbers in `queries` and `references`."""
     query_rows, reference_rows = np.flatnonzero(~queries.unreadable), np.flatnonzero(~references.unreadable)
-    pairs = search_pairs(queries.readable(), references.readable(), count)
+    pairs = Neighbours(references.readable()).closest(queries.readable(), count)
     return ScoredPairs(query_rows[pairs.queries], reference_rows[pairs.references], pairs.distances)
 
 
@@ -175,7 +175,7 @@ def compare_with_truth(queries: Vectors, references: VectorSet, ground_truth: Gr
     depth = min(len(searched), wrong + max(map(len, own.values()), default=0))
     if not len(rows) or not depth:
         return
-    _, nearest = search_nearest(queries.vectors[rows], searched, depth, "distance")
+    nearest = Neighbours(searched).nearest(queries.vectors[rows], depth).rows
     looked_up = np.unique(np.concatenate([nearest.ravel(), np.array(list(numbers.values()), np.int64)]))
     vectors = take_rows(searched, looked_up)
     for row, candidates in zip(rows.tolist(), nearest, strict=True):

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.metrics import normalized_mutual_info_score
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.search.backend import iterate_distances
+from image_copies.submissions.search.neighbours import iterate_distances
 
 Floats = NDArray[np.floating]
 Labels = NDArray[np.int64]

@@ -15,7 +15,7 @@ from image_copies.submissions.formats import submission
 from image_copies.submissions.formats.matching_track import write_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission, write_submission
 from image_copies.submissions.scoring.metrics import evaluate, score_queries
-from image_copies.submissions.search import exact
+from image_copies.submissions.search import neighbours
 from image_copies.submissions.vectors import files
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors, write_vectors
 
@@ -28,7 +28,7 @@ TRUTH = GroundTruth([f"Q{row}" for row in range(30)], frozenset((f"Q{row}", f"R{
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (files, submission):
         monkeypatch.setattr(module, "ROWS_PER_BLOCK", BLOCK)
-    monkeypatch.setattr(exact, "REFERENCES_PER_SHARD", BLOCK)
+    monkeypatch.setattr(neighbours, "REFERENCES_PER_SHARD", BLOCK)
 
 
 def draw(folder: Path, count: int) -> tuple[Vectors, Path]:

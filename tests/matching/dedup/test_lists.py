@@ -20,7 +20,7 @@ from image_copies.matching.dedup.collection import Collection
 from image_copies.matching.dedup.comparing import MOST_NEAR, compare_blocks
 from image_copies.matching.dedup.lists import PAIR, Lists, Meeting, Opened, choose_folder, find_pairs
 from image_copies.pipeline.gpu_search import TorchSearch
-from image_copies.submissions.search.backend import use_backend
+from image_copies.submissions.search.neighbours import use_device
 from tests.sending import SendingEngine
 
 LIMIT = 0.5
@@ -87,7 +87,7 @@ def test_what_meets_is_compared_exactly_in_both_directions(torch_too: bool, apar
     assert found.keys() == wanted.keys() and len(found) > 1000
     assert all(abs(found[pair][0] - wanted[pair]) < 1e-12 and not found[pair][1] for pair in wanted)
     if torch_too:
-        with use_backend(TorchSearch(torch.device("cpu"), 100)):
+        with use_device(TorchSearch(torch.device("cpu"), 100)):
             assert find(one, other) == found
 
 

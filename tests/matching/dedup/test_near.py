@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from image_copies.matching.dedup import near
-from image_copies.matching.dedup.near import find_near, hold_vectors
+from image_copies.matching.dedup.near import Held, find_near
 
 LIMIT = 0.8
 
@@ -33,7 +33,7 @@ def test_nothing_is_lost(by_codes: bool, outlier: float, monkeypatch: pytest.Mon
     vectors[0, 0] += outlier
     sides = [own.astype(np.float16) for own in (queries, vectors)]
     asked, compared = rng.permutation(900)[:300], rng.permutation(900)[:700]
-    rows, columns, far = find_near(hold_vectors(sides[0]), hold_vectors(sides[1]), asked, compared, LIMIT)
+    rows, columns, far = find_near(Held(sides[0]), Held(sides[1]), asked, compared, LIMIT)
     one, other = (own.astype(np.float64) for own in (sides[0][asked], sides[1][compared]))
     true = ((one[:, None] - other[None]) ** 2).sum(axis=2)
     assert np.array_equal(np.stack([rows, columns]), np.nonzero(true <= LIMIT)) and len(rows) > 50

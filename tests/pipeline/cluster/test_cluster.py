@@ -60,7 +60,7 @@ def test_a_step_makes_the_bytes_of_one_process(
     run_command: RunCommand,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.REFERENCES_PER_SHARD", 13)
     monkeypatch.setattr(projection, "ROWS_PER_SHARD", 11)
     monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
     done = run_command(tmp_path, step, "--run", two_runs[0])
@@ -82,8 +82,8 @@ def test_a_submission_is_scored_as_in_one_process(
         assert run_command(tmp_path, step, "--run", small_run).returncode == 0
     truth = tmp_path / "truth.csv"
     truth.write_text("query_id,reference_id\n" + "".join(f"Q{n:06d},R{n:06d}\n" for n in range(9)))
-    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 4)
-    monkeypatch.setattr("image_copies.submissions.search.exact.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.REFERENCES_PER_SHARD", 4)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.PAIRS_WORTH_SENDING", 0)
     for name, more in (("one.json", ()), ("cluster.json", ("--ray", nodes.address))):
         arguments = ("--submission", small_run / "submission.h5", "--ground-truth", truth, "--output", tmp_path / name)
         done = run_command(tmp_path, "06_score", *arguments, *more)
@@ -163,8 +163,8 @@ def test_two_nodes_read_pictures_in_a_bucket_as_one_process_does_on_a_disk(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
-    monkeypatch.setattr("image_copies.submissions.search.exact.PAIRS_WORTH_SENDING", 0)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.PAIRS_WORTH_SENDING", 0)
     monkeypatch.setattr(projection, "ROWS_PER_SHARD", 11)
     monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
     runs = tmp_path / "alone", tmp_path / "together"

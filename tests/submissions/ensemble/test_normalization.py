@@ -22,7 +22,7 @@ from image_copies.submissions.ensemble.normalization import (
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.selection import apply_normalizations
 from image_copies.submissions.ensemble.variant import Variant
-from image_copies.submissions.search.backend import use_backend
+from image_copies.submissions.search.neighbours import use_device
 from image_copies.submissions.settings import Method, NormalizationSettings
 
 
@@ -136,11 +136,11 @@ def test_a_card_that_is_full_leaves_neighbours_to_the_cpu() -> None:
 
     class Full:
         def nearest(self, *_: object) -> None:
-            tried.append("backend")
+            tried.append("card")
 
-        candidates = hold = near = nearest
+        within, blocks = nearest, (1, 1)
 
     vectors = scale_to_unit_length(np.random.default_rng(0).standard_normal((20, 8), dtype=np.float32))
-    with use_backend(Full()):
+    with use_device(Full()):
         assert (find_neighbours(vectors, vectors, 1).rows[:, 0] == np.arange(20)).all()
-    assert tried == ["backend"]
+    assert tried == ["card"]

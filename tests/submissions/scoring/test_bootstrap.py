@@ -8,7 +8,7 @@ from image_copies.submissions.scoring.metrics import (
     micro_average_precision_interval,
     rank_pairs,
 )
-from image_copies.submissions.search.exact import ScoredPairs
+from image_copies.submissions.search.neighbours import ScoredPairs
 
 
 def ranking(seed: int, noise: float) -> tuple[RankedPairs, GroundTruth]:

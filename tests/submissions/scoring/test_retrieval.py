@@ -15,7 +15,7 @@ from image_copies.submissions.scoring.retrieval import (
     recall_at,
     ukb_score,
 )
-from image_copies.submissions.search import backend
+from image_copies.submissions.search import neighbours
 
 Case = tuple[NDArray[np.float32], NDArray[np.int64]]
 seeds = st.integers(0, 10**6)
@@ -99,7 +99,7 @@ def test_nmi_equals_its_definition_and_blocks_change_nothing(monkeypatch: pytest
     assert normalized_mutual_information(vectors, labels) == pytest.approx(mutual / np.sqrt(of_clusters * of_classes))
     vectors, labels = tied_vectors(1, 40), np.arange(40) // 4
     whole = recall_at(vectors, labels), ukb_score(vectors, labels)
-    monkeypatch.setattr(backend, "PRODUCTS_PER_BLOCK", 100)
+    monkeypatch.setattr(neighbours, "PRODUCTS_PER_BLOCK", 100)
     assert (recall_at(vectors, labels), ukb_score(vectors, labels)) == whole
 
 

@@ -10,11 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from image_copies.data.shards import use_engine
-from image_copies.submissions.search import backend
-from image_copies.submissions.search.backend import Metric, search_on_cpu
-from image_copies.submissions.search.exact import _Candidates, compute_exact_distances, search_nearest, search_pairs
+from image_copies.submissions.search import neighbours
+from image_copies.submissions.search.neighbours import CPU, Metric, Neighbours, Processor, compute_exact_distances, use_device
 from image_copies.submissions.vectors.files import open_vectors, write_vectors
 from tests.sending import SendingEngine
+
+
+class Blocks(Processor):
+    """The CPU with blocks of another size."""
+
+    def __init__(self, size: int) -> None:
+        self.blocks = size, size
 
 
 @settings(deadline=None, max_examples=60)
@@ -27,7 +33,10 @@ def test_the_nearest_pairs_and_all_that_tie(seed: int, n: int, m: int, count: in
     distances = (difference**2).sum(axis=2)
     cut = np.sort(distances.ravel())[min(count, n * m) - 1]
     expected = {(int(q), int(r)) for q, r in zip(*np.nonzero(distances <= cut), strict=True)}
-    found = search_pairs(queries, references, count, block)
+    with use_device(Blocks(block)):
+        found, near = Neighbours(references).closest(queries, count), Neighbours(references).within(queries, cut)
+    pairs = set(zip(near.queries.tolist(), near.references.tolist(), strict=True))
+    assert pairs == expected and len(near) == len(pairs) and near.queries.tolist() == sorted(near.queries.tolist())
     assert {(int(q), int(r)) for q, r in zip(found.queries, found.references, strict=True)} == expected
     assert len(found) == len(expected)
     assert (np.diff(found.distances) >= 0).all()
@@ -37,12 +46,12 @@ def test_the_nearest_pairs_and_all_that_tie(seed: int, n: int, m: int, count: in
 def test_blocks_and_shards_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     queries, references = (rng.integers(0, 4, (n, 5)).astype(np.float32) for n in (30, 101))
-    whole = search_pairs(queries, references, 400)
-    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
-    monkeypatch.setattr("image_copies.submissions.search.exact.PAIRS_WORTH_SENDING", 0)
+    whole = Neighbours(references).closest(queries, 400)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.PAIRS_WORTH_SENDING", 0)
     engine = SendingEngine()
-    with use_engine(engine):
-        merged = search_pairs(queries, references, 400, 33)
+    with use_engine(engine), use_device(Blocks(33)):
+        merged = Neighbours(references).closest(queries, 400)
     assert engine.works
     assert merged.distances.tobytes() == whole.distances.tobytes()
     assert (merged.queries == whole.queries).all() and (merged.references == whole.references).all()
@@ -55,7 +64,11 @@ def test_rounding_never_loses_a_pair() -> None:
     queries = base + 1e-4 * rng.standard_normal((40, 64)).astype(np.float32)
     references = base + 1e-4 * rng.standard_normal((60, 64)).astype(np.float32)
     exact = compute_exact_distances(queries, references, *np.indices((40, 60)).reshape(2, -1))
-    np.testing.assert_array_equal(search_pairs(queries, references, 500, 7).distances, np.sort(exact)[:500])
+    with use_device(Blocks(7)):
+        np.testing.assert_array_equal(Neighbours(references).closest(queries, 500).distances, np.sort(exact)[:500])
+        limit = float(np.median(exact))
+        found = Neighbours(references).within(queries, limit)
+    assert sorted(found.distances) == sorted(exact[exact <= limit])
 
 
 def test_a_far_vector_changes_neither_the_result_nor_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,18 +77,18 @@ def test_a_far_vector_changes_neither_the_result_nor_the_memory(monkeypatch: pyt
     queries, references = ((rng.standard_normal((n, 16)) / 4).astype(np.float32) for n in (300, 2000))
     queries[7], references[11] = 0, 0
     queries[7, 0], references[11, 0] = 1000, -1000
-    held = []
-    add = _Candidates.add
+    compared = []
 
-    def counted(self: _Candidates, *block: Any) -> None:
-        add(self, *block)
-        held.append(self._held)
+    def counted(*given: Any) -> Any:
+        compared.append(len(given[-1]))
+        return compute_exact_distances(*given)
 
-    monkeypatch.setattr(_Candidates, "add", counted)
-    found = search_pairs(queries, references, 500, 300)
+    monkeypatch.setattr(neighbours, "compute_exact_distances", counted)
+    with use_device(Blocks(300)):
+        found = Neighbours(references).closest(queries, 500)
     exact = ((queries[:, None].astype(np.float64) - references[None]) ** 2).sum(axis=2)
     np.testing.assert_allclose(found.distances, np.sort(exact.ravel())[:500], atol=1e-12)
-    assert max(held) <= 2 * 500
+    assert max(compared) <= 2 * 500
 
 
 @pytest.mark.parametrize("metric", ["cosine", "distance"])
@@ -89,12 +102,13 @@ def test_the_nearest_by_exact_values_and_then_by_row(metric: Metric, kind: str, 
     exact = queries.astype(np.float64) @ references.T.astype(np.float64)
     values = -exact if metric == "cosine" else ((queries[:, None].astype(np.float64) - references) ** 2).sum(2)
     expected = np.sort(values, axis=1)[:, :6]
-    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
-    found, rows = search_nearest(queries, references, 6, metric)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.REFERENCES_PER_SHARD", 13)
+    near = Neighbours(references).nearest(queries, 6, metric)
+    found, rows = near.values, near.rows
     np.testing.assert_allclose(-found if metric == "cosine" else found, expected, atol=1e-6)
     np.testing.assert_allclose(np.take_along_axis(values, rows, 1), expected, rtol=0, atol=1e-12)
-    near = np.take_along_axis(values, rows, 1)
-    assert all((near[:, n] < near[:, n + 1])[q] or rows[q, n] < rows[q, n + 1] for n in range(5) for q in range(20))
+    away = np.take_along_axis(values, rows, 1)
+    assert all((away[:, n] < away[:, n + 1])[q] or rows[q, n] < rows[q, n + 1] for n in range(5) for q in range(20))
 
 
 def test_a_file_is_searched_like_its_readable_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,11 +117,11 @@ def test_a_file_is_searched_like_its_readable_vectors(tmp_path: Path, monkeypatc
     unreadable[26:39] = True  # a shard without any
     vectors[unreadable] = 0
     write_vectors(tmp_path / "v.h5", [str(row) for row in range(100)], [vectors], unreadable)
-    monkeypatch.setattr("image_copies.submissions.search.exact.REFERENCES_PER_SHARD", 13)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.REFERENCES_PER_SHARD", 13)
     rows = open_vectors(tmp_path / "v.h5").readable()
     assert len(rows) == (~unreadable).sum() and sum(map(len, rows.divide(13))) == len(rows) and len(rows.divide(13)) == 7
-    found, expected = (search_nearest(vectors[:9], among, 7, "cosine") for among in (rows, vectors[~unreadable]))
-    assert found[0].tobytes() == expected[0].tobytes() and (found[1] == expected[1]).all()
+    found, expected = (Neighbours(among).nearest(vectors[:9], 7, "cosine") for among in (rows, vectors[~unreadable]))
+    assert found.values.tobytes() == expected.values.tobytes() and (found.rows == expected.rows).all()
 
 
 @pytest.mark.parametrize("metric", ["cosine", "distance"])
@@ -117,19 +131,15 @@ def test_numpy_finds_what_faiss_finds(
 ) -> None:
     rng = np.random.default_rng(queries)
     asked, held = (rng.standard_normal((rows, 16)).astype(np.float32) for rows in (queries, references))
-    monkeypatch.setattr(backend, "PRODUCTS_PER_BLOCK", 700)  # several blocks
-    monkeypatch.setattr(backend, "find_spec", lambda name: None)
-    monkeypatch.setattr(backend, "MIN_PAIRS_FOR_FAISS", 0)
-    values, rows = search_on_cpu(asked, held, count, metric)
-    expected = faiss.knn(asked, held, count, metric=faiss.METRIC_INNER_PRODUCT if metric == "cosine" else faiss.METRIC_L2)
-    assert np.array_equal(rows, expected[1]) and np.allclose(values, expected[0], atol=1e-4) and values.dtype == np.float32
+    monkeypatch.setattr(neighbours, "PRODUCTS_PER_BLOCK", 700)  # several blocks
+    monkeypatch.setattr(neighbours, "find_spec", lambda name: None)
+    monkeypatch.setattr(neighbours, "MIN_PAIRS_FOR_FAISS", 0)
+    rows = CPU.nearest(asked, held, count, metric)
+    expected = faiss.knn(asked, held, count, metric=faiss.METRIC_INNER_PRODUCT if metric == "cosine" else faiss.METRIC_L2)[1]
+    assert np.array_equal(np.sort(rows), np.sort(expected))
 
 
-def test_faiss_is_taken_for_many_pairs_and_nobody_s_neighbour_is_not_finite(monkeypatch: pytest.MonkeyPatch) -> None:
-    vectors = np.eye(3, dtype=np.float32)
-    vectors[1, 0] = np.nan
-    _, rows = search_on_cpu(vectors, vectors, 3, "distance")
-    assert rows.tolist() == [[0, 2, -1], [-1, -1, -1], [2, 0, -1]]
+def test_faiss_is_taken_for_many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, called = np.eye(4, dtype=np.float32), list[int]()
 
     def count(asked: object, held: object, count: int, metric: int) -> tuple[None, None]:
@@ -137,8 +147,8 @@ def test_faiss_is_taken_for_many_pairs_and_nobody_s_neighbour_is_not_finite(monk
         return None, None
 
     monkeypatch.setattr(faiss, "knn", count)
-    search_on_cpu(vectors, vectors, 1, "distance")
+    CPU.nearest(vectors, vectors, 1, "distance")
     assert not called
-    monkeypatch.setattr(backend, "MIN_PAIRS_FOR_FAISS", 16)
-    search_on_cpu(vectors, vectors, 1, "distance")
+    monkeypatch.setattr(neighbours, "MIN_PAIRS_FOR_FAISS", 16)
+    CPU.nearest(vectors, vectors, 1, "distance")
     assert called == [1]
