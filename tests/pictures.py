@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from image_copies.data.procedural import draw_picture
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural import draw_picture, write_pictures
 
 
 def draw(seed: int, width: int = 480, height: int = 360) -> Image.Image:
@@ -22,6 +23,12 @@ def draw(seed: int, width: int = 480, height: int = 360) -> Image.Image:
 
 def draw_noise(seed: int, width: int = 40, height: int = 40) -> Image.Image:
     return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (height, width, 3), np.uint8))
+
+
+def write_images(folder: Path, count: int, prefix: str = "T", seed: int = 0) -> ImageSet:
+    """Write drawn pictures into a folder and return all images in it."""
+    list(write_pictures(folder, prefix, count, seed, workers=1))
+    return find_images(folder)
 
 
 def encode(picture: Image.Image, form: str = "PNG", **options: Any) -> bytes:

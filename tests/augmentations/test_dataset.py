@@ -50,15 +50,6 @@ def test_workers_and_order_change_nothing(squares: CachedImages) -> None:
     assert all_pixels(other_seed, 0) != alone
 
 
-def test_every_image_is_drawn_once_per_epoch(squares: CachedImages) -> None:
-    batches = list(epoch_batches(range(20), 8, Stream(range(3, 5), 0)))
-    for epoch in (3, 4):
-        rows = [row for batch in batches for key_epoch, row, _ in batch if key_epoch == epoch]
-        assert sorted(rows) == list(range(20))
-    assert len(batches) == len(epoch_batches(range(20), 8, Stream(range(3, 5), 0))) == 6
-    assert epoch_batches(range(17), 8, Stream(range(1), 0)).per_epoch == 2  # a batch of one image has no statistics
-
-
 def test_overlays_are_never_classes(squares: CachedImages, images: ImageSet) -> None:
     few = CachedImages(images.ids[20:], [squares.pixels[row] for row in range(20, 24)], {images.ids[23]: "is empty"})
     classes = CachedImages(images.ids[:20], squares.pixels, {images.ids[15]: "is empty"})

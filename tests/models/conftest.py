@@ -6,13 +6,21 @@ from typing import Any
 import pytest
 import torch
 
+from image_copies.data.images import ImageSet
 from image_copies.models.training import trainer
 from image_copies.models.training.trainer import Trainer
+from tests.pictures import write_images
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
+    """28 drawn pictures. Tests only read them."""
+    return write_images(tmp_path_factory.mktemp("images"), 28)
 
 
 @pytest.fixture

@@ -1,16 +1,17 @@
-"""Devices and lack of memory, with stand-ins for the GPUs that no test has."""
+"""Devices, lack of memory and other processes, with stand-ins for the GPUs and processes that no test has."""
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import distributed
+from torch import Tensor, distributed
 
 from image_copies.data.errors import UserError
-from image_copies.data.images import find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet
+from image_copies.models import distributed as together
 from image_copies.models.device import autocast, best_device, choose_precision, describe_device, report_lack_of_memory
 from image_copies.models.distributed import report_lost_process
 from image_copies.models.inference import embed
@@ -94,14 +95,12 @@ def test_a_size_that_takes_too_much_memory_is_not_called_untrainable(monkeypatch
 
 
 def test_embedding_and_whitening_name_batch_and_size_when_memory_runs_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = DescriptorSettings(backbone="test_efficientnet", dimensions=2, whiten=True)
     checkpoint, path = Checkpoint(Descriptor(settings), 32, {}), tmp_path / "one.safetensors"
     save_descriptor(path, checkpoint.descriptor, 32, {})
-    list(write_pictures(tmp_path / "pictures", "T", 3, seed=0, workers=1))
-    images, embedding = find_images(tmp_path / "pictures"), EmbeddingSettings(workers=0)
-    # 16: on a CPU, batches are filled up
+    images, embedding = images.select(images.ids[:3]), EmbeddingSettings(workers=0)
     embedder = load_embedder(path, embedding)
 
     def full(*_: object, **__: object) -> None:
@@ -109,10 +108,9 @@ def test_embedding_and_whitening_name_batch_and_size_when_memory_runs_out(
 
     monkeypatch.setattr(embed, "fold_batch_norms", lambda descriptor, _: descriptor)  # which tries the network on pictures
     monkeypatch.setattr(Descriptor, "forward", full)
-    with pytest.raises(UserError, match=r"batch of (3|16) images of 32 px was embedded.* Lower batch_size"):
-        list(embed_images(checkpoint, images, embedding))
-    with pytest.raises(UserError, match=r"batch of (3|16) images of 32 px was embedded.* Lower batch_size"):
-        list(embed_with_all([embedder], images, embedding))
+    for blocks in (embed_images(checkpoint, images, embedding), embed_with_all([embedder], images, embedding)):
+        with pytest.raises(UserError, match=r"batch of (3|16) images of 32 px was embedded.* Lower batch_size"):
+            list(blocks)  # 16: on a CPU, batches are filled up
     with pytest.raises(UserError, match=r"whitening was fitted on batches of 64 images of 32 px.* Lower embedding.image_size"):
         learn_whitening(Descriptor(settings), images, 0, embedding, 32)
 
@@ -152,7 +150,7 @@ import resource, torch
 from image_copies.models.training.launch import launch_fabric
 def count():
     old = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    sum(len(torch.ones(2**24)) for _ in range(20))
+    sum(len(torch.ones(2**24)) for _ in range(5))
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - old
 plain = count()
 launch_fabric("32")
@@ -161,3 +159,27 @@ print(plain, count())
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     plain, kept = map(int, done.stdout.split()[-2:])
     assert kept < plain / 2  # a system short of memory takes some back
+
+
+def test_rows_of_a_step_are_gathered_after_one_exchange_of_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the numbers is what a GPU waits for: once a step, and not once for each tensor and process."""
+    exchanges: list[int] = []
+
+    def all_numbers(into: Tensor, own: Tensor) -> None:
+        exchanges.append(int(own))
+        into.copy_(torch.tensor([int(own), 1]))
+
+    def all_rows(parts: list[Tensor], own: Tensor) -> None:
+        for part in parts:
+            part.copy_(own)  # the other process has the same rows, of which one counts
+
+    monkeypatch.setattr(together, "group_size", lambda: 2)
+    monkeypatch.setattr(distributed, "all_gather_into_tensor", all_numbers)
+    monkeypatch.setattr(distributed, "all_gather", all_rows)
+    embeddings, labels = torch.arange(6.0).reshape(3, 2).requires_grad_(), torch.tensor([5, 6, 7])
+    rows, classes = together.gather_together(embeddings, labels)
+    assert exchanges == [3] and classes.tolist() == [5, 6, 7, 5]
+    assert rows.tolist() == [*embeddings.tolist(), embeddings[0].tolist()]
+    rows.square().sum().backward()
+    expected: Any = 2 * 2 * embeddings.detach()
+    assert torch.equal(embeddings.grad, expected)  # type: ignore[arg-type]  # it has one

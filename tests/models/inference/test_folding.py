@@ -1,11 +1,8 @@
 """Networks whose batch normalisations are folded give the same vectors."""
 
-import copy
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.models.inference import torch_embedder
@@ -63,22 +60,6 @@ def test_vectors_stay_the_same(backbone: str, left: int) -> None:
 def test_the_descriptor_that_ships_is_folded_whole() -> None:
     loaded = load_descriptor(SHIPPED)
     assert count_norms(loaded.descriptor) > 10 and not count_norms(fold_batch_norms(loaded.descriptor, loaded.image_size))
-
-
-@torch.no_grad()
-def test_a_convolution_of_two_normalisations_is_left() -> None:
-    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
-    other = copy.deepcopy(descriptor.backbone.bn1)
-    draw_statistics(descriptor)
-
-    def compute(network: Any, images: Tensor) -> Tensor:
-        first = network.conv_stem(images)
-        return torch.cat([network.bn1(first), network.other(first)])[: len(images)]
-
-    descriptor.backbone.other, descriptor.compute = other, compute
-    descriptor.projection = nn.Linear(descriptor.backbone.conv_stem.out_channels, 16)
-    norms = count_norms(descriptor)
-    assert count_norms(fold_batch_norms(descriptor, 32)) == norms
 
 
 @torch.no_grad()

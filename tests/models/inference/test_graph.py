@@ -17,7 +17,6 @@ from safetensors.torch import save_file
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
-from image_copies.data.procedural import write_pictures
 from image_copies.data.squares import decode_square, resize_square
 from image_copies.models.inference import graph
 from image_copies.models.inference.embedders import SAME_VECTORS, Squares
@@ -33,6 +32,7 @@ from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
 from image_copies.models.network.weights_file import read_weights_file
 from image_copies.models.shipped import SHIPPED
+from tests.pictures import write_images
 
 SETTINGS = EmbeddingSettings()
 OPENED_BY_TORCH = "image_copies.models.inference.torch_embedder.load_embedder"
@@ -59,12 +59,18 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def whole(checkpoint: Path) -> Path:
+    """The network of the checkpoint with its weights."""
+    export_onnx([(load_descriptor(checkpoint), SETTINGS)], None, {}, checkpoint.with_name("whole.onnx"))
+    return checkpoint.with_name("whole.onnx")
+
+
+@pytest.fixture(scope="module")
 def squares(tmp_path_factory: pytest.TempPathFactory) -> Squares:
     """Pictures at the size that what ships takes; every third one has a plain margin, as screenshots and scans do."""
-    folder = tmp_path_factory.mktemp("pictures")
-    list(write_pictures(folder, "T", 24, seed=3, workers=1))
+    images = write_images(tmp_path_factory.mktemp("pictures"), 24, seed=3)
     (side,) = open_network(SHIPPED, SETTINGS).sizes
-    pictures = [resize_square(decode_rgb(path), side) for path in sorted(folder.iterdir())]
+    pictures = [resize_square(decode_rgb(path), side) for path in images.paths]
     for picture in pictures[::3]:
         picture[:, :30] = 255
     return {side: np.stack(pictures).transpose(0, 3, 1, 2)}
@@ -84,11 +90,10 @@ def test_what_ships_has_torch_s_vectors_without_torch_the_same_bits_in_any_batch
     assert str(Path(__file__).parents[3]).encode() not in content and b"site-packages" not in content
 
 
-def test_a_dropped_constant_is_seen_when_a_graph_is_written(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_dropped_constant_is_seen_when_a_graph_is_written(checkpoint: Path, whole: Path, tmp_path: Path) -> None:
     module = Exported([(load_descriptor(checkpoint), SETTINGS)], None).eval()
     assert largest_difference(module, open_network(checkpoint, SETTINGS)) < SAME_VECTORS
-    export_onnx([(load_descriptor(checkpoint), SETTINGS)], None, {}, tmp_path / "whole.onnx")
-    model = ir.load(tmp_path / "whole.onnx")
+    model = ir.load(whole)
     optimizer.optimize(model)
     ir.save(model, tmp_path / "rewritten.onnx")
     assert largest_difference(module, open_onnx(tmp_path / "rewritten.onnx")) > 1e-4
@@ -97,7 +102,7 @@ def test_a_dropped_constant_is_seen_when_a_graph_is_written(checkpoint: Path, tm
 def test_photographs_are_compared_too(checkpoint: Path, tmp_path: Path) -> None:
     module = Exported([(load_descriptor(checkpoint), SETTINGS)], None).eval()
     network = open_network(checkpoint, SETTINGS)
-    (photograph,) = write_pictures(tmp_path, "T", 1, seed=4, workers=1)
+    (photograph,) = write_images(tmp_path, 1, seed=4).paths
     pixels, _ = decode_square(photograph, 64)
 
     def embed(squares: Squares) -> NDArray[np.float32]:
@@ -144,16 +149,15 @@ def rename_checkpoint(graph: Path) -> None:
     graph.rename(graph.with_name("moved.graph.onnx"))
 
 
-def put_another(graph: Path) -> None:
-    """A whole network, with its weights, that was made of another checkpoint."""
-    export_onnx([(load_descriptor(graph.with_name("gabor.safetensors")), SETTINGS)], None, {}, graph)
+def put_whole(graph: Path) -> None:
+    graph.with_name("whole.onnx").replace(graph)
 
 
-@pytest.mark.parametrize("change", [change_graph, change_weights, rename_checkpoint, put_another, Path.unlink])
+@pytest.mark.parametrize("change", [change_graph, change_weights, rename_checkpoint, put_whole, Path.unlink])
 def test_a_graph_that_is_damaged_or_of_other_weights_is_not_used(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+    checkpoint: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
 ) -> None:
-    for path in (checkpoint, *list_graphs(checkpoint)):
+    for path in (checkpoint, whole, *list_graphs(checkpoint)):
         shutil.copy(path, tmp_path)
     change(tmp_path / "gabor.graph.onnx")
     (path,) = tmp_path.glob("*.safetensors")
@@ -191,13 +195,12 @@ def test_torch_is_used_where_it_has_a_gpu(checkpoint: Path, monkeypatch: pytest.
     assert open_network(checkpoint, SETTINGS).dimensions == 16
 
 
-@pytest.mark.parametrize(("flips", "views"), [(False, False), (True, True)])
-def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path, flips: bool, views: bool) -> None:
-    """The file with two members gives, for views, what the first alone and the mean of the second give."""
+def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path) -> None:
+    """The file gives, for views, what the first member gives without its mirror image, and the mean of the second."""
     about = HandmadeSettings(kind="gabor", dimensions=16)
     members = (
-        MemberSettings(descriptor=about, image_size=64),
-        MemberSettings(descriptor=about, image_size=64, flips=flips, views=views),
+        MemberSettings(descriptor=about, image_size=64, flips=True),
+        MemberSettings(descriptor=about, image_size=64, views=False),
     )
     torch.manual_seed(1)
     descriptors = [HandmadeDescriptor(about) for _ in members]
@@ -208,10 +211,9 @@ def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path, flips: 
     save_descriptor(path, joined, 64, {})
     add_graph(path)
     whole, of_views = map(count_convolutions, list_graphs(path))
-    assert whole / of_views == (2 + flips) / (1 + views)  # a mirror image is another pass
+    assert whole / of_views == 3 / 1  # a mirror image is another pass
     pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 64, 64)).astype(np.uint8)
-    first, second = (each(torch.from_numpy(pixels) / 255) for each in descriptors)
-    parts = torch.cat([first, second if views else joined.projection_mean[16:].expand(3, -1)], dim=1)
+    parts = torch.cat([descriptors[0](torch.from_numpy(pixels) / 255), joined.projection_mean[16:].expand(3, -1)], dim=1)
     expected = torch.nn.functional.normalize((parts - joined.projection_mean) @ joined.projection_axes.T).numpy()
     for network in (open_network(path, SETTINGS), load_embedder(path, SETTINGS)):
         assert np.abs(network.embed_alone({64: pixels}) - expected).max() < SAME_VECTORS

@@ -1,4 +1,4 @@
-"""Handmade descriptors are whitened on the training images that can be read."""
+"""Handmade descriptors: their features, and their whitening on the training images that can be read."""
 
 from pathlib import Path
 
@@ -14,8 +14,70 @@ from image_copies.models.inference import handmade
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.handmade import fit_handmade
 from image_copies.models.inference.settings import EmbeddingSettings, HandmadeModelSettings
-from image_copies.models.network.checkpoint import load_descriptor
+from image_copies.models.network.checkpoint import load_descriptor, require_trained_network, save_descriptor
+from image_copies.models.network.handmade import HandmadeDescriptor, _standardize
 from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
+
+KINDS: tuple[HandmadeKind, ...] = ("gabor", "pixels")
+
+
+def pictures(count: int, seed: int = 0) -> torch.Tensor:
+    """Smooth random pictures [n, 3, 64, 64], 0…1."""
+    coarse = torch.rand(count, 3, 7, 7, generator=torch.Generator().manual_seed(seed))
+    return torch.nn.functional.interpolate(coarse, (64, 64), mode="bicubic").clamp(0, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_is_nearer_than_any_other_picture(kind: HandmadeKind) -> None:
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind=kind, dimensions=32)).eval()
+    descriptor.whiten(descriptor(pictures(200), raw=True))
+    originals = pictures(20, seed=1)
+    copies = (0.9 * originals.flip(3) + 0.02 * torch.randn(originals.shape, generator=torch.Generator().manual_seed(2))).clamp(
+        0, 1
+    )
+    cosines = descriptor(copies) @ descriptor(originals).T
+    assert (cosines.argmax(dim=1) == torch.arange(20)).float().mean() >= 0.9
+    torch.testing.assert_close(descriptor(originals).norm(dim=1), torch.ones(20))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_whitened_dimensions_vary_equally(kind: HandmadeKind) -> None:
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind=kind, dimensions=16)).eval()
+    features = descriptor(pictures(300), raw=True)
+    descriptor.whiten(features)
+    white = (features - descriptor.whitening_mean) @ descriptor.whitening_matrix.T
+    torch.testing.assert_close(white.T @ white / len(white), torch.eye(16), atol=0.02, rtol=0)
+
+
+def test_flat_pictures_have_finite_vectors_and_too_few_whiten_fewer_dimensions() -> None:
+    for kind in KINDS:
+        descriptor = HandmadeDescriptor(HandmadeSettings(kind=kind, dimensions=16)).eval()
+        descriptor.whiten(descriptor(pictures(100), raw=True))
+        assert descriptor(torch.full((2, 3, 64, 64), 0.5)).isfinite().all()
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind="pixels", dimensions=64))
+    with pytest.raises(UserError, match=r"30 training images cannot whiten the 64 dimensions of 'pixels'.*at most 29"):
+        descriptor.whiten(descriptor(pictures(30), raw=True))
+
+
+def test_gabor_energies_tell_directions_of_standardised_pictures() -> None:
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind="gabor"))
+    waves = torch.sin(torch.arange(64) * torch.pi / 2).expand(1, 3, 64, 64) * 0.4 + 0.5
+    energies = descriptor.features(waves)[0].reshape(4, 8, 4, 4).mean(dim=(2, 3))
+    assert energies.argmax() == 0  # the shortest wavelength, across
+    assert descriptor.features(waves.mT)[0].reshape(4, 8, 4, 4).mean(dim=(2, 3)).argmax() == 4  # … and down
+    images = torch.stack([picture * contrast + 0.2 for contrast, picture in zip((0.5, 0.1), torch.rand(2, 1, 9, 9), strict=True)])
+    for found, image in zip(_standardize(images), images, strict=True):
+        assert torch.allclose(found, (image - image.mean()) / (image.std(correction=0) + 0.01), atol=1e-5)
+
+
+def test_a_checkpoint_brings_the_whitening_along(tmp_path: Path) -> None:
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=24)).eval()
+    descriptor.whiten(descriptor(pictures(60), raw=True))
+    save_descriptor(tmp_path / "c.safetensors", descriptor, 64, {})
+    loaded = load_descriptor(tmp_path / "c.safetensors")
+    assert torch.equal(loaded.descriptor.eval()(pictures(3)), descriptor(pictures(3)))
+    with pytest.raises(UserError, match="not a single trained network"):
+        require_trained_network(loaded, tmp_path / "c.safetensors")
 
 
 def write_pictures(folder: Path, count: int) -> None:

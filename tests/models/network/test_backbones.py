@@ -9,8 +9,7 @@ from torchvision.models import googlenet
 from torchvision.transforms import functional
 
 from image_copies.data.errors import UserError
-from image_copies.data.images import find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.backbones import BACKBONES, IMAGENET_MEAN, IMAGENET_STD, build_backbone
@@ -18,8 +17,7 @@ from image_copies.models.network.base import Backbone
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import Trainer
+from tests import trainings
 
 
 def build_edges(arguments: dict[str, object], pretrained: bool) -> Backbone:
@@ -35,19 +33,12 @@ def build_edges(arguments: dict[str, object], pretrained: bool) -> Backbone:
 
 @pytest.mark.parametrize(("backbone", "width"), [("edges", 6), ("gabor", 512)])
 def test_a_backbone_of_the_table_is_trained_kept_and_embeds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str, width: int
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str, width: int
 ) -> None:
     monkeypatch.setitem(BACKBONES, "edges", build_edges)
-    list(write_pictures(tmp_path / "pictures", "T", 12, seed=0, workers=1))
-    images = find_images(tmp_path / "pictures")
-    settings = ModelSettings.model_validate(
-        {
-            "descriptor": {"backbone": backbone, "dimensions": 8},
-            "workers": 0,
-            "stages": [{"image_size": 32, "batch_size": 6, "epochs": 1}],
-        }
-    )
-    checkpoint = load_descriptor(Trainer(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0).train())
+    images = images.select(images.ids[:12])
+    settings = trainings.make_settings(descriptor={"backbone": backbone, "dimensions": 8})
+    checkpoint = load_descriptor(trainings.train(settings, images, tmp_path))
     assert isinstance(checkpoint.descriptor, Descriptor) and checkpoint.descriptor.projection.in_features == width
     vectors = torch.from_numpy(
         next(iter(embed_images(checkpoint, images, EmbeddingSettings(workers=0, pooling_exponent=2.0)))).vectors

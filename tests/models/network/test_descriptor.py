@@ -40,6 +40,24 @@ def test_gem_is_finite_at_large_exponents_in_dead_and_loud_channels() -> None:
     torch.testing.assert_close(pooling.exponent.grad, exact.grad.float(), rtol=1e-4, atol=1e-6)
 
 
+def test_an_exponent_is_replaced_for_a_while_or_for_good() -> None:
+    pooling, maps = GeM(3.0), torch.rand(2, 4, 3, 3)
+    before = pooling(maps).detach()
+    pooling.exponent.grad = torch.tensor(0.5)
+    with pytest.raises(KeyError), pooling.set_exponent_temporarily(7.0):
+        assert not torch.equal(pooling(maps), before)
+        pooling.exponent.requires_grad_(False)
+        pooling.exponent.grad = None
+        raise KeyError
+    assert torch.equal(pooling(maps), before)
+    assert pooling.exponent.requires_grad and pooling.exponent.grad == 0.5
+    pooling = GeM(3.0)
+    pooling.set_exponent(1.0)
+    pooling.set_exponent(None)
+    maps = torch.rand(2, 4, 3, 3)
+    torch.testing.assert_close(pooling(maps), maps.mean(dim=(2, 3)))
+
+
 def test_unit_vectors_and_trainable_exponent() -> None:
     descriptor = Descriptor(SETTINGS)
     vectors = descriptor(torch.randn(3, 3, 64, 64))

@@ -9,8 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from image_copies.data.images import find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network import memory_format
@@ -21,6 +20,7 @@ from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training import trainer
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer
+from tests import trainings
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16)
 GPU, CPU = torch.device("cuda"), torch.device("cpu")
@@ -75,10 +75,9 @@ def formats_of_convolutions(descriptor: Descriptor) -> set[bool]:
 
 
 @pytest.mark.parametrize("chosen", [torch.channels_last, torch.contiguous_format])
-def test_embedding_keeps_to_the_format(tmp_path: Path, chosen: torch.memory_format) -> None:
+def test_embedding_keeps_to_the_format(images: ImageSet, chosen: torch.memory_format) -> None:
     """Pixels are normalised in channels_last: a convolution would otherwise take that from its input."""
-    list(write_pictures(tmp_path, "T", 3, seed=0, workers=1))
-    descriptor, images = build(), find_images(tmp_path)
+    descriptor, images = build(), images.select(images.ids[:3])
     descriptor.arrange(chosen)
     seen = formats_of_convolutions(descriptor)
     (block,) = embed_images(Checkpoint(descriptor, 32, {}), images, EmbeddingSettings(workers=0))
@@ -88,12 +87,10 @@ def test_embedding_keeps_to_the_format(tmp_path: Path, chosen: torch.memory_form
 
 
 def test_a_resumed_stage_keeps_its_format_and_a_deterministic_one_is_not_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: Callable[[int], list[Trainer]]
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: Callable[[int], list[Trainer]]
 ) -> None:
-    list(write_pictures(tmp_path / "pictures", "T", 8, seed=0, workers=1))
-    images, measured = find_images(tmp_path / "pictures"), list[int]()
-    stage = {"image_size": 32, "batch_size": 4, "epochs": 2}
-    settings = ModelSettings.model_validate({"descriptor": SETTINGS.model_dump(), "workers": 0, "stages": [stage]})
+    measured = list[int]()
+    settings = trainings.make_settings(stages=[{"image_size": 32, "batch_size": 4, "epochs": 2}])
 
     def choose(*_: object, **__: object) -> torch.memory_format:
         measured.append(1)
@@ -103,7 +100,7 @@ def test_a_resumed_stage_keeps_its_format_and_a_deterministic_one_is_not_measure
     steps = stop_at(2)
 
     def train(chosen: ModelSettings, folder: str) -> None:
-        Trainer(chosen, images, images, tmp_path / folder, tmp_path / "cache", seed=0).train()
+        trainings.train(chosen, images.select(images.ids[:8]), tmp_path / folder)
 
     with pytest.raises(KeyboardInterrupt):
         train(settings, "one")

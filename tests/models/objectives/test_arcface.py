@@ -132,3 +132,19 @@ def test_the_first_matrix_is_that_of_the_seed_whichever_rows_a_process_holds() -
     assert whole.shape == (classes, 4) and torch.allclose(whole.norm(dim=1), torch.ones(classes))
     for rows in (range(3, 9), range(ROWS_PER_SEED - 2, classes), range(ROWS_PER_SEED, classes)):
         assert torch.equal(_draw_prototypes(rows, classes, 4, seed=0), whole[rows.start : rows.stop])
+
+
+def test_a_chunk_is_as_large_as_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the card's whole memory, whatever is free: a resumed training sums in the same order."""
+
+    class Card:
+        total_memory = 80 * 2**30
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: Card)
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    chunk = arcface.choose_chunk(16_384, 64, 256, gpu)
+    assert chunk == 524_288 and 4 * chunk * (3 * 64 + 2 * 256) <= Card.total_memory / 32
+    assert arcface.choose_chunk(2_000_000, 64, 256, gpu) == 2_000_000
+    assert arcface.choose_chunk(16_384, 64, 256, cpu) == 16_384
+    Card.total_memory = 2**20
+    assert arcface.choose_chunk(16_384, 64, 256, gpu) == 16_384

@@ -10,33 +10,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.objectives.base import ObjectiveOutput
 from image_copies.models.training import capture, trainer
 from image_copies.models.training.capture import suits_graph
 from image_copies.models.training.curve import read_rows
-from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import build_optimizers
 from image_copies.models.training.trainer import Trainer
+from tests import trainings
 
 RECIPE: dict[str, Any] = {
-    "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
-    "workers": 0,
     "optimizer": {"learning_rate": 2.0**-10},  # which, with its eighths, float32 holds exactly
     "scheduler": {"warmup_steps": 8},
     "stages": [{"image_size": 32, "batch_size": 3, "epochs": 3}],  # of 10 images: nine steps
 }
 REPEATED = {"sampling": {"kind": "repeated", "copies": 2}}
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
-    folder = tmp_path_factory.mktemp("pictures")
-    list(write_pictures(folder, "T", 10, seed=0, workers=1))
-    return find_images(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -76,10 +66,9 @@ def _tensors(output: ObjectiveOutput) -> list[Tensor]:
 
 def train(images: ImageSet, folder: Path, **change: Any) -> tuple[bytes, list[str]]:
     """Return the trained weights and the losses of the curve."""
-    settings = ModelSettings.model_validate(RECIPE | change)
-    path = Trainer(settings, images, images, folder, folder.parent / "cache", seed=0).train()
+    path = trainings.train(trainings.make_settings(**RECIPE | change), images.select(images.ids[:10]), folder)
     weights = load_descriptor(path).descriptor.state_dict().values()
-    return b"".join(value.numpy().tobytes() for value in weights), [row["loss"] for row in read_rows(folder)]
+    return b"".join(value.numpy().tobytes() for value in weights), [row["loss"] for row in read_rows(path.parent)]
 
 
 def test_repeated_steps_make_the_same_weights(images: ImageSet, tmp_path: Path, captured: list[capture.Work]) -> None:
@@ -111,7 +100,7 @@ def test_stopped_and_resumed_it_makes_the_same_weights(
     stop_at(6)
     with suppress(KeyboardInterrupt):
         train(images, tmp_path / "stopped")
-    assert json.loads((tmp_path / "stopped" / "state.json").read_text())["progress"]["step"] >= 4
+    assert json.loads((tmp_path / "stopped" / "model" / "state.json").read_text())["progress"]["step"] >= 4
     assert train(images, tmp_path / "stopped") == whole
     assert len(captured) == 3
 
@@ -139,7 +128,7 @@ def test_stopped_and_resumed_it_makes_the_same_weights(
 def test_only_steps_without_decisions_of_the_host_are_captured(
     change: dict[str, Any], suits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = ModelSettings.model_validate(RECIPE | {"stages": [{"batch_size": 8}]} | change)
+    settings = trainings.make_settings(**RECIPE | {"stages": [{"batch_size": 8}]} | change)
     assert suits_graph(settings, CPU) is suits
     monkeypatch.setattr(capture, "group_size", lambda: 2)
     assert not suits_graph(settings, CPU)

@@ -1,4 +1,4 @@
-"""Mean cosine and effective rank: what they are, and when they warn."""
+"""What warns of a training: vectors that collapse, and a start that does not embed as it learns."""
 
 import math
 from pathlib import Path
@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from image_copies.data.cache import cache_images
-from image_copies.data.images import find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.collapse import (
@@ -23,6 +23,7 @@ from image_copies.models.training.collapse import (
     mean_cosine,
     measure_collapse,
 )
+from image_copies.models.training.modes import LEAST_AGREEMENT, measure_agreement
 
 
 def unit(*shape: int) -> Tensor:
@@ -73,18 +74,43 @@ def test_equal_vectors_have_no_rank_and_two_vectors_no_figures() -> None:
 
 
 @pytest.mark.parametrize("backbone", ["test_efficientnet", "test_nfnet", "test_vit"])
-def test_untrained_networks_are_not_warned_of(tmp_path: Path, backbone: str) -> None:
-    list(write_pictures(tmp_path / "pictures", "T", 32, seed=0, workers=1))
-    cached = cache_images(find_images(tmp_path / "pictures"), 48, tmp_path / "cache", "pixels", 0)
+def test_untrained_networks_are_not_warned_of(images: ImageSet, tmp_path: Path, backbone: str) -> None:
+    cached = cache_images(images, 48, tmp_path / "cache", "pixels", 0)
     descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=64)).train()
-    vectors = embed_classes(descriptor, cached, list(range(32)), list(range(32)), 32, batch_size=5)
-    assert vectors.shape == (32, 64) and descriptor.training
+    vectors = embed_classes(descriptor, cached, list(range(28)), list(range(28)), 32, batch_size=5)
+    assert vectors.shape == (28, 64) and descriptor.training
     assert find_collapse(measure_collapse(vectors)) == ""
 
 
-def test_one_image_of_each_class_is_embedded(tmp_path: Path) -> None:
-    list(write_pictures(tmp_path / "pictures", "T", 12, seed=0, workers=1))
-    cached = cache_images(find_images(tmp_path / "pictures"), 48, tmp_path / "cache", "pixels", 0)
+def test_one_image_of_each_class_is_embedded(images: ImageSet, tmp_path: Path) -> None:
+    cached = cache_images(images.select(images.ids[:12]), 48, tmp_path / "cache", "pixels", 0)
     descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)).eval()
     few = embed_classes(descriptor, cached, list(range(12)), [0] * 6 + [1] * 3 + [2] * 3, 32, 4)
     torch.testing.assert_close(few, embed_classes(descriptor, cached, list(range(12)), list(range(12)), 32, 4)[[0, 6, 9]])
+
+
+def test_weights_with_their_statistics_agree_and_folded_ones_do_not() -> None:
+    torch.manual_seed(0)
+    descriptor, images = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), torch.randn(32, 3, 32, 32)
+    descriptor.train()
+    with torch.no_grad():
+        for _ in range(60):
+            descriptor(images)
+    before = {name: value.clone() for name, value in descriptor.state_dict().items()}
+    random = torch.get_rng_state()
+    assert measure_agreement(descriptor, images) > 0.9
+    assert all(torch.equal(before[name], value) for name, value in descriptor.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), random) and descriptor.training
+    for module in descriptor.modules():
+        if isinstance(module, _BatchNorm):
+            module.get_buffer("running_mean").fill_(5.0)  # far from what its maps hold
+    assert measure_agreement(descriptor, images) < LEAST_AGREEMENT
+    frozen = Descriptor(descriptor.settings.model_copy(update={"frozen_statistics": True}))
+    frozen.load_state_dict(descriptor.state_dict())
+    assert measure_agreement(frozen, images) > 0.99
+
+
+def test_domains_agree_as_well() -> None:
+    torch.manual_seed(0)
+    settings = DescriptorSettings(backbone="test_nfnet", dimensions=16, domains="split")  # without batch statistics
+    assert measure_agreement(Descriptor(settings), torch.randn(4, 3, 32, 32)) > 0.99

@@ -14,20 +14,10 @@ from image_copies.data.images import ImageSet
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective
 from image_copies.models.training.launch import launch_fabric
-from image_copies.models.training.mixing import draw_share, mix_batch
+from image_copies.models.training.mixing import draw_share
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import MixSettings
 from image_copies.models.training.trainer import Trainer
-
-IMAGES = torch.arange(5.0)[:, None, None, None].expand(5, 3, 8, 10).contiguous()  # each of one value, its number
-
-
-def test_mixup_is_the_weighted_mean_of_both() -> None:
-    torch.manual_seed(0)
-    mixed, partners = mix_batch(IMAGES, 0.7)
-    assert sorted(partners.tolist()) == [0, 1, 2, 3, 4]
-    for number, partner in enumerate(partners.tolist()):
-        assert torch.allclose(mixed[number], torch.tensor(0.7 * number + 0.3 * partner))
 
 
 def test_as_many_batches_are_mixed_as_asked_for() -> None:

@@ -1,6 +1,5 @@
 """Objectives, sampling, domains and whitening through the trainer."""
 
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +9,17 @@ import torch
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
-from image_copies.data.images import ImageSet, find_images
+from image_copies.data.images import ImageSet
 from image_copies.data.preprocessing import PreprocessedImages
-from image_copies.data.procedural import write_pictures
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.network.whitening import compute_folded_logits
 from image_copies.models.training.classifier import has_classifier, load_classifier
+from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.trainer import Trainer
+from tests import trainings
+from tests.pictures import write_images
 
 STAGES = [{"classes": 4, "image_size": 32, "batch_size": 8, "epochs": 2}, {"image_size": 32, "batch_size": 8, "epochs": 1}]
 DESCRIPTOR = {"backbone": "test_efficientnet", "dimensions": 16}
@@ -27,20 +27,12 @@ PK = {"kind": "pk", "per_class": 2}
 TRIPLET = {"objective": {"kind": "triplet"}, "sampling": PK}
 
 
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
-    folder = tmp_path_factory.mktemp("pictures")
-    list(write_pictures(folder, "T", 28, seed=0, workers=1))
-    return find_images(folder)
-
-
 def train(images: ImageSet, folder: Path, **changed: Any) -> list[dict[str, str]]:
     """Six classes of four images each."""
-    settings = ModelSettings.model_validate({"descriptor": DESCRIPTOR, "workers": 0, "stages": STAGES} | changed)
+    settings = trainings.make_settings(**{"stages": STAGES} | changed)
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    Trainer(settings, classes, overlays, folder / "model", folder / "cache", seed=0, labels=np.arange(24) % 6).train()
-    with (folder / "model" / "curve.csv").open() as file:
-        return list(csv.DictReader(file))
+    trainings.train(settings, classes, folder, overlays, labels=np.arange(24) % 6)
+    return read_rows(folder / "model")
 
 
 @pytest.mark.parametrize("kind", ["contrastive", "triplet", "multi_similarity", "npair", "angular", "margin"])
@@ -50,11 +42,6 @@ def test_pair_objectives_learn_with_svmax_and_domains(images: ImageSet, tmp_path
     assert [row["classes"] for row in rows] == ["4", "4", "6"]
     lower, s, upper = (float(rows[-1][name]) for name in ("singular_lower", "mean_singular_value", "singular_upper"))
     assert lower < s < upper == pytest.approx((8 / 4) ** 0.5)  # heads of 4 dimensions, batches of 8
-
-
-def test_s_is_logged_without_the_regulariser(images: ImageSet, tmp_path: Path) -> None:
-    row = train(images, tmp_path)[-1]
-    assert float(row["singular_lower"]) <= float(row["mean_singular_value"]) <= float(row["singular_upper"])
 
 
 def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tmp_path: Path) -> None:
@@ -74,42 +61,34 @@ def test_multigrain_learns_whitens_and_folds_its_classifier(images: ImageSet, tm
 
 
 def test_the_last_validation_is_of_the_whitened_vectors(images: ImageSet, tmp_path: Path) -> None:
-    settings = ModelSettings.model_validate(
-        {"descriptor": DESCRIPTOR | {"whiten": True}, "objective": {"kind": "softmax"}, "workers": 0, "stages": STAGES[1:]}
-    )
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
+    settings = trainings.make_settings(descriptor=DESCRIPTOR | {"whiten": True}, objective={"kind": "softmax"}, stages=STAGES[1:])
 
     def spread(descriptor: Descriptor, size: int) -> float:
         return float(descriptor.whitening_matrix.detach().abs().sum())
 
-    trained = Trainer(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=spread).train()
+    trained = trainings.train(settings, images, tmp_path, validate=spread)
     found = load_descriptor(trained)
     expected = spread(require_trained_network(found, trained), 32)
     assert found.notes["validation"] == pytest.approx(expected) and found.notes["validation"] > 17
-    with (tmp_path / "model" / "curve.csv").open() as file:
-        assert float(list(csv.DictReader(file))[-1]["validation"]) == pytest.approx(found.notes["validation"])
+    assert float(read_rows(tmp_path / "model")[-1]["validation"]) == pytest.approx(found.notes["validation"])
 
 
 def whitened(images: ImageSet, folder: Path, embedding: dict[str, Any], other: Path | None = None) -> Descriptor:
-    settings = ModelSettings.model_validate(
-        {"descriptor": DESCRIPTOR | {"whiten": True, "train_pooling_exponent": False}, "objective": {"kind": "softmax"}}
-        | {"workers": 0, "stages": STAGES[1:], "embedding": embedding, "whitening_images": other}
-    )
+    descriptor = DESCRIPTOR | {"whiten": True, "train_pooling_exponent": False}
+    plain = {"descriptor": descriptor, "objective": {"kind": "softmax"}, "stages": STAGES[1:]}
+    settings = trainings.make_settings(**plain, embedding=embedding, whitening_images=other)
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[20:])  # four images in both roles
-    found = load_descriptor(Trainer(settings, classes, overlays, folder / "model", folder / "cache", seed=0).train()).descriptor
+    found = load_descriptor(trainings.train(settings, classes, folder, overlays)).descriptor
     assert isinstance(found, Descriptor)
     return found.eval()
 
 
 @pytest.mark.parametrize("own_folder", [False, True])
-def test_whitening_is_learnt_as_images_will_be_embedded(
-    images: ImageSet, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, own_folder: bool
-) -> None:
+def test_whitening_is_learnt_as_images_will_be_embedded(images: ImageSet, tmp_path: Path, own_folder: bool) -> None:
     """At s* and p* (64 px and 5 for a training at 32 px and 3), of each image once, or of a folder of other images."""
     others = tmp_path / "others"
-    list(write_pictures(others, "U", 20, seed=5, workers=1))
+    unlabelled = write_images(others, 20, "U", seed=5) if own_folder else images
     found = whitened(images, tmp_path, {"image_size": 64, "pooling_exponent": 5.0}, others if own_folder else None)
-    unlabelled = find_images(others) if own_folder else images
 
     def vectors(size: int, exponent: float) -> torch.Tensor:
         pixels = torch.stack([PreprocessedImages(unlabelled, size)[row][0] for row in range(len(unlabelled))])
@@ -149,14 +128,8 @@ def test_too_few_images_to_whiten_with_are_told_before_training(images: ImageSet
 
 
 def test_one_image_a_class_is_edited_again_to_make_its_pairs(images: ImageSet, tmp_path: Path) -> None:
-    settings = ModelSettings.model_validate(
-        {"descriptor": DESCRIPTOR, "workers": 0, "objective": {"kind": "triplet"}, "sampling": PK}
-        | {"stages": [{"image_size": 32, "batch_size": 8, "epochs": 1}]}
-    )
-    classes, overlays = images.select(images.ids[:8]), images.select(images.ids[24:])
-    Trainer(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0).train()
-    with (tmp_path / "model" / "curve.csv").open() as file:
-        assert float(next(csv.DictReader(file))["loss"]) > 0
+    trainings.train(trainings.make_settings(**TRIPLET), images.select(images.ids[:8]), tmp_path)
+    assert float(read_rows(tmp_path / "model")[0]["loss"]) > 0
 
 
 def test_each_head_learns_from_its_own_domain_alone() -> None:
@@ -167,14 +140,6 @@ def test_each_head_learns_from_its_own_domain_alone() -> None:
         (gradient,) = torch.autograd.grad(parts[domain].sum(), descriptor.projection.weight, retain_graph=True)
         touched = gradient.reshape(4, 4, -1).abs().sum(dim=(1, 2)) > 0
         assert touched.tolist() == [number == domain for number in range(4)]
-
-
-def test_the_vector_joins_the_domains_and_a_turned_image_permutes_them() -> None:
-    descriptor = Descriptor(DescriptorSettings.model_validate(DESCRIPTOR | {"domains": "shared"})).eval()
-    image = torch.randn(1, 3, 32, 32)
-    vector, turned = descriptor(image).reshape(4, 4), descriptor(torch.rot90(image, 1, dims=(2, 3))).reshape(4, 4)
-    torch.testing.assert_close(vector.roll(-1, dims=0), turned, atol=1e-5, rtol=1e-4)
-    assert float(vector.detach().norm()) == pytest.approx(1, abs=1e-5)
 
 
 def test_an_image_that_is_no_square_has_its_four_rotations_too() -> None:
@@ -209,6 +174,12 @@ def test_an_image_that_is_no_square_has_its_four_rotations_too() -> None:
         ({**TRIPLET, "sampling": {"kind": "pk", "per_class": 3}}, "batch_size 8 is no multiple of the 3 images"),
         ({"precision": "16", "optimizer": {"class_kind": "adafactor"}}, "needs precision 32 or bf16"),
         ({"optimizer": {"kind": "muon"}}, "set class_kind, such as adam"),
+        ({**TRIPLET, "mix": {"kind": "mixup"}}, "mix goes with the objectives arcface, softmax, infonce"),
+        ({"stages": [{"last_learning_rate_factor": 0.1}]}, "goes with scheduler kind constant, not with plateau"),
+        ({"stages": [{"classes": 20}, {"classes": 10}]}, "must not have fewer classes"),
+        ({"stages": [{"classes": 20}, {"classes": 30, "extra_classes": 15}]}, "of either kind"),
+        ({"stages": [{"classes": 20, "extra_classes": 5}, {"classes": 30}]}, "of either kind"),
+        ({"stages": [{"classes": 20, "extra_classes": 25}]}, "give no more of them"),
     ],
 )
 def test_combinations_that_make_no_sense(changed: dict[str, Any], message: str) -> None:

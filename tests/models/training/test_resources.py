@@ -4,40 +4,29 @@ import gc
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from image_copies.data.errors import UserError
-from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet
 from image_copies.models.device import choose_algorithms
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.arcface import ArcFace
-from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer
+from tests import trainings
 
-STAGE = {"classes": 8, "image_size": 32, "batch_size": 8, "epochs": 2}
-SETTINGS = ModelSettings.model_validate(
-    {"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "workers": 0, "stages": [STAGE]}
-)
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
-    folder = tmp_path_factory.mktemp("pictures")
-    list(write_pictures(folder, "T", 10, seed=0, workers=1))
-    return find_images(folder)
+STAGE = trainings.STAGE | {"classes": 8, "epochs": 2}
+SETTINGS = trainings.make_settings(stages=[STAGE])
 
 
-def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS) -> None:
-    classes, overlays = images.select(images.ids[:8]), images.select(images.ids[8:])
-    Trainer(settings, classes, overlays, folder / "model", folder / "cache", seed=0).train()
+def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS, **options: Any) -> None:
+    """Train on eight images."""
+    trainings.train(settings, images.select(images.ids[:8]), folder, images.select(images.ids[8:10]), **options)
 
 
 def test_lack_of_memory_names_the_stage_and_its_sizes(
@@ -86,7 +75,7 @@ def test_the_checkpoint_is_there_before_validation_and_the_class_matrix_gone(ima
         matrices.extend(item for item in gc.get_objects() if type(item) is ArcFace)
         return 0.25
 
-    Trainer(SETTINGS, images, images, folder, tmp_path / "cache", seed=0, validate=validate).train()
+    train(images, tmp_path, validate=validate)
     assert matrices == []
     assert load_descriptor(folder / "stage-1.safetensors").notes["validation"] == 0.25
     assert [row["validation"] for row in read_rows(folder)] == ["", "0.25"]
@@ -99,9 +88,7 @@ def test_a_validation_that_fails_is_reported_and_training_goes_on(
         descriptor.eval()
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB.")
 
-    stages = [STAGE, STAGE | {"image_size": 48}]
-    settings = SETTINGS.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"stages": stages})
-    Trainer(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0, validate=full).train()
+    train(images, tmp_path, trainings.make_settings(stages=[STAGE, STAGE | {"image_size": 48}]), validate=full)
     assert capsys.readouterr().out.count("the validation failed, training goes on without it: OutOfMemoryError: CUDA out of") == 2
     assert (tmp_path / "model" / "stage-2.safetensors").is_file()
     assert [row["validation"] for row in read_rows(tmp_path / "model")] == [""] * 4
@@ -135,25 +122,6 @@ def test_a_deterministic_switch_is_not_another_training() -> None:
     assert SETTINGS.model_copy(update={"deterministic": True}).what_trains() == SETTINGS.what_trains()
 
 
-@pytest.mark.parametrize(("device", "precision", "fused"), [("cuda", "bf16", True), ("cuda", "16", None), ("cpu", "32", None)])
-def test_adam_makes_its_step_in_one_kernel_on_a_gpu(device: str, precision: str, fused: bool | None) -> None:
-    """Not with a gradient scaler, which Fabric cannot clip with. The CPU's fused Adam stands in: the same weights come out."""
-    fabric = SimpleNamespace(device=torch.device(device), to_device=lambda module: module, setup_optimizers=lambda one: one)
-    descriptor = Descriptor(SETTINGS.descriptor)
-    settings = SETTINGS.model_copy(update={"precision": precision})
-    objective = Svmax(settings.objective.build(16, 8, 0), None)
-    trainer = Trainer(settings, ImageSet([], []), ImageSet([], []), Path(), Path(), seed=0)
-    trainer.fabric, trainer.descriptor = fabric, descriptor  # type: ignore[assignment]
-    trainer.prepare(objective)
-    (optimizer,) = trainer.optimizers
-    assert optimizer.param_groups[0]["fused"] is fused
-    matrix = objective.class_matrix()
-    assert matrix is not None
-    before, matrix.parameter.grad = matrix.parameter.detach().clone(), torch.randn(8, 16)
-    optimizer.step()
-    torch.testing.assert_close(matrix.parameter.detach(), before - 1e-3 * matrix.parameter.grad.sign(), atol=1e-6, rtol=0)
-
-
 def test_a_compiled_network_is_compiled_once_a_stage(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch has one size, and each stage begins without what was compiled for another; torch.compile is left out."""
     resets, sizes, learn = list[int](), list[int](), Trainer.step
@@ -167,6 +135,5 @@ def test_a_compiled_network_is_compiled_once_a_stage(images: ImageSet, tmp_path:
 
     monkeypatch.setattr(Trainer, "step", noted)
     stage = STAGE | {"classes": None, "batch_size": 3, "epochs": 1}  # of 8 images
-    stages = {"compile": True, "stages": [stage, stage | {"image_size": 48}]}
-    train(images, tmp_path, SETTINGS.model_validate(SETTINGS.model_dump(exclude_unset=True) | stages))
+    train(images, tmp_path, trainings.make_settings(compile=True, stages=[stage, stage | {"image_size": 48}]))
     assert sizes == [3] * 4 and resets == [0, 2]

@@ -16,14 +16,14 @@ import torch
 from safetensors.torch import save_file
 
 from image_copies.data.errors import UserError
-from image_copies.data.images import find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet
 from image_copies.models.training import state
 from image_copies.models.training import trainer as trainer_module
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.state import Progress, WrittenState, load_state, save_state
 from image_copies.models.training.trainer import Trainer
+from tests import trainings
 
 ME = {"settings": {"seed": 1, "stages": [{"epochs": 1}]}}
 STATE: dict[str, Any] = {
@@ -44,13 +44,6 @@ def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
     assert torch.equal(state["weights"]["a"], STATE["weights"]["a"]) and len(state["weights"]["empty"]) == 0
     assert state["optimizers"][0]["state"][0]["step"] == 3 and 1 in state["optimizers"][0]["state"]  # keys stay numbers
     assert load_state(tmp_path, {"settings": {"seed": 2}}, fabric) is None
-
-
-def test_only_the_newest_state_is_kept(tmp_path: Path) -> None:
-    fabric = launch_fabric("32")
-    for step in (1, 2, 3):
-        save_state(tmp_path, ME, Progress(step=step), STATE, fabric)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["state-3-0.safetensors", "state.json"]
 
 
 def test_a_state_is_what_it_was_when_it_was_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,14 +69,11 @@ def test_a_state_is_what_it_was_when_it_was_copied(tmp_path: Path, monkeypatch: 
 
 
 @pytest.fixture
-def train(tmp_path: Path, stop_at: Callable[[int], list[Trainer]]) -> Callable[[], Path]:
+def train(images: ImageSet, tmp_path: Path, stop_at: Callable[[int], list[Trainer]]) -> Callable[[], Path]:
     """Trains ten steps of two images, with a state saved after each, in a folder."""
-    list(write_pictures(tmp_path / "pictures", "T", 4, seed=0, workers=1))
-    images = find_images(tmp_path / "pictures")
-    stage = {"image_size": 32, "batch_size": 2, "epochs": 5}
-    settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_nfnet"}, "workers": 0, "stages": [stage]})
+    settings = trainings.make_settings(stages=[{"image_size": 32, "batch_size": 2, "epochs": 5}])
     stop_at(0)  # never
-    return lambda: Trainer(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0).train()
+    return lambda: trainings.train(settings, images.select(images.ids[:4]), tmp_path)
 
 
 def test_a_training_writes_one_state_at_a_time(train: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """Training end to end on tiny pictures: stages, curves, going on after a kill."""
 
-import csv
 import json
 from collections.abc import Callable
 from itertools import combinations
@@ -18,11 +17,9 @@ from image_copies.augmentations.composition import Record, draw_record, list_edi
 from image_copies.augmentations.dataset import EditedImages
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
-from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural import write_pictures
-from image_copies.models.inference.embed import embed_images
+from image_copies.data.images import ImageSet
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
+from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import ObjectiveOutput
 from image_copies.models.training.class_counts import order_classes
@@ -32,6 +29,7 @@ from image_copies.models.training.schedule import EpochSchedule
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.state import Progress
 from image_copies.models.training.trainer import Trainer
+from tests import trainings
 
 StopAt = Callable[[int], list[Trainer]]
 SETTINGS = ModelSettings.model_validate(
@@ -51,20 +49,12 @@ WITHOUT_STATISTICS = SETTINGS.model_copy(  # of batches, which are far from righ
 )
 
 
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
-    folder = tmp_path_factory.mktemp("pictures")
-    list(write_pictures(folder, "T", 28, seed=0, workers=1))
-    return find_images(folder)
-
-
-def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS) -> list[dict[str, str]]:
+def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS, **options: Any) -> list[dict[str, str]]:
+    """Train on 24 images, with the others as overlays, and return the rows of the curve."""
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    Trainer(
-        settings, classes, overlays, folder / "model", folder / "cache", seed=0, validate=lambda descriptor, size: 0.5
-    ).train()
-    with (folder / "model" / "curve.csv").open() as file:
-        return list(csv.DictReader(file))
+    options = {"validate": lambda descriptor, size: 0.5} | options
+    trainings.train(settings, classes, folder, overlays, **options)
+    return read_rows(folder / "model")
 
 
 def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +152,7 @@ def test_two_halves_of_a_batch_make_the_step_of_the_whole(images: ImageSet, tmp_
 def test_other_images_or_settings_start_again(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def finished(classes: ImageSet, seed: int) -> bytes:
         first = SETTINGS.model_copy(update={"stages": SETTINGS.stages[:1]})
-        path = Trainer(first, classes, images.select(images.ids[24:]), tmp_path / "m", tmp_path / "cache", seed=seed).train()
-        return path.read_bytes()
+        return trainings.train(first, classes, tmp_path, images.select(images.ids[24:]), seed=seed).read_bytes()
 
     classes = images.select(images.ids[:12])
     before = finished(classes, 0)
@@ -193,19 +182,17 @@ def test_another_training_does_not_overwrite_an_unfinished_one(
             raise KeyboardInterrupt
         return 0.5
 
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    folders = (tmp_path / "model", tmp_path / "cache")
     with pytest.raises(KeyboardInterrupt):
-        Trainer(SETTINGS, classes, overlays, *folders, seed=0, validate=stopped).train()
+        train(images, tmp_path, validate=stopped)
     state = (tmp_path / "model" / "state.json").read_bytes()
     other = SETTINGS.descriptor.model_copy(update={"backbone": "test_nfnet"})
     with pytest.raises(UserError, match=r"settings.descriptor.backbone: test_efficientnet → test_nfnet.*delete this file"):
-        Trainer(SETTINGS.model_copy(update={"descriptor": other}), classes, overlays, *folders, seed=0).train()
+        train(images, tmp_path, SETTINGS.model_copy(update={"descriptor": other}))
     with pytest.raises(UserError, match=r"classes and their order: 24 images, T000000 to T000023.* → 24 images, T000023 to T00"):
-        Trainer(SETTINGS, images.select(images.ids[23::-1]), overlays, *folders, seed=0).train()
+        trainings.train(SETTINGS, images.select(images.ids[23::-1]), tmp_path, images.select(images.ids[24:]))
     assert (tmp_path / "model" / "state.json").read_bytes() == state
     embedding = SETTINGS.model_copy(update={"embedding": EmbeddingSettings(image_size=64), "workers": 1})
-    Trainer(embedding, classes, overlays, *folders, seed=0).train()  # goes on: neither changes what is trained
+    train(images, tmp_path, embedding)  # goes on: neither changes what is trained
 
 
 def test_training_goes_on_without_the_weights_it_began_with(images: ImageSet, tmp_path: Path) -> None:
@@ -222,7 +209,7 @@ def test_too_few_images(images: ImageSet, tmp_path: Path, capsys: pytest.Capture
     rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first,)}))
     assert "wants 100 classes, but there are 24" in capsys.readouterr().out and rows[-1]["classes"] == "24"
     with pytest.raises(UserError, match=r"1 class\(es\); training needs at least two"):
-        Trainer(SETTINGS, images.select(images.ids[:1]), images, tmp_path / "one", tmp_path / "cache", seed=0).train()
+        trainings.train(SETTINGS, images.select(images.ids[:1]), tmp_path / "one")
 
 
 def test_later_stages_that_want_more_classes_than_there_are(
@@ -235,21 +222,6 @@ def test_later_stages_that_want_more_classes_than_there_are(
     reported = capsys.readouterr().out
     assert "stage 3 wants 30 classes, stage 4 wants 40 classes, but there are 24" in reported
     assert [(row["stage"], row["classes"]) for row in rows[::2]] == [("1", "8"), ("2", "20"), ("3", "24"), ("4", "24")]
-
-
-def test_a_stage_that_the_recipe_itself_repeats_is_done_again(images: ImageSet, tmp_path: Path) -> None:
-    second = SETTINGS.stages[1]
-    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (second, second)}))
-    assert [row["stage"] for row in rows] == ["1", "1", "2", "2"]
-
-
-def test_a_loss_that_is_not_a_number_stops_with_step_and_images(
-    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Descriptor, "forward", lambda self, x, raw=False: torch.full((len(x), 16), torch.nan, requires_grad=True))
-    with pytest.raises(UserError, match=r"the loss is nan at step 1 \(stage 1, images T0000"):
-        train(images, tmp_path)
-    assert not (tmp_path / "model" / "stage-1.safetensors").exists()
 
 
 def test_a_loss_is_read_steps_later_and_named_by_its_own(
@@ -284,20 +256,6 @@ def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(
-    ("stages", "message"),
-    [
-        ([{"classes": 20}, {"classes": 10}], "must not have fewer classes"),
-        ([{"classes": 20}, {"classes": 30, "extra_classes": 15}], "of either kind"),
-        ([{"classes": 20, "extra_classes": 5}, {"classes": 30}], "of either kind"),
-        ([{"classes": 20, "extra_classes": 25}], "give no more of them"),
-    ],
-)
-def test_stages_must_not_shrink(stages: list[dict[str, int]], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet"}, "stages": stages})
-
-
-@pytest.mark.parametrize(
     ("own", "extra", "first", "second"),  # the stages' classes; extra ones are numbered from 100
     [
         (8, 9, [0, 1, 100, 101], [0, 1, 2, 3, 4, 5, 100, 101, 102, 103]),
@@ -325,36 +283,6 @@ def test_unreadable_training_images_are_left_out_and_told(
     assert [row["classes"] for row in rows] == ["7", "7", "15", "15", "23", "23"]
 
 
-def test_validation_at_another_exponent_leaves_the_learnt_one(images: ImageSet, tmp_path: Path) -> None:
-    seen = []
-
-    def validate(descriptor: Descriptor, size: int) -> float:
-        learnt = float(descriptor.pooling.exponent.detach())
-        settings = EmbeddingSettings(pooling_exponent=7.0, workers=0)
-        vectors = [block.vectors for block in embed_images(Checkpoint(descriptor, size, {}), images, settings)]
-        seen.append((learnt, float(descriptor.pooling.exponent.detach()), len(vectors)))
-        return 0.5
-
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    Trainer(SETTINGS, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, validate=validate).train()
-    assert [before == after for before, after, _ in seen] == [True] * 3 and seen[0][0] < 7
-
-
-def edits_seen(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """Filled while training: "size epoch row repetition" → the edited pixels."""
-    seen: dict[str, bytes] = {}
-    edited = EditedImages.__getitem__
-
-    def noted(self: EditedImages, key: tuple[int, int, int]) -> tuple[torch.Tensor, int]:
-        pixels, row = edited(self, key)
-        if key[0] >= 0:  # not of the rebuild of the class matrix
-            seen[f"{self.size} {key}"] = pixels.numpy().tobytes()
-        return pixels, row
-
-    monkeypatch.setattr(EditedImages, "__getitem__", noted)
-    return seen
-
-
 def test_the_learning_rate_falls_over_the_stages_budget(images: ImageSet, tmp_path: Path) -> None:
     falling = SETTINGS.stages[0].model_copy(update={"epochs": 10, "last_learning_rate_factor": 0.1})
     again = falling.model_copy(update={"learning_rate_factor": 0.5, "last_learning_rate_factor": 0.01, "epochs": 2})
@@ -365,33 +293,28 @@ def test_the_learning_rate_falls_over_the_stages_budget(images: ImageSet, tmp_pa
     assert rates[11] < 0.5 and len(rows) == 12
 
 
-def test_a_falling_learning_rate_is_not_combined_with_another_schedule() -> None:
-    with pytest.raises(ValueError, match="goes with scheduler kind constant, not with plateau"):
-        ModelSettings.model_validate(
-            {"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"last_learning_rate_factor": 0.1}]}
-        )
-
-
-def two_equal_stages() -> ModelSettings:
-    stage = SETTINGS.stages[2]  # sizes tell the stages apart, edits are made at the working size of both
-    return SETTINGS.model_copy(update={"stages": (stage, stage.model_copy(update={"epochs": 3}))})
-
-
 def test_stages_and_models_do_not_replay_each_others_edits(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Epochs begin at 0 in each stage: with the seed, epoch and id alone, every stage of every model saw the same pictures."""
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    seen, by_stage = edits_seen(monkeypatch), list[dict[str, bytes]]()
+    seen, by_stage, edited = dict[str, bytes](), list[dict[str, bytes]](), EditedImages.__getitem__
+
+    def noted(self: EditedImages, key: tuple[int, int, int]) -> tuple[torch.Tensor, int]:
+        pixels, row = edited(self, key)
+        if key[0] >= 0:  # not of the rebuild of the class matrix
+            seen[f"{self.size} {key}"] = pixels.numpy().tobytes()
+        return pixels, row
 
     def stage_ends(descriptor: Descriptor, size: int) -> float:
         by_stage.append(dict(seen))
         seen.clear()
         return 0.5
 
-    settings = two_equal_stages()
+    monkeypatch.setattr(EditedImages, "__getitem__", noted)
+    stage = SETTINGS.stages[2]  # sizes tell the stages apart, edits are made at the working size of both
+    settings = SETTINGS.model_copy(update={"stages": (stage, stage.model_copy(update={"epochs": 3}))})
     for name in ("first", "second"):
-        Trainer(settings, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, validate=stage_ends, name=name).train()
+        train(images, tmp_path / name, settings, validate=stage_ends, name=name)
     for one, other in combinations(by_stage, 2):
         shared = one.keys() & other.keys()
         assert len(shared) >= 48 and sum(one[key] == other[key] for key in shared) < 6  # an image may stay as it is
@@ -446,9 +369,7 @@ def test_what_is_pasted_is_no_class_of_the_stage_yet(
         pasted.extend([set(self.overlays.ids)] if self.overlays else [])
 
     monkeypatch.setattr(EditedImages, "__init__", noted)
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    settings = SETTINGS.model_copy(update={"stages": SETTINGS.stages[:1]})
-    Trainer(settings, classes, overlays, tmp_path / "model", tmp_path / "cache", seed=0, labels=labels).train()
+    train(images, tmp_path, SETTINGS.model_copy(update={"stages": SETTINGS.stages[:1]}), labels=labels)
     assert pasted == [set(images.ids[8 if labels is None else 24 :])]
 
 
@@ -489,12 +410,10 @@ def test_a_stage_that_ends_below_an_earlier_one_is_warned_of(
     images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scores = iter([0.5, 0.7, 0.6])
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    folders = (tmp_path / "model", tmp_path / "cache")
-    Trainer(WITHOUT_STATISTICS, classes, overlays, *folders, seed=0, validate=lambda descriptor, size: next(scores)).train()
+    rows = train(images, tmp_path, WITHOUT_STATISTICS, validate=lambda descriptor, size: next(scores))
     told = [line for line in capsys.readouterr().out.splitlines() if "warning: stage" in line]
     assert len(told) == 1 and "stage 3 ends at a µAP of 0.600, below the 0.700 of stage 2" in told[0]
-    warned = [row["warning"] for row in read_rows(tmp_path / "model")]
+    warned = [row["warning"] for row in rows]
     assert warned[:-1] == [""] * 5 and "  warning: " + warned[-1] == told[0]
 
 
@@ -523,11 +442,7 @@ def test_a_start_from_weights_stands_first_in_the_curve(
     started = SETTINGS.descriptor.model_copy(update={"weights": str(weights)})
     settings = SETTINGS.model_copy(update={"descriptor": started, "stages": SETTINGS.stages[:1]})
     scores = iter([0.6, 0.4])
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
-    folders = (tmp_path / "model", tmp_path / "cache")
-    Trainer(settings, classes, overlays, *folders, seed=0, validate=lambda descriptor, size: next(scores)).train()
-    with (tmp_path / "model" / "curve.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = train(images, tmp_path, settings, validate=lambda descriptor, size: next(scores))
     assert [(row["stage"], row["validation"], row["ended_by"]) for row in rows] == [
         ("0", "0.6", "start"),
         ("1", "", ""),
@@ -539,16 +454,8 @@ def test_a_start_from_weights_stands_first_in_the_curve(
     assert "below the 0.600 of the start" in rows[-1]["warning"]
 
 
-def test_what_does_not_go_together_is_refused() -> None:
-    plain = SETTINGS.model_dump(exclude_unset=True)
-    mixed, pairs = {"mix": {"kind": "mixup"}}, {"sampling": {"kind": "repeated", "copies": 2}}
-    with pytest.raises(ValueError, match="mix goes with the objectives arcface, softmax, infonce"):
-        ModelSettings.model_validate(plain | mixed | pairs | {"objective": {"kind": "triplet"}})
-
-
 def test_what_is_watched_is_in_the_curve_and_changes_nothing(images: ImageSet, tmp_path: Path) -> None:
     """It may draw at random, and leave the network in evaluation mode."""
-    classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
 
     def watch(descriptor: Descriptor, size: int, classifier: torch.nn.Linear | None) -> dict[str, float]:
         descriptor.eval()
@@ -556,13 +463,10 @@ def test_what_is_watched_is_in_the_curve_and_changes_nothing(images: ImageSet, t
         torch.rand(3)
         return {"watched": size + float(descriptor.projection.weight.detach().sum())}
 
-    paths = [
-        Trainer(SETTINGS, classes, overlays, tmp_path / name, tmp_path / "cache", seed=0, watch=look).train()
-        for name, look in (("watched", watch), ("alone", None))
-    ]
+    rows, _ = (train(images, tmp_path / name, watch=look) for name, look in (("watched", watch), ("alone", None)))
+    paths = [tmp_path / name / "model" / "stage-3.safetensors" for name in ("watched", "alone")]
     found, other = (load_descriptor(path).descriptor for path in paths)
     assert all(torch.equal(value, other.state_dict()[name]) for name, value in found.state_dict().items())
     assert isinstance(found, Descriptor)
-    rows = read_rows(paths[0].parent)
     assert len(rows) == 6 and all(row["watched"] for row in rows)
     assert float(rows[-1]["watched"]) == pytest.approx(48 + float(found.projection.weight.detach().sum()), abs=1e-4)

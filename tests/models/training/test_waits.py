@@ -10,14 +10,13 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from image_copies.data.images import find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet
 from image_copies.models.objectives.settings import ArcFaceSettings, SvmaxSettings
 from image_copies.models.objectives.svmax import Svmax, describe_spread
 from image_copies.models.training import trainer as trainer_module
 from image_copies.models.training.curve import read_rows
-from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer, read_figures
+from tests import trainings
 
 WAITING = {  # operations that return a number, or a shape that depends on numbers, or copy constants from the host
     *("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::_unique2", "aten::unique_dim", "aten::masked_select"),
@@ -43,20 +42,13 @@ class Waits(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def train(tmp_path: Path, change: dict[str, Any]) -> None:
-    list(write_pictures(tmp_path / "pictures", "T", 30, seed=0, workers=1))
-    images = find_images(tmp_path / "pictures")
-    settings = {
-        "descriptor": {"backbone": "test_efficientnet", "dimensions": 16},
-        "workers": 0,
-        "stages": [{"image_size": 32, "batch_size": 3, "epochs": 1}],
-    }
-    Trainer(
-        ModelSettings.model_validate(settings | change), images, images, tmp_path / "model", tmp_path / "cache", seed=0
-    ).train()
+def train(images: ImageSet, folder: Path, **change: Any) -> None:
+    """Train nine steps."""
+    settings = trainings.make_settings(**{"stages": [{"image_size": 32, "batch_size": 3, "epochs": 1}]} | change)
+    trainings.train(settings, images, folder)
 
 
-def test_a_step_waits_once_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_waits_once_at_most(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     learn, steps = Trainer.step, list[Counter[str]]()
 
     def counted(self: Trainer, batches: Iterator[Any], *arguments: Any) -> Any:
@@ -67,14 +59,16 @@ def test_a_step_waits_once_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return result
 
     monkeypatch.setattr(Trainer, "step", counted)
-    train(tmp_path, {"optimizer": {"kind": "sgd"}})  # Adam counts its steps in tensors of the host, which no GPU waits for
-    assert len(steps) == 10
+    train(images, tmp_path, optimizer={"kind": "sgd"})  # Adam counts its steps in tensors of the host, which no GPU waits for
+    assert len(steps) == 9
     usual = [found for step, found in enumerate(steps) if step % trainer_module.STEPS_PER_MEASUREMENT]
     assert all(sum(found.values()) <= 1 for found in usual), steps
     assert [sum(found["aten::_linalg_eigh"] for found in steps), steps[0]["aten::_linalg_eigh"]] == [2, 1]
 
 
-def test_figures_are_means_of_the_batches_that_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_means_of_the_batches_that_have_them(
+    images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The rare ones of every eighth step, the others of all: read together, as if one by one."""
     learn, figures = Trainer.step, list[dict[str, float]]()
 
@@ -84,9 +78,9 @@ def test_figures_are_means_of_the_batches_that_have_them(tmp_path: Path, monkeyp
         return made
 
     monkeypatch.setattr(Trainer, "step", noted)
-    train(tmp_path, {})
+    train(images, tmp_path)
     (row,) = read_rows(tmp_path / "model")
-    for name, count in (("loss", 10), ("cosine_to_own_class", 10), ("mean_singular_value", 2)):
+    for name, count in (("loss", 9), ("cosine_to_own_class", 9), ("mean_singular_value", 2)):
         values = [batch[name] for batch in figures if name in batch]
         assert len(values) == count and float(row[name]) == sum(values) / count
 

@@ -3,22 +3,16 @@
 Arguments: folder of pictures, folder to train in, step at which the second process dies (0: never), name of the SETTINGS.
 """
 
-import hashlib
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.training import trainer
-from image_copies.models.training.centroids import compute_centroids
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer
 
-STATISTICS = "batch statistics"  # printed where the class matrix is rebuilt
 COMMON = {
     "descriptor": {"backbone": "test_nfnet", "dimensions": 16},  # without batch statistics, which processes have each their own
     "optimizer": {"kind": "sgd", "learning_rate": 0.05, "accumulate": 2},  # Adam makes large steps of tiny differences
@@ -31,19 +25,12 @@ COMMON = {
 SETTINGS = {
     "arcface": COMMON,
     "svmax": COMMON | {"svmax": {"weight": 1.0}},
-    "memory": COMMON
-    | {
-        "objective": {"kind": "infonce", "memory": 12},
-        "sampling": {"kind": "repeated", "copies": 2},
-    },
-    "multigrain": COMMON | {"objective": {"kind": "multigrain"}, "sampling": {"kind": "repeated", "copies": 2}},
     "ideal": COMMON
     | {
         "descriptor": {"backbone": "test_nfnet", "dimensions": 16, "domains": "split"},
         "objective": {"kind": "multi_similarity"},
         "sampling": {"kind": "pk", "per_class": 2},
     },
-    STATISTICS: COMMON | {"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}},
 }
 
 
@@ -58,15 +45,6 @@ def main(pictures: Path, folder: Path, last: int, name: str) -> None:
             return learn(*arguments)  # type: ignore[arg-type]
 
         Trainer.step = dying  # type: ignore[assignment, method-assign]
-    if name == STATISTICS:
-
-        def printing(descriptor: Descriptor, *arguments: Any, **named: Any) -> Any:
-            digest = hashlib.sha256(b"".join(buffer.numpy().tobytes() for buffer in descriptor.buffers()))
-            print(f"{STATISTICS}: {digest.hexdigest()}")
-            return compute_centroids(descriptor, *arguments, **named)
-
-        assert vars(trainer)["compute_centroids"] is compute_centroids  # which is called there
-        vars(trainer)["compute_centroids"] = printing
     images = find_images(pictures)
     classes, overlays = images.select(images.ids[:24]), images.select(images.ids[24:])
     try:
