@@ -15,10 +15,10 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
 
 
-QUICK, SLOW = ["saving", "steps:v2s", "losses:v2s", "host"], ["ways", "losses", "steps", "determinism"]
+QUICK, SLOW = ["saving", "steps:v2s", "host"], ["ways", "losses", "steps", "determinism"]
 
 
-@pytest.mark.parametrize(("parts", "verdicts"), [(QUICK, 1), pytest.param(SLOW, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("parts", "verdicts"), [(QUICK, 0), pytest.param(SLOW, 4, marks=pytest.mark.slow)])
 def test_every_part_runs_at_toy_sizes(parts: list[str], verdicts: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import gpu
 
@@ -57,6 +57,7 @@ def test_a_process_that_dies_has_a_row(tmp_path: Path, monkeypatch: pytest.Monke
     assert row.what == "failed" and row.figure == "exit status 1"
 
 
+@pytest.mark.slow
 def test_behind_an_item_at_which_a_process_dies_the_others_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import gpu
 

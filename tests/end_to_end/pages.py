@@ -1,4 +1,4 @@
-"""Pages of explore.py as a person opens them: the script is started, and Chromium watches what the page does."""
+"""Pages of explore.py as a person opens them, which Chromium watches."""
 
 import os
 import subprocess
@@ -6,7 +6,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
+
+import uvicorn
+
+from image_copies.matching.review.routes import Review, review_router
+from image_copies.matching.web.app import make_app, open_listener
 
 if TYPE_CHECKING:
     from playwright import sync_api
@@ -27,6 +33,20 @@ def run_explore(*arguments: object) -> Iterator[str]:
             yield line.split(": ", 1)[1].split()[0]
         finally:
             process.terminate()  # a test that failed would wait for it
+
+
+@contextmanager
+def serve_review(matches: Path) -> Iterator[str]:
+    """Serve the review of a search in a thread, without a process that imports everything again; yield its address."""
+    with open_listener(0) as listener:
+        server = uvicorn.Server(uvicorn.Config(make_app(review_router(Review(matches, None))), log_level="warning"))
+        thread = Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @contextmanager

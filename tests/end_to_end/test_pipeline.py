@@ -1,6 +1,6 @@
 """All seven steps on sixty tiny pictures; then everything that can go wrong.
 
-Two steps are processes, as a user starts them; the others run in this one: importing torch takes longer than they do.
+One step is a process, as a user starts it; the others run in this one: importing torch takes longer than they do.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -23,6 +24,8 @@ from image_copies.augmentations.query_set import make_query_set
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.images import find_images
 from image_copies.data.procedural import write_pictures
+from image_copies.models.training import trainer
+from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps import definitions
@@ -31,7 +34,7 @@ from image_copies.submissions.ensemble.variant import MEAN, read_choice
 TOP = Path(__file__).parents[2]
 RECIPE = """
 seed: 0
-queries: {count: 12, copies: 6, augmentation: {intensity: 0.3}}
+queries: {count: 12, copies: 6, augmentation: {intensity: 0.3, extra: true}}
 models:
   one:
     descriptor: {backbone: test_efficientnet, dimensions: 16}
@@ -43,8 +46,9 @@ models:
   two:
     descriptor: {backbone: test_nfnet, dimensions: 16}
     workers: 0
-    stages: [{classes: 10, intensity: 0.1, image_size: 32, batch_size: 8, epochs: 1}]
-embedding: {workers: 0}
+    extra_edits: true
+    stages: [{classes: 10, intensity: 0.6, image_size: 32, batch_size: 8, epochs: 1}]
+embedding: {workers: 0, flip: true}
 ensemble: {dimensions: [8, 16], eigen_power: [0, -0.5]}
 normalization: {direction_neighbours: 10}
 """
@@ -105,10 +109,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory, run_command: RunCommand) 
     (data / "reference_images" / f"{unused}.jpg").write_bytes(b"this is no image")
     (data / "training_images" / "T000003.jpg").write_bytes(b"")
     (where / "recipe.yaml").write_text(RECIPE)
-    start_step(where, STEPS[0], "--data", "data", "--run", "runs/tiny", "--recipe", "recipe.yaml")
     outputs = list[str]()
-    for name in STEPS[1:]:
-        done = run_command(where, name)
+    for name in STEPS:
+        first = ("--data", "data", "--run", "runs/tiny", "--recipe", "recipe.yaml") if name == STEPS[0] else ()
+        done = run_command(where, name, *first)
         assert done.returncode == 0, done.stdout + done.stderr
         outputs.append(done.stdout)
     (where / "log.txt").write_text("".join(outputs))
@@ -163,6 +167,32 @@ def test_a_second_run_does_nothing_and_the_sweep_prints_every_normalisation(fini
     assert {name.split(",")[0].strip() for name, _ in rows} == {
         "not normalised", "method 1", "method 2", "score normalisation", "negative embedding subtraction",
     }  # fmt: skip
+
+
+def test_workers_and_a_stop_leave_the_submission_as_it_is(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Step, run_command: RunCommand
+) -> None:
+    """The same seed gives the same bytes with loader workers, whose training is killed in the second stage's epoch."""
+    (tmp_path / "recipe.yaml").write_text(RECIPE.replace("workers: 0", "workers: 1"))
+    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("SAVING_PAUSE", 0.0), ("STEPS_PER_CHECK", 1)):
+        monkeypatch.setattr(trainer, name, value)
+    learn, left, run = Trainer.step, iter(range(3)), tmp_path / "runs" / "again"
+
+    def stopped(*arguments: Any) -> Any:
+        if next(left, None) is None:
+            raise SystemExit(137)
+        return learn(*arguments)
+
+    step(tmp_path, STEPS[0], "--run", run, "--data", finished / "data", "--recipe", "recipe.yaml")
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "step", stopped)
+        assert run_command(tmp_path, STEPS[1], "--run", run).returncode == 137
+    progress = json.loads((run / "models/one/state.json").read_text())["progress"]
+    assert (progress["stage"], progress["batch"]) == (1, 1)
+    for name in STEPS[1:]:
+        step(tmp_path, name, "--run", run)
+    for name in ("submission.h5", "matches.csv", "scores.json"):
+        assert (run / name).read_bytes() == (finished / "runs" / "tiny" / name).read_bytes(), name
 
 
 def test_scoring_any_submission(finished: Path, step: Step) -> None:

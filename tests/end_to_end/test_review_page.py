@@ -17,7 +17,7 @@ from image_copies.matching.matches import Match
 from image_copies.matching.results.folder import SearchNotes, write_notes
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement
-from tests.end_to_end.pages import open_watched, run_explore
+from tests.end_to_end.pages import open_watched, run_explore, serve_review
 from tests.folders import read_tree
 from tests.search_results import write_results
 
@@ -46,9 +46,8 @@ def width(page: "sync_api.Page", selector: str) -> float:
 
 
 @pytest.fixture
-def results(own_desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def results(own_desk: Path) -> Path:
     """Four pictures: three of one group, one of them with a hostile name; four pairs, one of them verified."""
-    monkeypatch.setenv("TMPDIR", str(own_desk))  # of the process that serves the page: the lock of all plans lies there
     rng = np.random.default_rng(0)
     photo = Image.fromarray(rng.integers(0, 256, (15, 20, 3), np.uint8)).resize((400, 300), Image.Resampling.NEAREST)
     names = {"large.png": photo, "small.png": photo.resize((200, 150)), HOSTILE: photo.crop((40, 30, 360, 270))}
@@ -71,7 +70,7 @@ def results(own_desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def address(results: Path) -> Iterator[str]:
-    with run_explore("--matches", results) as served:
+    with serve_review(results) as served:
         yield served
 
 
@@ -298,7 +297,7 @@ def test_series_stand_apart_the_sharpest_first(browser: "sync_api.Browser", resu
     pairs = [Match(large, small, -0.1, None)]
     pairs += [Match(path, other, -0.2, None, None, scene, series=1, sharpest=hostile) for path in (small, hostile)]
     write_results(results, pairs, [[large, small]])
-    with run_explore("--matches", results) as address, open_watched(browser, address, "#group .file img", console=True) as page:
+    with serve_review(results) as address, open_watched(browser, address, "#group .file img", console=True) as page:
         page.keyboard.press("3")
         page.wait_for_selector("#shots img")
         assert page.inner_text("#shots h2") == "Series 1: 3 pictures"

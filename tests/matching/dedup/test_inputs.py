@@ -1,5 +1,6 @@
 """What an index finds, counts and says of folders, tars and Parquet files."""
 
+import asyncio
 import json
 import os
 import tarfile
@@ -244,6 +245,8 @@ def test_an_object_store_that_fails_is_asked_again_and_then_named(
     loose = {f"loose/{seed}.png": picture(seed) for seed in range(3)}
     url = as_path(object_store.make_bucket("asked-again", loose | {"a.tar": path.read_bytes(), "loose/more/x.txt": b"-"}))
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "3")
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda seconds: sleep(seconds / 20))  # between attempts
     forget_connections()
     for source, found in ((url / "a.tar", files), (url / "loose", {f"{url}/{name}": loose[name] for name in loose})):
         with object_store.failing(2):
