@@ -167,58 +167,6 @@ def as_yaml(content: Any) -> st.SearchStrategy[bytes]:
     return changed(content).map(lambda tree: yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "replace"))
 
 
-def tables(*columns: str) -> st.SearchStrategy[bytes]:
-    """A CSV file with these columns, or nearly, and any cells."""
-    cell = TEXT | NUMBER.map(str)
-    names = st.just(list(columns)) | st.lists(st.sampled_from(columns) | TEXT, max_size=len(columns) + 1)
-
-    def table(drawn: tuple[list[str], list[list[str]], str]) -> bytes:
-        lines = [drawn[0], *drawn[1]]
-        return drawn[2].join(",".join(cells) for cells in lines).encode("utf-8", "surrogateescape")
-
-    rows = st.lists(st.lists(cell, min_size=len(columns) - 1, max_size=len(columns) + 1), max_size=5)
-    return st.tuples(names, rows, st.sampled_from(["\n", "\r\n", "\n\n"])).map(table)
-
-
-def hdf5_files(*names: str) -> st.SearchStrategy[bytes]:
-    """HDF5 with these data sets, of any type, shape and storage."""
-    numbers, others = ("f4", "f8", "f2", "i8", "u1", "?"), ("S4", "vlen", "ascii", "bytes")
-    forms = st.sampled_from([*numbers, *others, "scalar", "empty", "group", "compound", "ragged", "big"])
-    shapes = st.lists(st.integers(0, 3), min_size=0, max_size=3).map(tuple)
-
-    def write(drawn: list[tuple[str, tuple[int, ...], bool, float]]) -> bytes:
-        target = io.BytesIO()
-        with h5py.File(target, "w") as file:
-            for name, (form, shape, packed, value) in zip(names, drawn, strict=True):
-                options = {"compression": "gzip", "chunks": True} if packed and shape and 0 not in shape else {}
-                match form:
-                    case "vlen" | "ascii":
-                        kind = STRINGS if form == "vlen" else h5py.string_dtype("ascii")
-                        file.create_dataset(name, data=np.full(shape, f"{value:.3f}", object), dtype=kind, **options)
-                    case "bytes":
-                        file.create_dataset(name, data=np.full(shape, b"\xff\xfe", "S2"), **options)
-                    case "scalar":
-                        file[name] = value
-                    case "empty":
-                        file[name] = h5py.Empty("f4")
-                    case "group":
-                        file.create_group(name)
-                    case "compound":
-                        file.create_dataset(name, shape, np.dtype([("a", "f4"), ("b", "S3")]), **options)
-                    case "ragged":
-                        file.create_dataset(name, shape, h5py.vlen_dtype(np.float32))
-                    case "big":
-                        file.create_dataset(name, (2**40, 7), "f4", chunks=(64, 7))
-                    case _:
-                        with np.errstate(all="ignore"):
-                            filled = np.full(shape, value).astype(form, casting="unsafe")
-                        file.create_dataset(name, data=filled, **options)
-        return target.getvalue()
-
-    each = st.tuples(forms, shapes, st.booleans(), st.floats(width=32) | st.sampled_from([0.0, 1.0]))
-    return st.lists(each, min_size=len(names), max_size=len(names)).map(write)
-
-
 def file_of(write: Callable[[Path], object], path: Path) -> bytes:
     """The bytes of what `write` makes."""
     write(path)
@@ -250,14 +198,10 @@ def hdf5_parsers(folder: Path) -> dict[str, Parser]:
         find_submission_problems(path, ids, ids)
         describe_oddities(*open_submission(path))
 
-    names = ("query_ids", "query", "reference_ids", "reference")
     return {
         "vectors": Parser(9000, read_vectors, seeds, "v.h5"),
-        "vectors, made": Parser(2000, read_vectors, seeds, "v.h5", hdf5_files("ids", "vectors", "unreadable")),
         "submissions": Parser(9000, submitted, [submission, seeds[1]], "s.h5"),
-        "submissions, made": Parser(2000, submitted, [submission], "s.h5", hdf5_files(*names)),
         "projections": Parser(4000, load_projection, [projection], "p.h5"),
-        "projections, made": Parser(1000, load_projection, [projection], "p.h5", hdf5_files("mean", "axes", "eigenvalues")),
     }
 
 
@@ -288,19 +232,13 @@ def text_parsers(folder: Path) -> dict[str, Parser]:
 
     recipe = yaml.safe_load((TOP / "recipes" / "sample.yaml").read_text(encoding="utf-8"))
     recipes = [path.read_bytes() for path in sorted((TOP / "recipes").glob("*.yaml"))]
-    plan_columns = ("group", "action", "file", "kept", "reason", "score", "class", "certainty", "protected", "sha256")
     return {
         "ground truths": Parser(6000, read_ground_truth, [pairs], "g.csv"),
-        "ground truths, made": Parser(2000, read_ground_truth, [pairs], "g.csv", tables("query_id", "reference_id")),
         "matches": Parser(6000, lambda path: evaluate_matches(path, truth), [matches], "m.csv"),
-        "matches, made": Parser(
-            2000, lambda path: evaluate_matches(path, truth), [matches], "m.csv", tables("query_id", "reference_id", "score")
-        ),
         "labels": Parser(3000, lambda path: read_labels(path, images), [b"image_id,label\na,cat\nb,dog\n"], "l.csv"),
         "edits": Parser(3000, read_edits, [b"query_id,edits\nQ1,blur crop\nQ2,\n"], "e.csv"),
         "choices": Parser(3000, read_choice, [choice], "c.csv"),
         "plans": Parser(4000, read_plan, [plan], "p.csv"),
-        "plans, made": Parser(2000, read_plan, [plan], "p.csv", tables(*plan_columns)),
         "journals": Parser(3000, opened, [journal], "j.jsonl"),
         "journals, made": Parser(1000, opened, [journal], "j.jsonl", as_json(step).map(lambda line: line + b"\n")),
         "lists": Parser(3000, listed, [b"pictures\n# a comment\npictures/P000000.jpg\n", b"pictures\r\n\r\n"], "pictures.txt"),

@@ -1,15 +1,17 @@
 """Every command killed, stopped, without room, without rights or without a worker: one message, and then the same end."""
 
+import os
 import random
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.faults.disk import PAGE, resize, small_disk, used
 from tests.faults.harness import Forks, Job, Ledger, State, differences, exact_state, folder_state, share_of
 from tests.faults.workshop import JOBS, Workshop
 
@@ -22,7 +24,37 @@ ROOMS = share_of(4)  # bytes left on a disk, besides none and a page
 UNFINISHED = ("state", "curve.csv", "tensorboard", ".sqlite", "journal.jsonl", "queries/", "models/")  # may grow before the end
 POOLS = ("make_data", "00_augment")  # here their workers are forked, which a terminal's Ctrl-C would reach: not the real ones
 WITH_WORKERS = ("make_data", "00_augment", "01_train", "02_embed", "embed_folder")
+PAGE = 4096
+ROOMY = 256 * 2**20  # bytes of a small disk
 READ_ONLY = ("cannot be written", "cannot be used: Read-only", "cannot be made (Read-only", "must be writable")
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """The folder as a disk of its own."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={ROOMY}", "tmpfs", folder], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be mounted here, which takes root: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def resize(disk: Path, free: int | None) -> None:
+    """Leave so many bytes free on the disk; None for plenty."""
+    state = os.statvfs(disk)
+    used = (state.f_blocks - state.f_bfree) * state.f_frsize
+    size = ROOMY if free is None else max(PAGE, used + free // PAGE * PAGE)
+    subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
+
+
+def used(disk: Path) -> int:
+    """Bytes that are taken."""
+    state = os.statvfs(disk)
+    return (state.f_blocks - state.f_bfree) * state.f_frsize
 
 
 def go_on(job: Job, forks: Forks, expected: State, what: str, wrong: str = "") -> list[str]:

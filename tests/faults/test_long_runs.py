@@ -1,12 +1,10 @@
 """Long runs take no more and no more: memory, files, processes stay flat. Networks and pictures are tiny."""
 
 import gc
-import os
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,67 +27,41 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import open_vectors
-from tests.faults.harness import Ledger, share_of
+from tests.faults.harness import Ledger, memory, share_of
 from tests.faults.workshop import draw_pictures
 
 pytestmark = pytest.mark.faults
 STEPS, IMAGES = 100 * share_of(500), 100 * share_of(5_000)
 GROWTH = 4.0  # MiB between a fifth of the way and its end: what an allocator may still find to keep
-MIB = 2**20
-
-
-@dataclass(frozen=True)
-class Use:
-    """What a process takes.
-
-    Attributes:
-        memory: MiB that are resident.
-        handles: Open files.
-        threads: Its threads.
-        processes: Its children.
-        files: Temporary ones.
-    """
-
-    memory: float
-    handles: int
-    threads: int
-    processes: int
-    files: int
 
 
 class Watch:
-    """Looks at this process now and then."""
+    """Looks now and then at what this process takes: MiB that are resident, handles, threads, children, temporary files."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         monkeypatch.setenv("TMPDIR", str(self.temporary))
         monkeypatch.setattr(tempfile, "tempdir", None)
-        self.seen: list[Use] = []
+        self.seen: list[list[float]] = []
 
     def look(self) -> None:
         gc.collect()
-        memory = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
-        handles, files = len(list(Path("/proc/self/fd").iterdir())), len(list(self.temporary.rglob("*")))
-        parents = [path.read_text(errors="replace").rpartition(")")[2].split()[1] for path in stats()]
-        self.seen.append(Use(memory, handles, threading.active_count(), parents.count(str(os.getpid())), files))
+        children = list(Path("/proc/self/task").glob("*/children"))
+        counts = (
+            len(list(Path("/proc/self/fd").iterdir())),
+            threading.active_count(),
+            sum(len(path.read_text().split()) for path in children),
+            len(list(self.temporary.rglob("*"))),
+        )
+        self.seen.append([1024 * memory("VmRSS"), *counts])
 
     def check(self, what: str, cases: int, started: float, ledger: Ledger) -> None:
         """From a fifth of the way on nothing may grow."""
         early, last = self.seen[len(self.seen) // 5], self.seen[-1]
-        grown = last.memory - early.memory
-        kept = [(use.handles, use.threads, use.processes, use.files) for use in (early, last)]
-        flat = grown <= GROWTH and all(now <= then for then, now in zip(*kept, strict=True))
-        told = f"{early.memory:.1f} → {last.memory:.1f} MiB, handles, threads, processes, files {kept[0]} → {kept[1]}"
-        failures = [] if flat else [f"MiB: {[round(use.memory, 1) for use in self.seen]}"]
-        ledger(f"long run: {cases:,} {what}: {told}", 1, failures, time.monotonic() - started)
-
-
-def stats() -> Iterator[Path]:
-    """What the system says of each process, as far as it lives long enough."""
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        if path.exists():
-            yield path
+        grown = [now - then for then, now in zip(early, last, strict=True)]
+        failures = [] if grown[0] <= GROWTH and max(grown[1:]) <= 0 else [str(self.seen)]
+        ledger(f"long run: {cases:,} {what}: {early} → {last}", 1, failures, time.monotonic() - started)
 
 
 @pytest.fixture

@@ -233,16 +233,6 @@ def test_references_stay_unless_their_removal_is_asked_for(album: Path, checkpoi
         assert "smaller.png" in {Path(name).name for name in plan[plan["action"] == "remove"]["file"]}
 
 
-def test_which_file_is_kept_follows_the_rule(album: Path, checkpoint: Path) -> None:
-    os.utime(album / "b" / "smaller.png", (1, 1))
-    run_match(checkpoint, "--queries", "album", "--keep", "oldest")
-    row = pd.read_csv("matches/plan.csv").query("action == 'keep' and file.str.contains('smaller|R000000')")
-    assert [Path(name).name for name in row["file"]] == ["smaller.png"]
-    run_match(checkpoint, "--queries", "album/b", "album/a", "--keep", "folder-order")
-    plan = pd.read_csv("matches/plan.csv")
-    assert "same.jpg" in {Path(name).name for name in plan.query("action == 'keep'")["file"]}
-
-
 def test_with_no_self_only_pairs_across_sources_are_found(album: Path, checkpoint: Path) -> None:
     shutil.copy(album / "a" / "R000003.jpg", album / "a" / "double.jpg")
     run_match(checkpoint, "--queries", "album/a", "album/b", "--no-self")

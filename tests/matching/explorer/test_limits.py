@@ -1,7 +1,6 @@
 """Limits of the search service: nothing that is sent can harm it, and who is refused hears why."""
 
 import asyncio
-import errno
 import json
 import socket
 import threading
@@ -228,15 +227,3 @@ def test_the_port_is_this_machines_alone() -> None:
         assert host == "127.0.0.1"
         with pytest.raises(UserError, match=rf"^port {port} of 127.0.0.1 is taken by another program. Give one from 1024 to"):
             open_listener(port)
-
-
-def test_a_port_of_the_system_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root may listen there."""
-
-    class Refusing(socket.socket):
-        def bind(self, address: Any) -> None:
-            raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(socket, "socket", Refusing)
-    with pytest.raises(UserError, match=r"^port 80 of 127.0.0.1 is reserved for the system. Give one from 1024 to 65535"):
-        open_listener(80)

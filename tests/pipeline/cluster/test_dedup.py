@@ -154,7 +154,7 @@ def test_a_killed_worker_and_a_killed_node_change_nothing(three_nodes: Any, many
     output, whole = tmp_path / "out", tmp_path / "whole"
     run = start(many_sources, output, three_nodes.address)
     await_more(run, output, 0)
-    workers = [number for number, name in processes_below({os.getpid()}).items() if name.startswith("ray::work_on")]
+    workers = [number for (number, _), name in processes_below({os.getpid()}).items() if name.startswith("ray::work_on")]
     os.kill(workers[0], signal.SIGKILL)
     await_more(run, output, len(written(output)))
     three_nodes.remove_node(three_nodes.list_all_nodes()[1], allow_graceful=False)

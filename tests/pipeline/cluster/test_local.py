@@ -31,13 +31,14 @@ def test_no_process_is_left_behind(tmp_path: Path, number: signal.Signals, code:
     script, output = TOP / "pipeline/02_embed.py", tmp_path / "v.h5"
     command = [sys.executable, str(script), "--images", str(tmp_path / "pictures"), "--output", str(output)]
     temporary = Path(tempfile.mkdtemp(dir="/tmp"))  # the paths of Ray's sockets must be short
-    environment = os.environ | {"TMPDIR": str(temporary), "HOME": str(temporary)}
+    # agents that have lost their node report it to a server that has gone, too, for a minute by default
+    environment = os.environ | {"TMPDIR": str(temporary), "HOME": str(temporary), "RAY_gcs_rpc_server_reconnect_timeout_s": "5"}
     with (tmp_path / "said").open("w") as said:
         run = subprocess.Popen(
             [*command, "--ray", "local"], stdout=said, stderr=said, start_new_session=True, cwd=TOP, env=environment
         )
     try:
-        seen: dict[int, str] = {}
+        seen: dict[tuple[int, str], str] = {}
         limit = time.monotonic() + 120
         while (
             sum(name.startswith("ray::work_on") for name in seen.values()) < 1 and run.poll() is None and time.monotonic() < limit
@@ -53,7 +54,7 @@ def test_no_process_is_left_behind(tmp_path: Path, number: signal.Signals, code:
             run.send_signal(number)
         assert run.wait(60) == code
         assert not (temporary / ".ray" / "auth_token").exists()  # other users could read it
-        assert [seen[process] for process in find_left(set(seen), 180)] == []  # agents look for their node once a minute
+        assert [seen[process] for process in find_left(set(seen), 180)] == []
         said_last = (tmp_path / "said").read_text().splitlines()[-1:]
         assert number == signal.SIGKILL or said_last == [
             "stopped; finished files and vectors are kept, the same command does the rest again"

@@ -1,7 +1,6 @@
 """A run folder: opened, continued, its paths, and the roles of its training images."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 from image_copies.data.errors import UserError
 from image_copies.data.layout import QUERY, REFERENCE, TRAINING
 from image_copies.data.locks import hold_folder
-from image_copies.pipeline.run.paths import RunPaths
 from image_copies.pipeline.run.run import (
     Run,
     assign_training_roles,
@@ -19,7 +17,7 @@ from image_copies.pipeline.run.run import (
     open_run,
     run_of_checkpoint,
 )
-from image_copies.pipeline.steps.definitions import AUGMENT, ENSEMBLE, STEPS
+from image_copies.pipeline.steps.definitions import STEPS
 
 
 def test_a_run_is_continued_and_its_share_of_classes_remembered(run: Run, tmp_path: Path) -> None:
@@ -111,14 +109,6 @@ def test_learning_from_all_changes_no_other_role_and_no_index_of_a_class(tmp_pat
     assert every.labels is not None and np.array_equal(every.labels[:45], parts.labels if parts.labels is not None else [])
 
 
-def test_runs_made_before_the_key_are_not_stale(tmp_path: Path) -> None:
-    """Their manifests know the two shares alone, which the synthetic queries and the choice still depend on."""
-    write_training_images(tmp_path / "data")
-    run = opened(tmp_path, RECIPES / "svmax.yaml", "every")
-    for step in (AUGMENT, ENSEMBLE):
-        assert step.products(run)[0].parameters["split"] == {"validation": 0.2, "overlay": 0.05}
-
-
 def test_excluded_images_have_no_role_and_are_not_embedded(tmp_path: Path) -> None:
     write_training_images(tmp_path / "data")
     for name in (QUERY, REFERENCE):
@@ -138,39 +128,6 @@ def test_excluded_images_have_no_role_and_are_not_embedded(tmp_path: Path) -> No
     (run.paths.query_images / "Q0.jpg").touch()
     kept = {f"T{number:06d}" for number in range(60)} - {"T000003", "T000058"}
     assert set(assign_training_roles(run).classes.ids) == set(find_images_to_embed(run)["training"].ids) == kept
-
-
-TOP = Path(__file__).parents[3]
-ROOMS = ("augmentations", "data", "models", "pipeline", "submissions")
-PATHS = RunPaths(Path("run"))
-
-
-OTHERS_TOO = {"index.html", "matches.csv"}  # of pages, and of match.py's own output
-SPELLED_IN = {"pipeline/run/paths.py", "data/layout.py", "models/training/files.py"}  # the latter two name parts of a run folder
-
-
-def run_file_names() -> set[str]:
-    """Names of the files that belong to run folders alone."""
-    found = list(vars(PATHS).values())
-    found += [PATHS.curve("model"), PATHS.checkpoint("model", 1)]
-    return {path.name for path in found if path.suffix} - OTHERS_TOO
-
-
-def test_no_other_source_spells_a_run_folders_files_or_builds_their_paths() -> None:
-    assert {"run.json", "recipe.yaml", "submission.h5", "scores.json", "choice.csv"} <= run_file_names()
-    assert "stage-{stage}" in (TOP / "models/training/files.py").read_text()
-    literal = re.compile("[\"'](stage-\\{|" + "|".join(map(re.escape, sorted(run_file_names()))) + ")[\"']")
-    found = [
-        f"{path.relative_to(TOP)}: {match[0]}"
-        for room in ROOMS
-        for path in sorted((TOP / room).rglob("*.py"))
-        if str(path.relative_to(TOP)) not in SPELLED_IN
-        for match in literal.finditer(path.read_text(encoding="utf-8"))
-    ]
-    assert found == []
-    built = re.compile(r"run\.folder\s*/")
-    sources = [path for room in ROOMS for path in (TOP / room).rglob("*.py")]
-    assert [path.name for path in sources if built.search(path.read_text(encoding="utf-8"))] == []
 
 
 def test_the_maker_of_every_output_is_the_step_that_makes_it(run: Run) -> None:
