@@ -6,13 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
-
-import uvicorn
-
-from image_copies.matching.review.routes import Review, review_router
-from image_copies.matching.web.app import make_app, open_listener
 
 if TYPE_CHECKING:
     from playwright import sync_api
@@ -33,20 +27,6 @@ def run_explore(*arguments: object) -> Iterator[str]:
             yield line.split(": ", 1)[1].split()[0]
         finally:
             process.terminate()  # a test that failed would wait for it
-
-
-@contextmanager
-def serve_review(matches: Path) -> Iterator[str]:
-    """Serve the review of a search in a thread, without a process that imports everything again; yield its address."""
-    with open_listener(0) as listener:
-        server = uvicorn.Server(uvicorn.Config(make_app(review_router(Review(matches, None))), log_level="warning"))
-        thread = Thread(target=server.run, args=([listener],))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            thread.join()
 
 
 @contextmanager

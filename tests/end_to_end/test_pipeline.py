@@ -292,41 +292,46 @@ def test_a_stopped_run_all_leaves_no_step_behind(tmp_path: Path, number: int, co
     assert sorted(tmp_path.rglob("*")) == written and not list(tmp_path.glob("runs/data/.sample.*.part"))
 
 
-def test_run_all_continues_a_run_with_its_own_data(tmp_path: Path) -> None:
-    """`run_all.sh --run DIR` alone switched the run to the sample's data and did everything again."""
+@pytest.fixture
+def called(tmp_path: Path) -> Callable[..., list[str]]:
+    """called(*arguments): the commands that run_all.sh starts with its arguments."""
     recorder, calls = tmp_path / "python", tmp_path / "calls.txt"
     recorder.write_text(f'#!/bin/sh\necho "$(basename "$1") $*" >> {calls}\n')
     recorder.chmod(0o755)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "run.json").write_text('{"data": "photos"}')
-    command = ["bash", str(TOP / "run_all.sh"), "--run", "mine"]
-    subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHON": str(recorder)}, check=True)
-    lines = calls.read_text().splitlines()
-    assert lines.pop(0).endswith("--run mine --left")  # what it will take
-    assert [line.split(".py")[0] for line in lines] == STEPS
-    assert "--data" not in calls.read_text() and lines[0].endswith("--run mine")
 
-
-def test_run_all_starts_from_what_ships_for_pictures_of_ones_own(tmp_path: Path) -> None:
-    """The sample learns from nothing; a run that exists keeps its recipe; a named recipe is taken."""
-    recorder, calls = tmp_path / "python", tmp_path / "calls.txt"
-    recorder.write_text(f'#!/bin/sh\necho "$(basename "$1") $*" >> {calls}\n')
-    recorder.chmod(0o755)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "run.json").write_text('{"data": "mine"}')
-
-    def first_call(*arguments: str) -> str:
+    def run(*arguments: str) -> list[str]:
         calls.unlink(missing_ok=True)
         command = ["bash", str(TOP / "run_all.sh"), *arguments]
         subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHON": str(recorder)}, check=True)
-        return next(line for line in calls.read_text().splitlines() if "--left" in line).removesuffix(" --left")
+        return calls.read_text().splitlines()
 
-    assert first_call("--data", "mine").endswith("recipes/collection.yaml")
-    assert first_call("--photos", "mine").endswith("recipes/collection.yaml")
-    assert first_call().endswith("recipes/sample.yaml")
-    assert "--recipe" not in first_call("--data", "mine", "--run", "old")
-    assert first_call("--data", "mine", "--recipe", "other.yaml").endswith("--recipe other.yaml")
+    return run
+
+
+def test_run_all_continues_a_run_with_its_own_data(tmp_path: Path, called: Callable[..., list[str]]) -> None:
+    """`run_all.sh --run DIR` alone switched the run to the sample's data and did everything again."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run.json").write_text('{"data": "photos"}')
+    left, *lines = called("--run", "mine")
+    assert left.endswith("--run mine --left")  # what it will take
+    assert [line.split(".py")[0] for line in lines] == STEPS
+    assert not any("--data" in line for line in lines) and lines[0].endswith("--run mine")
+
+
+def test_run_all_starts_from_what_ships_for_pictures_of_ones_own(tmp_path: Path, called: Callable[..., list[str]]) -> None:
+    """The sample learns from nothing; a run that exists keeps its recipe; a named recipe is taken."""
+    for name in ("mine", "old"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "old" / "run.json").write_text('{"data": "mine"}')
+    for arguments, ending in (
+        (("--data", "mine"), "recipes/collection.yaml"),
+        (("--photos", "mine"), "recipes/collection.yaml"),
+        ((), "recipes/sample.yaml"),
+        (("--data", "mine", "--recipe", "other.yaml"), "--recipe other.yaml"),
+    ):
+        first = next(line for line in called(*arguments) if "--left" in line)
+        assert first.removesuffix(" --left").endswith(ending), arguments
+    assert not any("--recipe" in line for line in called("--data", "mine", "--run", "old") if "--left" in line)
 
 
 def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:

@@ -15,11 +15,14 @@ from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import open_known_store
 from image_copies.matching.matches import Match
 from image_copies.matching.results.folder import SearchNotes, write_notes
+from image_copies.matching.review.routes import Review, review_router
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement
-from tests.end_to_end.pages import open_watched, run_explore, serve_review
+from image_copies.matching.web.app import make_app
+from tests.end_to_end.pages import open_watched, run_explore
 from tests.folders import read_tree
 from tests.search_results import write_results
+from tests.services import serve
 
 if TYPE_CHECKING:
     from playwright import sync_api
@@ -70,7 +73,8 @@ def results(own_desk: Path) -> Path:
 
 @pytest.fixture
 def address(results: Path) -> Iterator[str]:
-    with serve_review(results) as served:
+    """The page is served in this process: another one would import everything again."""
+    with serve(make_app(review_router(Review(results, None)))) as served:
         yield served
 
 
@@ -297,7 +301,8 @@ def test_series_stand_apart_the_sharpest_first(browser: "sync_api.Browser", resu
     pairs = [Match(large, small, -0.1, None)]
     pairs += [Match(path, other, -0.2, None, None, scene, series=1, sharpest=hostile) for path in (small, hostile)]
     write_results(results, pairs, [[large, small]])
-    with serve_review(results) as address, open_watched(browser, address, "#group .file img", console=True) as page:
+    served = serve(make_app(review_router(Review(results, None))))
+    with served as address, open_watched(browser, address, "#group .file img", console=True) as page:
         page.keyboard.press("3")
         page.wait_for_selector("#shots img")
         assert page.inner_text("#shots h2") == "Series 1: 3 pictures"

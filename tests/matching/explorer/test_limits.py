@@ -3,7 +3,6 @@
 import asyncio
 import json
 import socket
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
 from fastapi.testclient import TestClient
 from PIL import Image
 
@@ -24,7 +22,7 @@ from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.web import guard
 from image_copies.matching.web.app import make_app, open_listener
 from tests.pictures import encode
-from tests.services import open_service
+from tests.services import open_service, serve
 
 TOP = Path(__file__).parents[3]
 BYTES = {"content-type": "application/octet-stream"}
@@ -84,14 +82,8 @@ def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeyp
 
 @pytest.fixture
 def served(service: SearchService) -> Iterator[str]:
-    """The service as explore.py serves it, with requests over sockets."""
-    with open_listener(0) as door:
-        server = uvicorn.Server(uvicorn.Config(make_app(service_router(service)), log_level="critical"))
-        thread = threading.Thread(target=server.run, args=([door],))
-        thread.start()
-        yield f"http://127.0.0.1:{door.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
+    with serve(make_app(service_router(service))) as address:
+        yield address
 
 
 def upload(address: str, content: bytes) -> tuple[int, dict[str, Any]]:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
-from uvicorn import Config, Server
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
@@ -25,12 +24,12 @@ from image_copies.matching.hash_lists import read_hash_lists
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
 from image_copies.matching.matches import Rule
-from image_copies.matching.web.app import make_app, open_listener
+from image_copies.matching.web.app import make_app
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import check, make_parser
 from image_copies.pipeline.match import main as run_match
 from tests.pictures import encode
-from tests.services import open_service
+from tests.services import open_service, serve
 
 BYTES = {"content-type": "application/octet-stream"}
 
@@ -102,25 +101,16 @@ def test_an_upload_that_copies_a_reference_is_refused(folder: Path, extractor: E
     text = (Path(__file__).parents[3] / "docs" / "matching.md").read_text(encoding="utf-8")
     (block,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "FastAPI" in block)
     assert len(block.splitlines()) <= 25
-    with open_listener(0) as listener:
-        server = Server(
-            Config(
-                make_app(service_router(SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3)))),
-                log_level="error",
-            )
-        )
-        thread = threading.Thread(target=server.run, args=([listener],))
-        thread.start()
+    service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))
+    with serve(make_app(service_router(service))) as address:
         exec(compile(block, "docs/matching.md", "exec"), example := dict[str, Any]())
-        example["SEARCH"] = f"http://127.0.0.1:{listener.getsockname()[1]}/api/matches"
+        example["SEARCH"] = f"{address}/api/matches"
         copy = encode(shrink(folder / "pictures" / "R000002.jpg"), "JPEG", quality=80)
         other = encode(Image.fromarray(draw_picture(np.random.default_rng(9), 300)))
         with TestClient(example["app"]) as uploads:
             refused, taken, broken = (
                 uploads.post("/upload", content=content, headers=BYTES) for content in (copy, other, b"no picture")
             )
-        server.should_exit = True
-        thread.join()
     assert refused.status_code == 409 and Path(refused.json()["detail"]["reference"]).name == "R000002.jpg"
     assert broken.status_code == 400 and "not an image" in broken.json()["detail"], broken.text
     assert taken.status_code == 200 and taken.json() == {"stored": len(other)}
