@@ -3,7 +3,7 @@
 import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,66 +118,62 @@ def test_strings_that_cannot_be_checked_are_refused(tmp_path: Path, storage: dic
 STRINGS = h5py.string_dtype("utf-8")
 
 
-def write(path: Path, change: Callable[[h5py.File], None]) -> Path:
-    """A file that is at once vectors, submission and projection, changed."""
+Make = Callable[[h5py.File, str, tuple[int, ...]], object]
+
+
+def write(path: Path, make: Make | None = None, names: Sequence[str] = ("vectors", "query", "axes")) -> Path:
+    """A file that is at once vectors, submission and projection, of which some data sets are made in another way."""
     with h5py.File(path, "w") as file:
         for ids, vectors in (("ids", "vectors"), ("query_ids", "query"), ("reference_ids", "reference")):
             file.create_dataset(ids, data=np.array(["a", "b"], object), dtype=STRINGS)
             file[vectors] = np.ones((2, 3), np.float32)
         file["mean"], file["axes"], file["eigenvalues"] = np.zeros(3, "f4"), np.eye(3, dtype="f4"), np.ones(3, "f4")
-        change(file)
+        if make is not None:
+            for name in names:
+                shape = file[name].shape
+                del file[name]
+                make(file, name, shape)
     return path
 
 
-def soft(file: h5py.File) -> None:
-    for name in ("vectors", "query", "axes"):
-        del file[name]
-        file[name] = h5py.SoftLink("/nowhere")
+def link(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:
+    file[name] = h5py.SoftLink("/nowhere")
 
 
-def external(file: h5py.File) -> None:
-    for name in ("vectors", "query", "axes"):
-        del file[name]
-        file[name] = h5py.ExternalLink("other.h5", "/vectors")
+def link_elsewhere(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:
+    file[name] = h5py.ExternalLink("other.h5", "/vectors")
 
 
-def stored_elsewhere(file: h5py.File) -> None:
-    for name in ("vectors", "query", "axes"):
-        shape = file[name].shape
-        del file[name]
-        file.create_dataset(name, shape, np.float32, external=[("/etc/passwd", 0, 36)])
+def store_elsewhere(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:
+    file.create_dataset(name, shape, np.float32, external=[("/etc/passwd", 0, 36)])
 
 
-def virtual(file: h5py.File) -> None:
-    for name in ("vectors", "query", "axes"):
-        layout = h5py.VirtualLayout(file[name].shape, np.float32)
-        layout[:] = h5py.VirtualSource("other.h5", "vectors", file[name].shape)
-        del file[name]
-        file.create_virtual_dataset(name, layout)
+def make_virtual(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:
+    layout = h5py.VirtualLayout(shape, np.float32)
+    layout[:] = h5py.VirtualSource("other.h5", "vectors", shape)
+    file.create_virtual_dataset(name, layout)
 
 
-def sparse(file: h5py.File) -> None:
-    for name in ("vectors", "query", "axes"):
-        del file[name]
-        file.create_dataset(name, (10**9, 256), np.float32, chunks=(1024, 256), fillvalue=1)
-    for name in ("ids", "query_ids"):
-        del file[name]
-        file.create_dataset(name, (10**9,), STRINGS, chunks=(1024,))
+def make_sparse(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:
+    file.create_dataset(name, (10**9, 256), np.float32, chunks=(1024, 256), fillvalue=1)
+    for ids in {"vectors": ["ids"], "query": ["query_ids"]}.get(name, []):
+        del file[ids]
+        file.create_dataset(ids, (10**9,), STRINGS, chunks=(1024,))
 
 
 @pytest.mark.parametrize(
-    ("change", "problem"),
+    ("make", "problem"),
     [
-        (soft, "link to another place"),
-        (external, "link to another place"),
-        (stored_elsewhere, "is stored in other files"),
-        (virtual, "is stored in other files"),
-        (sparse, r"declares [\d,]+ bytes but stores 0"),
+        (link, "link to another place"),
+        (link_elsewhere, "link to another place"),
+        (store_elsewhere, "is stored in other files"),
+        (make_virtual, "is stored in other files"),
+        (make_sparse, r"declares [\d,]+ bytes but stores 0"),
     ],
 )
-def test_what_lies_elsewhere_or_nowhere_is_refused(tmp_path: Path, change: Callable[[h5py.File], None], problem: str) -> None:
-    write(tmp_path / "other.h5", lambda file: None)
-    path = write(tmp_path / "v.h5", change)
+def test_what_lies_elsewhere_or_nowhere_is_refused(tmp_path: Path, make: Make, problem: str) -> None:
+    write(tmp_path / "other.h5")
+    path = write(tmp_path / "v.h5", make)
     if sys.platform == "linux":
         Path("/proc/self/clear_refs").write_text("5")  # resets the peak
     before = peak_memory()
@@ -197,9 +193,8 @@ def peak_memory() -> int:
 
 
 def test_a_projection_whose_parts_do_not_belong_together_is_refused(tmp_path: Path) -> None:
-    def shorter(file: h5py.File) -> None:
-        del file["mean"]
-        file["mean"] = np.zeros(2, "f4")
+    def shorten(file: h5py.File, name: str, shape: tuple[int, ...]) -> None:
+        file[name] = np.zeros(2, "f4")
 
     with pytest.raises(UserError, match="are inconsistent"):
-        load_projection(write(tmp_path / "v.h5", shorter))
+        load_projection(write(tmp_path / "v.h5", shorten, ["mean"]))
