@@ -1,22 +1,21 @@
 """The papers' claims, one row each: what was run here, what came out, and the verdict.
 
-    python studies/papers/claims.py [--quick] [--only 7 9d] [--seeds 5] [--plan] [--data FOLDER]
+    python studies/papers/claims.py [--quick] [--only 7 9d] [--seeds 5] [--data FOLDER]
         [--photographs FOLDER [--weights FILE]] [--results FILE.json] [--docs] [--plot FILE.png]
 
 --data: a folder in the ISC2021 layout for claims 10 to 12; default `tiny` of the folder that COPYSETS names, otherwise the
 built-in sample, as with --quick. Claims 2 to 9 use procedural shapes, drawn into a temporary folder. With --photographs, class
-folders or a collection whose SOURCES.tsv says which folder each had, the claims about classes have further rows on them, with a
-network that starts from --weights, such as ImageNet's.
+folders or a collection whose SOURCES.tsv says which folder each had, claim 9 has further rows on them, with a network that starts
+from --weights, such as ImageNet's.
 
 Every figure is kept in the results file as soon as it is measured: a stopped run goes on, more --seeds join those that are there,
 and several commands with other --only may share the file. The smallest effect that matters is stated with the claim, before
 anything is run. A row holds when the 95 % interval of the mean difference lies beyond that effect, is contradicted when it lies
-beyond it the other way, shows no effect that matters when it lies between both, and is undecided otherwise, with the number of
-further seeds that would decide with a probability of 80 %. A claim holds when all its rows do.
+beyond it the other way, shows no effect that matters when it lies between both, and is undecided otherwise. A claim holds when
+all its rows do.
 
---plan says how long each claim will take on one core. --docs writes the rows into claims.json, the summary that git keeps, and
-their tables into claims.md and docs/papers.md; with --quick, what other --quick runs are compared with. `--only` without
-numbers prints the table of the summary.
+--docs writes the rows into claims.json, the summary that git keeps, and their tables into claims.md and docs/papers.md. `--only`
+without numbers prints the table of the summary.
 """
 
 import argparse
@@ -33,7 +32,6 @@ sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # whose files of
 from claim_rows import copies, ideal, multigrain, svmax, toy
 from claim_rows.claim import Claim
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
-from claim_rows.plan import print_plan
 from claim_rows.row import MIN_DECIDING_RUNS, Row, read_number
 from claim_rows.summary import COMMAND, DOCUMENT, SUMMARY, TABLE, Summary, as_markdown, count_outcomes
 from claim_rows.training import Bench
@@ -46,11 +44,11 @@ from image_copies.data.files import write_text
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.tools.datasets import make_sample
 
-STEPS, LONGER_STEPS, PHOTOGRAPH_STEPS, COPY_STEPS = 300, 600, 60, 400  # of claims 7 to 9, 2 to 6, these on photographs, 10 to 12
+STEPS, LONGER_STEPS, COPY_STEPS = 300, 600, 400  # of claims 7 to 9, 2 to 6, 10 to 12
 QUICK_STEPS, QUICK_SEEDS = 10, 1
 SHAPES: dict[str, Any] = {"descriptor": {"backbone": "test_efficientnet"}, "side": 48, "batch": 48}
-PHOTOGRAPHS: dict[str, Any] = {"side": 64, "batch": 32, "rate_factor": 0.1}  # of weights that have learnt already
-IDEAL_SIDE, IDEAL_STEPS = 32, 100  # on photographs: what the weights do not know, and plain training learns
+PHOTOGRAPHS: dict[str, Any] = {"side": 32, "batch": 32, "rate_factor": 0.1}  # a size that the weights do not know
+PHOTOGRAPH_STEPS = 100
 PHOTOGRAPH_BACKBONE = {"backbone": "mobilenetv2_100", "model_args": {"pad_type": "same"}, "mean": [0.5] * 3, "std": [0.5] * 3}
 
 
@@ -72,11 +70,8 @@ def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[C
     if options.photographs is not None:
         start = {"weights": str(options.weights)} if options.weights is not None else {}
         descriptor = PHOTOGRAPH_BACKBONE | start
-        place = folder / "photographs"
-        steps = budget(PHOTOGRAPH_STEPS)
-        photographs = Bench(place, steps, seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS)
-        small = replace(photographs, side=IDEAL_SIDE, steps=budget(IDEAL_STEPS))
-        benches += [(multigrain, photographs), (svmax, photographs), (ideal, small)]
+        place, steps = folder / "photographs", budget(PHOTOGRAPH_STEPS)
+        benches.append((ideal, Bench(place, steps, seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS)))
     claims = toy.list_claims()
     for group, bench in benches:
         claims += group.list_claims(bench)
@@ -105,7 +100,7 @@ def find_data(given: Path | None, temporary: Path) -> Path:
 
 
 def make_drawn_sample(folder: Path) -> Path:
-    """Draw the built-in sample, the data of expected figures, and return its folder."""
+    """Draw the built-in sample and return its folder."""
     make_sample(folder / "sample", 0)
     return folder / "sample"
 
@@ -140,17 +135,14 @@ def measure_claims(store: Measurements, claims: Sequence[Claim], seeds: int) -> 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, one seed, with expected figures")
+    parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, one seed")
     parser.add_argument("--only", nargs="*", metavar="N", help="claims (9) or rows (9d); photographs: all rows on them")
     parser.add_argument("--seeds", type=int, help=f"default: {MIN_DECIDING_RUNS}")
     parser.add_argument("--steps", type=int, help="of each training")
     parser.add_argument("--data", type=Path, metavar="FOLDER")
     parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="class folders, or a collection with SOURCES.tsv")
     parser.add_argument("--weights", type=Path, metavar="FILE", help=f"of {PHOTOGRAPH_BACKBONE['backbone']}, for --photographs")
-    parser.add_argument("--plan", action="store_true", help="measure nothing, say how long it would take")
     parser.add_argument("--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json")
-    parser.add_argument("--merge", type=Path, nargs="+", default=[], metavar="FILE.json", help="add what other files have")
-    parser.add_argument("--table", type=Path, metavar="FILE.md", help="also write the table there")
     parser.add_argument("--docs", action="store_true", help="also write claims.json, claims.md and the table of docs/papers.md")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="MultiGrain's figures 5 and C.1 (ICLR), by λ")
     return parser
@@ -160,25 +152,14 @@ def main() -> None:
     """Parse the command line, measure, and print the table."""
     options = make_parser().parse_args()
     store = Measurements.open(options.results or Path("runs") / ("claims-quick.json" if options.quick else "claims.json"))
-    for other in options.merge:
-        store.add(Measurements.open(other).measurements)
     summary = Summary.open(SUMMARY)
     seeds = options.seeds or (QUICK_SEEDS if options.quick else MIN_DECIDING_RUNS)
     rows, failed = summary.rows, list[str]()
     if options.only is None or options.only:
         with tempfile.TemporaryDirectory() as name:
-            claims = list_claims(Path(name), options, seeds)
-            if options.plan:
-                print_plan(store, claims, range(seeds))
-                return
-            rows, failed = measure_claims(store, claims, seeds)
-    table = as_markdown(rows, summary.quick if options.quick else None)
-    print(table)
-    if options.table:
-        write_text(options.table, table + "\n")
-    if options.docs and options.quick:
-        summary.expect(rows)
-    elif options.docs:
+            rows, failed = measure_claims(store, list_claims(Path(name), options, seeds), seeds)
+    print(as_markdown(rows))
+    if options.docs:
         summary.put(rows)
         write_text(TABLE, as_markdown(summary.rows) + "\n")
         write_table(DOCUMENT, COMMAND, count_outcomes(summary.rows))

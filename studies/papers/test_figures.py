@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import figures
 import pytest
 import torch
 from claim_rows.shapes import write_disjoint_shapes
-from drawn import channels, spread
 from figures import main
 
 from image_copies.data.errors import UserError
@@ -63,31 +63,6 @@ def test_each_exponent_is_measured_at_each_size(
         main(["exponents", "--checkpoint", str(checkpoint), "--plot", str(tmp_path / "p.png")])
 
 
-def test_a_channel_is_drawn_at_each_size_and_exponent(classes: Path, checkpoint: Path, tmp_path: Path) -> None:
-    images = [str(path) for path in sorted(classes.rglob("*.jpg"))[:2]]
-    common = ["channels", "--checkpoint", str(checkpoint), "--images", *images, "--sizes", "32", "64"]
-    main([*common, "--plot", str(tmp_path / "p.png")])
-    assert (tmp_path / "p.png").stat().st_size > 5000
-    small, large = (channels.compute_maps(checkpoint, Path(images[0]), size) for size in (32, 64))
-    assert large.shape[0] == small.shape[0] and large.shape[1] > small.shape[1]
-    with pytest.raises(UserError, match=f"has {len(small)} channels"):
-        main([*common, "--channel", str(len(small)), "--plot", str(tmp_path / "p.png")])
-
-
-def test_neighbours_are_outlined_by_their_class(classes: Path, checkpoint: Path, tmp_path: Path) -> None:
-    """Two of the test classes' six images are the same, so that each finds the other of its class first."""
-    folder = sorted(classes.iterdir())[1]
-    first, second, _ = sorted(folder.iterdir())
-    second.write_bytes(first.read_bytes())
-    page = tmp_path / "page.html"
-    main(["nearest", "--checkpoint", str(checkpoint), "--root", str(classes), "--queries", "6", "--page", str(page)])
-    rows = page.read_text().split("<tr>")[1:]
-    outlines = [re.findall(r"border-color: (\S+)\"", row) for row in rows]
-    assert len(rows) == 6 and all(len(row) == 4 and row[0] == "transparent" for row in outlines)
-    assert outlines[0][1] == outlines[1][1] == "#2a7"
-    assert {row.count("#2a7") for row in outlines} <= {0, 1, 2} and any("#c33" in row for row in outlines)
-
-
 def test_recall_of_each_domain_is_in_the_curves_and_drawn(classes: Path, tmp_path: Path) -> None:
     (tmp_path / "recipe.yaml").write_text(RECIPE)
     folders = ["--root", str(classes), "--output", str(tmp_path / "runs"), "--plot", str(tmp_path / "p.png")]
@@ -107,8 +82,8 @@ def test_s_is_drawn_by_batch_size(
     larger = "  larger: {<<: *plain, svmax: {weight: 1}, stages: [{image_size: 32, batch_size: 8}]}\n"
     (tmp_path / "recipe.yaml").write_text(RECIPE + larger)
     run = SimpleNamespace(recipe=read_recipe(tmp_path / "recipe.yaml"), checkpoint=lambda name: checkpoint)
-    monkeypatch.setattr(spread, "open_existing_run", lambda folder: run)
+    monkeypatch.setattr(figures, "open_existing_run", lambda folder: run)
     main(["spread", "--run", str(tmp_path), "--root", str(classes), "--plot", str(tmp_path / "p.png")])
     assert (tmp_path / "p.png").stat().st_size > 5000
     assert re.findall(r"(\w+): b (\d)", capsys.readouterr().out) == [("plain", "4"), ("ideal", "4"), ("larger", "8")]
-    assert spread.name_line(run.recipe.trained_models["larger"]).endswith("with SVMax, bounded")
+    assert figures.name_line(run.recipe.trained_models["larger"]).endswith("with SVMax, bounded")

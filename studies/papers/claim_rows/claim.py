@@ -20,16 +20,12 @@ class Arm:
         name: Its name in the results file.
         about: Settings and budget; another budget is another measurement.
         measure: Measures the figures of one seed.
-        images: Images that pass the networks, forwards and backwards, in one measurement: its cost.
-        network: The networks' backbone and the side of their input in pixels, of which an image has its cost.
         start: Measures the same figures before any training, where a network starts from given weights; None for others.
     """
 
     name: str
     about: dict[str, Any]
     measure: Callable[[int], Figures]
-    images: int
-    network: tuple[str, int]
     start: "Arm | None" = None
 
 

@@ -4,7 +4,6 @@ import shutil
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from claim_rows.claim import Arm, Claim, Comparison, Side
@@ -29,23 +28,20 @@ CLASSES, OVERLAYS, IMAGE_SIDE, BATCH_SIZE = 2000, 300, 48, 96
 RATE = 2e-3
 QUERIES, COPIES, REFERENCES, TRAINING = 1500, 300, 1500, 2000  # four distractors for each copy
 DRIP_STAGES = ((0.1, 0.2), (0.35, 0.3), (1.0, 0.5))  # share of the classes, share of the steps
-BACKBONES = {"drip": "test_efficientnet", "direct": "test_efficientnet", "nfnet": "test_nfnet", "twin": "test_efficientnet"}
+BACKBONES = {"drip": "test_efficientnet", "direct": "test_efficientnet", "nfnet": "test_nfnet"}
 BETAS: dict[Method, float] = {"method1": 2.0, "method2": 1.8}  # the paper's
 SMALL_BETA, NEIGHBOURS = 1.0, 100
 STEP_COST = 3  # of an image in a training step, in forward passes
 LABELS = {  # of figures in the table
     "none": "ensemble",
     "best_member": "the better one",
-    "twins": "ensemble",
-    "best_twin": "the better one",
     "method1": "method 1",
     "method2": "method 2",
     "method1_small": f"method 1 at β {SMALL_BETA:g}",
     "method2_small": f"method 2 at β {SMALL_BETA:g}",
 }
-MEMBERS = {"drip": "efficientnet", "nfnet": "nfnet", "twin": "efficientnet again"}  # of an ensemble
+MEMBERS = {"drip": "efficientnet", "nfnet": "nfnet"}  # of an ensemble
 CENTROID_IMAGES = 5  # whose mean is a class's row at the beginning of a stage
-NFNET_COST = 3  # times an image's cost in the other backbone
 SMALLEST, CHANCE = 0.01, 0.02  # of µAP: the smallest effect that matters, and more than untrained networks reach
 Sets = dict[str, NDArray[np.float32]]
 
@@ -97,16 +93,6 @@ ROWS = (
         "best_member",
         "one member is far weaker",
         ("drip", "nfnet"),
-    ),
-    Row(
-        "11, cause",
-        "an ensemble of members of equal strength beats its best member",
-        BEST_MEMBER,
-        "; efficientnet twice, from other weights with other edits, PCA to 256",
-        "twins",
-        "best_twin",
-        "members of one architecture make the same mistakes",
-        ("drip", "twin"),
     ),
     Row(
         "12a",
@@ -191,9 +177,7 @@ def _make_arm(bench: CopyBench) -> Arm:
         "direct": count_direct_steps(bench.steps, CLASSES),
         "members": len(BACKBONES),
     }
-    rebuilt = sum(CENTROID_IMAGES * CLASSES * share for share, _ in (*DRIP_STAGES * 3, (1.0, 1.0))) / 3  # without a way back
-    images = round((len(BACKBONES) + NFNET_COST - 1) * bench.steps * BATCH_SIZE + rebuilt)
-    return Arm("copies", about, lambda seed: _measure(bench, seed), images, ("test_efficientnet", IMAGE_SIDE))
+    return Arm("copies", about, lambda seed: _measure(bench, seed))
 
 
 def _measure(bench: CopyBench, seed: int) -> Figures:
@@ -203,8 +187,6 @@ def _measure(bench: CopyBench, seed: int) -> Figures:
     for name in BACKBONES:
         members[name] = _embed(_train(bench, name, seed), chosen)
         score[name] = _score(members[name]["query"], members[name]["reference"], chosen, truth)
-    twins = _join(members["drip"], members["twin"])
-    score["twins"] = _score(twins["query"], twins["reference"], chosen, truth)
     sets = _join(members["drip"], members["nfnet"])
     near = find_neighbours(sets["query"], sets["training"], NEIGHBOURS)
     settings = NormalizationSettings(direction_neighbours=NEIGHBOURS)
@@ -213,7 +195,7 @@ def _measure(bench: CopyBench, seed: int) -> Figures:
             queries = normalize_queries(sets["query"], sets["training"], near, method, beta, settings)
             score[figure] = _score(queries, sets["reference"], chosen, truth)
     score["none"] = _score(sets["query"], sets["reference"], chosen, truth)
-    return score | {"best_member": max(score["drip"], score["nfnet"]), "best_twin": max(score["drip"], score["twin"])}
+    return score | {"best_member": max(score["drip"], score["nfnet"])}
 
 
 def _join(first: Sets, second: Sets) -> Sets:
@@ -244,22 +226,11 @@ def _choose_parts(data: IscFolder) -> tuple[dict[str, ImageSet], GroundTruth]:
 
 
 def _train(bench: CopyBench, name: str, seed: int) -> Path:
-    """Train a member; those of another name begin with other weights and see other edits."""
-    return train(bench, name, seed, BACKBONES[name], name != "direct")
+    """Train a member; those of another name begin with other weights and see other edits.
 
-
-def train(bench: CopyBench, name: str, seed: int, backbone: str, drip: bool, rate: float = RATE, **values: Any) -> Path:
-    """Train a network.
-
-    Args:
-        bench: Data and budget.
-        name: Chooses, with the seed, first weights and edits.
-        seed: Of the run.
-        backbone: Of the network.
-        drip: Whether the classes come in stages; otherwise all come at once, with further steps for what the stages cost.
-        rate: Learning rate of the network; that of class rows is five times as high.
-        values: Other settings of the model.
+    All but "direct" are trained drip by drip; there all classes come at once, with further steps for what the stages cost.
     """
+    drip = name != "direct"
     data = bench.data
     ids = data.training.ids
     classes = min(CLASSES, len(ids) - OVERLAYS)
@@ -276,13 +247,12 @@ def train(bench: CopyBench, name: str, seed: int, backbone: str, drip: bool, rat
     ]
     model = ModelSettings.model_validate(
         {
-            "descriptor": {"backbone": backbone, "dimensions": 256},
+            "descriptor": {"backbone": BACKBONES[name], "dimensions": 256},
             "stages": stages,
-            "optimizer": {"learning_rate": rate, "class_learning_rate": 5 * rate},
+            "optimizer": {"learning_rate": RATE, "class_learning_rate": 5 * RATE},
             "scheduler": {"kind": "constant"},
             "workers": 0,
         }
-        | values
     )
     learnt, overlays = data.training.select(ids[:classes]), data.training.select(ids[-OVERLAYS:])
     return Trainer(model, learnt, overlays, bench.folder / f"{name}-{seed}", bench.folder / "cache", seed, name=name).train()
@@ -292,13 +262,6 @@ def count_direct_steps(steps: int, classes: int) -> int:
     """Return drip's steps, and as many more as its rebuilds of the class matrix cost in forward passes."""
     rebuilt = sum(CENTROID_IMAGES * int(share * classes) for share, _ in DRIP_STAGES[1:])
     return steps + round(rebuilt / (STEP_COST * BATCH_SIZE))
-
-
-def measure_training(bench: CopyBench, path: Path) -> float:
-    """Return the µAP of a network; its training is deleted."""
-    chosen, truth = _choose_parts(bench.data)
-    sets = _embed(path, {part: chosen[part] for part in ("query", "reference")})
-    return _score(sets["query"], sets["reference"], chosen, truth)
 
 
 def _embed(path: Path, chosen: dict[str, ImageSet]) -> Sets:

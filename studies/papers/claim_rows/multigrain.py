@@ -20,7 +20,6 @@ REPEATED: dict[str, Any] = {"kind": "repeated", "copies": 3}
 LARGER = 2  # times the side of the input
 EXPONENTS = tuple(range(1, 11))  # among which p* is chosen
 SWEPT_WEIGHTS = (0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)  # λ (MultiGrain, section 4.3: six of them)
-SHOWN_WEIGHTS = (0.1, 0.5, 1.0)  # of them, on photographs
 MIN_SPECIALIST_SHARE = 0.9  # of the specialist's figure counts as serving a task
 CLASS_EFFECT, COPY_EFFECT = 0.02, 0.1  # smallest effects that matter: of top-1, and of copies found of 5
 
@@ -31,25 +30,28 @@ def name_weight(weight: float) -> str:
 
 
 def list_claims(bench: Bench) -> list[Claim]:
-    """Uniform sampling, and repeated augmentations at each λ of the sweep; on photographs at three of them."""
-    arms = {weight: _train_repeated(bench, weight) for weight in (SWEPT_WEIGHTS if bench.photographs is None else SHOWN_WEIGHTS)}
+    """Uniform sampling, and repeated augmentations at each λ of the sweep."""
+    arms = {weight: _train_repeated(bench, weight) for weight in SWEPT_WEIGHTS}
     uniform = bench.arm("uniform", _measure, _measure_start, descriptor={"whiten": True}, objective={"kind": "softmax"})
-    claims = [
+    return [
         *_training_helps(bench, uniform, arms),
         *_weights(bench, arms),
         *_one(bench, arms),
         _larger_for_classes(bench, arms),
+        _larger_for_copies(bench, arms),
+        *_gradients(bench, arms),
     ]
-    if bench.photographs is None:
-        claims += [_larger_for_copies(bench, arms), _larger_for_average(bench), *_gradients(bench, arms)]
-    return claims
 
 
-def _train_repeated(bench: Bench, weight: float, factor: int = 1) -> Arm:
-    name = name_weight(weight) + ("" if factor == 1 else f", {factor} × the steps")
+def _train_repeated(bench: Bench, weight: float) -> Arm:
     objective = {"kind": "multigrain", "weight": weight}
     return bench.arm(
-        name, _measure, _measure_start, factor=factor, descriptor={"whiten": True}, objective=objective, sampling=REPEATED
+        name_weight(weight),
+        _measure,
+        _measure_start,
+        descriptor={"whiten": True},
+        objective=objective,
+        sampling=REPEATED,
     )
 
 
@@ -59,7 +61,7 @@ def _training_helps(bench: Bench, uniform: Arm, arms: dict[float, Arm]) -> list[
     plain, joint = (Side(arms[weight].name, arms[weight], "top1") for weight in (1.0, 0.5))
     compared = [
         Comparison(
-            "2" + bench.suffix,
+            "2",
             "repeated augmentations help at equal steps",
             "76.2 → 76.8 % top-1",
             ran,
@@ -69,7 +71,7 @@ def _training_helps(bench: Bench, uniform: Arm, arms: dict[float, Arm]) -> list[
             _of_classes(bench),
         ),
         Comparison(
-            "3" + bench.suffix,
+            "3",
             "the margin loss on top helps",
             "76.8 → 77.0 % top-1, 77.4 % at p = 3",
             ran,
@@ -80,25 +82,12 @@ def _training_helps(bench: Bench, uniform: Arm, arms: dict[float, Arm]) -> list[
             cause="the margin loss takes half of the gradient from few steps",
         ),
     ]
-    tripled = _train_repeated(bench, 1.0, REPEATED["copies"])  # as many different images as in uniform batches
-    compared.append(
-        Comparison(
-            "2, cause" + bench.suffix,
-            "repeated augmentations help at equal epochs",
-            "76.2 → 76.8 % top-1 at equal steps",
-            f"{bench.about}, 3 × the steps with repeated augmentations: as many different images; top-1 on held-out images",
-            Side(tripled.name, tripled, "top1"),
-            Side("uniform", uniform, "top1"),
-            CLASS_EFFECT,
-            _of_classes(bench),
-        )
-    )
     return [comparison.as_claim() for comparison in compared]
 
 
 def _larger_for_classes(bench: Bench, arms: dict[float, Arm]) -> Claim:
     return Comparison(
-        "4b" + bench.suffix,
+        "4b",
         f"p* > p helps top-1 at larger input ({LARGER * bench.side} px for {bench.side})",
         "78.0 → 78.6 % top-1 at 500 px (MultiGrain, section 4.4)",
         f"{bench.about}; p* among 1 … 10 on copies of training images; top-1 on held-out images; λ .5",
@@ -126,29 +115,6 @@ def _larger_for_copies(bench: Bench, arms: dict[float, Arm]) -> Claim:
     ).as_claim()
 
 
-def _larger_for_average(bench: Bench) -> Claim:
-    average = bench.arm(
-        "off the shelf, p 1",
-        _measure,
-        _measure_start,
-        descriptor={"whiten": True, "pooling_exponent": 1.0},
-        objective={"kind": "softmax"},
-    )
-    return Comparison(
-        "4c",
-        f"p* > p helps a classifier with average pooling at larger input ({LARGER * bench.side} px for {bench.side})",
-        "81.3 → 83.1 % top-1 of SENet154 at 450 px, p* 1.6 (ICLR, table E.1 of appendix G)",
-        f"{bench.about}; uniform batches, cross entropy, p 1; p* among 1 … 10 on copies of training images; "
-        "top-1 on held-out images",
-        Side("p*", average, "top1_best_p"),
-        Side("p 1", average, "top1_own_p"),
-        CLASS_EFFECT,
-        _of_classes(bench),
-        note=lambda measured: _list_exponents(measured, average),
-        cause="a classifier trained with average pooling is best with it",
-    ).as_claim()
-
-
 def _list_exponents(measured: Measured, arm: Arm) -> str:
     return f"p* {', '.join(str(int(p)) for p in measured[arm.name]['best_p'])}"
 
@@ -159,7 +125,7 @@ def _weights(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
     between = [weight for weight in arms if weight not in (0.1, 1.0)]
     return [
         Comparison(
-            "5a" + bench.suffix,
+            "5a",
             "a small λ is better for copies",
             "figure 5, a plot: best at λ = .1",
             f"{bench.about}; copies of 5 found, held-out images",
@@ -170,7 +136,7 @@ def _weights(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
             beside=tuple(copies[weight] for weight in between),
         ).as_claim(),
         Comparison(
-            "5b" + bench.suffix,
+            "5b",
             "a large λ is better for classes",
             "figure 5, a plot: lowest at λ = .1; 77.4 % top-1 at .5, 76.9 % at 1",
             f"{bench.about}; top-1 on held-out images",
@@ -223,54 +189,36 @@ def _gradients(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
 
 
 def _one(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
-    """Claim 6: one embedding for classes, instances and copies against a specialist of each; and what whitening takes of it."""
+    """Claim 6: one embedding for classes, instances and copies against a specialist of each."""
     plain, joint, copies = (arms[weight] for weight in (1.0, 0.5, 0.1))
     tasks = (
         ("a", "top-1", Side("λ 1", plain, "top1"), _of_classes(bench), CLASS_EFFECT),
         ("b", "class R@1", Side("λ 1", plain, "recall"), _of_classes(bench), CLASS_EFFECT),
         ("c", "copies", Side("λ .1", copies, "copies"), _of_copies(), COPY_EFFECT),
     )
-    return [claim for task in tasks for claim in _one_task(bench, joint, *task)]
+    return [_one_task(bench, joint, *task) for task in tasks]
 
 
-def _one_task(
-    bench: Bench, joint: Arm, letter: str, task: str, best: Side, chance: tuple[float, str], least: float
-) -> list[Claim]:
-    """The rows of a task: the whitened embedding's share of the specialist's figure, and what it is before whitening."""
+def _one_task(bench: Bench, joint: Arm, letter: str, task: str, best: Side, chance: tuple[float, str], least: float) -> Claim:
+    """The row of a task: the whitened embedding's share of the specialist's figure."""
     serves = f"one whitened embedding serves {task} (within {1 - MIN_SPECIALIST_SHARE:.0%} of the specialist)"
-    without = f"before it is whitened, the one embedding serves {task} better"
     name = f"{best.label}'s {chance[1]}"
 
-    def share(measured: Measured, prefix: str) -> list[float]:
-        ours = measured[joint.name][prefix + best.figure]
-        return [one / other for one, other in zip(ours, best.runs(measured), strict=True)]
-
-    def judge(measured: Measured, number: str, text: str, sides: dict[str, list[float]], difference: Difference) -> Row:
+    def judge(measured: Measured) -> Row:
+        ours = measured[joint.name][f"whitened_{best.figure}"]
+        shares = [one / other for one, other in zip(ours, best.runs(measured), strict=True)]
         return Row(
-            number,
-            text,
+            f"6{letter}",
+            serves,
             "tables 2 and 3: on a par with specialised networks",
             f"{bench.about}; λ .5 against {best.label}; whitening is learnt from the training images, and folded",
-            f"share of the specialist's {task}: " + format_sides(sides),
-            difference,
+            f"share of the specialist's {task}: " + format_sides({"whitened": shares}),
+            Difference.of(np.subtract(shares, MIN_SPECIALIST_SHARE)),
             smallest=0.05,
             learnt=find_learnt(measured, (best,), (chance[0], name), least),
         )
 
-    def judge_whitened(measured: Measured) -> Row:
-        whitened = share(measured, "whitened_")
-        over = Difference.of(np.subtract(whitened, MIN_SPECIALIST_SHARE))
-        return judge(measured, f"6{letter}{bench.suffix}", serves, {"whitened": whitened}, over)
-
-    def judge_loss(measured: Measured) -> Row:
-        sides = {"not whitened": share(measured, ""), "whitened": share(measured, "whitened_")}
-        return judge(measured, f"6{letter}, cause{bench.suffix}", without, sides, Difference.between(*sides.values()))
-
-    arms = joint, best.arm
-    return [
-        Claim(f"6{letter}{bench.suffix}", serves, arms, judge_whitened),
-        Claim(f"6{letter}, cause{bench.suffix}", without, arms, judge_loss),
-    ]
+    return Claim(f"6{letter}", serves, (joint, best.arm), judge)
 
 
 def _of_classes(bench: Bench) -> tuple[float, str]:
@@ -296,10 +244,10 @@ def _measure(bench: Bench, trained: Trained) -> Figures:
 
     of_training = vectors_at_exponents(descriptor, sets.train_copies, LARGER * side, EXPONENTS)
     scores = {p: in_aug_accuracy(_unit(found), sets.train_copies.groups) for p, found in of_training.items()}
-    best, own = max(scores, key=lambda p: scores[p]), float(round(descriptor.settings.pooling_exponent))
+    best = max(scores, key=lambda p: scores[p])
     of_copies = vectors_at_exponents(descriptor, sets.test_copies, LARGER * side, sorted({best, 3.0}))
     larger = {p: in_aug_accuracy(_unit(found), sets.test_copies.groups) for p, found in of_copies.items()}
-    of_held_out = vectors_at_exponents(descriptor, sets.held_out.images, LARGER * side, sorted({best, 3.0, own}))
+    of_held_out = vectors_at_exponents(descriptor, sets.held_out.images, LARGER * side, sorted({best, 3.0}))
     top1 = {p: score_classes(torch.from_numpy(found) @ weight.T + bias) for p, found in of_held_out.items()}
     raw = torch.from_numpy(vectors_of(descriptor, sets.held_out.images, side, raw=True))
     copies = vectors_of(descriptor, sets.test_copies, side, raw=True)
@@ -307,7 +255,6 @@ def _measure(bench: Bench, trained: Trained) -> Figures:
     return {
         "top1_best_p": top1[best],
         "top1_3": top1[3.0],
-        "top1_own_p": top1[own],
         "top1": score_classes(raw @ weight.T + bias),
         "recall": recall_at(_unit(raw.numpy()), sets.held_out.labels, (1,))[1],
         "copies": in_aug_accuracy(_unit(copies), sets.test_copies.groups),
@@ -325,7 +272,7 @@ def _measure_start(bench: Bench, descriptor: Descriptor) -> Figures:
     sets, side = bench.sets, bench.side
     known = _of_classes(bench)[0]
     return {
-        **dict.fromkeys(("top1_best_p", "top1_3", "top1_own_p", "top1"), known),
+        **dict.fromkeys(("top1_best_p", "top1_3", "top1"), known),
         "recall": recall_at(_unit(vectors_of(descriptor, sets.held_out.images, side, raw=True)), sets.held_out.labels, (1,))[1],
         "copies": in_aug_accuracy(_unit(vectors_of(descriptor, sets.test_copies, side, raw=True)), sets.test_copies.groups),
     }

@@ -1,7 +1,6 @@
-"""A claim, what was measured of it, and the verdict with as much power as the seeds give."""
+"""A claim, what was measured of it, and the verdict."""
 
 import math
-from bisect import bisect_left
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -11,9 +10,6 @@ from scipy import stats
 
 MIN_DECIDING_RUNS = 5  # with fewer runs, every claim is undecided
 CONFIDENCE = 0.95  # of the interval of the mean difference
-POWER = 0.8  # probability with which the further runs that a verdict names decide
-MAX_PLANNED_RUNS = 1000  # runs up to which the verdict says how many would decide
-MIN_SPREAD = 1e-9  # of runs that are all the same
 Outcome = Literal["holds", "contradicted", "no effect that matters", "undecided"]
 DIGITS = 8  # of a figure in the summary
 
@@ -114,22 +110,16 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """The outcome with its reason: the likely cause, or what would decide."""
+        """The outcome with its reason: the likely cause, or what it takes to decide."""
         if self.outcome == "contradicted" and self.cause:
             return f"contradicted: {self.cause}"
-        return f"undecided: {self._what_it_takes()}" if self.outcome == "undecided" else self.outcome
-
-    def _what_it_takes(self) -> str:
         if self.learnt is not None and not self.has_learnt:
             figure, needed, name = self.learnt
-            return f"nothing learnt ({name} {figure:.3f}, {needed:.3f} needed)"
+            return f"undecided: nothing learnt ({name} {figure:.3f}, {needed:.3f} needed)"
         runs = self.difference.runs
         if runs < MIN_DECIDING_RUNS:
-            return f"{runs} runs, at least {MIN_DECIDING_RUNS} decide ({MIN_DECIDING_RUNS - runs} more)"
-        needed = count_runs_needed(self.difference.mean, self.difference.spread or 0.0, self.smallest)
-        if needed > MAX_PLANNED_RUNS:
-            return f"over {MAX_PLANNED_RUNS} runs, were this the effect"
-        return f"{max(needed - runs, 1)} more runs would decide with {POWER:.0%} probability, were this the effect"
+            return f"undecided: {runs} runs, at least {MIN_DECIDING_RUNS} decide"
+        return self.outcome
 
     def as_json(self) -> dict[str, Any]:
         """Return the row for the summary, with the interval, the seeds and the verdict."""
@@ -159,40 +149,6 @@ def compute_half_width(spread: float, runs: int) -> float:
         runs: Number of runs; for one, the width is infinite.
     """
     return float(stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1) * spread / math.sqrt(runs)) if runs > 1 else math.inf
-
-
-def compute_power(mean: float, spread: float, smallest: float, runs: int) -> float:
-    """Return the probability that so many runs decide, by noncentral t.
-
-    Args:
-        mean: The true effect.
-        spread: Standard deviation over the runs.
-        smallest: Smallest effect that matters.
-        runs: Number of runs, at least 2.
-    """
-    quantile, error = stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1), max(spread, MIN_SPREAD) / math.sqrt(runs)
-
-    def clears(distance: float) -> float:
-        """Probability that the interval's end stays this far away from the mean."""
-        return float(stats.nct.sf(quantile, runs - 1, distance / error)) if distance > 0 else 0.0
-
-    inside = clears(smallest - mean) + clears(smallest + mean) - 1
-    return max(clears(abs(mean) - smallest), inside)
-
-
-def count_runs_needed(mean: float, spread: float, smallest: float) -> int:
-    """Return the smallest number of runs that decide with a probability of POWER.
-
-    Args:
-        mean: The true effect.
-        spread: Standard deviation over the runs.
-        smallest: Smallest effect that matters.
-
-    Returns:
-        At least MIN_DECIDING_RUNS; MAX_PLANNED_RUNS + 1 if MAX_PLANNED_RUNS are too few.
-    """
-    counts = range(MIN_DECIDING_RUNS, MAX_PLANNED_RUNS + 1)
-    return bisect_left(counts, POWER, key=lambda runs: compute_power(mean, spread, smallest, runs)) + MIN_DECIDING_RUNS
 
 
 def format_sides(values: dict[str, list[float]]) -> str:

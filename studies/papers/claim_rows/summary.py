@@ -16,7 +16,7 @@ from image_copies.data.files import write_text
 SUMMARY = Path(__file__).parents[1] / "claims.json"
 TABLE = Path(__file__).parents[1] / "claims.md"  # the whole table
 DOCUMENT = Path(__file__).parents[3] / "docs" / "papers.md"
-ASIDES = ("cause", "views", "premise")  # rows that ask for a cause, whose one side sees more views, or that claims build on
+ASIDE = "premise"  # of rows that a claim builds on
 COMMAND = "studies/papers/claims.py --docs"
 
 
@@ -25,14 +25,12 @@ class Summary:
     """The summary file.
 
     Attributes:
-        path: JSON: `rows`, and the mean differences of a `--quick` run here, by row.
+        path: JSON: `rows`.
         rows: The rows, by their numbers.
-        quick: Number and claim of a row → its mean difference.
     """
 
     path: Path
     rows: list[Row] = field(default_factory=list)
-    quick: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def open(cls, path: Path) -> Self:
@@ -43,7 +41,7 @@ class Summary:
         """
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            return cls(path, [Row.from_json(row) for row in content["rows"]], dict(content["quick"]))
+            return cls(path, [Row.from_json(row) for row in content["rows"]])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} is not a summary of the claims ({error}). Restore it: git checkout -- {path}") from error
 
@@ -54,37 +52,20 @@ class Summary:
         self.rows = sorted(
             kept.values(), key=lambda row: (int("".join(filter(str.isdecimal, row.number))), row.number, row.claim)
         )
-        self._write()
-
-    def expect(self, rows: Sequence[Row]) -> None:
-        """Write the mean differences that another `--quick` run is compared with."""
-        self.quick |= {row.key: round(row.difference.mean, 3) for row in rows}
-        self._write()
-
-    def _write(self) -> None:
-        content = {"rows": [row.as_json() for row in self.rows], "quick": self.quick}
+        content = {"rows": [row.as_json() for row in self.rows]}
         write_text(self.path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
-def as_markdown(rows: Sequence[Row], expected: dict[str, float] | None = None) -> str:
-    """Return the table of rows; below it stands what was run, once for all rows that share it.
-
-    Args:
-        rows: The rows.
-        expected: Mean differences that are to stand beside these, by row; None for none.
-    """
+def as_markdown(rows: Sequence[Row]) -> str:
+    """Return the table of rows; below it stands what was run, once for all rows that share it."""
     names = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))  # a … z, aa, ab …
     letters = dict(zip(dict.fromkeys(row.ran for row in rows), names, strict=False))
     heads = ["#", "claim", "the paper's figure", "run", "measured here", "difference", "learnt", "least that matters", "verdict"]
-    if expected is not None:
-        heads.insert(6, "expected")
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for row in rows:
         cells = [row.number, row.claim, row.paper, letters[row.ran], row.measured, row.difference.as_text()]
         learnt = "" if row.learnt is None else "{2} {0:.3f}, {1:.3f} needed".format(*row.learnt)
         cells += [learnt, f"{row.smallest:g}", row.verdict]
-        if expected is not None:
-            cells.insert(6, f"{expected[row.key]:+.3f}" if row.key in expected else "none")
         lines.append(f"| {' | '.join(cells)} |")
     lines += ["", *(f"- {letter}: {ran}" for ran, letter in letters.items())]
     spread = "± after a side: standard deviation over the runs; after a difference: half the 95 % interval of its mean."
@@ -92,12 +73,12 @@ def as_markdown(rows: Sequence[Row], expected: dict[str, float] | None = None) -
 
 
 def choose_stated(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows that decide a claim: all but ASIDES."""
-    return [row for row in rows if not any(f", {aside}" in row.number for aside in ASIDES)]
+    """Return the rows that decide a claim: all but premises."""
+    return [row for row in rows if f", {ASIDE}" not in row.number]
 
 
 def count_outcomes(rows: Sequence[Row]) -> str:
-    """Return the table of the claims, each of which holds when all its rows do; ASIDES do not count."""
+    """Return the table of the claims, each of which holds when all its rows do; premises do not count."""
     stated = choose_stated(rows)
     outcomes = get_args(Outcome)
     lines = [f"| claim | rows | {' | '.join(outcomes)} | the claim |", "|---" * (len(outcomes) + 3) + "|"]

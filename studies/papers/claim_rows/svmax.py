@@ -28,7 +28,6 @@ LIKELY_CAUSES = {"triplet": "a small s did not cost recall at this rate"}
 PAPER_SMALL = "figure A7, a plot of R@1; s 1.9 → 5.6 of at most 6.8 (figure A9)"
 BATCH_SIZE, SMALL_BATCH, WIDE_DIMENSIONS = 48, 24, 128
 SIZES = ((96, 128), (96, 32), (24, 128), (24, 32))  # b × d in the ratios of figures A5 and A6: 288 and 72 × 256 and 64
-SMALLER_RATES = (0.01, 0.1)  # next to the large one
 COST_SIZES, MAX_COST_SHARE = ((24, 32), (48, 64), (96, 128)), 0.1  # b × d; share of a step that the regulariser may take
 TIMING_REPEATS = 7  # of each timing, of which the median counts
 
@@ -53,40 +52,29 @@ class Setting:
 
 
 def list_claims(bench: Bench) -> list[Claim]:
-    """Each loss at the large rate, table A1's raw N-pair, the spread-out baseline, the sweeps of rate and sizes, and the cost.
-
-    On photographs: each loss at the large rate, table A1's, and the small batch.
-    """
+    """Each loss at the large rate, table A1's raw N-pair, the small batch, the sweep of sizes, and the cost."""
     claims = [_helps("7", f"SVMax helps {kind} at a large learning rate", PAPER, bench, Setting(kind)) for kind in WEIGHTS]
     raw = Setting("npair", rate=0.01, raw=True)
     claims.append(_helps("7", "SVMax helps npair on raw embeddings at rate .01", PAPER_RAW, bench, raw))
     claim = f"SVMax helps where b = {SMALL_BATCH} < d = {WIDE_DIMENSIONS} (contrastive)"
     claims.append(_helps("8", claim, PAPER_SMALL, bench, Setting("contrastive", SMALL_BATCH, WIDE_DIMENSIONS)))
-    if bench.photographs is not None:
-        return claims
-    for kind in WEIGHTS:
-        claim = f"SVMax beats the spread-out regulariser with {kind} at a large learning rate"
-        claims.append(_helps("7b", claim, PAPER, bench, Setting(kind), "spread_out"))
-    for kind, rate in itertools.product(("contrastive", "triplet"), SMALLER_RATES):
-        claims.append(_helps("7c", f"SVMax helps {kind} at rate {rate:g}", f"{PAPER} by rate", bench, Setting(kind, rate=rate)))
     for kind, (batch, dimensions) in itertools.product(("contrastive", "triplet"), SIZES):
         claim = f"SVMax helps {kind} with b = {batch}, d = {dimensions}"
         claims.append(_helps("8b", claim, PAPER_SIZES, bench, Setting(kind, batch, dimensions)))
     return [*claims, _cost(bench)]
 
 
-def _helps(number: str, claim: str, paper: str, bench: Bench, setting: Setting, baseline: str | None = None) -> Claim:
-    """Compare SVMax with no regulariser, or with that of another form."""
-    names = ("with", "without") if baseline is None else ("SVMax", "spread-out")
+def _helps(number: str, claim: str, paper: str, bench: Bench, setting: Setting) -> Claim:
+    """Compare SVMax with no regulariser."""
     better, worse = (
-        Side(name, _train(bench, setting, form), "recall") for name, form in zip(names, ("bounded", baseline), strict=True)
+        Side(name, _train(bench, setting, form), "recall") for name, form in (("with", "bounded"), ("without", None))
     )
 
     def show_spread(measured: Measured) -> str:
         return "s " + format_sides({side.label: measured[side.arm.name]["spread"] for side in (better, worse)})
 
     return Comparison(
-        number + bench.suffix,
+        number,
         claim,
         paper,
         f"{bench.about} (batches of {setting.batch}), rate {setting.rate:g}, unclipped, {setting.dimensions} dimensions; "
@@ -96,14 +84,13 @@ def _helps(number: str, claim: str, paper: str, bench: Bench, setting: Setting, 
         smallest=0.02,
         chance=(1 / bench.classes[1], "R@1"),
         note=show_spread,
-        cause=LIKELY_CAUSES.get(setting.kind, "") if baseline is None else "",
+        cause=LIKELY_CAUSES.get(setting.kind, ""),
     ).as_claim()
 
 
 def _train(bench: Bench, setting: Setting, form: str | None) -> Arm:
     """Train with a form of the regulariser, or without any."""
     kind, of_raw = setting.kind, {"normalize": False} if setting.raw else {}
-    weight = {"weight": WEIGHTS[kind] if form == "bounded" else 1.0}
     return bench.arm(
         f"svmax {kind} {form} {setting.batch} {setting.dimensions} {setting.rate:g}{' raw' * setting.raw}",
         _measure,
@@ -113,16 +100,15 @@ def _train(bench: Bench, setting: Setting, form: str | None) -> Arm:
         sampling={"kind": "pk", "per_class": 2 if kind in ("npair", "angular") else 4},
         descriptor={"dimensions": setting.dimensions, "pooling_exponent": 1.0},
         optimizer=LARGE_RATE_OPTIMIZER | {"learning_rate": setting.rate},
-        svmax=None if form is None else {"form": form} | weight | of_raw,
+        svmax=None if form is None else {"form": form, "weight": WEIGHTS[kind]} | of_raw,
     )
 
 
 def _cost(bench: Bench) -> Claim:
     """Figure A10: the processor time of the regulariser and its gradient as a share of the network's pass."""
-    backbone, side = bench.image_network
+    backbone, side = bench.descriptor["backbone"], bench.side
     about = {"bench": VERSION, "sizes": COST_SIZES, "image size": side, "repeats": TIMING_REPEATS}
-    images = (TIMING_REPEATS + 1) * sum(batch for batch, _ in COST_SIZES)
-    timed = Arm("svmax cost", about, lambda seed: _time_regulariser(seed, backbone, side), images, bench.image_network)
+    timed = Arm("svmax cost", about, lambda seed: _time_regulariser(seed, backbone, side))
     text = f"SVMax adds less than {MAX_COST_SHARE:.0%} to a training step"
 
     def judge(measured: Measured) -> Row:

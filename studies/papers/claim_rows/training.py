@@ -126,11 +126,6 @@ class Bench:
         """What is appended to the number of a claim on these images."""
         return "" if self.photographs is None else ", photographs"
 
-    @property
-    def image_network(self) -> tuple[str, int]:
-        """As in Arm.network."""
-        return self.descriptor["backbone"], self.side
-
     def describe(self, steps: int, batch: int, settings: dict[str, Any]) -> dict[str, Any]:
         """Return what tells a measurement from another one, for the results file."""
         images: Any = "shapes" if self.photographs is None else [len(self.sets.train), len(self.sets.unseen), *self.classes]
@@ -145,8 +140,6 @@ class Bench:
         measure: Callable[["Bench", Trained], Figures],
         measure_start: Callable[["Bench", Descriptor], Figures],
         *,
-        factor: int = 1,
-        views: int = 1,
         batch: int | None = None,
         **changed: Any,
     ) -> Arm:
@@ -156,12 +149,10 @@ class Bench:
             name: Name of the arm, the same on all images.
             measure: Measures the trained network.
             measure_start: Measures a network before any training, where it starts from given weights.
-            factor: Times as many steps as the bench has.
-            views: Passes of an image through the network in a step, four with domains.
             batch: Images in a batch; None for the bench's.
             **changed: Keys of ModelSettings; those of `descriptor` are added to the bench's.
         """
-        batch, steps = batch or self.batch, factor * self.steps
+        batch, steps = batch or self.batch, self.steps
         full = name + self.suffix
 
         def work(seed: int) -> Figures:
@@ -171,7 +162,7 @@ class Bench:
             return figures
 
         about, start = self.describe(steps, batch, changed), self._start(name, measure_start, changed.get("descriptor", {}))
-        return Arm(full, about, work, steps * batch * views, self.image_network, start)
+        return Arm(full, about, work, start)
 
     def _start(self, name: str, measure: Callable[["Bench", Descriptor], Figures], changed: dict[str, Any]) -> Arm | None:
         """Return the arm of a network before any training, shared by all that start from the same weights and head."""
@@ -184,7 +175,7 @@ class Bench:
             torch.manual_seed(seed)
             return measure(self, Descriptor(DescriptorSettings.model_validate(self.describe_network(changed))).eval())
 
-        return Arm(full, self.describe(0, 0, {"descriptor": changed}), work, 0, self.image_network)
+        return Arm(full, self.describe(0, 0, {"descriptor": changed}), work)
 
     def describe_network(self, changed: dict[str, Any]) -> dict[str, Any]:
         """Return the keys of DescriptorSettings."""
