@@ -83,7 +83,7 @@ fi
 if [ -z "$recipe" ] && [ ! -f "$run/run.json" ]; then recipe=$here/recipes/$default.yaml; fi
 
 opened=(--run "$run" ${data:+--data "$data"} ${recipe:+--recipe "$recipe"} ${scale:+--scale "$scale"})
-run_step 01_train "${opened[@]}" --left  # what it will take, measured here; of a run that continues, what is left
-for name in 00_augment 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do
+run_step 00_augment "${opened[@]}"
+for name in 01_train 02_embed 03_ensemble 04_normalize 05_submit 06_score; do
   run_step "$name" --run "$run"
 done

@@ -11,22 +11,30 @@ A set's name is its folder's. Results are kept in a file, of which the documents
 
 import argparse
 import sys
+from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
 import pandas as pd
 from measurements import Figures, Measurements
+from numpy.typing import NDArray
 from page_tables import make_table, show_mean, write_tables
+from PIL import Image
 
+from image_copies.data.decode import decode_rgb
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.images import ImageSet
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS, open_isc_folder
 from image_copies.matching.extractor import Extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.run import open_existing_run
-from image_copies.pipeline.steps.score import score_baselines
 from image_copies.pipeline.tools.run_extractor import open_extractor
+from image_copies.submissions.ensemble.projection import fit_projection
 from image_copies.submissions.scoring.metrics import evaluate, micro_average_precision_interval
 from image_copies.submissions.vectors.files import Vectors
 
@@ -36,6 +44,7 @@ SHIPS = "what ships"
 FALSE_ALARMS = 0.001  # per query, expected at the threshold
 BY_NUMBER = "edits: "  # begins the name of a row of the copies that have so many
 VARIANTS = "raw", "normalised"  # queries as they are, and normalised
+GREY_DIMENSIONS = 256
 HARDEST = 3  # edits of a set in the table, those whose originals rank first most rarely
 SHARES = {"first": "rank 1", "reported": "above the threshold"}
 
@@ -93,9 +102,35 @@ def score_queries(variant: str, queries: Vectors, references: Vectors, truth: Gr
 
 
 def score_floors(root: Path, _seed: int) -> Figures:
-    """Return the baselines without learning, as step 06 scores them: whitened on the folder's training images."""
-    rows = score_baselines(open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH))
-    return {row.name.removeprefix("baseline: "): row.scores.micro_average_precision for row in rows}
+    """Return µAP without learning: of 64-bit perceptual hashes, and of grey pixels whitened on the folder's training images."""
+    folder, truth = open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH)
+    hashes = [describe_images(part, hash_picture) for part in (folder.query, folder.reference)]
+    training, *parts = (describe_images(part, shrink_picture) for part in (folder.training, folder.query, folder.reference))
+    projection = fit_projection(training.readable())
+    dimensions = min(GREY_DIMENSIONS, len(projection.axes))
+    white = [Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts]
+    scored = {"64-bit perceptual hash": hashes, "whitened grey pixels": white}
+    return {name: evaluate(*vectors, truth)[0].micro_average_precision for name, vectors in scored.items()}
+
+
+def hash_picture(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return the DCT hash as float32 [64] of ±1/8, of unit length."""
+    imagehash: Any = import_module("imagehash")
+    return np.where(imagehash.phash(Image.fromarray(pixels)).hash.ravel(), 0.125, -0.125).astype(np.float32)
+
+
+def shrink_picture(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return 24 × 24 grey values as float32 [576] with mean 0 and unit length."""
+    small = cv2.resize(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (24, 24), interpolation=cv2.INTER_AREA)
+    values = small.astype(np.float32).ravel()
+    values -= values.mean()
+    return values / max(float(np.linalg.norm(values)), 1e-6)
+
+
+def describe_images(images: ImageSet, describe: Callable[[NDArray[np.uint8]], NDArray[np.float32]]) -> Vectors:
+    """Describe every image, decoded with a short side of 64 pixels."""
+    rows = np.stack([describe(decode_rgb(path, short_side=64)) for path in images.paths])
+    return Vectors(images.ids, rows, np.zeros(len(rows), bool))
 
 
 def count_by_edit(edits: Path, queries: Vectors, references: Vectors, truth: GroundTruth, threshold: float | None) -> Figures:

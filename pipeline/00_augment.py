@@ -1,4 +1,4 @@
-"""Step 00: edit validation images into a synthetic query set with ground truth, and draw contact sheets of the edits."""
+"""Step 00: edit validation images into a synthetic query set with ground truth, or draw contact sheets of the edits."""
 
 from image_copies.pipeline.run.cli import make_step_parser, open_chosen_run, report_errors
 from image_copies.pipeline.steps.definitions import AUGMENT, run_step
@@ -19,7 +19,7 @@ def main() -> None:
             print(f"contact sheets: {run.paths.contact_sheets}")
         else:
             run_step(run, AUGMENT, options.force)
-            print(f"synthetic queries: {run.paths.queries}, contact sheets: {run.paths.contact_sheets}")
+            print(f"synthetic queries: {run.paths.queries}")
 
 
 if __name__ == "__main__":

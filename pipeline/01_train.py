@@ -10,18 +10,9 @@ from image_copies.pipeline.steps.definitions import TRAIN, run_step
 
 def main() -> None:
     """Parse the command line and do the step."""
-    parser = make_step_parser(__doc__)
-    parser.add_argument("--left", action="store_true", help="only print what time and disk space the steps that are left take")
-    options = parser.parse_args()
+    options = make_step_parser(__doc__).parse_args()
     with report_errors():
-        run = open_chosen_run(options)
-        if options.left:
-            # imported here: an up-to-date step must return at once
-            from image_copies.pipeline.steps.time_left import report_time_left
-
-            report_time_left(run)
-        else:
-            run_step(run, TRAIN, options.force)
+        run_step(open_chosen_run(options), TRAIN, options.force)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Step 06: score the run's variants and two baselines and write the report, or score any submission or vectors.
+"""Step 06: score the run's variants and write the report, or score any submission or vectors.
 
 Without public_ground_truth.csv in the data set, the report shows what is known without it, and suggests copies.
 
@@ -29,7 +29,6 @@ from image_copies.pipeline.steps.definitions import SCORE, has_ground_truth, run
 DETAILS = {  # the files that --details writes, and how each begins
     "precision_recall.csv": b"rank,squared_distance,",
     "recall_by_edit.csv": b"edit,copies,",
-    "recall_by_number_of_edits.csv": b"edits,copies,",
 }
 OPTIONS: Table = {
     "--submission": FILE | {"help": "score this submission (.h5) or matching-track file (.csv)"},
@@ -40,13 +39,12 @@ OPTIONS: Table = {
     | {"help": "with --training: reduce all to D dimensions by their PCA before"},
     "--compare": FILE
     | {"nargs": "+", "metavar": "OTHER"}
-    | {"help": "report what the run gains and loses against this run or file; given two, the second against the first"},
-    "--report": DIR | {"help": "with --compare: folder of the page, instead of one in the run"},
+    | {"help": "what the run gains over this run or file in µAP, with its interval; given two, the second over the first"},
     "--ground-truth": FILE | {"metavar": "CSV", "help": "query_id,reference_id; needed where only files are given"},
     "--output": FILE | {"metavar": "JSON", "help": "with --submission or --queries: write the scores here, too"},
     "--json": {"action": "store_true", "help": "with --submission or --queries: print JSON, not lines"},
     "--details": DIR | {"help": "with --submission: folder for precision-recall and recall by edit"},
-    "--edits": FILE | {"metavar": "CSV", "help": "with --details or --compare: query_id,edits"},
+    "--edits": FILE | {"metavar": "CSV", "help": "with --details: query_id,edits"},
 }
 
 
@@ -112,8 +110,6 @@ def score(options: argparse.Namespace) -> None:
             paths=[*options.compare, open_chosen_run(options).folder] if others else options.compare,
             data=options.data,
             ground_truth=options.ground_truth,
-            edits=options.edits,
-            report=options.report,
         )
     elif options.submission is not None:
         from image_copies.pipeline.steps.score_files import score_file
@@ -128,10 +124,9 @@ def score_run(run: Run, force: bool) -> None:
     run_step(run, SCORE, force)
     if not has_ground_truth(run):
         # imported here: --help must answer at once
-        from image_copies.pipeline.steps.score_table import collect_warnings, print_unscored, read_synthetic_board
+        from image_copies.pipeline.steps.score_table import collect_warnings, print_unscored, read_synthetic
 
-        board = read_synthetic_board(run.paths.synthetic_board)
-        print_unscored(board.to_dict("records"), collect_warnings(run))
+        print_unscored(read_synthetic(run.paths.choice), collect_warnings(run))
         print(
             f"\n{run.data} has no public_ground_truth.csv, so there is no score.\n"
             f"submission: {run.paths.submission}\nreport:     {run.paths.report_page}"

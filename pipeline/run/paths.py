@@ -29,7 +29,6 @@ class RunPaths:
         self.folder = folder
         self.description = folder / "run.json"  # which data set the run works on, and at which scale
         self.recipe = folder / "recipe.yaml"  # the run's own copy
-        self.time_left = folder / "time_left.json"  # seconds that each step was expected to take when run_all.sh began
         self.manifests = folder / "manifests"  # one for each product of a step
         self.cache = folder / "cache"  # resized training images
         self.queries = folder / "queries"  # the synthetic ones
@@ -42,7 +41,6 @@ class RunPaths:
         self.ensemble = folder / "ensemble"  # its vectors, projection and choice
         self.projection = self.ensemble / "projection.h5"  # the fitted PCA
         self.choice = self.ensemble / "choice.csv"  # all candidate variants, the chosen one first
-        self.synthetic_board = self.ensemble / "synthetic_board.csv"  # all on the synthetic queries
         self.normalized_queries = folder / "normalized" / "query.h5"  # vectors after query normalisation
         self.submission = folder / "submission.h5"
         self.matches = folder / "matches.csv"  # of the matching track
@@ -70,10 +68,6 @@ class RunPaths:
     def projected(self, part: str) -> Path:
         """The concatenated and projected vectors of one of the SETS (HDF5)."""
         return self.ensemble / f"{part}.h5"
-
-    def comparison(self, other: str) -> Path:
-        """Folder of the page that compares this run with a run or file named `other`."""
-        return self.folder / "compare" / other
 
     def manifest(self, label: str) -> Path:
         """The manifest of a product with this label (see `Step.label`; JSON)."""

@@ -192,7 +192,6 @@ class Recipe(Settings):
         embedding: How models embed that have no embedding settings.
         ensemble: Candidates for the PCA and the models' weights.
         normalization: Candidates for the query normalisation.
-        baselines: Whether steps 03 and 06 score the baselines and warn of results below them.
         watch: Folder whose figures join the curve of each epoch: query_images, reference_images and
             public_ground_truth.csv, or class folders.
     """
@@ -205,7 +204,6 @@ class Recipe(Settings):
     embedding: EmbeddingSettings = EmbeddingSettings()
     ensemble: EnsembleSettings = EnsembleSettings()
     normalization: NormalizationSettings = NormalizationSettings()
-    baselines: bool = True
     watch: Path | None = None
 
     @property

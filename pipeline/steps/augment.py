@@ -69,22 +69,3 @@ def synthetic_truths(paths: RunPaths, names: Sequence[str] | None) -> tuple[Grou
         for other in (False, True)
     ]
     return (halves[0], halves[1]) if all(half.pairs for half in halves) else (truth, None)
-
-
-def family_truths(paths: RunPaths, names: Sequence[str] | None) -> dict[str, GroundTruth]:
-    """The ground truth of each left-out family, by its name: copies with its edits and no other's, and what copies nothing there.
-
-    The latter are all queries of the half of left-out families that copy nothing. A family without such a copy is missing, and
-    all are where `synthetic_truths` has no such half.
-    """
-    _, left_out = synthetic_truths(paths, names)
-    if left_out is None:
-        return {}
-    edited_by, copies = read_families(paths.query_records), {query_id for query_id, _ in left_out.pairs}
-    truths = {}
-    for name in names or ():
-        own = {query_id for query_id in copies if edited_by[query_id] & set(names or ()) == {name}}
-        if own:
-            queries = [query_id for query_id in left_out.query_ids if query_id in own or query_id not in copies]
-            truths[name] = GroundTruth(queries, frozenset(pair for pair in left_out.pairs if pair[0] in own))
-    return truths

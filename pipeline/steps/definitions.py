@@ -7,10 +7,9 @@ from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 
-from image_copies.data.files import read_json
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY_EDITS
-from image_copies.data.process import describe_seconds, print_once
+from image_copies.data.process import print_once
 from image_copies.models.inference.settings import (
     EmbeddingSettings,
     OnnxModelSettings,
@@ -30,29 +29,25 @@ def run_step(run: Run, step: Step, force: bool = False) -> None:
     for path in step.needs(run):
         run.require(path)
     report_stale(run, STEPS[: STEPS.index(step)])
-    number, left = STEPS.index(step), read_json(run.paths.time_left)
-    own, later = left.get(step.name, 0), sum(left.get(each.name, 0) for each in STEPS[number + 1 :])
-    said = [f"step {number + 1} of {len(STEPS)}: {step.name}"] + [f"about {describe_seconds(own)}"] * bool(own)
-    print_once(", ".join(said + [f"and {describe_seconds(later)} for the steps after it"] * bool(own and later)))
+    print_once(f"step {STEPS.index(step) + 1} of {len(STEPS)}: {step.name}")
     for product in step.products(run):
         make_product(run, step, product, force)
 
 
 def _augment(run: Run) -> list[Product]:
     def work() -> None:
-        from image_copies.pipeline.steps.augment import draw_sheets, make_queries
+        from image_copies.pipeline.steps.augment import make_queries
         from image_copies.pipeline.steps.train import check_models
 
         check_models(run)  # before the first work of a run, not after minutes of it
         make_queries(run, run.paths.queries, run.recipe.queries.count)
-        draw_sheets(run, images=8)
 
     recipe = run.recipe
     return [
         Product(
             inputs=lambda: {"training images": run.training_images},
             images=lambda: {"training images": run.training_images},
-            outputs=[run.paths.query_ground_truth, run.paths.contact_sheet_of_edits],
+            outputs=[run.paths.query_ground_truth],
             parameters={"queries": recipe.queries, "split": recipe.split.shares(), "seed": recipe.seed},
             work=work,
         )
@@ -189,24 +184,8 @@ def _join(run: Run) -> list[Product]:
                 "seed": recipe.seed,
             },
             work=work,
-        ),
-        _synthetic_board(run),
+        )
     ]
-
-
-def _synthetic_board(run: Run) -> Product:
-    def work() -> None:
-        from image_copies.pipeline.steps.validate import write_synthetic_board
-
-        write_synthetic_board(run)
-
-    return Product(
-        name="board",
-        inputs=lambda: {"choice": run.paths.choice, "synthetic queries": run.paths.query_ground_truth},
-        outputs=[run.paths.synthetic_board],
-        parameters={"baselines": run.recipe.baselines, "split": run.recipe.split.shares(), "seed": run.recipe.seed},
-        work=work,
-    )
 
 
 def _list_embeddings(run: Run) -> list[Path]:
@@ -264,10 +243,9 @@ def _score(run: Run) -> list[Product]:
                 "ground truth": run.data / GROUND_TRUTH,
                 "edits": run.data / QUERY_EDITS,
                 "choice": run.paths.choice,
-                "synthetic board": run.paths.synthetic_board,
             },
             outputs=[*([run.paths.scores] if scored else []), run.paths.report_page],
-            parameters={"baselines": run.recipe.baselines, "normalization": run.recipe.normalization},
+            parameters=run.recipe.normalization,
             work=work,
         )
     ]
@@ -297,7 +275,7 @@ SCORE = Step(
     _score,
     needs=lambda run: [
         run.paths.submission,
-        run.paths.synthetic_board,
+        run.paths.choice,
         *([] if has_ground_truth(run) else [run.paths.matches]),
     ],
 )

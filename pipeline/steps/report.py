@@ -1,19 +1,17 @@
-"""The run's report: scores and their distributions, or without a ground truth suggestions; curves, steps and versions."""
+"""The run's report: scores, or without a ground truth suggestions; curves, steps and versions."""
 
 from pathlib import Path
 from typing import Any
 
 from image_copies.data.files import read_json
-from image_copies.data.ground_truth import GroundTruth, read_ground_truth
+from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.layout import IscFolder
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.step import code_version, versions
-from image_copies.pipeline.steps.score_table import read_curve, read_synthetic_board
-from image_copies.submissions.report.inputs import Distribution, ReportInputs, StepDone, UnscoredInputs
+from image_copies.pipeline.steps.score_table import read_curve, read_synthetic
+from image_copies.submissions.report.inputs import ReportInputs, StepDone, UnscoredInputs
 from image_copies.submissions.report.page import write_report, write_unscored_report
-from image_copies.submissions.scoring.breakdown import last_rank_at_90
-from image_copies.submissions.scoring.metrics import Interval, RankedPairs, Scores, score_queries
-from image_copies.submissions.vectors.files import open_vectors, read_vectors
+from image_copies.submissions.scoring.metrics import Interval, RankedPairs, Scores
 
 
 def write_run_report(
@@ -21,18 +19,15 @@ def write_run_report(
     data: IscFolder,
     variants: list[dict[str, Any]],
     submitted: tuple[Scores, RankedPairs, Interval],
-    before: RankedPairs | None,
     warnings: list[str],
 ) -> Path:
     """Write the report of a run whose data set has a ground truth; return the path of its page.
 
-    The variants' scores are those of scores.json; `submitted` are scores, ranked pairs and µAP interval of the submission,
-    `before` the ranked pairs without normalisation, if there is any.
+    The variants' scores are those of scores.json; `submitted` are scores, ranked pairs and µAP interval of the submission.
 
     Raises:
         UserError: when a file of an earlier step cannot be read, or the disk is full.
     """
-    truth = read_ground_truth(data.ground_truth or "")
     scores, ranked, interval = submitted
     return write_report(
         ReportInputs(
@@ -41,8 +36,7 @@ def write_run_report(
             scores=scores.as_dict(),
             interval=interval,
             ranked=ranked,
-            ground_truth=truth,
-            distributions=_find_distributions(run, truth, ranked, before),
+            ground_truth=read_ground_truth(data.ground_truth or ""),
         ),
         run.paths.report,
     )
@@ -73,7 +67,7 @@ def _describe_run(run: Run, data: IscFolder, warnings: list[str]) -> dict[str, A
         "steps": steps,
         "versions": used,
         "warnings": warnings,
-        "synthetic": read_synthetic_board(run.paths.synthetic_board).to_dict("records"),
+        "synthetic": read_synthetic(run.paths.choice),
     }
 
 
@@ -89,21 +83,3 @@ def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
         for name, number in record.get("versions", {}).items():
             used.setdefault(name, set()).add(number)
     return steps, {name: " and ".join(sorted(numbers)) for name, numbers in used.items()}
-
-
-def _find_distributions(run: Run, truth: GroundTruth, ranked: RankedPairs, before: RankedPairs | None) -> list[Distribution]:
-    references = open_vectors(run.paths.projected("reference"))
-    after = read_vectors(run.paths.normalized_queries)
-    if before is None:
-        return [Distribution("without normalisation", score_queries(after, references, truth), threshold(ranked))]
-    plain = read_vectors(run.paths.projected("query"))
-    return [
-        Distribution("before normalisation", score_queries(plain, references, truth), threshold(before)),
-        Distribution("after normalisation", score_queries(after, references, truth), threshold(ranked)),
-    ]
-
-
-def threshold(ranked: RankedPairs) -> float | None:
-    """Return the lowest score within 90 % precision; None where precision never reaches 90 %."""
-    last = last_rank_at_90(ranked)
-    return -float(ranked.distances[last - 1]) if last else None

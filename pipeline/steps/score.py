@@ -1,4 +1,4 @@
-"""Step 06's work: score every variant of the run and the baselines on the same images, write scores.json and the report.
+"""Step 06's work: score every variant of the run on the same images, write scores.json and the report.
 
 Without a ground truth, write a report that says so and suggests copies, and no scores.json.
 """
@@ -16,19 +16,15 @@ from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.step import describe_origin, fingerprint_images, read_manifest, search_on_gpu
 from image_copies.pipeline.steps.report import write_run_report, write_unscored_run_report
 from image_copies.pipeline.steps.score_files import write_details
-from image_copies.pipeline.steps.score_table import collect_warnings, read_synthetic_board
+from image_copies.pipeline.steps.score_table import collect_warnings, read_synthetic
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
-from image_copies.submissions.ensemble.projection import fit_projection, require_training_only
 from image_copies.submissions.ensemble.selection import apply_normalizations, find_best_beta
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.formats.matching_track import read_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.report.gallery import MAX_SUGGESTED
-from image_copies.submissions.scoring.baselines import compute_perceptual_hash, describe_grey_pixels, describe_images
 from image_copies.submissions.scoring.metrics import Interval, RankedPairs, Scores, evaluate, micro_average_precision_interval
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors
-
-GREY_DIMENSIONS = 256
 
 
 @dataclass(frozen=True)
@@ -73,20 +69,18 @@ def score_variants(run: Run) -> None:
     submitted = _score_variant(name, *parts, truth, submitted=True)
     ensemble = _score_ensembles(run, truth)
     models = _score_models(run, truth)
-    rows = [*(score_baselines(data, truth) if run.recipe.baselines else []), *models, *ensemble, submitted]
+    rows = [*models, *ensemble, submitted]
     variants = [row.as_dict() for row in rows]
     write_details(run.paths.details, submitted.ranked, truth, data.query_edits)
-    before = None if variant.method == "none" else ensemble[0].ranked
     reached = submitted.scores.micro_average_precision
     better = [row for row in models if row.scores.micro_average_precision > reached]
     oddities += [
         f"{row.name} alone has a µAP of {row.scores.micro_average_precision:.3f}, the submission {reached:.3f}" for row in better
     ]
-    warnings, board = collect_warnings(run) + oddities, read_synthetic_board(run.paths.synthetic_board)
-    measured = submitted.scores, submitted.ranked, submitted.interval
-    write_run_report(run=run, data=data, variants=variants, submitted=measured, before=before, warnings=warnings)
+    warnings, synthetic = collect_warnings(run) + oddities, read_synthetic(run.paths.choice)
+    write_run_report(run, data, variants, (submitted.scores, submitted.ranked, submitted.interval), warnings)
     figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
-    rest = {"variants": variants, "synthetic": board.to_dict("records"), "warnings": warnings}
+    rest = {"variants": variants, "synthetic": synthetic, "warnings": warnings}
     rest |= {"made_from": _describe_run(run, data)}
     write_text(run.paths.scores, json.dumps(figures | rest, indent=1) + "\n")
 
@@ -127,18 +121,6 @@ def _describe_run(run: Run, data: IscFolder) -> dict[str, Any]:
         submission=digest_file(run.paths.submission),
         threads=threads,
     )
-
-
-def score_baselines(data: IscFolder, truth: GroundTruth) -> list[ScoredVariant]:
-    """Score the 64-bit perceptual hash, and 24 × 24 grey pixels whitened on the training images."""
-    hashes = [describe_images(part, compute_perceptual_hash) for part in (data.query, data.reference)]
-    rows = [_score_variant("baseline: 64-bit perceptual hash", hashes[0], hashes[1], truth)]
-    training, *parts = (describe_images(part, describe_grey_pixels) for part in (data.training, data.query, data.reference))
-    require_training_only(data.training.ids, {"query": data.query.ids, "reference": data.reference.ids})
-    projection = fit_projection(training.readable())
-    dimensions = min(GREY_DIMENSIONS, len(projection.axes))
-    white = [Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts]
-    return [*rows, _score_variant("baseline: whitened grey pixels", white[0], white[1], truth)]
 
 
 def _score_models(run: Run, truth: GroundTruth) -> list[ScoredVariant]:

@@ -8,14 +8,12 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import digest_file, read_json, write_text
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
-from image_copies.data.images import ImageSet
-from image_copies.data.layout import IscFolder, open_isc_folder
+from image_copies.data.layout import open_isc_folder
 from image_copies.data.remote import as_path
 from image_copies.pipeline.run.paths import RunPaths
 from image_copies.pipeline.run.step import describe_origin, search_on_gpu
 from image_copies.submissions.formats.matching_track import evaluate_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
-from image_copies.submissions.report.inputs import ComparisonInputs, Side, check_output_folder
 from image_copies.submissions.scoring.any_vectors import (
     normalize_vectors,
     open_set,
@@ -23,7 +21,7 @@ from image_copies.submissions.scoring.any_vectors import (
     read_set,
     reduce_vectors,
 )
-from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
+from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, write_curve
 from image_copies.submissions.scoring.metrics import (
     RankedPairs,
     Scores,
@@ -81,7 +79,7 @@ def rank_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
 
 
 def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_file: Path | None) -> None:
-    """Write `precision_recall.csv` and, with an `edits_file`, `recall_by_edit.csv` and `recall_by_number_of_edits.csv`.
+    """Write `precision_recall.csv` and, with an `edits_file`, `recall_by_edit.csv`.
 
     Raises:
         UserError: when the CSV of edits cannot be read, or the disk is full.
@@ -91,7 +89,6 @@ def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_f
     if edits_file is not None:
         edits = read_edits(edits_file)
         write_text(folder / "recall_by_edit.csv", tabulate_recall_by_edit(ranked, truth, edits).to_csv(index=False))
-        write_text(folder / "recall_by_number_of_edits.csv", tabulate_recall_by_number(ranked, truth, edits).to_csv(index=False))
 
 
 def score_vectors(
@@ -137,50 +134,29 @@ def _print_scores(scores: Scores, given: dict[str, Path], output: Path | None, a
         write_text(output, text + "\n")
 
 
-def compare(
-    paths: list[Path],
-    data: Path | None = None,
-    ground_truth: Path | None = None,
-    edits: Path | None = None,
-    report: Path | None = None,
-) -> None:
-    """Print the µAP of two submissions and their difference, and write a page that compares them.
+def compare(paths: list[Path], data: Path | None = None, ground_truth: Path | None = None) -> None:
+    """Print the µAP of two submissions and their difference.
 
-    The two paths are runs (folders), submissions (.h5) or matching-track files (.csv). The page shows images of the data set, by
-    default that of the second run, or of the first, whose ground truth and edits are the default, too. It is in the second run by
-    default; none is written if the second path is a file.
+    The two paths are runs (folders), submissions (.h5) or matching-track files (.csv). The ground truth is by default that of the
+    data set, which is by default that of the second run, or of the first.
 
     Raises:
         UserError: when there are more than two paths, there is no ground truth, or a file cannot be scored.
     """
-    from image_copies.submissions.report.page import write_comparison  # here: its charts need packages that scores do not
-
     if len(paths) > 2:
         raise UserError(f"--compare was given {len(paths)} runs or files; give one or two.")
-    if report is not None:
-        check_output_folder(report, "--report")
-    images = _open_data(data, paths)
-    truth_file = ground_truth or (images.ground_truth if images else None)
+    truth_file = ground_truth or _find_ground_truth(data, paths)
     if truth_file is None:
         raise UserError("there is no ground truth to score against: give one with --ground-truth CSV.")
     truth = read_ground_truth(truth_file)
-    sides = []
-    for path, name in zip(paths, _choose_names(paths), strict=True):
-        scores, ranked = rank_file(_find_submission(path), truth)
+    rankings = []
+    for path in paths:
+        ranked = rank_file(_find_submission(path), truth)[1]
         own = micro_average_precision_interval(ranked, truth)
         print(f"{path}: µAP {own.value:.4f} (95 % of bootstrap draws {own.low:.4f} to {own.high:.4f})")
-        sides.append(Side(name, scores, ranked, own))
-    first, second = sides
-    gap = difference_interval(first.ranked, second.ranked, truth)
+        rankings.append(ranked)
+    gap = difference_interval(*rankings, truth)
     print(f"second minus first: {gap.value:+.4f} (95 % of bootstrap draws {gap.low:+.4f} to {gap.high:+.4f})")
-    folder = report or (RunPaths(paths[1]).comparison(first.name) if paths[1].is_dir() else None)
-    if folder is not None:
-        queries, references = (images.query, images.reference) if images else (ImageSet([], []), ImageSet([], []))
-        edits = edits or (images.query_edits if images else None)
-        inputs = ComparisonInputs(
-            first, second, difference=gap, ground_truth=truth, queries=queries, references=references, edits_file=edits
-        )
-        print(f"report: {write_comparison(inputs, folder)}")
 
 
 def _find_submission(path: Path) -> Path:
@@ -193,24 +169,8 @@ def _find_submission(path: Path) -> Path:
     return submission
 
 
-def _open_data(data: Path | None, paths: list[Path]) -> IscFolder | None:
-    """Open the given data set, or else that of the second run or of the first; None where there is none."""
+def _find_ground_truth(data: Path | None, paths: list[Path]) -> Path | None:
+    """Return the ground truth of the given data set, or else of that of the second run or the first; None for none."""
     known = [read_json(RunPaths(path).description).get("data") for path in reversed(paths)]
     folder = data or next((as_path(name) for name in known if name), None)
-    return open_isc_folder(folder) if folder is not None else None
-
-
-def _choose_names(paths: list[Path]) -> list[str]:
-    """Return both names for the page: that of a run's folder or of a file, with the parent folder where they are equal."""
-    whole = [path.resolve() for path in paths]
-    names = [_name(path) for path in whole]
-    if names[0] != names[1]:
-        return names
-    longer = [f"{path.parent.name}-{path.name}" for path in whole]
-    return longer if longer[0] != longer[1] else ["first", "second"]
-
-
-def _name(path: Path) -> str:
-    if path == RunPaths(path.parent).submission:
-        return path.parent.name
-    return path.stem if path.is_file() else path.name
+    return open_isc_folder(folder).ground_truth if folder is not None else None

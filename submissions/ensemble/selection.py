@@ -1,6 +1,6 @@
 """Choosing the submitted variant on validation vectors, the synthetic queries and their references: never on real queries."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -24,7 +24,6 @@ from image_copies.submissions.ensemble.variant import (
     LEARNT_FAMILIES,
     LEFT_OUT_FAMILIES,
     MEAN,
-    ONE_FAMILY,
     Variant,
     parse_variant,
     tabulate_variant,
@@ -123,7 +122,7 @@ def merge_candidates(tables: Sequence[pd.DataFrame]) -> tuple[Variant, pd.DataFr
     return parse_variant(table.iloc[0]), table
 
 
-def score_synthetic(
+def _score_synthetic(
     queries: Vectors, references: Vectors, ground_truth: GroundTruth, left_out: GroundTruth | None
 ) -> dict[str, float]:
     """µAP of synthetic queries among the images that they are searched in, as columns of the table of candidates.
@@ -141,16 +140,6 @@ def score_synthetic(
     return {MEAN: (learnt + other) / 2, LEARNT_FAMILIES: learnt, LEFT_OUT_FAMILIES: other}
 
 
-def score_families(queries: Vectors, references: Vectors, truths: Mapping[str, GroundTruth]) -> dict[str, float]:
-    """µAP of the copies edited by each left-out family alone, as columns of the board.
-
-    The ground truth of a family has its copies, and all queries of that half that copy nothing.
-    """
-    return {
-        f"{ONE_FAMILY}{name}": evaluate(queries, references, truth)[0].micro_average_precision for name, truth in truths.items()
-    }
-
-
 def _score_normalizations(
     candidates: ValidationVectors,
     projected: Variant,
@@ -164,7 +153,7 @@ def _score_normalizations(
         normalized = apply_normalizations(queries.vectors, training, settings)
     rows = []
     for method, beta, moved in normalized:
-        scores = score_synthetic(Vectors(queries.ids, moved, queries.unreadable), references, ground_truth, left_out)
+        scores = _score_synthetic(Vectors(queries.ids, moved, queries.unreadable), references, ground_truth, left_out)
         rows.append(tabulate_variant(replace(projected, method=method, beta=beta)) | scores)
     return rows
 

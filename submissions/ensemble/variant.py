@@ -1,6 +1,5 @@
 """The variant of the ensemble that is submitted, and the file that records the choice."""
 
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -66,12 +65,4 @@ def read_choice(path: Path) -> "tuple[Variant, pd.DataFrame]":
 
 MEAN = "micro_average_precision"  # the column that decides
 LEARNT_FAMILIES, LEFT_OUT_FAMILIES = "learnt_families", "left_out_families"  # of the two halves
-ONE_FAMILY = "family_"  # begins the columns of the left-out families alone
-_TITLES = {MEAN: "µAP", LEARNT_FAMILIES: "learnt families", LEFT_OUT_FAMILIES: "left-out families"}
-
-
-def title_columns(columns: Iterable[str]) -> dict[str, str]:
-    """Return the titles of those of `columns` that hold µAP, by column: of all queries, of both halves, of single families."""
-    names = list(columns)
-    halves = {name: title for name, title in _TITLES.items() if name in names}
-    return halves | {name: name.removeprefix(ONE_FAMILY) for name in names if name.startswith(ONE_FAMILY)}
+TITLES = {MEAN: "µAP", LEARNT_FAMILIES: "learnt families", LEFT_OUT_FAMILIES: "left-out families"}

@@ -13,9 +13,9 @@ from image_copies.data.errors import ImageError
 from image_copies.data.files import whole_folder
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
-from image_copies.submissions.report.inputs import ComparisonInputs, RunInputs, format_number, render
+from image_copies.submissions.report.inputs import RunInputs, format_number, render
 from image_copies.submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90
-from image_copies.submissions.scoring.metrics import QueryScores, RankedPairs
+from image_copies.submissions.scoring.metrics import RankedPairs
 
 MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS, MAX_SUGGESTED = 24, 48, 48, 96  # cards in each gallery
 
@@ -48,11 +48,8 @@ class Gallery:
     cards: list[Card]
 
 
-def make_galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Gallery]:
-    """Return the report's three galleries; `scores` are of pairs that are not ranked, as far as they are known.
-
-    The names of the edits that made a query are separated by spaces.
-    """
+def make_galleries(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, str]) -> list[Gallery]:
+    """Return the report's three galleries; the names of the edits that made a query are separated by spaces."""
     return [
         Gallery(
             "Found copies",
@@ -62,11 +59,9 @@ def make_galleries(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores,
         Gallery(
             "Hardest misses",
             "True pairs not found at 90 % precision, lowest rank first, with the query's nearest wrong reference.",
-            draw_missed_copies(ranked, truth, scores, edits),
+            draw_missed_copies(ranked, truth, edits),
         ),
-        Gallery(
-            "Most confident false alarms", "Wrong pairs, highest score first.", draw_false_alarms(ranked, truth, scores, edits)
-        ),
+        Gallery("Most confident false alarms", "Wrong pairs, highest score first.", draw_false_alarms(ranked, truth, edits)),
     ]
 
 
@@ -87,35 +82,35 @@ def draw_found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Car
     """Return cards of true pairs found at 90 % precision, evenly spread over them to show both easy and hard ones."""
     indices = np.flatnonzero(ranked.true[: last_rank_at_90(ranked)]).tolist()
     step = max(1, len(indices) // MAX_FOUND)
-    return [draw_pair(ranked, edits, index, "true reference") for index in indices[::step][:MAX_FOUND]]
+    return [_draw_pair(ranked, edits, index, "true reference") for index in indices[::step][:MAX_FOUND]]
 
 
-def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
+def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, str]) -> list[Card]:
     """Return cards of the highest-ranked wrong pairs, with the query's true reference where it has one."""
     own = dict(sorted(truth.pairs, reverse=True))
     cards = []
     for index in [index for index, true in enumerate(ranked.true) if not true][:MAX_FALSE_ALARMS]:
-        card = draw_pair(ranked, edits, index, "wrong reference")
+        card = _draw_pair(ranked, edits, index, "wrong reference")
         query_id = ranked.query_ids[index]
         if query_id not in own:
             cards.append(Card(card.pictures, f"{card.text}; the query copies nothing", card.edits))
             continue
-        right = Tile("reference", own[query_id], "true reference", _format_score_note(scores.true.get((query_id, own[query_id]))))
+        right = Tile("reference", own[query_id], "true reference")
         cards.append(Card((*card.pictures, right), f"{card.text}; another reference is right", card.edits))
     return cards
 
 
-def draw_missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QueryScores, edits: Mapping[str, str]) -> list[Card]:
+def draw_missed_copies(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, str]) -> list[Card]:
     """Return cards of true pairs that are not found at 90 % precision, worst first: unranked ones, then by descending rank."""
     index_of = {pair: index for index, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
     found = find_pairs_at_90(ranked)
-    wrong = find_best_wrong(ranked, scores)
-    score_of = scores.true | {pair: -float(ranked.distances[index]) for pair, index in index_of.items()}
+    wrong = _find_best_wrong(ranked)
+    score_of = {pair: -float(ranked.distances[index]) for pair, index in index_of.items()}
     missed = [pair for pair in truth.pairs if pair not in found]
-    missed.sort(key=lambda pair: (-index_of.get(pair, len(index_of)), score_of.get(pair, float("-inf")), pair))
+    missed.sort(key=lambda pair: (-index_of.get(pair, len(index_of)), pair))
     return [
         Card(
-            list_missed_pictures(*pair, score_of.get(pair), wrong.get(pair[0])),
+            _list_missed_pictures(*pair, score_of.get(pair), wrong.get(pair[0])),
             f"rank {index_of[pair] + 1}" if pair in index_of else "not among the ranked pairs",
             edits.get(pair[0], ""),
         )
@@ -123,7 +118,7 @@ def draw_missed_copies(ranked: RankedPairs, truth: GroundTruth, scores: QuerySco
     ]
 
 
-def list_missed_pictures(
+def _list_missed_pictures(
     query_id: str, reference_id: str, score: float | None, wrong: tuple[str, float] | None
 ) -> tuple[Tile, ...]:
     """Return the pictures of a missed copy: the query, its true reference, and its best wrong one, where it is known."""
@@ -138,9 +133,9 @@ def list_missed_pictures(
     return tuple(pictures)
 
 
-def find_best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple[str, float]]:
-    """Return each query's best wrong reference and its score, by query id; from `ranked` where `scores` lacks it."""
-    best = dict(scores.best_wrong)
+def _find_best_wrong(ranked: RankedPairs) -> dict[str, tuple[str, float]]:
+    """Return each query's best wrong reference that is ranked and its score, by query id."""
+    best: dict[str, tuple[str, float]] = {}
     for query_id, reference_id, true, distance in zip(
         ranked.query_ids, ranked.reference_ids, ranked.true, ranked.distances, strict=True
     ):
@@ -149,7 +144,7 @@ def find_best_wrong(ranked: RankedPairs, scores: QueryScores) -> dict[str, tuple
     return best
 
 
-def draw_pair(ranked: RankedPairs, edits: Mapping[str, str], index: int, label: str) -> Card:
+def _draw_pair(ranked: RankedPairs, edits: Mapping[str, str], index: int, label: str) -> Card:
     """Return the card of the pair at this place of the ranking, with what its reference is."""
     pair = ranked.query_ids[index], ranked.reference_ids[index]
     return _draw_two(*pair, label, -float(ranked.distances[index]), index + 1, edits)
@@ -204,15 +199,8 @@ PicturedCard = tuple[Card, list[tuple[Tile, str | None]]]
 PicturedGallery = tuple[Gallery, list[PicturedCard]]
 
 
-def write_page(
-    folder: Path,
-    template: str,
-    inputs: RunInputs | ComparisonInputs,
-    galleries: list[Gallery],
-    values: Mapping[str, object],
-    files: Mapping[str, str] | None = None,
-) -> Path:
-    """Write `index.html` with its thumbnails, and further text files by name, all or nothing; return the path of the page.
+def write_page(folder: Path, template: str, inputs: RunInputs, galleries: list[Gallery], values: Mapping[str, object]) -> Path:
+    """Write `index.html` with its thumbnails, all or nothing; return the path of the page.
 
     An existing folder is replaced. The template gets the inputs, the pictured galleries and the values.
 
@@ -222,8 +210,7 @@ def write_page(
     with whole_folder(folder) as temporary:
         shown = _add_thumbnails(galleries, inputs.queries, inputs.references, temporary)
         page = render(template, inputs=inputs, galleries=shown, **values)
-        for name, text in {"index.html": page, **(files or {})}.items():
-            (temporary / name).write_text(text, encoding="utf-8")
+        (temporary / "index.html").write_text(page, encoding="utf-8")
     return folder / "index.html"
 
 

@@ -1,6 +1,5 @@
 """What the pages of the report are made of: their inputs, their templates, the folder that they are written into."""
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -11,19 +10,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
-from image_copies.submissions.scoring.metrics import Interval, QueryScores, RankedPairs, Scores
+from image_copies.submissions.scoring.metrics import Interval, RankedPairs
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """Scores of the queries before or after normalisation."""
-
-    title: str  # such as "before normalisation"
-    scores: QueryScores
-    threshold: float | None  # score at 90 % precision; None where precision never reaches 90 %
 
 
 @dataclass(frozen=True)
@@ -49,7 +39,7 @@ class RunInputs:
     steps: list[StepDone] = field(default_factory=list)  # in order
     versions: dict[str, str] = field(default_factory=dict)  # of packages
     warnings: list[str] = field(default_factory=list)  # what is wrong with the run, and what to try
-    synthetic: list[dict[Hashable, Any]] = field(default_factory=list)  # kind, name and the columns of synthetic_columns.py
+    synthetic: dict[str, float] = field(default_factory=dict)  # µAP of the chosen variant on the synthetic queries, by title
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +51,6 @@ class ReportInputs(RunInputs):
     interval: Interval  # of the submission's µAP
     ranked: RankedPairs
     ground_truth: GroundTruth
-    distributions: list[Distribution] = field(default_factory=list)  # the last is the submission's
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,29 +58,6 @@ class UnscoredInputs(RunInputs):
     """What the report of a run without a ground truth shows."""
 
     pairs: list[tuple[str, str, float]]  # query id, reference id and score of the likeliest copies, best first
-
-
-@dataclass(frozen=True)
-class Side:
-    """One of the two submissions."""
-
-    name: str
-    scores: Scores
-    ranked: RankedPairs
-    interval: Interval  # of its µAP
-
-
-@dataclass(frozen=True)
-class ComparisonInputs:
-    """What the page shows."""
-
-    first: Side
-    second: Side
-    difference: Interval  # µAP of the second minus µAP of the first
-    ground_truth: GroundTruth
-    queries: ImageSet  # empty to show no pictures
-    references: ImageSet  # likewise
-    edits_file: Path | None  # None where the edits are not known
 
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -1,7 +1,7 @@
-"""The challenge's metrics: micro average precision, recall, each query's score, and bootstrap intervals."""
+"""The challenge's metrics: micro average precision, recall, and bootstrap intervals."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,24 +147,16 @@ def search_readable(queries: Vectors, references: VectorSet, count: int) -> Scor
 def _recall_at_ranks(queries: Vectors, references: VectorSet, ground_truth: GroundTruth, ranks: tuple[int, ...]) -> list[float]:
     """Return, for each rank, the share of true pairs with fewer than `rank` wrong references at most as far away."""
     copies, hits = queries.rows(sorted({query for query, _ in ground_truth.pairs})), np.zeros(len(ranks))
-    for each in compare_with_truth(copies, references, ground_truth, max(ranks)):
-        for distance in each.distances[: each.true]:
-            hits += (each.distances[each.true :] <= distance).sum() < np.array(ranks)
+    for right, wrong in _compare_with_truth(copies, references, ground_truth, max(ranks)):
+        for distance in right:
+            hits += (wrong <= distance).sum() < np.array(ranks)
     return [float(hit) / max(len(ground_truth.pairs), 1) for hit in hits]
 
 
-@dataclass(frozen=True)
-class ComparedQuery:
-    """A query's true references and its nearest wrong ones."""
-
-    query: str
-    references: list[str]  # [m], the true ones by id, then the wrong ones, nearest first
-    distances: NDArray[np.float64]  # squared Euclidean [m]
-    true: int  # how many are true
-
-
-def compare_with_truth(queries: Vectors, references: VectorSet, ground_truth: GroundTruth, wrong: int) -> Iterator[ComparedQuery]:
-    """Compare each readable query with the readable references that it copies, and with the so many nearest others."""
+def _compare_with_truth(
+    queries: Vectors, references: VectorSet, ground_truth: GroundTruth, wrong: int
+) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    """Yield each readable query's squared distances to the readable references that it copies, and to the nearest others."""
     copied, own = {reference for _, reference in ground_truth.pairs}, dict[str, list[int]]()
     readable, searched = np.flatnonzero(~references.unreadable).tolist(), references.readable()
     numbers = {references.ids[row]: number for number, row in enumerate(readable) if references.ids[row] in copied}
@@ -183,52 +175,7 @@ def compare_with_truth(queries: Vectors, references: VectorSet, ground_truth: Gr
         found = np.concatenate([np.array(true, np.int64), candidates[~np.isin(candidates, true)][:wrong]])
         places = np.searchsorted(looked_up, found)
         distances = compute_exact_distances(queries.vectors, vectors, np.full(len(found), row), places)
-        names = [references.ids[readable[number]] for number in found.tolist()]
-        yield ComparedQuery(queries.ids[row], names, distances, len(true))
-
-
-@dataclass(frozen=True)
-class QueryScores:
-    """Scores −‖q − r‖²; unreadable queries and references are left out."""
-
-    true: dict[tuple[str, str], float] = field(default_factory=dict)  # by (query id, reference id)
-    best_wrong: dict[str, tuple[str, float]] = field(default_factory=dict)  # nearest reference that it does not copy
-
-
-@dataclass(frozen=True)
-class ScoreGroups:
-    """Scores −‖q − r‖² in three groups."""
-
-    true_copies: NDArray[np.float64]  # [k]
-    best_wrong: NDArray[np.float64]  # [n], of each query that is a copy
-    distractors: NDArray[np.float64]  # [m], best of each query that copies nothing
-
-
-def score_queries(queries: Vectors, references: VectorSet, truth: GroundTruth) -> QueryScores:
-    """Search every query that the ground truth names among all references; scores are computed in float64.
-
-    Raises:
-        UserError: when the ground truth names a query without a vector.
-    """
-    found = QueryScores()
-    for each in compare_with_truth(queries.rows(truth.query_ids), references, truth, 1):
-        scores = (-each.distances).tolist()
-        pairs = ((each.query, reference) for reference in each.references[: each.true])
-        found.true.update(zip(pairs, scores, strict=False))
-        if len(scores) > each.true:
-            found.best_wrong[each.query] = (each.references[-1], scores[-1])
-    return found
-
-
-def group_scores(scores: QueryScores, truth: GroundTruth) -> ScoreGroups:
-    """Sort the scores into three groups; a query that copies several references contributes several true pairs."""
-    copying = {query for query, _ in truth.pairs}
-    wrong = [(query, score) for query, (_, score) in scores.best_wrong.items()]
-    return ScoreGroups(
-        true_copies=np.array(list(scores.true.values()), dtype=np.float64),
-        best_wrong=np.array([score for query, score in wrong if query in copying], dtype=np.float64),
-        distractors=np.array([score for query, score in wrong if query not in copying], dtype=np.float64),
-    )
+        yield distances[: len(true)], distances[len(true) :]
 
 
 RESAMPLES = 1000

@@ -1,19 +1,17 @@
-"""The reports and the comparison as a person opens them: from disk, in headless Chromium, light and dark, wide and narrow."""
+"""The reports as a person opens them: from disk, in headless Chromium, light and dark, wide and narrow."""
 
 import shutil
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import pandas as pd
 import pytest
 
 from image_copies.matching.matches import Match, Matches, Rule
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.threshold import Tail
-from image_copies.submissions.report.inputs import ComparisonInputs, ReportInputs, RunInputs, Side, UnscoredInputs
-from image_copies.submissions.report.page import write_comparison, write_report, write_unscored_report
-from image_copies.submissions.scoring.metrics import Interval, Scores
+from image_copies.submissions.report.inputs import ReportInputs, RunInputs, UnscoredInputs
+from image_copies.submissions.report.page import write_report, write_unscored_report
 from tests.reports import make_inputs
 
 if TYPE_CHECKING:
@@ -30,23 +28,15 @@ SCROLL = """async () => { for (const image of document.images) {
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run's report with and without ground truth, its comparison with another run, and the matcher's gallery."""
+    """A run's report with and without ground truth, and the matcher's gallery."""
     where = tmp_path_factory.mktemp("pages")
     (where / "data").mkdir()
-    (where / "others").mkdir()
-    good, other = make_inputs(where / "data", QUERIES, COPIES, 0.2), make_inputs(where / "others", QUERIES, COPIES, 1.0, seed=1)
+    good = make_inputs(where / "data", QUERIES, COPIES, 0.2)
     names = [(f"Q{row}", f"R{row}", -row / COPIES) for row in range(1, COPIES)]
     common = {field.name: getattr(good, field.name) for field in fields(RunInputs)}
-    before, after = (
-        Side(name, Scores(0.5, 0.4, 0.3, 0.6, QUERIES, QUERIES, COPIES), run.ranked, run.interval)
-        for name, run in (("other", other), ("good", good))
-    )
-    images = (good.queries, good.references)
-    compared = ComparisonInputs(before, after, Interval(0.1, 0.0, 0.2), good.ground_truth, *images, good.edits_file)
     return {
         "report": write_report(good, where / "report"),
         "unscored": write_unscored_report(UnscoredInputs(pairs=names, **common), where / "unscored"),
-        "comparison": write_comparison(compared, where / "comparison"),
         "matches": write_matches(where / "matches", good),
     }
 
@@ -63,7 +53,7 @@ def write_matches(folder: Path, inputs: ReportInputs) -> Path:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("name", ["report", "unscored", "comparison", "matches"])
+@pytest.mark.parametrize("name", ["report", "unscored", "matches"])
 def test_a_page_opens_from_disk_whole(
     browser: "sync_api.Browser", pages: dict[str, Path], tmp_path: Path, name: str, width: int, scheme: Scheme
 ) -> None:
@@ -95,32 +85,12 @@ def test_charts_take_the_colours_of_the_page(browser: "sync_api.Browser", pages:
         page = context.new_page()
         page.goto(pages["report"].as_uri())
         names = page.locator("figure.chart").evaluate_all("charts => charts.map(chart => chart.getAttribute('aria-label'))")
-        assert names == [
-            "µAP of every step",
-            "precision over recall",
-            "distribution of scores, before normalisation",
-            "distribution of scores, after normalisation",
-            "training of net <b>$1$",
-        ]
+        assert names == ["precision over recall", "training of net <b>$1$"]
         ink = page.evaluate("getComputedStyle(document.body).color")
         texts = page.locator("figure.chart text").evaluate_all(
             "all => [...new Set(all.map(text => getComputedStyle(text).fill))]"
         )
         assert texts == [ink]
-
-
-def test_the_comparison_tells_what_was_won(browser: "sync_api.Browser", pages: dict[str, Path]) -> None:
-    page = browser.new_page()
-    page.goto(pages["comparison"].as_uri())
-    figures = dict(line.split("\n")[::-1] for line in page.locator(".figure").all_inner_texts())
-    won, lost = int(figures["copies won"]), int(figures["copies lost"])
-    pairs = pd.read_csv(pages["comparison"].parent / "pairs.csv")
-    assert won == ((pairs["second_found"] == 1) & (pairs["first_found"] == 0)).sum() > 0
-    assert lost == ((pairs["second_found"] == 0) & (pairs["first_found"] == 1)).sum()
-    assert won + lost + int(figures["found by both"]) + int(figures["found by neither"]) == COPIES
-    gallery = page.locator("h2:has-text('Won by good') ~ .gallery").first
-    assert gallery.locator(".pair").count() == min(won, 12)
-    page.close()
 
 
 def _lightness(colour: str) -> int:

@@ -45,7 +45,6 @@ JOBS: dict[str, tuple[str, str, tuple[object, ...]]] = {
         "06_score",
         ("--submission", "runs/tiny/submission.h5", "--ground-truth", TRUTH, "--output", "s.json", "--details", "details"),
     ),
-    "compare": ("06_score", "06_score", (*RUN, "--compare", "runs/tiny")),
     "export_checkpoint": ("06_score", "export", (*RUN, "--output", "out.safetensors")),
     "match_add": ("06_score", "match", ("add", "mine", "theirs", "--index", "idx", *CHECKPOINT[:2])),
     "match_remove": ("match_add", "match", ("remove", "theirs", "mine/M000007.jpg", "--index", "idx")),

@@ -16,7 +16,6 @@ WRITES = {  # options that name what is written, and in which files they are
     "--output": {f"{name}.py" for name in SCRIPTS},
     "--matching-track": {"match_options.py"},
     "--details": {"06_score.py"},
-    "--report": {"06_score.py"},
     "--show": {"match_options.py"},
     "--to": {"match_options.py"},  # a plan's step leaves alone what exists there
     "--apply": {"deduplicate.py"},
@@ -60,7 +59,6 @@ def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         ("score --submission s.h5 --ground-truth truth.csv --output al/x.json", "--output"),
         ("score --submission s.h5 --ground-truth truth.csv --details al", "--details"),
-        ("score --compare s.h5 s.h5 --ground-truth truth.csv --report al", "--report"),
         *((f"export --output al/{name}", "--output") for name in ("a.jpg", "v.onnx", "v.safetensors", "new.h5")),
     ],
 )

@@ -14,7 +14,7 @@ from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.formats import submission
 from image_copies.submissions.formats.matching_track import write_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission, write_submission
-from image_copies.submissions.scoring.metrics import evaluate, score_queries
+from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.search import neighbours
 from image_copies.submissions.vectors import files
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors, write_vectors
@@ -56,7 +56,7 @@ def use(folder: Path, queries: Vectors, references: VectorSet) -> list[object]:
     write_matches(folder / "matches.csv", *submitted)
     scores, ranked = evaluate(queries, references, TRUTH)
     again, _ = evaluate(*submitted, TRUTH)
-    return [scores, ranked.distances.tolist(), again, score_queries(queries, references, TRUTH), describe_oddities(*submitted)]
+    return [scores, ranked.distances.tolist(), again, describe_oddities(*submitted)]
 
 
 def test_references_of_a_file_give_what_those_in_memory_do(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_what_the_machine_lacks_is_one_message(error: Exception, reported: str, 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_anything_can_be_printed_anywhere(tmp_path: Path, locale: str) -> None:
     """Scores were written, then the table's µ ended the step with a traceback; so did a file name that is no text."""
-    scores = {"queries": 1, "references": 1, "true_pairs": 1, "variants": []}
+    scores = {"queries": 1, "references": 1, "true_pairs": 1, "variants": [], "synthetic": {}, "warnings": []}
     (tmp_path / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
     code = """
 import os

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.ground_truth import read_ground_truth
-from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING, open_isc_folder
+from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
@@ -18,7 +17,6 @@ from image_copies.pipeline.run.run import Run, assign_training_roles, open_run, 
 from image_copies.pipeline.steps.augment import make_queries
 from image_copies.pipeline.steps.ensemble import join_models
 from image_copies.pipeline.steps.normalize import normalize
-from image_copies.pipeline.steps.score import score_baselines
 from image_copies.pipeline.steps.train import train
 from image_copies.pipeline.tools.pooling_exponent import ExponentSearch, choose_exponent
 from image_copies.submissions.ensemble.variant import Variant, tabulate_variant, write_choice
@@ -104,13 +102,6 @@ def test_synthetic_queries_are_made_of_no_tests(run: Run) -> None:
     link_reference(f"data/{TRAINING}", "T000099.jpg")
     with pytest.raises(UserError, match=r"the synthetic queries: .*is the same file as"):
         make_queries(run, run.paths.queries, run.recipe.queries.count)
-
-
-def test_the_baselines_whitening_refuses_tests(run: Run) -> None:
-    (run.data / TRAINING / "R000004.jpg").write_text("another file")
-    data = open_isc_folder(run.data)
-    with pytest.raises(UserError, match="1 training ids are also reference ids"):
-        score_baselines(data, read_ground_truth(run.data / GROUND_TRUTH))
 
 
 @pytest.mark.parametrize("method", ["search", "sgd"])

@@ -37,7 +37,6 @@ from image_copies.pipeline.run.step import (
     report_stale,
     write_manifest,
 )
-from image_copies.pipeline.steps import definitions
 from image_copies.pipeline.steps.definitions import STEPS
 
 STEP = Step("03_ensemble", lambda run: [])
@@ -159,19 +158,6 @@ def test_no_budget_follows_the_clock() -> None:
         Path(__file__).parents[3] / room for room in ("data", "augmentations", "models", "submissions", "matching", "pipeline")
     ]
     assert not [path for room in rooms for path in room.rglob("*.py") if "time.time(" in path.read_text(encoding="utf-8")]
-
-
-def test_a_step_begins_with_what_it_and_all_later_ones_take(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = Step("03_ensemble", lambda run: []), Step("04_normalize", lambda run: [])
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(definitions, "STEPS", (first, second))
-        run.paths.time_left.write_text('{"03_ensemble": 90, "04_normalize": 45}')
-        definitions.run_step(run, first)
-        run.paths.time_left.write_text('{"03_ensemble": 0, "04_normalize": 45}')
-        definitions.run_step(run, first)
-        definitions.run_step(run, second)
-    said = ["step 1 of 2: 03_ensemble, about 1.5 min, and 45 s for the steps after it", "step 1 of 2: 03_ensemble"]
-    assert capsys.readouterr().out.splitlines() == [*said, "step 2 of 2: 04_normalize, about 45 s"]
 
 
 def test_fingerprints_follow_the_images(tmp_path: Path) -> None:

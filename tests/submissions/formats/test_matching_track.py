@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.submissions.formats.matching_track import evaluate_matches, write_matches, write_pairs
-from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, tabulate_recall_by_number, write_curve
+from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, write_curve
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors
 
@@ -110,4 +110,3 @@ def test_recall_by_edit_counts_copies_found_at_90_percent() -> None:
     table = tabulate_recall_by_edit(ranked, truth, edits).set_index("edit")
     assert table.loc["crop", "copies"] == 3 and table.loc["crop", "recall"] == pytest.approx(2 / 3)
     assert table.loc["blur", "recall"] == pytest.approx(1 / 2)
-    assert tabulate_recall_by_number(ranked, truth, edits)["copies"].tolist() == [1, 2]
