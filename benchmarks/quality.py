@@ -104,13 +104,15 @@ def score_queries(variant: str, queries: Vectors, references: Vectors, truth: Gr
 def score_floors(root: Path, _seed: int) -> Figures:
     """Return µAP without learning: of 64-bit perceptual hashes, and of grey pixels whitened on the folder's training images."""
     folder, truth = open_isc_folder(root), read_ground_truth(root / GROUND_TRUTH)
-    hashes = [describe_images(part, hash_picture) for part in (folder.query, folder.reference)]
+    hashes = tuple(describe_images(part, hash_picture) for part in (folder.query, folder.reference))
     training, *parts = (describe_images(part, shrink_picture) for part in (folder.training, folder.query, folder.reference))
     projection = fit_projection(training.readable())
     dimensions = min(GREY_DIMENSIONS, len(projection.axes))
-    white = [Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts]
+    white = tuple(Vectors(part.ids, projection.apply(part.vectors, dimensions, -0.5), part.unreadable) for part in parts)
     scored = {"64-bit perceptual hash": hashes, "whitened grey pixels": white}
-    return {name: evaluate(*vectors, truth)[0].micro_average_precision for name, vectors in scored.items()}
+    return {
+        name: evaluate(queries, references, truth)[0].micro_average_precision for name, (queries, references) in scored.items()
+    }
 
 
 def hash_picture(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import Sampler
+from torch.utils.data import Dataset, Sampler
 
 from image_copies.data.decode import as_uint8, decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.loader import FileContents
-from image_copies.data.squares import resize_square
+from image_copies.data.remote import map_files
+from image_copies.data.squares import read_or_nothing, resize_square
 
 TestProtocol = Literal["square", "center_crop", "square_crop", "long_side"]
 SHORT_SIDE_RATIO = 256 / 224  # short side before the centre crop per side of the crop, as in ImageNet's test protocol
 
 
-class PreprocessedImages(FileContents[tuple[Tensor, bool]]):
+class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
     """Unedited images preprocessed for testing.
 
     Item i is (RGB uint8 [3, h, w], whether the image could be read); an unreadable image is all zero, [3, size, size]. Pixels
@@ -40,11 +40,19 @@ class PreprocessedImages(FileContents[tuple[Tensor, bool]]):
     def __init__(self, images: ImageSet, size: int, protocol: TestProtocol = "square") -> None:
         if protocol not in get_args(TestProtocol):
             raise UserError(f"test protocol {protocol!r}: choose one of {', '.join(get_args(TestProtocol))}.")
-        super().__init__(images, [size])
-        self.size, self.protocol = size, protocol
+        self.images, self.size, self.protocol = images, size, protocol
 
-    def load(self, content: bytes) -> tuple[Tensor, bool]:
-        """Return the item of a file's content."""
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, bool]:
+        return self._load(read_or_nothing(self.images.paths[index]))
+
+    def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, bool]]:
+        """Return several items: torch's loader asks for those of a batch at once, whose files a store sends several at a time."""
+        return [self._load(content) for content in map_files(read_or_nothing, [self.images.paths[index] for index in indices])]
+
+    def _load(self, content: bytes) -> tuple[Tensor, bool]:
         try:
             pixels = decode_rgb(content, short_side=_decoded_short_side(self.size, self.protocol))
         except ImageError:

@@ -73,11 +73,6 @@ def print_once(message: str) -> None:
         print(message, flush=True)
 
 
-def describe_seconds(seconds: float) -> str:
-    """Return a time in words, such as "12.3 min"."""
-    return f"{seconds / 3600:.1f} h" if seconds >= 3600 else f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
-
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 FEW = 64  # items that are done before other processes have started and imported what the work needs

@@ -1,7 +1,7 @@
 """Embedding of images: vectors in blocks, in the order of the images."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.images import ImageSet
-from image_copies.data.loader import SquaresOfSizes
+from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.process import choose_workers
 from image_copies.data.threads import overlap
 from image_copies.models.device import autocast, best_device, mark_arrival, report_lack_of_memory
@@ -23,7 +23,6 @@ from image_copies.models.inference.folding import fold_batch_norms
 from image_copies.models.inference.parallel import map_in_parallel
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
-from image_copies.models.network.memory_format import choose_memory_format
 
 MEMORY_REMEDY = "Lower batch_size (of `embedding` in the recipe), image_size, or stop other programs that use memory."
 
@@ -40,17 +39,14 @@ class _Launched:
     arrived: torch.cuda.Event | None
 
 
-Network = tuple[Checkpoint, EmbeddingSettings]  # a descriptor, and how it embeds
-Batch = Mapping[int, tuple[Tensor, Tensor]]  # by size: pixels uint8 [n, 3, s, s], which images could be read [n]
+Batch = Sequence[Tensor]  # pixels uint8 [n, 3, s, s], and which images could be read [n]
 LoadedBatches = Iterator[Batch]
 
 
-def load_batches(networks: Sequence[Network], images: ImageSet) -> LoadedBatches:
-    """Start the processes that decode images for `embed_together`, and return their batches, of the first network's size."""
-    settings = networks[0][1]
-    sizes = {how.image_size or checkpoint.image_size for checkpoint, how in networks}
+def load_batches(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> LoadedBatches:
+    """Start the processes that decode images for `embed_images`, and return their batches."""
     loader: DataLoader[Any] = DataLoader(
-        SquaresOfSizes(images, sizes),
+        PreprocessedImages(images, settings.image_size or checkpoint.image_size),
         settings.batch_size,
         num_workers=choose_workers(settings.workers),
         pin_memory=best_device().type == "cuda",
@@ -59,59 +55,40 @@ def load_batches(networks: Sequence[Network], images: ImageSet) -> LoadedBatches
     return iter(loader)
 
 
-def embed_images(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
+def embed_images(
+    checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings, batches: LoadedBatches | None = None
+) -> Iterator[EmbeddedBlock]:
     """Embed images batch by batch, in order, on the best device, by default at the size that the descriptor was trained at.
+
+    `batches` are from `load_batches`, if that was called before.
 
     Raises:
         UserError: A vector is not finite, memory runs out, or there are more processes than GPUs.
     """
-    for (block,) in embed_together([(checkpoint, settings)], images):
-        yield block
-
-
-def embed_together(
-    networks: Sequence[Network], images: ImageSet, batches: LoadedBatches | None = None
-) -> Iterator[tuple[EmbeddedBlock, ...]]:
-    """Embed images with several networks, each file read once: a block of each network, with the bits that it has alone.
-
-    The networks' settings have the same batch_size. `batches` are from `load_batches`, if that was called before.
-
-    Raises:
-        UserError: As for `embed_images`.
-    """
     device = best_device()
-    launches = [prepare_network(checkpoint, settings, device) for checkpoint, settings in networks]
-    batches = load_batches(networks, images) if batches is None else batches
-
-    def launch(loaded: Batch) -> list[_Launched]:
-        return [launch(loaded) for launch in launches]
-
-    def read(launched: list[_Launched]) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
-        return [read_launched(one) for one in launched]
-
+    launch = prepare_network(checkpoint, settings, device)
+    batches = load_batches(checkpoint, images, settings) if batches is None else batches
     if device.type == "cpu":
-        embedded = map_in_parallel(lambda loaded: read(launch(loaded)), batches, device)
+        embedded = map_in_parallel(lambda loaded: read_launched(launch(loaded)), batches, device)
     else:
-        embedded = overlap(launch, read, batches)
+        embedded = overlap(launch, read_launched, batches)
     first = 0
-    for results in embedded:
-        for vectors, _ in results:
-            check_finite(vectors, images.paths[first : first + len(vectors)])
-        yield tuple(EmbeddedBlock(first, vectors, unreadable) for vectors, unreadable in results)
-        first += len(results[0][0])
+    for vectors, unreadable in embedded:
+        check_finite(vectors, images.paths[first : first + len(vectors)])
+        yield EmbeddedBlock(first, vectors, unreadable)
+        first += len(vectors)
 
 
 def prepare_network(checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device) -> Callable[[Batch], _Launched]:
     """Put a copy of a network, for inference, on the device and return what sends a batch through it."""
     size = settings.image_size or checkpoint.image_size
     with report_lack_of_memory("while a network was put on the device", MEMORY_REMEDY):
-        descriptor = fold_batch_norms(checkpoint.descriptor, size).to(device)
-        descriptor.arrange(descriptor.memory_format)
+        descriptor = fold_batch_norms(checkpoint.descriptor, size).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     descriptor.pool_with(settings.pooling_exponent)
     descriptor.whitens = settings.whiten
 
     def launch(loaded: Batch) -> _Launched:
-        pixels, readable = loaded[size]
+        pixels, readable = loaded
         whole = pad_batch(pixels, settings.batch_size, device)
         with report_lack_of_memory(describe_batch(len(whole), size), MEMORY_REMEDY):
             batch = normalize_pixels(whole.to(device, non_blocking=True), descriptor.mean, descriptor.std)
@@ -128,13 +105,6 @@ def read_launched(launched: _Launched) -> tuple[NDArray[np.float32], NDArray[np.
     vectors, unreadable = launched.vectors.numpy(), ~launched.readable.numpy()
     vectors[unreadable] = 0
     return vectors, unreadable
-
-
-def measure_memory_format(checkpoint: Checkpoint, settings: EmbeddingSettings) -> None:
-    """Arrange a network that is going to embed in the memory format in which it does so faster on the best device."""
-    device, size = best_device(), settings.image_size or checkpoint.image_size
-    chosen = choose_memory_format(checkpoint.descriptor, device, size, settings.batch_size, settings.precision, learns=False)
-    checkpoint.descriptor.arrange(chosen)
 
 
 def describe_batch(images: int, size: int) -> str:

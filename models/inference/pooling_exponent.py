@@ -19,6 +19,7 @@ from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
 from image_copies.models.network.descriptor import Descriptor
 
+BATCH_SIZE = 64  # of what is only embedded
 ReadImages = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], whether the image could be read)
 
 
@@ -42,15 +43,15 @@ class LearntExponent:
 
 
 def embed_at_exponents(
-    descriptor: Descriptor, images: ReadImages, exponents: Sequence[float], batch_size: int = 64, workers: int = 0
+    descriptor: Descriptor, images: ReadImages, exponents: Sequence[float], workers: int = 0, raw: bool = False
 ) -> dict[float, NDArray[np.float32]]:
-    """Return unit vectors float32 [n, d] by exponent of GeM; the descriptor is unchanged except for its evaluation mode."""
+    """Return vectors float32 [n, d], unit or `raw`, by exponent of GeM; the descriptor is left in evaluation mode."""
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
     with descriptor.pooling.set_exponent_temporarily(), torch.no_grad():
-        for features in _extract_features(descriptor, DataLoader(images, batch_size, num_workers=workers)):
+        for features in _extract_features(descriptor, DataLoader(images, BATCH_SIZE, num_workers=workers)):
             for exponent, vectors in found.items():
                 descriptor.pooling.set_exponent(exponent)
-                vectors.append(descriptor.describe_features(features).cpu())
+                vectors.append(descriptor.describe_features(features, raw=raw).cpu())
     return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
 
 

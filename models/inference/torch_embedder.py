@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from image_copies.models.device import best_device
-from image_copies.models.inference.embed import measure_memory_format, prepare_network, read_launched
+from image_copies.models.inference.embed import prepare_network, read_launched
 from image_copies.models.inference.embedders import Embedder, Squares, Waiting
 from image_copies.models.inference.parallel import use_one_thread
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -28,7 +28,6 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     loaded, device = load_descriptor(checkpoint), best_device()
     if device.type == "cuda":
         torch.backends.cudnn.allow_tf32 = False  # its errors of 1e-3 would belong into another index than the CPU's vectors
-    measure_memory_format(loaded, settings)
     size = settings.image_size or loaded.image_size
 
     def prepare(checkpoint: Checkpoint) -> Callable[[Squares], Waiting]:
@@ -38,7 +37,7 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
             pixels = torch.from_numpy(squares[size])
             if device.type == "cuda":
                 pixels = pixels.pin_memory()  # copied to the GPU while it works on the batch before
-            launched = begin({size: (pixels, torch.ones(len(pixels), dtype=torch.bool))})
+            launched = begin((pixels, torch.ones(len(pixels), dtype=torch.bool)))
             return lambda: read_launched(launched)[0]
 
         return launch

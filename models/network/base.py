@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from image_copies.data.settings import Settings
@@ -31,14 +30,6 @@ class ImageDescriptor(nn.Module):
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)  # of each colour channel, as `std`, for pixels in 0…1
     std: tuple[float, ...] = (1.0, 1.0, 1.0)
     whitens: bool = True  # whether the whitening, if there is one, is applied
-    memory_format: torch.memory_format = torch.channels_last  # as `arrange` was last called with
-
-    def arrange(self, memory_format: torch.memory_format) -> None:
-        """Arrange the weights in a memory format, and from now on the images that reach the convolutions."""
-        self.to(memory_format=memory_format)  # type: ignore[call-overload]  # torch's types lack memory_format
-        for module in self.modules():
-            if isinstance(module, ImageDescriptor):
-                module.memory_format = memory_format
 
     def pool_with(self, exponent: float | None) -> None:
         """Set GeM's exponent p permanently; None, or a descriptor without GeM, changes nothing."""

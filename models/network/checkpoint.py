@@ -16,7 +16,6 @@ from image_copies.models.network.description import DESCRIPTION, OLD_GRAPH, pars
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.joined import JoinedDescriptor
-from image_copies.models.network.layouts import is_vit
 from image_copies.models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings, is_local
 
 
@@ -44,7 +43,7 @@ def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, no
 def load_descriptor(path: Path) -> Checkpoint:
     """Build the descriptor that the file describes and load its weights, on the CPU.
 
-    A file that is no safetensors file, or holds a ViT without a description, is read as a published descriptor's (published.py).
+    A file that is no safetensors file is read as SSCD's (published.py).
 
     Raises:
         UserError: The file is missing or not a checkpoint of this project, or not all weights are finite.
@@ -65,10 +64,6 @@ def load_descriptor(path: Path) -> Checkpoint:
             "otherwise name another file."
         ) from error
     if DESCRIPTION not in metadata:
-        if is_vit(weights):
-            from image_copies.models.network.published import read_published
-
-            return Checkpoint(*read_published(path))
         raise UserError(
             f"{path} contains weights without a description; it is not a checkpoint of this project. Name one that step 01 wrote."
         )

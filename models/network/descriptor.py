@@ -81,8 +81,6 @@ class Descriptor(ImageDescriptor):
 
     def features(self, images: Tensor) -> Tensor:
         """Return the backbone's features of images [n, 3, h, w]: maps [n, c, h', w'], tokens or vectors; with domains 4 n."""
-        if self.memory_format is torch.contiguous_format:  # pixels are normalised in channels_last
-            images = images.contiguous()
         if self.settings.quarter_turns:
             images = torch.rot90(images, self.settings.quarter_turns, dims=(2, 3))
         if not self.settings.domains:

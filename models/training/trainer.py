@@ -38,7 +38,6 @@ from image_copies.models.distributed import (
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
-from image_copies.models.network.memory_format import choose_memory_format
 from image_copies.models.objectives.base import Objective, ObjectiveOutput, sum_over_domains
 from image_copies.models.objectives.svmax import describe_spread
 from image_copies.models.training.batches import build_batches
@@ -155,11 +154,10 @@ class Trainer:
         if saved:
             self.descriptor.load_state_dict(saved["descriptor"])
         check_image_sizes(self.descriptor, (stage.image_size for stage in settings.stages))
-        memory_format = self._choose_memory_format(saved)
         if fabric.world_size > 1 and fabric.device.type == "cuda":
             self.descriptor.backbone = convert_sync_batchnorm(self.descriptor.backbone)
         fabric.to_device(self.descriptor)
-        self.descriptor.arrange(memory_format)
+        self.descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
         compiled: Any = torch.compile(self.descriptor, dynamic=False) if settings.compile else self.descriptor
         self.network = fabric.setup_module(compiled)
 
@@ -440,7 +438,6 @@ class Trainer:
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "schedule": self.schedule.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
-            "memory_format": str(self.descriptor.memory_format),
             "random": [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if torch.cuda.is_available() else []),
         }
 
@@ -469,22 +466,6 @@ class Trainer:
         if sum_over_processes(broken) > 0:
             raise UserError(f"weights are NaN or infinite after step {progress.step} (stage {progress.stage + 1}). {REMEDY}")
 
-    def _choose_memory_format(self, saved: dict[str, Any]) -> torch.memory_format:
-        """That of a stage that goes on; else what the first process measures, or the same in every run if it must be."""
-        settings, fabric, stage = self.settings, self.fabric, self.settings.stages[0]
-        if settings.deterministic:
-            return torch.channels_last
-        contiguous = saved.get("memory_format") == str(torch.contiguous_format)
-        if "memory_format" not in saved:
-            if fabric.global_rank == 0:
-                batch = max(2, stage.batch_size // fabric.world_size)
-                chosen = choose_memory_format(
-                    self.descriptor, fabric.device, stage.image_size, batch, settings.precision, learns=True
-                )
-                contiguous = chosen is torch.contiguous_format
-            contiguous = fabric.broadcast(contiguous)
-        return torch.contiguous_format if contiguous else torch.channels_last
-
     def _find_unlabelled(self) -> ImageSet:
         """Return the images that a whitening is fitted on, enough of them; none where the descriptor does not whiten."""
         settings, classes = self.settings, self.classes
@@ -503,9 +484,8 @@ class Trainer:
     def _report_begin(self) -> None:
         fabric = self.fabric
         threads = f", {torch.get_num_threads()} threads compute" if fabric.device.type == "cpu" else ""
-        arranged = f" ({self.descriptor.memory_format})".replace("torch.", "") if fabric.device.type == "cuda" else ""
         workers = f"{choose_workers(self.settings.workers)} workers edit images{threads}, {usable_cores()} cores"
-        fabric.print(f"  trains on {describe_device(fabric.device)}{arranged}; {workers}", flush=True)
+        fabric.print(f"  trains on {describe_device(fabric.device)}; {workers}", flush=True)
 
     def _validate_start(self) -> None:
         """Write the start's µAP as stage 0 of the curve, if it is measured: what comes after has to be better."""

@@ -71,8 +71,8 @@ def _check_nodes(root: yaml.Node | None) -> None:
 
 
 GONE = (  # keys of earlier recipes
-    "aspect", "class_rows", "clean", "distillation", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap", "memory",
-    "minutes", "procedural", "scales", "teacher", "validate_minutes", "weight_average",
+    "aspect", "baselines", "class_rows", "clean", "distillation", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap",
+    "memory", "minutes", "procedural", "scales", "teacher", "validate_minutes", "weight_average",
 )  # fmt: skip
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -239,12 +239,6 @@ class Step:
         return f"{self.name} {product.name}" if product.name else self.name
 
 
-def is_due(run: Run, step: Step, product: Product) -> bool:
-    """Whether a product would be made without --force."""
-    state = describe_state(product.inputs(), product.parameters)
-    return bool(find_changes(read_manifest(run, step.label(product)), state, product.outputs))
-
-
 def make_product(run: Run, step: Step, product: Product, force: bool = False) -> None:
     """Make a product unless its manifest shows the same inputs and parameters, and all its outputs exist.
 

@@ -16,7 +16,7 @@ from image_copies.models.inference.settings import (
 )
 from image_copies.pipeline.run.paths import SETS
 from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
-from image_copies.pipeline.run.step import Product, Step, is_due, make_product, report_stale
+from image_copies.pipeline.run.step import Product, Step, make_product, report_stale
 
 
 def run_step(run: Run, step: Step, force: bool = False) -> None:
@@ -102,7 +102,7 @@ def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
 
 def _embed(run: Run) -> list[Product]:
     sets, models = cache(partial(find_images_to_embed, run)), list(run.recipe.networks)
-    embedded = [_embed_set(run, model, part, sets, models[number + 1 :]) for number, model in enumerate(models) for part in SETS]
+    embedded = [_embed_set(run, model, part, sets) for model in models for part in SETS]
     others = {name: model for name, model in run.recipe.models.items() if isinstance(model, OnnxModelSettings)}
     return [*embedded, *(_embed_by_onnx(run, name, model, part, sets) for name, model in others.items() for part in SETS)]
 
@@ -134,15 +134,11 @@ class _SetSettings(EmbeddingSettings):
     background: bool = False
 
 
-def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, ImageSet]], later: list[str]) -> Product:
-    """The vectors of a set of images; those `later` models that are to embed it, too, do so on the way."""
+def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
+    """The vectors of a set of images."""
 
     def work() -> None:
-        from image_copies.pipeline.steps.embed import EmbeddingJob, embed_to_file
-
-        def find_others() -> list[EmbeddingJob]:
-            due = [name for name in later if is_due(run, EMBED, _embed_set(run, name, part, sets, []))]
-            return [EmbeddingJob(run.checkpoint(name), run.embedding(name), run.paths.embeddings(name, part)) for name in due]
+        from image_copies.pipeline.steps.embed import embed_to_file
 
         embed_to_file(
             run.checkpoint(model),
@@ -150,7 +146,6 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
             run.embedding(model),
             output=run.paths.embeddings(model, part),
             background=has_background,
-            find_others=find_others,
         )
 
     has_background = part == "training" and run.recipe.networks[model].background

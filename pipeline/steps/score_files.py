@@ -149,13 +149,11 @@ def compare(paths: list[Path], data: Path | None = None, ground_truth: Path | No
     if truth_file is None:
         raise UserError("there is no ground truth to score against: give one with --ground-truth CSV.")
     truth = read_ground_truth(truth_file)
-    rankings = []
-    for path in paths:
-        ranked = rank_file(_find_submission(path), truth)[1]
+    first, second = (rank_file(_find_submission(path), truth)[1] for path in paths)
+    for path, ranked in zip(paths, (first, second), strict=True):
         own = micro_average_precision_interval(ranked, truth)
         print(f"{path}: µAP {own.value:.4f} (95 % of bootstrap draws {own.low:.4f} to {own.high:.4f})")
-        rankings.append(ranked)
-    gap = difference_interval(*rankings, truth)
+    gap = difference_interval(first, second, truth)
     print(f"second minus first: {gap.value:+.4f} (95 % of bootstrap draws {gap.low:+.4f} to {gap.high:+.4f})")
 
 

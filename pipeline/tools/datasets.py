@@ -1,7 +1,6 @@
 """Making data sets in the ISC2021 layout: the built-in sample, from any folder of photos, from archives with classes."""
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, REFERENCE, TRAINING, TRAINING_LABELS
-from image_copies.data.procedural import draw_picture, write_pictures
-from image_copies.data.process import describe_seconds, usable_cores
+from image_copies.data.procedural import write_pictures
 from image_copies.data.readers import TrainTest, read_cars, read_cub, read_online_products
 
 SAMPLE_TRAINING, SAMPLE_REFERENCES, SAMPLE_QUERIES, SAMPLE_COPIES = 2000, 1000, 1000, 500
@@ -38,11 +36,6 @@ def make_sample(folder: Path, seed: int) -> None:
         "distractors": ("D", SAMPLE_QUERIES - SAMPLE_COPIES),
     }
     total = sum(count for _, count in pictures.values())
-    for _ in range(2):  # the first one also loads what it needs
-        start = time.perf_counter()
-        draw_picture(np.random.default_rng(seed))
-    seconds = total * (time.perf_counter() - start) / usable_cores()
-    print(f"drawing {total:,} pictures: about {describe_seconds(seconds)}", flush=True)
     with tqdm(total=total, desc="drawing the sample", unit="picture") as bar:
         for name, (prefix, count) in pictures.items():
             for _ in write_pictures(folder / name, prefix, count, seed):

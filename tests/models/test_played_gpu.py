@@ -65,11 +65,10 @@ def move(module: nn.Module) -> nn.Module:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("memory_format", [torch.channels_last, torch.contiguous_format])
-def test_a_step_stays_on_its_gpu(change: dict[str, Any], memory_format: torch.memory_format) -> None:
+def test_a_step_stays_on_its_gpu(change: dict[str, Any]) -> None:
     settings = ModelSettings.model_validate(RECIPE | change)
     descriptor = Descriptor(settings.descriptor)
-    descriptor.arrange(memory_format)
+    descriptor.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
     objective = settings.build_objective(descriptor.dimensions, 12, 0)
     trainer = Trainer(settings, ImageSet([], []), ImageSet([], []), Path(), Path(), seed=0)
     fabric: Any = SimpleNamespace(

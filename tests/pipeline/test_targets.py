@@ -11,7 +11,7 @@ from PIL import Image
 from image_copies.pipeline.command import main
 
 PIPELINE = Path(__file__).parents[2] / "pipeline"
-SCRIPTS = ("02_embed", "06_score", "export", "import_classifier", "deduplicate", "make_data", "match_options")
+SCRIPTS = ("02_embed", "06_score", "export", "deduplicate", "make_data", "match_options")
 WRITES = {  # options that name what is written, and in which files they are
     "--output": {f"{name}.py" for name in SCRIPTS},
     "--matching-track": {"match_options.py"},
@@ -73,7 +73,7 @@ def test_a_command_refuses_what_is_not_its_own(
     assert {path: path.read_bytes() for path in album.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize("command", ["make_data --photos al --output al", "import_classifier --model resnet18 --output al/c"])
+@pytest.mark.parametrize("command", ["make_data --photos al --output al"])
 def test_so_do_those_that_make_folders(
     album: Path, command: str, run_command: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:

@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from claim_rows.claim import Arm, Claim, Comparison, Measured, Side, find_learnt
 from claim_rows.row import Difference, Row, format_sides
-from claim_rows.training import COPIED_IMAGES, COPIES, Bench, Trained, vectors_at_exponents, vectors_of
+from claim_rows.training import COPIED_IMAGES, COPIES, Bench, Trained, show_images, vectors_of
 from measurements import Figures
 from numpy.typing import NDArray
 
+from image_copies.models.inference.pooling_exponent import embed_at_exponents
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.whitening import compute_folded_logits
 from image_copies.models.training.classifier import load_classifier
@@ -242,12 +243,12 @@ def _measure(bench: Bench, trained: Trained) -> Figures:
     def score_classes(logits: torch.Tensor) -> float:
         return float((logits.argmax(1) == labels).float().mean())
 
-    of_training = vectors_at_exponents(descriptor, sets.train_copies, LARGER * side, EXPONENTS)
+    of_training = embed_at_exponents(descriptor, show_images(sets.train_copies, LARGER * side), EXPONENTS, raw=True)
     scores = {p: in_aug_accuracy(_unit(found), sets.train_copies.groups) for p, found in of_training.items()}
     best = max(scores, key=lambda p: scores[p])
-    of_copies = vectors_at_exponents(descriptor, sets.test_copies, LARGER * side, sorted({best, 3.0}))
+    of_copies = embed_at_exponents(descriptor, show_images(sets.test_copies, LARGER * side), sorted({best, 3.0}), raw=True)
     larger = {p: in_aug_accuracy(_unit(found), sets.test_copies.groups) for p, found in of_copies.items()}
-    of_held_out = vectors_at_exponents(descriptor, sets.held_out.images, LARGER * side, sorted({best, 3.0}))
+    of_held_out = embed_at_exponents(descriptor, show_images(sets.held_out.images, LARGER * side), sorted({best, 3.0}), raw=True)
     top1 = {p: score_classes(torch.from_numpy(found) @ weight.T + bias) for p, found in of_held_out.items()}
     raw = torch.from_numpy(vectors_of(descriptor, sets.held_out.images, side, raw=True))
     copies = vectors_of(descriptor, sets.test_copies, side, raw=True)

@@ -266,30 +266,14 @@ def vectors_of(
     return torch.cat(found, dim=-2).numpy()
 
 
-def vectors_at_exponents(
-    descriptor: Descriptor, images: ImageSet | InAug, size: int, exponents: Sequence[float]
-) -> dict[float, NDArray[np.float32]]:
-    """Embed images with GeM at several exponents; the feature maps are computed once.
-
-    Returns:
-        For each exponent, raw embeddings float32 [n, d].
-    """
-    found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
-    with torch.inference_mode(), descriptor.pooling.set_exponent_temporarily():
-        for batch in _load(descriptor, images, size):
-            features = descriptor.features(batch)
-            for exponent, vectors in found.items():
-                descriptor.pooling.set_exponent(exponent)
-                vectors.append(descriptor.describe_features(features, raw=True))
-    return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
+def show_images(images: ImageSet | InAug, size: int) -> Dataset[tuple[Tensor, bool]]:
+    """Return images as squares of `size` pixels, or their edited copies."""
+    return PreprocessedImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
 
 
 def _load(descriptor: Descriptor, images: ImageSet | InAug, size: int) -> Iterator[Tensor]:
     """Yield batches [n, 3, size, size], normalised for the network."""
-    dataset: Dataset[tuple[Tensor, bool]] = (
-        PreprocessedImages(images, size) if isinstance(images, ImageSet) else InAugImages(images, size)
-    )
-    for pixels, _ in DataLoader(dataset, 128):
+    for pixels, _ in DataLoader(show_images(images, size), 128):
         yield normalize_pixels(pixels, descriptor.mean, descriptor.std)
 
 

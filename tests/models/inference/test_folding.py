@@ -73,7 +73,6 @@ def test_what_would_change_vectors_is_left(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_gpu_rounds_no_more_than_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     monkeypatch.setattr(torch_embedder, "best_device", lambda: torch.device("cuda"))
-    for name in ("measure_memory_format", "prepare_network"):
-        monkeypatch.setattr(torch_embedder, name, lambda *_: None)
+    monkeypatch.setattr(torch_embedder, "prepare_network", lambda *_: None)
     assert torch_embedder.load_embedder(SHIPPED, EmbeddingSettings()).launch is not None
     assert not torch.backends.cudnn.allow_tf32

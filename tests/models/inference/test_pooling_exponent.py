@@ -48,7 +48,7 @@ def raw_embedding(descriptor: Descriptor, image: list[list[float]], p: float) ->
 
 
 def test_vectors_at_each_exponent_are_those_of_the_formula(descriptor: Descriptor) -> None:
-    found = embed_at_exponents(descriptor, DATASET, [1.0, 4.5, 10.0], batch_size=4)
+    found = embed_at_exponents(descriptor, DATASET, [1.0, 4.5, 10.0])
     assert list(found) == [1.0, 4.5, 10.0]
     for p, vectors in found.items():
         raw = torch.stack([raw_embedding(descriptor, image, p) for image in maps(descriptor)])
