@@ -1,4 +1,4 @@
-"""Contact sheets for inspection: every edit at three intensities, and random compositions at four."""
+"""A contact sheet for inspection: every edit at three intensities."""
 
 from pathlib import Path
 
@@ -7,10 +7,9 @@ import numpy as np
 from PIL import Image as Pillow
 from PIL import ImageDraw
 
-from image_copies.augmentations.composition import TABLES, edit_image, replay
+from image_copies.augmentations.composition import TABLES, replay
 from image_copies.augmentations.edits.registry import TUNED_SIDE, Image
 from image_copies.augmentations.randomness import generator_for
-from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.augmentations.tables.row import Edit
 from image_copies.data.decode import as_uint8, decode_rgb
 from image_copies.data.errors import ImageError, UserError
@@ -19,8 +18,9 @@ from image_copies.data.images import ImageSet
 from image_copies.data.squares import resize_square, shrink
 
 CELL_SIDE, LABEL_HEIGHT = 144, 16  # pixels
+COLUMNS = 3
 MAX_OVERLAYS = 64  # maximum number of images that are pasted from
-EDIT_INTENSITIES, COMPOSITION_INTENSITIES = (0.25, 0.6, 1.0), (0.25, 0.5, 0.75, 1.0)
+INTENSITIES = (0.25, 0.6, 1.0)
 
 
 class _Material:
@@ -33,10 +33,8 @@ class _Material:
         return self._images[image_id]
 
 
-def draw_contact_sheets(
-    images: ImageSet, overlays: ImageSet, count: int, seed: int, edits_file: Path, compositions_file: Path
-) -> None:
-    """Draw every edit at three intensities, and random compositions at four, as two JPEG files.
+def draw_contact_sheet(images: ImageSet, overlays: ImageSet, count: int, seed: int, path: Path) -> None:
+    """Draw every edit at three intensities as a JPEG file.
 
     The first `count` readable images are edited, one at least. If no overlay can be read, edits that paste are left out.
 
@@ -52,17 +50,8 @@ def draw_contact_sheets(
     for number, edit in enumerate(edits):
         image = chosen[number % len(chosen)]
         cells.append(_draw_row(edit, image, seed, other_images))
-    rows = [(f"{edit.name}   I = {', '.join(map(str, EDIT_INTENSITIES))}", row) for edit, row in zip(edits, cells, strict=True)]
-    _save(edits_file, rows, columns=3)
-    compositions = []
-    for intensity in COMPOSITION_INTENSITIES:
-        settings = AugmentationSettings(intensity=intensity, extra=True)
-        row = []
-        for number in range(8):
-            rng = generator_for(seed, number, f"contact sheet {intensity}")
-            row.append(edit_image(chosen[number % len(chosen)], settings, rng, other_images).image)
-        compositions.append((f"random compositions, I = {intensity}", row))
-    _save(compositions_file, compositions, columns=1)
+    rows = [(f"{edit.name}   I = {', '.join(map(str, INTENSITIES))}", row) for edit, row in zip(edits, cells, strict=True)]
+    _save(path, rows)
 
 
 def _first_readable(images: ImageSet, count: int) -> dict[str, Image]:
@@ -89,17 +78,17 @@ def _draw_row(edit: Edit, image: Image, seed: int, other_images: _Material) -> l
         return float(np.abs(resize_square(apply(attempt, 1.0), CELL_SIDE).astype(int) - resize_square(image, CELL_SIDE)).mean())
 
     best = max(range(8), key=change)
-    return [apply(best, intensity) for intensity in EDIT_INTENSITIES]
+    return [apply(best, intensity) for intensity in INTENSITIES]
 
 
-def _save(path: Path, rows: list[tuple[str, list[Image]]], columns: int) -> None:
-    """Save labelled rows of pictures as one image, `columns` rows side by side."""
+def _save(path: Path, rows: list[tuple[str, list[Image]]]) -> None:
+    """Save labelled rows of pictures as one image, COLUMNS rows side by side."""
     width = max(len(row) for _, row in rows) * CELL_SIDE + 8
     height = CELL_SIDE + LABEL_HEIGHT
-    sheet = Pillow.new("RGB", (columns * width, -(-len(rows) // columns) * height), "white")
+    sheet = Pillow.new("RGB", (COLUMNS * width, -(-len(rows) // COLUMNS) * height), "white")
     draw = ImageDraw.Draw(sheet)
     for number, (label, row) in enumerate(rows):
-        left, top = number % columns * width, number // columns * height
+        left, top = number % COLUMNS * width, number // COLUMNS * height
         draw.text((left + 4, top + 2), label, fill="black")
         for column, picture in enumerate(row):
             small = shrink(picture, CELL_SIDE - 4)

@@ -14,7 +14,7 @@ from gpu_steps import Row
 TOP = Path(__file__).parents[1]
 PART_BYTES = 15 * 2**20  # of the state's parts, each a file that a machine lets out
 PART = "state.tar."
-LEFT_OUT = ("cache", "queries", "contact_sheets", "manifests", "tensorboard")  # of a run: made again, or not needed
+LEFT_OUT = ("cache", "queries", "manifests", "tensorboard")  # of a run: made again, or not needed
 
 
 def measure_drip(data: Path, run: Path, recipe: Path, limit: float, output: Path, carried: Path | None) -> Iterator[Row]:

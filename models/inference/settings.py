@@ -11,7 +11,6 @@ from image_copies.models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE,
 
 if TYPE_CHECKING:
     from image_copies.data.images import ImageSet
-    from image_copies.models.network.checkpoint import Checkpoint
 
 
 class EmbeddingSettings(Settings):
@@ -74,13 +73,6 @@ class HandmadeModelSettings(HandmadeSettings):
     def check_files(self, made_here: Path) -> None:
         """Check nothing: it is made from the training images."""
 
-    def build(self) -> "Checkpoint":
-        """Build the descriptor, not whitened yet."""
-        from image_copies.models.network.checkpoint import Checkpoint, build_descriptor
-        from image_copies.models.network.handmade import IMAGE_SIZE
-
-        return Checkpoint(build_descriptor(self.descriptor_settings()), IMAGE_SIZE, {})
-
     def make(self, path: Path, images: "ImageSet", workers: int | None) -> None:
         """Fit the whitening on the images, and write the checkpoint.
 
@@ -130,25 +122,15 @@ class FileModelSettings(Settings):
         if not (file.is_file() or file.resolve().is_relative_to(made_here)):
             raise UserError(f"{file}: no such file. `file` of the recipe names a checkpoint or a published descriptor.")
 
-    def build(self) -> "Checkpoint":
-        """Read the file.
-
-        Raises:
-            UserError: It is no descriptor.
-        """
-        from image_copies.models.network.checkpoint import load_descriptor
-
-        return load_descriptor(self.weights_file)
-
     def make(self, path: Path, images: "ImageSet", workers: int | None) -> None:
         """Write what the file holds as a checkpoint.
 
         Raises:
             UserError: It is no descriptor, or the disk is full.
         """
-        from image_copies.models.network.checkpoint import save_descriptor
+        from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 
-        found = self.build()
+        found = load_descriptor(self.weights_file)
         path.parent.mkdir(parents=True, exist_ok=True)
         save_descriptor(path, found.descriptor, found.image_size, found.notes)
 

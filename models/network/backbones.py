@@ -4,7 +4,6 @@ import difflib
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -15,7 +14,6 @@ from torchvision.models import GoogLeNet_Weights, googlenet
 
 from image_copies.data.errors import UserError
 from image_copies.models.network.base import Backbone
-from image_copies.models.network.handmade import FEATURES, build_features
 
 CHANNELS = 1024
 
@@ -53,7 +51,6 @@ TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take imag
 # Backbones that are not timm's: functions of `model_args` and of whether the backbone brings its own weights.
 BACKBONES: dict[str, Callable[[dict[str, Any], bool], Backbone]] = {
     "googlenet": build_googlenet,
-    **{str(kind): partial(build_features, kind) for kind in FEATURES},
 }
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.base import Backbone, ImageDescriptor
-from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
+from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network.settings import HandmadeSettings
 
 GREY_WEIGHTS = (0.299, 0.587, 0.114)  # of red, green and blue
 SMALLEST_VARIANCE = 1e-6  # along an axis, as a fraction of the largest
@@ -27,11 +27,11 @@ class HandmadeDescriptor(ImageDescriptor):
     def __init__(self, settings: HandmadeSettings) -> None:
         super().__init__()
         self.settings: HandmadeSettings = settings
-        built = build_features(settings.kind)
-        self.features = built.network
-        self.dimensions = min(settings.dimensions, built.channels)
-        self.register_buffer("whitening_mean", torch.zeros(built.channels))
-        self.register_buffer("whitening_matrix", torch.eye(built.channels)[: self.dimensions])
+        self.features = GaborEnergies()
+        channels = self.features.channels
+        self.dimensions = min(settings.dimensions, channels)
+        self.register_buffer("whitening_mean", torch.zeros(channels))
+        self.register_buffer("whitening_matrix", torch.eye(channels)[: self.dimensions])
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """Return unit vectors [n, d], or with `raw` the features [n, f] as unit vectors before whitening.
@@ -89,24 +89,7 @@ class GaborEnergies(nn.Module):
         return torch.cat(energies, dim=1).sqrt()
 
 
-class GreyPixels(nn.Module):
-    """24 × 24 grey pixels, standardised to mean 0 and standard deviation 1: [n, 576]."""
-
-    size, channels = 24, 576
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return features [n, 576] of images [n, 3, h, w] in 0…1."""
-        return _standardize(_to_grey(_resize(images, self.size))).flatten(1)
-
-
-IMAGE_SIZE = 64  # input size of all kinds, pixels
-FEATURES: dict[HandmadeKind, type[GaborEnergies | GreyPixels]] = {"gabor": GaborEnergies, "pixels": GreyPixels}
-
-
-def build_features(kind: HandmadeKind, *_: object) -> Backbone:
-    """Build the features of a kind as a backbone, which has neither arguments nor weights to be fetched."""
-    network = FEATURES[kind]()
-    return Backbone(network, lambda features, images: features(images.float()), network.channels, pooled=True)
+IMAGE_SIZE = 64  # input size in pixels
 
 
 def _make_gabor_filters(directions: int, wavelength: float, sigma: float, reach: int) -> Tensor:

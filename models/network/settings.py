@@ -62,19 +62,16 @@ class DescriptorSettings(Settings):
         return self
 
 
-HandmadeKind = Literal["gabor", "pixels"]
-
-
 class HandmadeSettings(Settings):
     """A handmade descriptor: only its whitening is fitted, on training images.
 
     Attributes:
-        kind: "gabor" (energies of 32 filters in 4 × 4 cells) or "pixels" (24 × 24 grey ones).
+        kind: "gabor", energies of 32 filters in 4 × 4 cells.
         dimensions: Largest number of dimensions that the whitening keeps.
     """
 
-    kind: HandmadeKind
-    dimensions: int = Field(256, ge=2, le=576)
+    kind: Literal["gabor"]
+    dimensions: int = Field(256, ge=2, le=512)
 
 
 class MemberSettings(Settings):

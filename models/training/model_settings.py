@@ -24,7 +24,6 @@ from image_copies.models.training.settings import (
 )
 
 if TYPE_CHECKING:
-    from image_copies.models.network.checkpoint import Checkpoint
     from image_copies.models.objectives.base import Objective
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
@@ -118,12 +117,6 @@ class ModelSettings(Settings):
         is_made_here = file is not None and file.resolve().is_relative_to(made_here)
         if self.descriptor.weights not in ("none", "pretrained") and not is_made_here:
             find_start(self.descriptor.weights)
-
-    def build(self) -> "Checkpoint":
-        """Build the network, not trained yet."""
-        from image_copies.models.network.checkpoint import Checkpoint, build_descriptor
-
-        return Checkpoint(build_descriptor(self.descriptor), self.stages[-1].image_size, {})
 
     def what_trains(self) -> "ModelSettings":
         """The settings that training depends on: without how the model embeds, `workers`, `graph` and `deterministic`."""

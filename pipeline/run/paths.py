@@ -9,7 +9,6 @@ SETS = ("training", "reference", "query", "synthetic")  # the sets of images tha
 
 _MAKERS = {
     "queries": "00_augment",
-    "contact_sheets": "00_augment",
     "models": "01_train",
     "embeddings": "02_embed",
     "ensemble": "03_ensemble",
@@ -35,9 +34,7 @@ class RunPaths:
         self.query_images = self.queries / QUERY
         self.query_ground_truth = self.queries / GROUND_TRUTH
         self.query_records = self.queries / QUERY_RECORDS  # the source image and the edits of each, as JSON lines
-        self.contact_sheets = folder / "contact_sheets"  # of the edits
-        self.contact_sheet_of_edits = self.contact_sheets / "edits.jpg"  # every edit at three intensities
-        self.contact_sheet_of_compositions = self.contact_sheets / "compositions.jpg"  # random ones at four intensities
+        self.contact_sheet = folder / "edits.jpg"  # every edit at three intensities
         self.ensemble = folder / "ensemble"  # its vectors, projection and choice
         self.projection = self.ensemble / "projection.h5"  # the fitted PCA
         self.choice = self.ensemble / "choice.csv"  # all candidate variants, the chosen one first

@@ -1,10 +1,10 @@
-"""Step 00's work: the synthetic query set, and contact sheets of the edits."""
+"""Step 00's work: the synthetic query set, and a contact sheet of the edits."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from image_copies.augmentations.composition import list_edits
-from image_copies.augmentations.contact_sheet import draw_contact_sheets
+from image_copies.augmentations.contact_sheet import draw_contact_sheet
 from image_copies.augmentations.query_set import make_query_set, read_families
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
@@ -37,17 +37,10 @@ def make_queries(run: Run, folder: Path, count: int) -> None:
     )
 
 
-def draw_sheets(run: Run, images: int) -> None:
-    """Draw the contact sheets of the edits, applied to this many training images."""
-    roles, paths = assign_training_roles(run), run.paths
-    draw_contact_sheets(
-        roles.classes,
-        roles.overlays,
-        count=images,
-        seed=run.recipe.seed,
-        edits_file=paths.contact_sheet_of_edits,
-        compositions_file=paths.contact_sheet_of_compositions,
-    )
+def draw_sheet(run: Run, images: int) -> None:
+    """Draw the contact sheet of the edits, applied to this many training images."""
+    roles = assign_training_roles(run)
+    draw_contact_sheet(roles.classes, roles.overlays, count=images, seed=run.recipe.seed, path=run.paths.contact_sheet)
 
 
 def synthetic_truths(paths: RunPaths, names: Sequence[str] | None) -> tuple[GroundTruth, GroundTruth | None]:

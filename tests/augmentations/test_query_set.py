@@ -1,4 +1,4 @@
-"""Query sets and contact sheets."""
+"""Query sets and the contact sheet."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from image_copies.augmentations.contact_sheet import draw_contact_sheets
+from image_copies.augmentations.contact_sheet import draw_contact_sheet
 from image_copies.augmentations.query_set import make_query_set, read_families
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
@@ -81,25 +81,24 @@ def pictures(tmp_path: Path) -> ImageSet:
     return find_images(tmp_path / "pictures")
 
 
-def drawn(images: ImageSet, overlays: ImageSet, folder: Path) -> tuple[tuple[int, int], tuple[int, int]]:
-    """The sizes of the sheets of edits and of compositions."""
-    draw_contact_sheets(images, overlays, 2, 0, folder / "edits.jpg", folder / "compositions.jpg")
-    with Image.open(folder / "edits.jpg") as edits, Image.open(folder / "compositions.jpg") as compositions:
-        return edits.size, compositions.size
+def drawn(images: ImageSet, overlays: ImageSet, path: Path) -> tuple[int, int]:
+    """The size of the sheet of edits."""
+    draw_contact_sheet(images, overlays, 2, 0, path)
+    with Image.open(path) as edits:
+        return edits.size
 
 
 def test_unreadable_images_are_skipped_and_without_any_the_first_is_named(pictures: ImageSet, tmp_path: Path) -> None:
     images, overlays = pictures.select(pictures.ids[:6]), pictures.select(pictures.ids[6:])
-    whole = drawn(images, overlays, tmp_path / "whole")
+    whole = drawn(images, overlays, tmp_path / "whole.jpg")
     for path in (images.paths[0], overlays.paths[0]):
         path.write_bytes(b"")
     images.paths[1].write_bytes(images.paths[1].read_bytes()[:500])
-    assert drawn(images, overlays, tmp_path / "some") == whole
+    assert drawn(images, overlays, tmp_path / "some.jpg") == whole
     for path in overlays.paths:
         path.write_text("not an image")
-    edits, compositions = drawn(images, overlays, tmp_path / "no overlay")
-    assert edits[1] < whole[0][1] and compositions == whole[1]
+    assert drawn(images, overlays, tmp_path / "no overlay.jpg")[1] < whole[1]
     for path in pictures.paths:
         path.write_bytes(b"")
     with pytest.raises(UserError, match=r"none of 12 images can be read, the first is .*T000000\.jpg"):
-        drawn(pictures, pictures, tmp_path / "sheets")
+        drawn(pictures, pictures, tmp_path / "sheet.jpg")

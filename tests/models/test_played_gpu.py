@@ -113,7 +113,7 @@ MEMBERS = [{"descriptor": NETWORK, "image_size": 32, "flips": True}, {"descripto
     "settings",
     [
         DescriptorSettings.model_validate(NETWORK | {"whiten": True}),
-        *(HandmadeSettings.model_validate({"kind": kind, "dimensions": 8}) for kind in ("gabor", "pixels")),
+        HandmadeSettings(kind="gabor", dimensions=8),
         JoinedSettings.model_validate({"members": MEMBERS, "dimensions": 12}),
     ],
     ids=lambda settings: getattr(settings, "kind", type(settings).__name__),

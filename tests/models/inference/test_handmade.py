@@ -16,9 +16,7 @@ from image_copies.models.inference.handmade import fit_handmade
 from image_copies.models.inference.settings import EmbeddingSettings, HandmadeModelSettings
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network, save_descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor, _standardize
-from image_copies.models.network.settings import HandmadeKind, HandmadeSettings
-
-KINDS: tuple[HandmadeKind, ...] = ("gabor", "pixels")
+from image_copies.models.network.settings import HandmadeSettings
 
 
 def pictures(count: int, seed: int = 0) -> torch.Tensor:
@@ -27,9 +25,8 @@ def pictures(count: int, seed: int = 0) -> torch.Tensor:
     return torch.nn.functional.interpolate(coarse, (64, 64), mode="bicubic").clamp(0, 1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_copy_is_nearer_than_any_other_picture(kind: HandmadeKind) -> None:
-    descriptor = HandmadeDescriptor(HandmadeSettings(kind=kind, dimensions=32)).eval()
+def test_a_copy_is_nearer_than_any_other_picture() -> None:
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=32)).eval()
     descriptor.whiten(descriptor(pictures(200), raw=True))
     originals = pictures(20, seed=1)
     copies = (0.9 * originals.flip(3) + 0.02 * torch.randn(originals.shape, generator=torch.Generator().manual_seed(2))).clamp(
@@ -40,9 +37,8 @@ def test_a_copy_is_nearer_than_any_other_picture(kind: HandmadeKind) -> None:
     torch.testing.assert_close(descriptor(originals).norm(dim=1), torch.ones(20))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_whitened_dimensions_vary_equally(kind: HandmadeKind) -> None:
-    descriptor = HandmadeDescriptor(HandmadeSettings(kind=kind, dimensions=16)).eval()
+def test_whitened_dimensions_vary_equally() -> None:
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=16)).eval()
     features = descriptor(pictures(300), raw=True)
     descriptor.whiten(features)
     white = (features - descriptor.whitening_mean) @ descriptor.whitening_matrix.T
@@ -50,12 +46,11 @@ def test_whitened_dimensions_vary_equally(kind: HandmadeKind) -> None:
 
 
 def test_flat_pictures_have_finite_vectors_and_too_few_whiten_fewer_dimensions() -> None:
-    for kind in KINDS:
-        descriptor = HandmadeDescriptor(HandmadeSettings(kind=kind, dimensions=16)).eval()
-        descriptor.whiten(descriptor(pictures(100), raw=True))
-        assert descriptor(torch.full((2, 3, 64, 64), 0.5)).isfinite().all()
-    descriptor = HandmadeDescriptor(HandmadeSettings(kind="pixels", dimensions=64))
-    with pytest.raises(UserError, match=r"30 training images cannot whiten the 64 dimensions of 'pixels'.*at most 29"):
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=16)).eval()
+    descriptor.whiten(descriptor(pictures(100), raw=True))
+    assert descriptor(torch.full((2, 3, 64, 64), 0.5)).isfinite().all()
+    descriptor = HandmadeDescriptor(HandmadeSettings(kind="gabor", dimensions=64))
+    with pytest.raises(UserError, match=r"30 training images cannot whiten the 64 dimensions of 'gabor'.*at most 29"):
         descriptor.whiten(descriptor(pictures(30), raw=True))
 
 
@@ -86,14 +81,13 @@ def write_pictures(folder: Path, count: int) -> None:
     (folder / "damaged.png").write_bytes(b"no picture")
 
 
-@pytest.mark.parametrize("kind", ["gabor", "pixels"])
-def test_few_images_whiten_fewer_dimensions(tmp_path: Path, kind: HandmadeKind, capsys: pytest.CaptureFixture[str]) -> None:
+def test_few_images_whiten_fewer_dimensions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A recipe with a handmade model ended in an error on as many images as it has dimensions, 256, or fewer."""
     write_pictures(tmp_path, 6)
-    images, settings = find_images(tmp_path), HandmadeModelSettings(kind=kind)
+    images, settings = find_images(tmp_path), HandmadeModelSettings(kind="gabor")
     path = tmp_path / "model" / "stage-0.safetensors"
     settings.make(path, images, workers=0)
-    assert f"  {kind}: 6 training images can be read, which whiten 5 dimensions instead of 256" in capsys.readouterr().out
+    assert "  gabor: 6 training images can be read, which whiten 5 dimensions instead of 256" in capsys.readouterr().out
     loaded = load_descriptor(path)
     assert (loaded.descriptor.dimensions, loaded.notes) == (5, {"whitened_on": 6})
     blocks = list(embed_images(loaded, images, EmbeddingSettings(workers=0)))
@@ -105,8 +99,8 @@ def test_few_images_whiten_fewer_dimensions(tmp_path: Path, kind: HandmadeKind, 
 
 def test_two_images_are_too_few(tmp_path: Path) -> None:
     write_pictures(tmp_path, 2)
-    with pytest.raises(UserError, match="2 of 3 training images can be read, pixels needs 3"):
-        fit_handmade(HandmadeSettings(kind="pixels", dimensions=6), find_images(tmp_path), workers=0)
+    with pytest.raises(UserError, match="2 of 3 training images can be read, gabor needs 3"):
+        fit_handmade(HandmadeSettings(kind="gabor", dimensions=6), find_images(tmp_path), workers=0)
 
 
 def test_the_whitening_is_the_same_with_any_number_of_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

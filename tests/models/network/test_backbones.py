@@ -53,10 +53,6 @@ def test_a_backbone_brings_its_arguments_and_normalisation_and_vectors_are_not_p
     assert descriptor.dimensions == 5 and (descriptor.mean, descriptor.std) == ((0.5,) * 3, (0.25,) * 3)
     check_image_sizes(descriptor, [16, 40])
     assert set(descriptor.state_dict()) == {"backbone.weight", "backbone.bias", "pooling.exponent"}
-    built, images = build_backbone("pixels", {}, pretrained=False), torch.rand(2, 3, 40, 40)
-    descriptor = Descriptor(DescriptorSettings(backbone="pixels", dimensions=None))
-    torch.testing.assert_close(descriptor(images, raw=True), built.compute(built.network, images))
-    assert not descriptor.pooling.exponent.requires_grad and descriptor.dimensions == built.channels == 576
 
 
 def test_googlenet_gives_torchvisions_last_map_from_a_file_of_its_weights(tmp_path: Path) -> None:
