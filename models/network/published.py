@@ -4,14 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from image_copies.data.errors import UserError
 from image_copies.models.network.backbones import IMAGENET_MEAN, IMAGENET_STD
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.layouts import name_resnet
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.network.weights_file import read_weights_file, state_of
 
+BASIC_DEPTHS = {2: 18, 6: 34}  # by the number of blocks in the third group, of two convolutions each
+DEPTHS = {6: 50, 23: 101}  # the same of three
 SSCD_POOLING, SSCD_SIZE = 3.0, 320  # GeM's p; their "skew 320": squares
 
 
@@ -49,3 +51,13 @@ def read_published(path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
     except RuntimeError as error:
         raise UserError(f"{path} does not fit timm's {settings.backbone}: {error}") from error
     return descriptor, SSCD_SIZE, {"published": "SSCD"}
+
+
+def name_resnet(state: dict[str, Tensor]) -> str:
+    """timm's name of the ResNet or ResNeXt whose weights are under `backbone.`, such as resnet50 or resnext101_32x4d."""
+    blocks = len({name.split(".")[2] for name in state if name.startswith("backbone.layer3.")})
+    if "backbone.layer1.0.conv3.weight" not in state:
+        return f"resnet{BASIC_DEPTHS.get(blocks, blocks)}"
+    depth = DEPTHS.get(blocks, blocks)
+    channels, each = state["backbone.layer1.0.conv2.weight"].shape[:2]
+    return f"resnet{depth}" if channels == each else f"resnext{depth}_{channels // each}x{each}d"

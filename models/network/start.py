@@ -1,5 +1,6 @@
 """The weights that a training starts from: a backbone's, or those of a whole descriptor of the same shape."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_fn
@@ -8,11 +9,11 @@ from torch import Tensor, nn
 from image_copies.data.errors import UserError
 from image_copies.models.distributed import group_rank
 from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.layouts import dropped_head, rename_efficientnet
 from image_copies.models.network.settings import weights_path
 from image_copies.models.network.weights_file import read_member_names, read_weights_file, require_weights_file, state_of
 
 PREFIXES = ("module.", "backbone.")  # data parallel training adds the first, a descriptor that of its backbone
+HEADS = ("backbone.fc.weight", "fc.weight", "_fc.weight", "projection.weight", "head.weight", "classifier.weight")  # linear
 LEAST_SHARE = 0.9  # of the backbone's tensors; fewer are those of another backbone
 
 
@@ -81,3 +82,19 @@ def load_backbone(backbone: nn.Module, state: dict[str, Tensor], path: Path, sha
         raise UserError(f"{path} matches only {len(fitting)} of the backbone's {len(own)} tensors; {missing!r} is missing.")
     backbone.load_state_dict(fitting, strict=False)
     return sorted(state.keys() - own.keys())
+
+
+def rename_efficientnet(state: dict[str, Tensor], own: Iterable[str]) -> dict[str, Tensor]:
+    """Give the weights of `efficientnet_pytorch`, which has timm's layers in the same order, timm's names; others keep theirs.
+
+    `own` are the names of timm's network, in their order.
+    """
+    if "_conv_stem.weight" not in state:
+        return state
+    return dict(zip(own, state.values(), strict=False))  # without its classifier, timm's has fewer
+
+
+def dropped_head(state: dict[str, Tensor]) -> str | None:
+    """The name and shape of a file's linear layer after pooling; None where it has none."""
+    name = next((name for name in HEADS if name in state), None)
+    return None if name is None else f"{name} {list(state[name].shape)}"

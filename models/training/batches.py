@@ -1,17 +1,19 @@
-"""The batches of a stage: which images, in which order."""
+"""The batches of a stage: which images, in which order, and MixUp of a batch (H. Zhang et al., 2018)."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 
+import torch
 from lightning_fabric import Fabric
+from torch import Tensor
 
 from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, Key
 from image_copies.augmentations.sampling import Batches, Stream, epoch_batches, pk_batches, repeated_batches
 from image_copies.models.training.capture import suits_graph
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.settings import SamplingSettings, StageSettings
+from image_copies.models.training.settings import MixSettings, SamplingSettings, StageSettings
 from image_copies.models.training.state import Progress
 
 
@@ -57,3 +59,20 @@ def build_batches(
             batches = epoch_batches(rows, size, stream, whole=settings.compile or suits_graph(settings, fabric.device))
     fixed = settings.iterations_of(stage)
     return replace(batches if fixed is None else _fix_length(batches, fixed), done=progress.batch)
+
+
+def draw_share(settings: MixSettings) -> float | None:
+    """λ of a batch from Beta(α, α), from torch's random state; None for a batch that is not mixed."""
+    if float(torch.rand(())) >= settings.probability:
+        return None
+    drawn = torch.distributions.Beta(settings.alpha, settings.alpha).sample()
+    return float(drawn)
+
+
+def mix_batch(images: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Mix each image of a batch [n, 3, h, w], with one of it at random, perhaps itself, by the weights λ = `share` and 1 − λ.
+
+    Returned are the mixed images and the partner [n] that each also shows; its class counts 1 − λ.
+    """
+    partner = torch.randperm(len(images)).to(images.device, non_blocking=True)
+    return share * images + (1 - share) * images[partner], partner

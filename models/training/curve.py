@@ -1,4 +1,4 @@
-"""The learning curve: one row per epoch, as CSV and for TensorBoard."""
+"""The files of a training's folder, and its learning curve: one row per epoch, as CSV and for TensorBoard; without torch."""
 
 import csv
 import shutil
@@ -8,7 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from image_copies.data.files import whole_file
-from image_copies.models.training.files import CURVE
+
+CURVE = "curve.csv"
+CLASSIFIER = "classifier.safetensors"
+
+
+def stage_checkpoint(folder: Path, stage: int) -> Path:
+    """Return the path of the checkpoint of drip stage `stage`, counted from 1; 0 for a handmade model."""
+    return folder / f"stage-{stage}.safetensors"
+
+
+def stage_number(checkpoint: Path) -> int | None:
+    """Return the stage in a checkpoint's file name; None for other names."""
+    number = checkpoint.stem.removeprefix("stage-")
+    return int(number) if number.isdecimal() and checkpoint.stem != number else None
+
 
 BOARD_FOLDER = "tensorboard"
 CLOSING_COLUMNS = ("validation", "ended_by", "warning")

@@ -40,19 +40,16 @@ from image_copies.models.network.checkpoint import load_descriptor, save_descrip
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.objectives.base import Objective, ObjectiveOutput, sum_over_domains
 from image_copies.models.objectives.svmax import describe_spread
-from image_copies.models.training.batches import build_batches
+from image_copies.models.training.batches import build_batches, draw_share, mix_batch
 from image_copies.models.training.capture import StaticStep, suits_graph
 from image_copies.models.training.centroids import FIRST_CENTROID_EPOCH, compute_centroids
 from image_copies.models.training.class_counts import check_class_counts, choose_rows
 from image_copies.models.training.classifier import save_classifier
-from image_copies.models.training.collapse import embed_classes, measure_collapse
-from image_copies.models.training.curve import EpochRow, append_rows, read_rows, record_validation, remove_curve
-from image_copies.models.training.files import stage_checkpoint
+from image_copies.models.training.collapse import embed_classes, find_disagreement, measure_collapse
+from image_copies.models.training.curve import EpochRow, append_rows, read_rows, record_validation, remove_curve, stage_checkpoint
 from image_copies.models.training.final_whitening import check_whitening, choose_whitening_images, learn_whitening
 from image_copies.models.training.launch import launch_fabric
-from image_copies.models.training.mixing import draw_share, mix_batch
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.modes import find_disagreement
 from image_copies.models.training.schedule import EpochSchedule, build_optimizers, clip_gradients
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.stage_end import describe_end, find_troubles, restore_checkpoint, start_row, write_checkpoint

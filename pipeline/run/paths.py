@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_RECORDS
-from image_copies.models.training.files import CURVE, stage_checkpoint
+from image_copies.models.training.curve import CURVE, stage_checkpoint
 
 SETS = ("training", "reference", "query", "synthetic")  # the sets of images that every model embeds
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # whose file of measurements the claims' modules need
-from claim_rows.domains import ROTATIONS, measure_domains
+from claim_rows.ideal import ROTATIONS, measure_domains
 from claim_rows.training import select_classes
 
 from image_copies.data.errors import UserError

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from claim_rows import copies, ideal, multigrain, svmax, training
 from claim_rows.claim import Arm, Claim, Measured
-from claim_rows.photographs import read_photographs
 from claim_rows.row import Difference, Row
+from claim_rows.training import read_photographs
 from claims import is_asked_for, make_parser, measure_claims
 from claims import list_claims as list_all_claims
 from measurements import Figures, Measurements

@@ -14,7 +14,7 @@ from image_copies.models.inference.pooling_exponent import embed_at_exponents
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.whitening import compute_folded_logits
 from image_copies.models.training.classifier import load_classifier
-from image_copies.models.training.files import stage_checkpoint
+from image_copies.models.training.curve import stage_checkpoint
 from image_copies.submissions.scoring.retrieval import in_aug_accuracy, recall_at
 
 REPEATED: dict[str, Any] = {"kind": "repeated", "copies": 3}

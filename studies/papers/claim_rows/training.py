@@ -1,5 +1,6 @@
 """Trainings of the claims through the project's own trainer, on shapes or photographs, and vectors of test images."""
 
+import csv
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from claim_rows.claim import Arm
-from claim_rows.photographs import read_photographs
 from claim_rows.shapes import write_disjoint_shapes
 from measurements import Figures
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.augmentations.in_aug import InAug, InAugImages, choose_in_aug
 from image_copies.data.images import ImageSet
-from image_copies.data.labels import LabelledImages
+from image_copies.data.labels import LabelledImages, label_images, read_class_folders
 from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
@@ -281,3 +281,28 @@ def _part(labelled: LabelledImages, chosen: NDArray[np.bool_]) -> LabelledImages
     rows = np.flatnonzero(chosen).tolist()
     images = ImageSet([labelled.images.ids[row] for row in rows], [labelled.images.paths[row] for row in rows])
     return LabelledImages(images, labelled.labels[rows], labelled.names)
+
+
+SOURCES = "SOURCES.tsv"  # columns file, repository, path
+COLLECTIONS = ("101_ObjectCategories/", "clothing-dataset", "Dog-Cat", "flower_photos")  # whose folders are classes
+NO_CLASS = "BACKGROUND_Google"
+MOST_OF_A_CLASS = 24
+
+
+def read_photographs(folder: Path) -> LabelledImages:
+    """Read class folders, or a collection with SOURCES.tsv: the class is the folder that a photograph had in its source.
+
+    Raises:
+        UserError: There are neither.
+    """
+    if not (folder / SOURCES).is_file():
+        return read_class_folders(folder)
+    of_class: dict[str, list[str]] = {}
+    with (folder / SOURCES).open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file, delimiter="\t"):
+            source = Path(row["repository"], row["path"])
+            if any(part in str(source) for part in COLLECTIONS) and source.parent.name != NO_CLASS:
+                of_class.setdefault(source.parent.name, []).append(row["file"])
+    chosen = [(name, file) for name in sorted(of_class) for file in of_class[name][:MOST_OF_A_CLASS]]
+    paths = [folder / "training_images" / file for _, file in chosen]
+    return label_images(ImageSet([Path(file).stem for _, file in chosen], paths), [name for name, _ in chosen])

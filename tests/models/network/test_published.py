@@ -13,7 +13,7 @@ from torchvision.models import get_model, resnet18
 from image_copies.data.errors import UserError
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.layouts import name_resnet
+from image_copies.models.network.published import name_resnet
 from image_copies.models.network.settings import DescriptorSettings
 
 IMAGES = torch.randn(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))

@@ -16,14 +16,15 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.collapse import (
     COSINE,
+    LEAST_AGREEMENT,
     RANK,
     effective_rank,
     embed_classes,
     find_collapse,
     mean_cosine,
+    measure_agreement,
     measure_collapse,
 )
-from image_copies.models.training.modes import LEAST_AGREEMENT, measure_agreement
 
 
 def unit(*shape: int) -> Tensor:

@@ -13,8 +13,8 @@ from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.images import ImageSet
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import Objective
+from image_copies.models.training.batches import draw_share
 from image_copies.models.training.launch import launch_fabric
-from image_copies.models.training.mixing import draw_share
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import MixSettings
 from image_copies.models.training.trainer import Trainer

@@ -10,6 +10,7 @@ import pytest
 import timm
 import torch
 from torch.nn import functional
+from torchvision.models import resnet18
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
@@ -27,18 +28,12 @@ from image_copies.submissions.vectors.files import read_vectors
 from tests.runs import copy_run
 
 
-def write_dino(path: Path) -> None:
-    """In DINO's layout: a ViT of 64 channels, 128 dimensions."""
-    size: dict[str, Any] = {"patch_size": 32, "embed_dim": 64, "depth": 1, "num_heads": 1}
-    network = timm.create_model("vit_small_patch16_224", num_classes=0, global_pool="", **size)
-    torch.save(network.state_dict(), path)
-
-
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("published") / "dino.pth"
+    """A ResNet in SSCD's layout."""
+    path = tmp_path_factory.mktemp("published") / "sscd.torchvision.pt"
     torch.manual_seed(0)
-    write_dino(path)
+    torch.save({f"backbone.{name}": value for name, value in resnet18(num_classes=24).state_dict().items()}, path)
     return path
 
 
