@@ -1,5 +1,6 @@
 """Processes: this one among several that torchrun started, the cores they may use, work shared out over cores."""
 
+import ctypes
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -92,3 +93,19 @@ def map_on_cores(
         return
     with ProcessPoolExecutor(workers, get_context("forkserver")) as pool:
         yield from pool.map(work, items, chunksize=chunk)
+
+
+DRIVERS = {"nt": "nvcuda.dll", "posix": "libcuda.so.1"}  # NVIDIA's, by os.name
+
+
+def has_gpu() -> bool:
+    """Whether there is a GPU that torch would use; found out without torch."""
+    named = os.environ.get(DEVICE_VARIABLE)
+    if named:
+        return named != "cpu"
+    count = ctypes.c_int()
+    try:
+        driver = ctypes.CDLL(DRIVERS[os.name])
+    except (OSError, KeyError):
+        return False
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0

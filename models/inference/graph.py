@@ -5,8 +5,6 @@ vectors, to SAME_VECTORS in a coordinate: both belong into the same index. It na
 needs its graph written again.
 """
 
-import ctypes
-import os
 import threading
 from dataclasses import replace
 from functools import cache
@@ -19,12 +17,11 @@ from safetensors import SafetensorError, safe_open
 
 from image_copies.data.commands import name_command, name_install
 from image_copies.data.errors import UserError
-from image_copies.data.process import DEVICE_VARIABLE
+from image_copies.data.process import has_gpu
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
 
-DRIVERS = {"nt": "nvcuda.dll", "posix": "libcuda.so.1"}  # NVIDIA's, by os.name
 GRAPH, VIEWS = ".graph.onnx", ".views.onnx"  # in place of a checkpoint's ending
 
 
@@ -35,7 +32,7 @@ def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
         UserError: The checkpoint is missing or damaged, or it has no graph and torch is not installed.
     """
     has_torch = find_spec("torch") is not None
-    if not (has_torch and _has_gpu()):
+    if not (has_torch and has_gpu()):
         opened = _open_graph(checkpoint)
         if opened is not None:
             return opened
@@ -90,16 +87,3 @@ def _check(checkpoint: Path) -> None:
             pass
     except (SafetensorError, OSError) as error:
         raise UserError(f"{checkpoint} is not a safetensors file that can be read ({error}). Name another file.") from error
-
-
-def _has_gpu() -> bool:
-    """Whether there is a GPU that torch would use; found out without torch."""
-    named = os.environ.get(DEVICE_VARIABLE)
-    if named:
-        return named != "cpu"
-    count = ctypes.c_int()
-    try:
-        driver = ctypes.CDLL(DRIVERS[os.name])
-    except (OSError, KeyError):
-        return False
-    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0

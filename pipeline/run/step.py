@@ -22,7 +22,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import read_json, write_text
 from image_copies.data.images import ImageSet
 from image_copies.data.locks import SESSION_VARIABLE, hold_folder
-from image_copies.data.process import is_first_process, print_once
+from image_copies.data.process import has_gpu, is_first_process, print_once
 from image_copies.data.remote import as_path
 from image_copies.data.settings import Settings, read_recorded
 from image_copies.pipeline.run.run import Run
@@ -354,7 +354,7 @@ def _refresh(recorded: Any) -> Any:
 @contextmanager
 def search_on_gpu() -> Iterator[None]:
     """Search on this process's GPU, if there is one, inside the `with` block or the decorated function."""
-    if find_spec("torch") is None:
+    if find_spec("torch") is None or not has_gpu():  # without importing torch, which takes seconds
         yield
         return
     from image_copies.models.device import best_device  # imported here: files are scored and validated without torch, too

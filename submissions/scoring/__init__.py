@@ -1,1 +1,1 @@
-"""Evaluation of submissions and vectors: µAP, recall, retrieval metrics, baselines, bootstrap intervals."""
+"""Evaluation of submissions and vectors: µAP, recall, retrieval metrics, bootstrap intervals."""

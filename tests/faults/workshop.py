@@ -15,7 +15,7 @@ models:
   one:
     descriptor: {backbone: test_efficientnet, dimensions: 8}
     workers: 0
-    embedding: {workers: 1, shard: 8, batch_size: 8}  # both are embedded together, by the workers of the first
+    embedding: {workers: 1, shard: 8, batch_size: 8}
     stages:
       - {classes: 8, intensity: 0.1, image_size: 32, batch_size: 8, epochs: 2}
       - {intensity: 0.2, image_size: 32, batch_size: 8, epochs: 1}

@@ -103,6 +103,7 @@ def test_steps_search_on_the_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPa
     search(vectors, 3)
     assert asked == [] or torch.cuda.is_available()
     asked.clear()
+    monkeypatch.setattr("image_copies.pipeline.run.step.has_gpu", lambda: True)
     monkeypatch.setattr(device, "best_device", lambda: torch.device("cuda"))
     assert same(search(vectors, 3), expected)
     assert asked[:2] == ["cuda", "searched"]
