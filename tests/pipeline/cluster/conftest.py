@@ -39,9 +39,9 @@ def start_nodes(*nodes: dict[str, int]) -> Iterator[Any]:
         cluster.shutdown()
 
 
-@pytest.fixture(scope="module")
-def nodes() -> Iterator[Any]:
-    """Two nodes with a core each."""
+@pytest.fixture(scope="session")
+def nodes(object_store: Any) -> Iterator[Any]:
+    """Two nodes with a core each, started once for all tests; they inherit the variables by which the store is found."""
     with start_nodes({"num_cpus": 1}, {"num_cpus": 1}) as cluster:
         yield cluster
 

@@ -24,7 +24,7 @@ from image_copies.pipeline.steps import ensemble
 from image_copies.submissions.ensemble import projection
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
-pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("object_store")]  # before the nodes, which inherit its variables
+pytestmark = pytest.mark.cluster
 
 
 def read_folder(folder: Path, pattern: str = "*") -> dict[str, bytes]:
@@ -209,17 +209,18 @@ def test_copies_in_a_bucket_are_those_on_a_disk(
     files = {f"in/{path.relative_to(sources)}": path.read_bytes() for path in sources.rglob("*") if path.is_file()}
     bucket = object_store.make_bucket("dedup", files)
 
-    def run(source: object, output: object) -> list[list[list[Any]]]:
-        assert deduplicate(["--input", str(source), "--output", str(output), "--ray", nodes.address]) == 0
+    def run(source: object, output: object, *ray: str) -> list[list[list[Any]]]:
+        assert deduplicate(["--input", str(source), "--output", str(output), *ray]) == 0
         paths = [as_path(f"{output}/{name}.parquet") for name in ("keep", "remove", "review", "unreadable")]
         tables = [pandas.read_parquet(io.BytesIO(path.read_bytes())).replace(f"{source}", "", regex=True) for path in paths]
         return [table.fillna("").to_numpy().tolist() for table in tables]
 
-    here, there = run(sources, tmp_path / "out"), run(f"{bucket}/in", f"{bucket}/out")
+    on_nodes = ("--ray", nodes.address)
+    here, there = run(sources, tmp_path / "out"), run(f"{bucket}/in", f"{bucket}/out", *on_nodes)
     assert here == there and [len(found) for found in there] == [7, 3, 1, 1]
     assert "shard.tar/b.jpg" in as_path(f"{bucket}/out/page/index.html").read_text()
     capsys.readouterr()
-    assert run(f"{bucket}/in", f"{bucket}/out") == there
+    assert run(f"{bucket}/in", f"{bucket}/out", *on_nodes) == there
     assert "11 pictures are embedded already" in capsys.readouterr().out
     assert deduplicate(["--output", f"{bucket}/out", "--apply", f"{bucket}/filtered"]) == 0
     written = {path.name for path in as_path(f"{bucket}/filtered").iterdir()}
