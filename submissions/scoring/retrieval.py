@@ -9,8 +9,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans, MiniBatchKMeans
-from sklearn.metrics import normalized_mutual_info_score
 
 from image_copies.data.errors import UserError
 from image_copies.submissions.search.neighbours import iterate_distances
@@ -65,6 +63,9 @@ def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0
     Raises:
         UserError: when there are fewer than two images, or the numbers of labels and vectors differ.
     """
+    from sklearn.cluster import KMeans, MiniBatchKMeans  # imported here: a training only needs recalls
+    from sklearn.metrics import normalized_mutual_info_score
+
     _check(vectors, labels)
     clusters = len(np.unique(labels))
     kind = KMeans if len(vectors) <= MAX_EXACT_KMEANS else MiniBatchKMeans
