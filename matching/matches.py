@@ -75,7 +75,7 @@ class Match:
         expected_false_alarms: Expected false alarms per query at this score; None where they are not calibrated.
         evidence: What the two pictures share; None if they were not verified or too few features agree.
         judgement: What the pair is, by its pixels; None where nobody looked.
-        crop: The crop of the query that the score belongs to (`matching/views.py`); None for the whole.
+        crop: Number of the crop of the query that the score belongs to (`views.list_crops`); None for the whole.
         series: Number of the series that the two are shots of (`groups/series.py`); None for none.
         sharpest: The picture of the series that is suggested.
         same_bytes: Whether the search has found the same bytes in both.
@@ -87,7 +87,7 @@ class Match:
     expected_false_alarms: float | None = None
     evidence: Evidence | None = None
     judgement: Judgement | None = None
-    crop: Box | None = None
+    crop: int | None = None
     series: int | None = None
     sharpest: Path | None = None
     same_bytes: bool = False

@@ -23,10 +23,11 @@ from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
 from image_copies.matching.matches import Match
 from image_copies.matching.pair import Pair
 from image_copies.matching.verification.edits import Comparison, Edits
-from image_copies.matching.verification.features import CHANGES, MAX_SIDE, Box, Change, Features, crop_features
+from image_copies.matching.verification.features import CHANGES, MAX_SIDE, Change, Features, crop_features
 from image_copies.matching.verification.geometry import Evidence, verify
 from image_copies.matching.verification.judgement import EQUAL_BYTES, MAX_FALSE_ALARMS, Judgement, judge
 from image_copies.matching.verification.picture import Picture
+from image_copies.matching.views import list_crops
 
 MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
@@ -203,10 +204,10 @@ def verify_query(
     query = cache(lambda: replace(own()))  # its mirror image and negative are kept for all its references, and no longer
     closer = cache(lambda: read(CROPPED_SIDE))
 
-    def look(pair: Match, undone: Sequence[Change], crop: Box | None = None) -> Evidence | None:
+    def look(pair: Match, undone: Sequence[Change], crop: int | None = None) -> Evidence | None:
         def find() -> Evidence | None:
             other = features.require(pair.reference)
-            shown = query() if crop is None else crop_features(closer(), crop, query())
+            shown = query() if crop is None else crop_features(closer(), list_crops(closer())[crop], query())
             return verify(shown, other, changes=undone)
 
         with suppress(ImageError):  # one may have gone meanwhile

@@ -58,7 +58,7 @@ class Search:
     exclusions: Exclusions = field(default_factory=Exclusions)
     candidates: int = 0  # nearest references of each query to report whatever their score; 0 to follow the rule
     exact: bool = False  # compare every query with every reference, even in a large index
-    views: bool = False  # also search with the views of queries for which nothing is found for sure; needs the tail of the rule
+    views: bool = False  # also search with the views of queries; needs the tail of the rule
     looks: Looks | None = None  # keeps what was made of files
     verdicts: Verdicts = NOTHING_KEPT  # what is known of files
     opened: Neighbours | None = None  # what is searched, if it has been opened already
@@ -118,13 +118,13 @@ class Search:
         """Find the references that pictures copy, best first, given vectors [n, d] before query normalisation, not files.
 
         Digests are the SHA-256 of each picture's bytes; empty where they are not known. Views are the vectors [VIEWS, d] of each
-        picture's views, with which those are searched, too, that are not sure; () for none of any.
+        picture's views, with which it is searched for, too; () for none of any.
         """
         query = Path("<picture>")
         allowed = [self._make_filter(query, digest) if digest else _allow_all for digest in digests]
         hits = self._find_hits(self.extractor.normalize(vectors), allowed, self._limit)
-        unsure = {row: of_views for row, of_views in enumerate(views) if of_views is not None and not self._is_sure(hits[row])}
-        self._merge_views({row: self.extractor.normalize(of_views) for row, of_views in unsure.items()}, hits, allowed)
+        made = {row: self.extractor.normalize(of_views) for row, of_views in enumerate(views) if of_views is not None}
+        self._merge_views(made, hits, allowed)
         return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
 
     def nearest(self, path: Path, digest: bytes) -> Match | None:
@@ -206,12 +206,11 @@ class Search:
         return np.inf if self.threshold is None or self.candidates else -self.threshold
 
     def _add_views(self, queries: Queries, found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]) -> None:
-        """Add to the hits of queries those of their views where no hit is a copy for sure."""
-        unsure = [row for row, hits in enumerate(found) if not self._is_sure(hits)]
+        """Add to the hits of queries those of their views."""
         self.verdicts.know(queries)
         normalizer = self.extractor.normalizer
         given = [self.extractor.identity, normalizer and repr((normalizer.variant, normalizer.settings))]
-        for rows in _split_into_blocks(unsure):
+        for rows in _split_into_blocks(range(len(queries))):
             files = {row: (queries[row][0],) for row in rows}
             views = self.verdicts.ask_all(list(files.values()), "views", given, self._embed_views)
             self._merge_views({row: views[files[row]] for row in rows if files[row] in views}, found, allowed)
@@ -226,14 +225,13 @@ class Search:
         normalized = self.extractor.normalize(np.concatenate(list(views.values())))
         return dict(zip(views, np.split(normalized, len(views)), strict=True))
 
-    def _is_sure(self, hits: Sequence[Hit]) -> bool:
-        """Whether the score of any hit is that of a copy."""
-        return self.threshold is not None and any(-hit.distance >= self.threshold for hit in hits)
-
     def _merge_views(
         self, views: Mapping[int, NDArray[np.float32]], found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]
     ) -> None:
-        """Add to the hits of queries, by their rows, the nearest contents of their normalised views [VIEWS, d]."""
+        """Add to the hits of queries, by their rows, the nearest contents of their normalised views [VIEWS, d].
+
+        Where a hit is a copy for sure, only those of the first, a picture on a page: it may be a copy of another one.
+        """
         tail = self.fitted.tail
         if not views or tail is None:
             return
@@ -241,7 +239,13 @@ class Search:
         near = iter(self._find_hits(np.concatenate(list(views.values())), filters, tail.as_view(self._limit, VIEWS)))
         for row in views:
             of_views = [Hit(hit.content, tail.as_whole(hit.distance, VIEWS), view) for view in range(VIEWS) for hit in next(near)]
+            if self._is_sure(found[row]):
+                of_views = [hit for hit in of_views if hit.view == 0]
             found[row] = _merge_hits([*found[row], *of_views])[: self.wanted]
+
+    def _is_sure(self, hits: Sequence[Hit]) -> bool:
+        """Whether the score of any hit is that of a copy."""
+        return self.threshold is not None and any(-hit.distance >= self.threshold for hit in hits)
 
     def _find_hits(self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]], limit: float) -> list[list[Hit]]:
         """Return the nearest allowed contents of each query [n, d], up to a squared distance.
@@ -274,7 +278,7 @@ class Search:
         tail = self.fitted.tail
         expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
         return known + [
-            Match(query, path, -hit.distance, alarms, crop=CROPS[hit.view] if 0 <= hit.view < len(CROPS) else None)
+            Match(query, path, -hit.distance, alarms, crop=hit.view if 0 <= hit.view < len(CROPS) else None)
             for hit, alarms in zip(hits, expected, strict=True)
             for path in self._files(query, hit.content)
             if path not in found

@@ -1,9 +1,9 @@
-"""Views of a picture, crops of it, turns and the negative, that are searched for where the whole finds nothing for sure.
+"""Views of a picture, crops of it, turns and the negative, that are searched for besides the whole.
 
-A copy that is part of a page, turned or negated has a vector far from its original's; one of its views has a close one. Turned
-by a quarter either way, an upside-down picture is near enough, too. Each view is one more chance of a false alarm, so all of
-them together are held to half of the rate, the whole picture to the other half: the distance of a view counts as the whole's
-that is as rare (`Tail.as_whole`).
+A copy that is part of a page, turned or negated has a vector far from its original's; one of its views has a close one. Where
+a picture lies on a screen or page, that is the first crop (`find_picture`). Turned by a quarter either way, an upside-down
+picture is near enough, too. Each view is one more chance of a false alarm, so all of them together are held to half of the
+rate, the whole picture to the other half: the distance of a view counts as the whole's that is as rare (`Tail.as_whole`).
 
 These views were chosen from 14 crops, 3 turns and the negative on the copies of `photos` and `photos-wide` whose whole is not
 sure, 111 and 122: 97 and 80 are found for sure, or are near enough to be confirmed by features; with all crops and turns, too.
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
@@ -20,7 +21,7 @@ from tqdm import tqdm
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.process import choose_workers
-from image_copies.data.squares import resize_square
+from image_copies.data.squares import resize_square, shrink
 from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.verification.features import Box
@@ -39,13 +40,47 @@ CROPS: tuple[Box, ...] = (
     *((0, 0, 1, 0.5), (0, 0, 0.5, 1), (0.5, 0, 1, 1)),
 )
 VIEWS = len(CROPS) + 3  # two turns and the negative
+PAGE_SIDE = 384  # pixels of the long side at which a picture is looked for on a page
+SAME = 2  # difference of neighbours in flat surroundings, of 255
+WINDOW, BUSY = 9, 0.45  # pixels, and share of the neighbours in them that differ in a picture; less in lines of text
+GAPS, SHORTEST = 9, 25  # pixels: flat parts of a picture are narrower, its sides longer
+MIN_FILLED = 0.6  # share of its box that a picture fills
+PAGE_SHARES = (0.02, 0.85)  # of the page that its box takes
 SHOWN = 0.5  # share of the sides of which a view has all pixels that the networks see; the smallest has seven tenths of them
+
+
+def list_crops(pixels: Pixels) -> tuple[Box, ...]:
+    """Return the boxes of the crops of a picture [h, w, 3]: as many as `CROPS`."""
+    found = find_picture(pixels)
+    return CROPS if found is None else (found, *CROPS[1:])
+
+
+def find_picture(pixels: Pixels) -> Box | None:
+    """Return the box of the largest picture on a page or screen [h, w, 3], flat but for that and text; None for none."""
+    small = shrink(pixels, PAGE_SIDE).astype(np.int16)
+    differs = np.zeros(small.shape[:2], np.float32)
+    differs[:, 1:] += np.abs(np.diff(small, axis=1)).max(axis=2) > SAME
+    differs[1:] += np.abs(np.diff(small, axis=0)).max(axis=2) > SAME
+    busy = (cv2.boxFilter(differs / 2, -1, (WINDOW, WINDOW)) > BUSY).astype(np.uint8)
+    closed = cv2.morphologyEx(busy, cv2.MORPH_CLOSE, np.ones((GAPS, GAPS)))
+    opened = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((SHORTEST, SHORTEST)))
+    regions = cv2.connectedComponentsWithStats(opened)[2][1:]
+    least, most = (share * busy.size for share in PAGE_SHARES)
+    largest, best = 0, None
+    for left, top, width, height, area in regions.tolist():
+        box = width * height
+        if area > max(largest, MIN_FILLED * box) and least <= box <= most:
+            largest, best = area, (left, top, left + width, top + height)
+    if best is None:
+        return None
+    rows, columns = busy.shape
+    return best[0] / columns, best[1] / rows, best[2] / columns, best[3] / rows
 
 
 def make_views(pixels: Pixels) -> Iterator[Pixels]:
     """Yield the crops of a picture [h, w, 3], the picture turned by a quarter either way, and its negative."""
     height, width = pixels.shape[:2]
-    for left, top, right, bottom in CROPS:
+    for left, top, right, bottom in list_crops(pixels):
         above, before = min(int(top * height), height - 1), min(int(left * width), width - 1)
         below, behind = max(above + 1, round(bottom * height)), max(before + 1, round(right * width))
         yield np.ascontiguousarray(pixels[above:below, before:behind])

@@ -19,7 +19,7 @@ class Effort:
 
     Attributes:
         verified: Number of nearest references of each query that are verified by local features; 0 for none.
-        views: Whether the views of unsure queries are searched with, too.
+        views: Whether the views of queries are searched with, too.
         left_out: What was left out because it would take too long, with the option that asks for it; empty for nothing.
     """
 

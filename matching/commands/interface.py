@@ -108,7 +108,7 @@ def find_copies(
             "path:PATTERN", such as `["path:originals/*", "oldest"]`.
         verify: Nearest pictures of each that are compared by local features; 0 for none, None for 10 of up to 50,000
             pictures.
-        views: Whether crops, turns and the negative of pictures for which nothing is found for sure are searched with, too;
+        views: Whether crops, turns and the negative of pictures are searched with, too;
             None for with up to 50,000 pictures.
         progress: Whether bars are shown on standard error; None for in a terminal and in a notebook.
         joined_with: Another network next to the one that ships, `FILE.onnx` or `FILE.onnx@PIXELS`; None for none.

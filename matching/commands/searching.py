@@ -59,7 +59,7 @@ class SearchSettings:
         grouping: How groups are made and planned.
         verified: Number of nearest references of each query to verify by local features (`pairs.py`); 0 for none,
             None for what the number of pictures says (`effort.py`).
-        views: Whether to search with the views of unsure queries, too (`matching/views.py`); None as for `verified`.
+        views: Whether to search with the views of queries, too (`matching/views.py`); None as for `verified`.
         track: A CSV file in the form of the matching track to write as well; None for none.
         sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
         exact: Compare every query with every reference, even in a large index.

@@ -15,7 +15,7 @@ import numpy as np
 from image_copies.data.sources.archives import find_archive
 from image_copies.matching.index.database import write_together
 
-VERSION = 4  # whoever changes what is found out, or how, raises it: all that an index keeps of another version is dropped
+VERSION = 5  # whoever changes what is found out, or how, raises it: all that an index keeps of another version is dropped
 TABLE = (
     "CREATE TABLE IF NOT EXISTS verdicts (first BLOB NOT NULL, second BLOB NOT NULL, question BLOB NOT NULL, "
     "version INTEGER NOT NULL, answer BLOB NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (first, second, question))"

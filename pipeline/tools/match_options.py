@@ -52,7 +52,7 @@ OPTIONS: Table = {
     | {"help": "confirm each query's K nearest references (10) by local features; default: for up to 50,000 pictures"},
     "--no-verify": {"dest": "verify", "action": "store_const", "const": 0, "help": "go by the vectors alone"},
     "--views": {"action": argparse.BooleanOptionalAction}
-    | {"help": "search with crops, a turn and the negative of unsure pictures, too; default: as for --verify"},
+    | {"help": "search with views of unsure pictures and pictures on pages, too; default: as for --verify"},
     "--matching-track": FILE | {"help": "also write the pairs as the competition's CSV"},
     "--exact": FLAG | {"help": "compare with every reference, even in a large index"},
     "--keep": {"type": RULE_TO_KEEP, "nargs": "+", "default": ["largest"], "metavar": "RULE"}

@@ -397,5 +397,5 @@ def test_a_query_that_has_gone_is_not_verified(pictures: Path) -> None:
     """Its features are known, and a part of it would be looked at."""
     path, other = pictures / "gone.jpg", pictures / "references" / "R000000.jpg"
     flat = local_features(np.full((64, 64, 3), 128, np.uint8))
-    pairs, changes = [Match(path, other, crop=(0.0, 0.0, 0.5, 0.5))] * 2, [CHANGES, ()]
+    pairs, changes = [Match(path, other, crop=0)] * 2, [CHANGES, ()]
     assert verify_pairs(pairs, changes, lambda found: flat if found == path else find_features(found)) == [None, None]
