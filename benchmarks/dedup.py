@@ -30,19 +30,20 @@ import numpy as np
 from faiss import pairwise_distances
 from made_up_vectors import MATCH_DISTANCE, Population, watch_memory
 from measurements import Figures, Measurements
+from numpy.typing import NDArray
 from page_tables import make_table, write_tables
 from PIL import Image, ImageOps
 from threadpoolctl import threadpool_limits
 
 from image_copies.data.images import find_images
+from image_copies.data.sources.containers import Container
 from image_copies.matching.dedup.blocks import Packed
-from image_copies.matching.dedup.collection import Collection, load_array, read_vectors
-from image_copies.matching.dedup.deciding import NOT_JUDGED, PairPlanner, PairVerdict, find_candidates
-from image_copies.matching.dedup.deduplication import embed_inputs
-from image_copies.matching.dedup.embedding import Embedding, write_vectors
-from image_copies.matching.dedup.inputs import index_container, index_path, list_containers
-from image_copies.matching.dedup.lists import BLOCKS, Lists, choose_folder, find_pairs
-from image_copies.matching.dedup.results import PAIRS, Decided, write_lists
+from image_copies.matching.dedup.collection import Collection, load_array, make_collection, read_vectors
+from image_copies.matching.dedup.deciding import NOT_JUDGED, PairVerdict, find_candidates, make_knowledge, plan_pair
+from image_copies.matching.dedup.embedding import FILE_PICTURES, Embedding, Row, embed_containers, write_container
+from image_copies.matching.dedup.inputs import list_containers
+from image_copies.matching.dedup.lists import Lists, find_pairs
+from image_copies.matching.dedup.results import PAIRS, decide, write_lists
 from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
 from image_copies.matching.output import Output
 
@@ -52,7 +53,7 @@ SAMPLE, FILES_PER_FOLDER = 4000, 1000
 SIDES, JUDGED = (64, 96, 128), 200  # pixels of the long side of small pictures, and how many are judged
 PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
 FROM_BOTH_SIDES, BETWEEN_FAMILIES = 0.9, 0.02  # shares of the pairs
-KINDS = "vectors", BLOCKS, "within-"  # folders of files of vectors, of blocks, and of pairs
+KINDS = "vectors", "blocks", "pairs"  # folders of files of vectors, of blocks, and of pairs
 OPENED = Counter[str]()
 T = TypeVar("T")
 
@@ -64,24 +65,23 @@ def open_nothing() -> Any:
 
 def make_up(folder: Path, source: str, count: int) -> None:
     """Write empty files into a folder, and vectors of them as an earlier run would have left."""
-    embedding = Embedding(open_nothing, "made up", (1,), folder / "out")
+    embedding = Embedding(open_nothing, "made up", folder / "out")
     for first in range(0, count, FILES_PER_FOLDER):
         own = folder / source / f"{first:09d}"
         own.mkdir(parents=True)
         for number in range(first, min(first + FILES_PER_FOLDER, count)):
             os.mknod(f"{own}/{number:09d}.jpg")
     rows = chain.from_iterable(Population(count, count).draw_blocks(count))
-    for container in list_containers([folder / source], embedding.part_size(), embedding.folder):
-        index = index_container(container, index_path(embedding.folder, container.key), embedding.part_size())
-        for number, part in enumerate(index.parts):
-            names, nothing = container.names[part.first : part.end], [0] * part.count
-            facts: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), nothing) | {"flat": [False] * part.count}
-            facts |= {"id": names, "error": [""] * part.count}
-            facts["sha256"] = [hashlib.sha256(os.fsencode(name)).digest() for name in names]
-            vectors = np.stack([next(rows) for _ in names])
-            path = embedding.vectors_path(container.key, number)
-            about = {"source": container.source, "state": container.state, "identity": embedding.identity}
-            write_vectors(path, about, facts, vectors)
+    for container in list_containers([folder / source], embedding.folder):
+        write_container(embedding, container, draw_rows(container, rows), FILE_PICTURES, [])
+
+
+def draw_rows(container: Container, vectors: Iterator[NDArray[np.float32]]) -> Iterator[tuple[list[Row], NDArray[np.float32]]]:
+    """Yield what is known of each of a container's empty files, with its vector [1, d]."""
+    for name in container.names:
+        row: Row = dict.fromkeys(("place", "bytes", "width", "height"), 0) | {"flat": False, "error": None}
+        row |= {"id": name, "source": container.source, "sha256": hashlib.sha256(os.fsencode(name)).digest()}
+        yield [row], next(vectors)[None]
 
 
 def count_opened(event: str, arguments: tuple[Any, ...]) -> None:
@@ -110,15 +110,12 @@ def take(name: str, work: Callable[[], T], figures: Figures | None = None) -> T:
 
 def list_parts(embedding: Embedding, sources: Sequence[Path]) -> Collection:
     """Return the pictures of sources, which are embedded."""
-    parts = embed_inputs(embedding, (), sources, "image", [], Output())
-    starts = np.append(0, np.cumsum([part.count for part in parts]))
-    files = [embedding.vectors_path(part.key, part.number) for part in parts]
-    return Collection(files, starts, int(starts[-1]), [part.state for part in parts])
+    return make_collection(embedding, embed_containers(embedding, (), list_containers(sources, embedding.folder), Output()), [])
 
 
 def plan_lists(embedding: Embedding, collection: Collection, limit: float) -> Lists:
     """Return the lists of a collection, which may be there already."""
-    return Lists(embedding.open, limit, *choose_folder(embedding.folder / PAIRS, embedding.identity, len(collection)), False)
+    return Lists(embedding.open, collection, limit, embedding.folder / PAIRS, embedding.identity, False)
 
 
 def measure(embedding: Embedding, source: Path, limit: float) -> Figures:
@@ -127,10 +124,10 @@ def measure(embedding: Embedding, source: Path, limit: float) -> Figures:
     collection = take("list and open", lambda: list_parts(embedding, [source]), figures)
     lists = plan_lists(embedding, collection, limit)
     OPENED.clear()
-    pairs = take("find pairs", lambda: find_pairs(collection, lists), figures)
+    pairs = take("find pairs", lambda: find_pairs(lists), figures)
     figures |= {f"opened: {kind}": OPENED[kind] for kind in KINDS}
     candidates = take("join and group", lambda: find_candidates(collection, pairs), figures)
-    decided = Decided(candidates, [PairVerdict(NOT_JUDGED, "", 0)] * len(candidates), ())
+    decided = decide(candidates, [PairVerdict(NOT_JUDGED, "", 0)] * len(candidates), ())
     take("write lists", lambda: write_lists(embedding.folder, collection, decided, []), figures)
     print(f"{len(collection):,} pictures, {lists.count:,} lists, {len(pairs):,} pairs; {figures}")
     return figures | compare_exactly(collection, lists, set(map(tuple, pairs[["first", "second"]].tolist())))
@@ -156,7 +153,7 @@ def compare_exactly(collection: Collection, lists: Lists, found: set[tuple[int, 
         pairs |= {(min(pair), max(pair)) for pair in zip(chosen[near[0]].tolist(), own[near[1]].tolist(), strict=True)}
         wanted = np.unique(np.append(near[1], np.flatnonzero(np.isin(own, chosen))))
         labels |= zip(own[wanted].tolist(), pairwise_distances(vectors[wanted], centroids).argmin(axis=1).tolist(), strict=True)
-    sizes = np.sum([np.diff(Packed.read(path).starts) for path in (lists.folder / BLOCKS).iterdir()], axis=0)
+    sizes = np.sum([np.diff(Packed.read(path).starts) for path in (lists.folder / "blocks").iterdir()], axis=0)
     compared = (sizes * (sizes - 1)).sum() / len(collection) / (len(collection) - 1)
     drawn = np.unique([labels[number] for number in chosen.tolist()], return_counts=True)[1]
     clustered = (drawn * (drawn - 1)).sum() / len(chosen) / (len(chosen) - 1)
@@ -204,12 +201,12 @@ def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:
     sys.addaudithook(count_opened)
     with ProcessPoolExecutor(1) as pool:
         pool.submit(make_up, folder, "in", count).result()
-    embedding = Embedding(open_nothing, "made up", (1,), folder / "out")
+    embedding = Embedding(open_nothing, "made up", folder / "out")
     figures = measure(embedding, folder / "in", MATCH_DISTANCE)
     with ProcessPoolExecutor(1) as pool:
         pool.submit(make_up, folder, "more", count // 100).result()
     collection = list_parts(embedding, [folder / "in", folder / "more"])
-    take("find pairs of 1 % more", lambda: find_pairs(collection, plan_lists(embedding, collection, MATCH_DISTANCE)), figures)
+    take("find pairs of 1 % more", lambda: find_pairs(plan_lists(embedding, collection, MATCH_DISTANCE)), figures)
     return figures
 
 
@@ -224,9 +221,10 @@ def measure_judging(source: Path, side: int, _seed: int) -> Figures:
             files.append((Path(folder, f"{path.stem}.jpeg"), Path(folder, f"{path.stem}.png")))
             for file in files[-1]:
                 small.save(file, quality=75)
-        planner, began = PairPlanner(), time.process_time()
+        began = time.process_time()
         for pair in files:
-            verdicts.append(planner.plan(*pair, False))
+            knowledge = make_knowledge({path: hashlib.sha256(path.read_bytes()).digest() for path in pair})
+            verdicts.append(plan_pair(knowledge, *pair, leaked=False))
         spent = time.process_time() - began
     certain = sum(verdict.kind == "certain" for verdict in verdicts)
     return {"pairs": len(verdicts), "certain": certain, "seconds a pair": spent / len(verdicts)}

@@ -19,7 +19,8 @@ EXACT_PAIRS = (
     25_000 * 1e6 / (2 * 72)
 )  # per core-second: 25,000 × 1,000,000 in 72 s on two cores (benchmarks/full_size.py of commit 86c93ead)
 STORE = Measurements.open(RESULTS)
-COMPARED, TOOK = max((count, each["find pairs: processor s"]) for count, each in find_figures(STORE, "vectors", "vectors"))
+COMPARED, LARGEST = find_figures(STORE, "vectors", "vectors")[-1]
+TOOK, LISTED = LARGEST["find pairs: processor s"], LARGEST["list and open: processor s"]
 JUDGING = {side: each["seconds a pair"] for side, each in find_figures(STORE, "judging", "side")}
 # what is done, core-seconds for n images, how they are known, and how many cores of a node work on it
 TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
@@ -28,7 +29,7 @@ TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     # the shipped descriptor, to groups (benchmarks/large_pictures.py of commit 86c93ead)
     ("embedding, 12 megapixels", lambda n: n / 13.7, "measured, 10,000", CORES),
     # benchmarks/dedup.py vectors
-    ("dedup: listing, ids, what is embedded", lambda n: n * 14.1 / 1e6, "measured, 1 M", 1),
+    ("dedup: listing, ids, what is embedded", lambda n: n / COMPARED * LISTED, f"measured, {COMPARED:,}", 1),
     ("dedup: all against all by lists", lambda n: (n / COMPARED) ** 1.75 * TOOK, f"measured, {COMPARED:,}; then N^1.75", CORES),
     # benchmarks/dedup.py judging
     ("dedup: judging a pair for every tenth picture, 64 px", lambda n: n / 10 * JUDGING[64], "measured, 200", CORES),
@@ -46,8 +47,13 @@ TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
 SPACE: Sequence[tuple[str, Callable[[float], float], str]] = (
     ("disk: codes of 128 and of 32 bytes", lambda n: n * 212, "measured, 1 M"),
     ("disk: match's SQLite", lambda n: n * 1500, "measured, 1 M"),
-    ("disk: dedup's indexes and Parquet", lambda n: n * 620, "measured, 1 M"),
-    ("memory: dedup's driver, but for pairs", lambda n: 0.34e9 + n / 790 * 900, "measured, 1 M; then 900 bytes a part"),
+    # commit 515049ad
+    ("disk: dedup's Parquet", lambda n: n * 620, "measured, 1 M"),
+    (
+        "memory: dedup's driver, but for pairs",
+        lambda n: 0.34e9 + n / 790 * 900,
+        "measured, 1 M; then 900 bytes a file of vectors",
+    ),
     ("memory: joining and grouping", lambda n: n * 95, "measured, 10 M pairs"),
 )
 

@@ -1,9 +1,9 @@
 """Work on items ahead of the result that is asked for, by threads of this process or a device."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 Item = TypeVar("Item")
 Launched = TypeVar("Launched")
@@ -47,19 +47,3 @@ def draw_ahead(items: Iterable[Item], count: int) -> Iterator[Item]:
         if len(drawn) > count:
             yield drawn.popleft()
     yield from drawn
-
-
-class ReadAhead(Generic[Item, Result]):
-    """Reads what will probably be asked for next, by threads of its own."""
-
-    def __init__(self, threads: int) -> None:
-        self._pool, self._begun = ThreadPoolExecutor(threads), dict[Item, Future[Result]]()
-
-    def read(self, read: Callable[[Item], Result], items: Sequence[Item], upcoming: Sequence[Item]) -> list[Result]:
-        """Return what `read` returns of every item, and begin to read what is upcoming; of others nothing stays."""
-        for other in self._begun.keys() - {*items, *upcoming}:
-            self._begun.pop(other).cancel()
-        for item in (*items, *upcoming):
-            if item not in self._begun:
-                self._begun[item] = self._pool.submit(read, item)
-        return [self._begun[item].result() for item in items]

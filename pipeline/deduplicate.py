@@ -23,8 +23,7 @@ OWN = {
     "--against": SOURCES | {"help": "test sets: compare the inputs with them only"},
     "--output": PLACE | {"required": True, "help": "vectors, lists and page; kept for repeats"},
     "--column": {"default": "image", "metavar": "NAME", "help": "Parquet column of bytes, paths or both; default image"},
-    "--judge": {"default": "all", "metavar": "all|none|N"}
-    | {"help": "compare the pixels of all pairs, none, or N drawn at random; default all"},
+    "--judge": {"default": "all", "choices": ("all", "none"), "help": "compare the pixels of all pairs, or of none; default all"},
     "--remove": {"nargs": "+", "choices": CLASSES, "default": CLASSES[:2]}
     | {"help": "classes of which a picture goes; default: the first two"},
     "--apply": PLACE | {"help": "write filtered tars and tables of an earlier run to DIR"},
@@ -49,8 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = Output(options.json)
     if bool(options.input) == bool(options.apply):
         raise UserError("give --input, or --apply with the --output of an earlier run.")
-    if options.judge not in ("all", "none") and not options.judge.isdecimal():
-        raise UserError(f"--judge {options.judge}: give all, none or a number of pairs.")
     # imported here: --help must answer at once
     from image_copies.data.locks import LOCK_NAME, hold_folder
     from image_copies.data.remote import is_remote
@@ -75,11 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             from image_copies.matching.dedup.deduplication import DedupSettings, deduplicate
             from image_copies.pipeline.tools.run_extractor import open_extractor
 
-            judged = {"all": None, "none": 0}[options.judge] if options.judge in ("all", "none") else int(options.judge)
             extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
             rule = make_rule(extractor, options.threshold, options.false_alarms, 10)
             sources = options.input, options.against, options.output
-            deduplicate(extractor, rule, DedupSettings(*sources, options.column, judged, options.remove), output)
+            deduplicate(extractor, rule, DedupSettings(*sources, options.column, options.judge == "all", options.remove), output)
     return 0
 
 

@@ -1,11 +1,10 @@
-"""Millions of pictures, one after the other: batches of files, tars and Parquet files, each read in parts of about a thousand."""
+"""Millions of pictures, one after the other: batches of files, tars and Parquet files."""
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -29,15 +28,6 @@ class Picture:
     place: int  # where a tar's member begins; the row of a table; 0 of a file
     content: bytes | None  # None where it cannot be read,
     error: str  # and why not
-
-
-@dataclass(frozen=True)
-class Part:
-    """Pictures that are read together: files, the members of a tar from one header to another, or row groups."""
-
-    first: int
-    end: int
-    count: int
 
 
 @dataclass(frozen=True)
@@ -66,13 +56,9 @@ class Container:
         said = json.dumps([self.kind, self.source, self.names]).encode()
         return hashlib.sha256(said).hexdigest()[:20]
 
-    def parts(self, size: int) -> Iterator[Part | str]:
-        """Yield parts of about so many pictures, and in words what is damaged."""
-        return {FILES: _split_files, TAR: _split_tar, TABLE: _split_table}[self.kind](self, size)
-
-    def read(self, part: Part) -> Iterator[Picture]:
-        """Yield the pictures of a part, as many as were counted, or a shortage that the caller finds."""
-        return {FILES: _read_files, TAR: _read_members, TABLE: _read_rows}[self.kind](self, part)
+    def read(self) -> Iterator[Picture | str]:
+        """Yield the pictures, and in words what is damaged."""
+        return {FILES: _read_files, TAR: _read_members, TABLE: _read_rows}[self.kind](self)
 
 
 def kind_of(source: str) -> str:
@@ -156,6 +142,20 @@ class Rereader:
             raise ImageError(name_picture(source, name), problem)
         return content
 
+    def unpack(self, about: Mapping[str, Any], folder: Path) -> Path:
+        """Return a file with the bytes of a picture: its own, or a member of an archive, or else a new one in a new folder.
+
+        Raises:
+            ImageError: They cannot be read.
+        """
+        content, path = self.read(about), Path(about["id"])
+        if is_loose(about["source"], about["id"]):
+            return path
+        folder.mkdir()
+        path = folder / path.name
+        path.write_bytes(content)
+        return path
+
     def _read_row(self, path: Path, row: int) -> Content:
         for group, rows in enumerate(_count_rows(self._file)):
             if row < rows:
@@ -166,79 +166,50 @@ class Rereader:
         return None, "the table has fewer rows"
 
 
-def _split_files(files: Container, size: int) -> Iterator[Part | str]:
-    count = len(files.names)
-    return (Part(first, min(first + size, count), min(size, count - first)) for first in range(0, count, size))
-
-
-def _read_files(files: Container, part: Part) -> Iterator[Picture]:
-    names, paths = files.names[part.first : part.end], list[Path]()
-    for name, size in zip(names, files.sizes[part.first : part.end], strict=True):
+def _read_files(files: Container) -> Iterator[Picture | str]:
+    paths = list[Path]()
+    for name, size in zip(files.names, files.sizes, strict=True):
         path = as_path(name)
         paths.append(path.with_state(ObjectState(size, 0)) if isinstance(path, RemotePath) else path)
-    return (Picture(name, 0, *content) for name, content in zip(names, map_files(read_or_say, paths), strict=True))
+    return (Picture(name, 0, *content) for name, content in zip(files.names, map_files(read_or_say, paths), strict=True))
 
 
-def _split_tar(tar: Container, size: int) -> Iterator[Part | str]:
-    first = end = count = 0
+def _read_members(tar: Container) -> Iterator[Picture | str]:
     try:
         with open_tar(as_path(tar.source)) as stream:
             for found in walk_tar(stream):
                 if isinstance(found, str):
                     yield found
                 elif is_picture(found, stream):
-                    first, end, count = (found.header if not count else first), found.data, count + 1
-                    if count == size:
-                        yield Part(first, end, count)
-                        count = 0
+                    yield Picture(found.name, found.data, *read_picture(found, stream))
     except StorageError:
         raise
     except (*READ_ERRORS, UserError) as error:
         yield f"cannot be read ({error})"
-    if count:
-        yield Part(first, end, count)
 
 
-def _read_members(tar: Container, part: Part) -> Iterator[Picture]:
-    with open_tar(as_path(tar.source)) as stream:
-        members = (found for found in walk_tar(stream, part.first) if isinstance(found, Member) and is_picture(found, stream))
-        for member in islice(members, part.count):
-            yield Picture(member.name, member.data, *read_picture(member, stream))
-
-
-def _split_table(table: Container, size: int) -> Iterator[Part | str]:
+def _read_rows(table: Container) -> Iterator[Picture | str]:
+    errors = OSError, import_pyarrow()[0].ArrowException
+    row = 0
     try:
         with open_table(as_path(table.source)) as file:
-            names, counts = file.schema_arrow.names, _count_rows(file)
-    except (OSError, import_pyarrow()[0].ArrowException) as error:
+            names = file.schema_arrow.names
+            if table.column not in names:
+                yield f"has no column {table.column} (--column names it), but {', '.join(names)}"
+                return
+            for group, rows in enumerate(_count_rows(file)):
+                end = row + rows
+                try:
+                    for batch in file.iter_batches(ROWS_AT_ONCE, [group], [table.column]):
+                        for cell in batch.column(0).to_pylist():
+                            yield Picture(str(row), row, *_open_cell(cell, as_path(table.source)))
+                            row += 1
+                except errors as error:
+                    problem = f"its row group cannot be read ({str(error).splitlines()[0]})"
+                    yield from (Picture(str(lost), lost, None, problem) for lost in range(row, end))
+                    row = end
+    except errors as error:
         yield f"cannot be read ({str(error).splitlines()[0]})"
-        return
-    if table.column not in names:
-        yield f"has no column {table.column} (--column names it), but {', '.join(names)}"
-        return
-    first = count = 0
-    for group, rows in enumerate(counts, 1):
-        count += rows
-        if count >= size or (group == len(counts) and count):
-            yield Part(first, group, count)
-            first, count = group, 0
-
-
-def _read_rows(table: Container, part: Part) -> Iterator[Picture]:
-    with open_table(as_path(table.source)) as file:
-        counts = _count_rows(file)
-        row = sum(counts[: part.first])
-        for group in range(part.first, part.end):
-            end = row + counts[group]
-            try:
-                for batch in file.iter_batches(ROWS_AT_ONCE, [group], [table.column]):
-                    for cell in batch.column(0).to_pylist():
-                        yield Picture(str(row), row, *_open_cell(cell, as_path(table.source)))
-                        row += 1
-            except (OSError, import_pyarrow()[0].ArrowException) as error:
-                problem = f"its row group cannot be read ({str(error).splitlines()[0]})"
-                yield from (Picture(str(lost), lost, None, problem) for lost in range(row, end))
-                row = end
 
 
 def _count_rows(file: Any) -> list[int]:

@@ -59,6 +59,19 @@ def open_table(path: Path) -> Iterator[Any]:
         yield file
 
 
+def copy_table(source: Path, gone: set[int], target: Path) -> None:
+    """Copy the groups of rows of a Parquet file without some rows."""
+    import numpy as np
+
+    row = 0
+    with open_table(source) as table, import_pyarrow()[1].ParquetWriter(target, table.schema_arrow) as output:
+        for group in range(table.num_row_groups):
+            rows = table.read_row_group(group)
+            kept = [place for place in range(len(rows)) if row + place not in gone]
+            output.write_table(rows.take(np.array(kept, np.int64)))
+            row += len(rows)
+
+
 def open_pictures(path: Path) -> tuple[list[str], Callable[[str], bytes], Callable[[], None]]:
     """Return the names of a table's pictures, what reads one of them by its name, and what closes the file.
 

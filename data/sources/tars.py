@@ -22,6 +22,7 @@ OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.
 READ_ERRORS = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 MAX_EXPANSION_RATIO = 200  # unpacked bytes of a tar per byte of the file
 MIN_SUSPECT_BYTES = 2**30  # unpacked; below this, no ratio is suspect
+COPIED = 2**20  # bytes at once
 CUT = "the tar is cut within it"
 
 
@@ -85,12 +86,12 @@ def open_tar(path: Path) -> Iterator[IO[bytes]]:
             yield bounded
 
 
-def walk_tar(stream: IO[bytes], first: int = 0) -> Iterator[Member | str]:
-    """Yield the regular files of a tar from a header's place on, and in words what is damaged between and after them.
+def walk_tar(stream: IO[bytes]) -> Iterator[Member | str]:
+    """Yield the regular files of a tar, and in words what is damaged between and after them.
 
     After a damaged header, the next one that fits its checksum is looked for; after a damaged compressed stream there is none.
     """
-    expected, archive = first, None
+    expected, archive = 0, None
     while True:
         try:
             if archive is None:
@@ -100,7 +101,7 @@ def walk_tar(stream: IO[bytes], first: int = 0) -> Iterator[Member | str]:
         except tarfile.ReadError as error:
             start = archive.offset if archive is not None else expected
             if str(error) in ("unexpected end of data", "empty file") or not stream.seekable():
-                yield f"it is cut within the member before byte {expected:,}" if expected > first else str(error)
+                yield f"it is cut within the member before byte {expected:,}" if expected else str(error)
                 return
             expected, archive = start + BLOCK, None  # a damaged extended header: go on behind it
             yield f"a damaged header at byte {start:,}"
@@ -148,6 +149,29 @@ def sample_of(name: str) -> str:
     """Return what the files of one WebDataset sample share: the path up to the first dot of the file's name."""
     folder, slash, file = name.rpartition("/")
     return folder + slash + file.partition(".")[0]
+
+
+def copy_tar(source: Path, places: set[int], target: Path) -> None:
+    """Copy a tar's unpacked bytes without the pictures at these places, and without samples of which no picture is left."""
+    with open_tar(source) as stream:
+        members = [member for member in walk_tar(stream) if isinstance(member, Member)]
+        pictures = {member.data for member in members if is_picture(member, stream)}
+        touched = {sample_of(member.name) for member in members if member.data in places}
+        touched -= {sample_of(member.name) for member in members if member.data in pictures - places}
+        with target.open("wb") as output:
+            start = 0
+            for member in members:
+                if member.data in places or (sample_of(member.name) in touched and member.data not in pictures):
+                    _copy(stream, start, member.header, output)
+                    start = member.end
+            _copy(stream, start, None, output)
+
+
+def _copy(stream: IO[bytes], start: int, end: int | None, output: IO[bytes]) -> None:
+    stream.seek(start)
+    while content := stream.read(COPIED if end is None else min(COPIED, end - start)):
+        output.write(content)
+        start += len(content)
 
 
 def _holds_something(stream: IO[bytes], start: int, end: int | None) -> bool:

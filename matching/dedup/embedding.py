@@ -1,171 +1,202 @@
-"""From a part's pictures to a Parquet file of vectors: decoded on CPUs, embedded by the matcher's own networks."""
+"""From the pictures of a container to Parquet files of vectors: decoded on CPUs, embedded by the matcher's own networks."""
 
 import hashlib
-import io
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
-from image_copies.data.decode import decode_rgb
-from image_copies.data.errors import ImageError, UserError, text_of
-from image_copies.data.files import whole_file
-from image_copies.data.process import choose_workers
+from image_copies.data.decode import decode_rgb, measure_size
+from image_copies.data.errors import ImageError, text_of
+from image_copies.data.files import read_json, whole_file, write_text
+from image_copies.data.remote import READERS, is_remote
 from image_copies.data.shards import Place, ShardWork, run_shards
-from image_copies.data.sources.containers import Picture, name_picture
-from image_copies.data.sources.tables import import_pyarrow, open_table
-from image_copies.data.threads import ReadAhead, map_in_threads
-from image_copies.matching.dedup.inputs import index_path, read_index
+from image_copies.data.sources.containers import Container, Picture, name_picture
+from image_copies.data.sources.tables import import_pyarrow
+from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.files.facts import is_flat
 from image_copies.matching.index.filling import with_decoders
-from image_copies.models.inference.embedders import Loaded, any_on_gpu, choose_batch, load_batch
+from image_copies.matching.output import Output
+from image_copies.models.inference.embedders import Loaded, choose_batch, list_square_sizes, load_batch
 
-PART_PICTURES = 1024  # pictures of a part, at most,
-PART_BYTES = 2**26  # and bytes that its decoded squares take
-PARTS_LOADED = 2  # parts that are decoded at the same time for a GPU, so that the last batches of one leave no core idle
-FACTS = ("id", "place", "bytes", "sha256", "width", "height", "flat", "error")  # columns of each picture
+FILE_PICTURES = 1024  # pictures of a file of vectors
+COLUMNS = {"id": "string", "source": "string", "place": "int64", "bytes": "int64", "sha256": "binary"}
+COLUMNS |= {"width": "int32", "height": "int32", "flat": "bool", "error": "string"}
+Row = dict[str, Any]  # what is known of a picture, by the names of columns
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """How parts are embedded: what every process needs to know.
+    """How containers are embedded: what every process needs to know.
 
     Attributes:
         open: Opens the extractor.
         identity: Digest of what vectors depend on.
-        sizes: Input sizes of the networks.
-        folder: Of the results: `index/` and `vectors/`.
+        folder: Of the results: `vectors/`.
     """
 
     open: Callable[[], Extractor]
     identity: str
-    sizes: tuple[int, ...]
     folder: Path
 
-    def part_size(self) -> int:
-        """Return how many pictures a part holds at most."""
-        return max(1, min(PART_PICTURES, PART_BYTES // (3 * sum(size * size for size in self.sizes))))
+    def place(self, name: str) -> Path:
+        """Return the path of a file of vectors, or of a container's record."""
+        return self.folder / "vectors" / name[:2] / name
 
-    def vectors_path(self, key: str, number: int) -> Path:
-        """Return the path of a part's vectors."""
-        return self.folder / "vectors" / key[:2] / f"{key}-{number}.parquet"
-
-
-@dataclass(frozen=True, slots=True)
-class PartName:
-    """A part: the key and state of its container, its number there, and how many pictures it has."""
-
-    key: str
-    number: int
-    count: int
-    state: str
+    def describe(self, container: Container) -> str:
+        """Return what the vectors of a container depend on."""
+        return f"{container.state} {container.column} {self.identity}"
 
 
 @dataclass(frozen=True)
-class Decoded(Loaded):
-    """A batch of decoded pictures.
+class Embedded:
+    """A container of which the vectors are there.
 
     Attributes:
-        facts: A row of FACTS for each.
+        key: Its name in the folder of results.
+        source: Its path; of a batch of files the path that was named.
+        state: Of its files.
+        made_from: What the vectors depend on.
+        counts: How many pictures each file of vectors has.
+        problems: What is damaged, in words.
     """
 
-    facts: list[tuple[Any, ...]]
+    key: str
+    source: str
+    state: str
+    made_from: str
+    counts: list[int]
+    problems: list[str]
+
+    @property
+    def files(self) -> list[str]:
+        """The names of its files of vectors."""
+        return [f"{self.key}-{number}.parquet" for number in range(len(self.counts))]
+
+
+def embed_containers(
+    embedding: Embedding, files: Sequence[Path], containers: Iterable[Container], output: Output
+) -> list[Embedded]:
+    """Embed what has changed of containers, and return all of them in their order.
+
+    `files` are those that the extractor is opened from.
+    """
+    found = dict[str, Embedded | None]()
+
+    def look(container: Container) -> tuple[Container, Embedded | None]:
+        known, made_from = read_json(embedding.place(f"{container.key}.json")), embedding.describe(container)
+        return container, Embedded(**known) if known.get("made_from") == made_from else None
+
+    def choose() -> Iterator[Container]:
+        looked = map_in_threads(look, containers, READERS) if is_remote(embedding.folder) else map(look, containers)
+        for container, found[container.key] in looked:
+            if found[container.key] is None:
+                yield container
+
+    work: ShardWork[Extractor, Container, Embedded] = ShardWork(
+        name="embedding",
+        unit="file",
+        open=embedding.open,
+        work=partial(embed_container, embedding),
+        size=count_files,
+        inputs=tuple(files),
+        folder=embedding.folder,
+        opened_as=embedding.identity,
+        uses_gpu=True,
+    )
+    fresh = {embedded.key: embedded for embedded in run_shards(work, choose(), None)}
+    before = sum(sum(known.counts) for known in found.values() if known is not None)
+    if before:
+        output.say(f"{before:,} pictures are embedded already")
+    return [known or fresh[key] for key, known in found.items()]
+
+
+def count_files(container: Container) -> int:
+    """Return how many files a container is."""
+    return max(1, len(container.names))
+
+
+def embed_container(embedding: Embedding, opened: Extractor, container: Container, place: Place) -> Embedded:
+    """Embed the pictures of a container, write its vectors and return its record."""
+    extractor, source, problems = with_decoders(opened, place), text_of(container.source), list[str]()
+
+    def take() -> Iterator[Picture]:
+        for found in container.read():
+            if isinstance(found, Picture):
+                yield found
+            else:
+                problems.append(found)
+
+    pictures = take()
+    sizes, count = list_square_sizes(extractor.networks), choose_batch(extractor.networks, extractor.settings)
+    batches = iter(lambda: list(islice(pictures, count)), [])
+
+    def embed() -> Iterator[tuple[list[Row], NDArray[np.float32]]]:
+        for decoded, vectors in extractor.extract_batches(batches, partial(_decode_batch, sizes, source)):
+            place.advance(len(vectors))
+            yield decoded.rows, vectors
+
+    return write_container(embedding, container, embed(), -(-FILE_PICTURES // count), problems)
+
+
+def write_container(
+    embedding: Embedding,
+    container: Container,
+    found: Iterator[tuple[list[Row], NDArray[np.float32]]],
+    together: int,
+    problems: list[str],
+) -> Embedded:
+    """Write rows and vectors [n, d] of a container's pictures, and at last its record, which is returned.
+
+    They come in pieces, of which so many go into a file.
+    """
+    embedded = Embedded(container.key, container.source, container.state, embedding.describe(container), [], problems)
+    record = embedding.place(f"{container.key}.json")
+    record.unlink(missing_ok=True)
+    while pieces := list(islice(found, together)):
+        rows = [row for own, _ in pieces for row in own]
+        embedded.counts.append(len(rows))
+        _write_vectors(embedding.place(embedded.files[-1]), rows, np.concatenate([vectors for _, vectors in pieces]))
+    write_text(record, json.dumps(asdict(embedded)))
+    return embedded
 
 
 @dataclass(frozen=True)
-class Opened:
-    """An embedding in a process: its extractor, and what is decoded ahead of a GPU."""
+class _Decoded(Loaded):
+    """A batch of decoded pictures, with a row for each."""
 
-    embedding: Embedding
-    extractor: Extractor
-    ahead: ReadAhead[PartName, tuple[str, list[Decoded]]]
+    rows: list[Row]
 
 
-def embed_parts(embedding: Embedding, files: Sequence[Path], parts: Sequence[PartName], total: int) -> Iterator[int]:
-    """Embed parts; yields how many pictures of each cannot be read. `files` are those that the extractor is opened from."""
-    work: ShardWork[Opened, PartName, int] = ShardWork(
-        name="embedding",
-        unit="image",
-        open=partial(_open, embedding),
-        work=embed_part,
-        size=attrgetter("count"),
-        inputs=tuple(files),
-        folder=embedding.folder,
-        opened_as=f"{embedding.identity} {embedding.folder}",
-        uses_gpu=True,
-        looks_ahead=True,
-    )
-    return run_shards(work, parts, total)
-
-
-def _open(embedding: Embedding) -> Opened:
-    return Opened(embedding, embedding.open(), ReadAhead(PARTS_LOADED))
-
-
-def embed_part(opened: Opened, name: PartName, place: Place) -> int:
-    """Embed the pictures of a part and write its file; returns how many cannot be read.
-
-    Raises:
-        UserError: The part does not hold what its index says.
-    """
-    embedding, extractor = opened.embedding, with_decoders(opened.extractor, place)
-    if any_on_gpu(extractor.networks):
-        upcoming = () if place.upcoming is None else (place.upcoming,)
-        ((source, loaded),) = opened.ahead.read(partial(_load_part, embedding, extractor), (name,), upcoming)
-        found = extractor.extract_batches(loaded, lambda decoded: decoded)
-    else:
-        source, batches = _read_part(embedding, extractor, name)
-        found = extractor.extract_batches(batches, partial(_decode_batch, embedding.sizes, source))
-    facts, vectors = list[tuple[Any, ...]](), list[NDArray[np.float32]]()
-    for decoded, own in found:
-        facts += decoded.facts
-        vectors.append(own)
-        place.advance(len(own))
-    if len(facts) != name.count:
-        raise UserError(f"{source} has changed: {len(facts)} of {name.count} pictures are there. Repeat the command.")
-    about = {"source": source, "state": name.state, "identity": embedding.identity}
-    columns = dict(zip(FACTS, zip(*facts, strict=True), strict=True))
-    write_vectors(embedding.vectors_path(name.key, name.number), about, columns, np.concatenate(vectors))
-    return sum(map(bool, columns["error"]))
-
-
-def _load_part(embedding: Embedding, extractor: Extractor, name: PartName) -> tuple[str, list[Decoded]]:
-    """Return the source of a part, and its decoded batches."""
-    source, batches = _read_part(embedding, extractor, name)
-    threads = max(1, choose_workers(extractor.settings.workers))
-    return source, list(map_in_threads(partial(_decode_batch, embedding.sizes, source), batches, threads))
-
-
-def _read_part(embedding: Embedding, extractor: Extractor, name: PartName) -> tuple[str, Iterator[list[Picture]]]:
-    """Return the source of a part, and its pictures in batches to embed together."""
-    index = read_index(path := index_path(embedding.folder, name.key))
-    if index is None:
-        raise UserError(f"{path} cannot be read: all nodes must see the folder of results.")
-    pictures, count = index.container.read(index.parts[name.number]), choose_batch(extractor.networks, extractor.settings)
-    return text_of(index.container.source), iter(lambda: list(islice(pictures, count)), [])
-
-
-def _decode_batch(sizes: Sequence[int], source: str, pictures: Sequence[Picture]) -> Decoded:
+def _decode_batch(sizes: Sequence[int], source: str, pictures: Sequence[Picture]) -> _Decoded:
     """Decode pictures into squares of each size."""
-    paths = [Path(name_picture(source, text_of(picture.id))) for picture in pictures]
-    loaded = load_batch([(path, picture.content or b"") for path, picture in zip(paths, pictures, strict=True)], sizes)
-    facts = []
+    named = [(Path(name_picture(source, text_of(picture.id))), picture.content or b"") for picture in pictures]
+    loaded = load_batch(named, sizes)
+    rows = list[Row]()
     for picture, bad, square in zip(pictures, loaded.unreadable, loaded.squares[max(sizes)], strict=True):
         content = picture.content or b""
-        digest = None if picture.content is None else hashlib.sha256(content).digest()
-        error = (picture.error or _find_problem(content, max(sizes))) if bad else ""
-        shown = (0, 0, False) if bad else (*_measure(content), is_flat(square.transpose(1, 2, 0)))
-        facts.append((text_of(picture.id), picture.place, len(content), digest, *shown, error))
-    return Decoded(paths, loaded.squares, loaded.unreadable, facts)
+        width, height = (0, 0) if bad else measure_size(content)
+        rows.append(
+            {
+                "id": text_of(picture.id),
+                "source": source,
+                "place": picture.place,
+                "bytes": len(content),
+                "sha256": hashlib.sha256(content).digest(),
+                "width": width,
+                "height": height,
+                "flat": not bad and is_flat(square.transpose(1, 2, 0)),
+                "error": (picture.error or _find_problem(content, max(sizes))) if bad else None,
+            }
+        )
+    return _Decoded(loaded.paths, loaded.squares, loaded.unreadable, rows)
 
 
 def _find_problem(content: bytes, short_side: int) -> str:
@@ -176,44 +207,12 @@ def _find_problem(content: bytes, short_side: int) -> str:
     return "cannot be decoded"
 
 
-def _measure(content: bytes) -> tuple[int, int]:
-    """Return width and height."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # decoding has checked what they warn of
-        with Image.open(io.BytesIO(content)) as image:
-            return image.size
-
-
-def write_vectors(path: Path, about: dict[str, str], facts: Mapping[str, Sequence[Any]], vectors: NDArray[np.float32]) -> None:
-    """Write a part's vectors [n, d], as float16, with the facts of each picture, whole; those with an error have no vector.
-
-    Args:
-        path: The file.
-        about: Source and state of its container, and the extractor's identity.
-        facts: Values [n] of each of FACTS.
-        vectors: Vectors of its pictures.
-    """
+def _write_vectors(path: Path, rows: Sequence[Row], vectors: NDArray[np.float32]) -> None:
+    """Write vectors [n, d], as float16, with what is known of each picture, whole; those with an error have no vector."""
     pa, parquet = import_pyarrow()
-    types = [pa.string(), pa.int64(), pa.int64(), pa.binary(32), pa.int32(), pa.int32(), pa.bool_(), pa.string()]
-    columns = {name: pa.array(list(facts[name]), kind) for name, kind in zip(FACTS, types, strict=True)}
-    bad = pa.array([bool(error) for error in facts["error"]])
-    columns["error"] = pa.array([error or None for error in facts["error"]], pa.string())
-    sources = {"source": pa.array([about["source"]] * len(vectors), pa.string())}
+    table = pa.Table.from_pylist(rows, pa.schema(COLUMNS))
+    bad = pa.array([row["error"] is not None for row in rows])
     values = pa.array(vectors.astype(np.float16).ravel())
-    last = {"vector": pa.FixedSizeListArray.from_arrays(values, vectors.shape[1], mask=bad)}
-    table = pa.table({"id": columns.pop("id")} | sources | columns | last)
-    named = {name: about[name] for name in ("state", "identity", "source")}
-    table = table.replace_schema_metadata(named)
+    column = pa.FixedSizeListArray.from_arrays(values, vectors.shape[1], mask=bad)
     with whole_file(path) as temporary:
-        parquet.write_table(table, temporary)
-
-
-def is_embedded(path: Path, state: str, identity: str, count: int) -> bool | None:
-    """Whether a file holds the vectors of a part in its present state; None where there is no file that can be read."""
-    try:
-        with open_table(path) as table:
-            found = table.metadata
-    except (OSError, import_pyarrow()[0].ArrowException):
-        return None
-    about = found.metadata or {}
-    return (about.get(b"state"), about.get(b"identity"), found.num_rows) == (state.encode(), identity.encode(), count)
+        parquet.write_table(table.append_column("vector", column), temporary)

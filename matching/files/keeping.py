@@ -160,7 +160,11 @@ OLDEST = Criterion(lambda facts, _: facts.date, "older: {0.described_date}, the 
 IN_ORDER = Criterion(_find_place, "in folder {2} of the order, the next in {3}")
 BY_RULE: dict[KeepRule, list[Criterion]] = {"largest": [], "oldest": [OLDEST], "folder-order": [IN_ORDER]}
 ASKED = [  # before the rule
-    Criterion(lambda facts, _: facts.linked or facts.archived, "the only file that is neither a link nor inside an archive"),
+    Criterion(
+        lambda facts, _: facts.linked or facts.archived,
+        "the only file that is neither a link nor inside an archive",
+        column=bool,
+    ),
     Criterion(lambda facts, choice: not choice.settings.is_reference(facts.path), REFERENCE),
     Criterion(_find_preferred, "its path matches {2[1]}"),
 ]
@@ -183,7 +187,7 @@ CRITERIA = [  # after the rule
         lambda facts, choice: not choice.targets or facts.path.resolve() not in choice.targets,
         "all the same, but a link leads to it",
     ),
-    Criterion(lambda facts, _: not is_in_library(facts.path), "all the same, but inside the library of a program"),
+    Criterion(lambda facts, _: not is_in_library(facts.path), "all the same, but inside the library of a program", column=bool),
     Criterion(lambda facts, _: is_named_as_copy(facts.path), "all the same, but {1.name} is named as a copy", column=bool),
     Criterion(
         lambda facts, _: is_among_copies(facts.path), "all the same, but the next is in a folder of copies", column=np.bool_

@@ -1,7 +1,6 @@
-"""What an index finds, counts and says of folders, tars and Parquet files."""
+"""What is found and said of folders, tars and Parquet files."""
 
 import asyncio
-import json
 import os
 import tarfile
 import zlib
@@ -16,7 +15,8 @@ from image_copies.data.remote import as_path
 from image_copies.data.sources import containers
 from image_copies.data.sources.containers import Container, Picture, Rereader
 from image_copies.data.sources.tars import Member, open_tar, walk_tar
-from image_copies.matching.dedup.inputs import Index, index_container, list_containers
+from image_copies.matching.dedup import inputs
+from image_copies.matching.dedup.inputs import list_containers
 from image_copies.pipeline.deduplicate import main as deduplicate
 from tests.pictures import draw_noise, encode, write_tar
 
@@ -27,15 +27,11 @@ def picture(seed: int, side: int = 40) -> bytes:
     return encode(draw_noise(seed, side, side))
 
 
-def only(sources: list[Path], where: Path, size: int = 1000, column: str = "image") -> Index:
-    (container,) = list_containers(sources, size, where, column=column)
-    return index_container(container, where / f"{container.key}.json", size)
-
-
-def read_all(index: Index) -> list[Picture]:
-    found = [picture for part in index.parts for picture in index.container.read(part)]
-    assert len(found) == sum(part.count for part in index.parts)
-    return found
+def read_all(source: Path, column: str = "image") -> tuple[list[Picture], list[str]]:
+    """The pictures of a source, and what is damaged."""
+    (container,) = list_containers([source], source.parent / "out", column=column)
+    found = list(container.read())
+    return [one for one in found if isinstance(one, Picture)], [one for one in found if isinstance(one, str)]
 
 
 @pytest.fixture
@@ -49,14 +45,12 @@ def sample(tmp_path: Path) -> tuple[Path, dict[str, bytes]]:
 
 
 @pytest.mark.parametrize("mode", ["w", "w:gz", "w:xz"])
-def test_a_tar_is_read_in_parts_and_one_by_one(tmp_path: Path, mode: str, sample: tuple[Path, dict[str, bytes]]) -> None:
+def test_a_tar_is_read_whole_and_one_by_one(tmp_path: Path, mode: str, sample: tuple[Path, dict[str, bytes]]) -> None:
     _, files = sample
     path = tmp_path / f"b.tar{mode[1:].replace(':', '.')}"
     write_tar(path, files | {"label.json": b"{}", ".hidden.png": picture(20)}, mode)
-    index = only([path], tmp_path, size=5)
-    assert [part.count for part in index.parts] == [5, 5, 2] and not index.problems
-    found = read_all(index)
-    assert {one.id: one.content for one in found} == files
+    found, problems = read_all(path)
+    assert not problems and {one.id: one.content for one in found} == files
     with Rereader("image") as rereader:
         for one in (found[3], found[7], found[2]):
             about = {"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")}
@@ -85,22 +79,12 @@ def test_what_is_read_again_in_order_is_opened_once(tmp_path: Path, monkeypatch:
     wanted = [
         (picture(number), {"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")})
         for path in (tmp_path / "a.tar.gz", tmp_path / "b.parquet")
-        for number, one in enumerate(read_all(only([path], tmp_path)))
+        for number, one in enumerate(read_all(path)[0])
     ]
     seen.clear()
     with Rereader("image") as rereader:
         assert all(rereader.read(about) == content for content, about in wanted) and len(wanted) == 12
     assert seen == ["open_tar", "open_table", "read_row_group", "read_row_group"]
-
-
-@pytest.mark.parametrize("field", ["sizes", "kind"])
-def test_an_index_that_lacks_something_is_made_again(sample: tuple[Path, dict[str, bytes]], tmp_path: Path, field: str) -> None:
-    index = only([sample[0]], tmp_path)
-    (written,) = tmp_path.glob("*.json")
-    content = json.loads(written.read_text())
-    del content[field]
-    written.write_text(json.dumps(content))
-    assert only([sample[0]], tmp_path) == index
 
 
 def test_what_follows_a_damaged_header_is_found_again(sample: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
@@ -110,10 +94,10 @@ def test_what_follows_a_damaged_header_is_found_again(sample: tuple[Path, dict[s
     content = bytearray(path.read_bytes())
     content[member.offset : member.offset + 100] = b"\xff" * 100
     path.write_bytes(content)
-    index = only([path], tmp_path)
-    assert {one.id for one in read_all(index)} == files.keys() - {"004.png"}
+    found, problems = read_all(path)
+    assert {one.id for one in found} == files.keys() - {"004.png"}
     end = member.offset_data + -(-member.size // BLOCK) * BLOCK
-    assert index.problems == [f"bytes {member.offset:,} to {end:,} are damaged: the members there are lost"]
+    assert problems == [f"bytes {member.offset:,} to {end:,} are damaged: the members there are lost"]
 
 
 def test_a_damaged_extended_header_loses_one_member(sample: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
@@ -124,8 +108,8 @@ def test_a_damaged_extended_header_loses_one_member(sample: tuple[Path, dict[str
         first = next(found for found in walk_tar(stream) if isinstance(found, Member))
     content[first.data - BLOCK : first.data - BLOCK + 300] = b"\xff" * 300  # the header after the extended one
     path.write_bytes(content)
-    index = only([path], tmp_path)
-    assert {one.id for one in read_all(index)} == {name for name in files if not name.startswith("long")} and index.problems
+    found, problems = read_all(path)
+    assert {one.id for one in found} == {name for name in files if not name.startswith("long")} and problems
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -136,18 +120,17 @@ def test_a_cut_tar_is_named_and_what_is_there_is_read(
     with tarfile.open(path) as archive:
         member = archive.getmember("007.png")
     path.write_bytes(path.read_bytes()[: member.offset_data + 100 if inside else member.offset + 100])
-    index = only([path], tmp_path)
-    found = read_all(index)
+    found, problems = read_all(path)
     assert [one.id for one in found if one.content] == [f"{number:03d}.png" for number in range(7)]
     assert [one.error for one in found if not one.content] == (["the tar is cut within it"] if inside else [])
-    assert len(index.problems) == 1
+    assert len(problems) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar" * 1000, bytes(10240)])
 def test_what_is_no_tar_holds_nothing(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(content)
-    index = only([tmp_path / "x.tar"], tmp_path)
-    assert not index.parts and bool(index.problems) == (content != bytes(10240))
+    found, problems = read_all(tmp_path / "x.tar")
+    assert not found and bool(problems) == (content != bytes(10240))
 
 
 def test_a_damaged_compressed_tar_says_so(tmp_path: Path) -> None:
@@ -164,22 +147,18 @@ def test_tables_of_bytes_and_paths_are_read(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(picture(1))
     cells = [{"bytes": picture(2), "path": "a.png"}, {"bytes": None, "path": "x.png"}, {"bytes": None, "path": None}, None]
     parquet.write_table(pa.table({"image": cells * 2, "n": range(8)}), tmp_path / "t.parquet", row_group_size=3)
-    index = only([tmp_path / "t.parquet"], tmp_path, size=4)
-    assert [(part.first, part.end, part.count) for part in index.parts] == [(0, 2, 6), (2, 3, 2)]
-    found = read_all(index)
+    found, _ = read_all(tmp_path / "t.parquet")
     assert [one.content for one in found] == [picture(2), picture(1), None, None] * 2
     assert all(one.error for one in found if one.content is None) and [one.place for one in found] == list(range(8))
     about = {"id": "5", "source": str(tmp_path / "t.parquet"), "place": 5, "bytes": 0}
     with Rereader("image") as rereader:
         assert rereader.read(about) == picture(1)
-    assert only([tmp_path / "t.parquet"], tmp_path, column="photo").problems == [
-        "has no column photo (--column names it), but image, n"
-    ]
+    assert read_all(tmp_path / "t.parquet", "photo")[1] == ["has no column photo (--column names it), but image, n"]
     (tmp_path / "t.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-20])
-    assert "cannot be read" in only([tmp_path / "t.parquet"], tmp_path).problems[0]
+    assert "cannot be read" in read_all(tmp_path / "t.parquet")[1][0]
 
 
-def test_a_new_file_changes_one_batch_and_results_are_no_input(tmp_path: Path) -> None:
+def test_a_new_file_changes_one_batch_and_results_are_no_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "many"
     folder.mkdir()
     for number in range(3000):
@@ -187,8 +166,10 @@ def test_a_new_file_changes_one_batch_and_results_are_no_input(tmp_path: Path) -
     (folder / "results").mkdir()
     (folder / "results" / "thumbnail.jpg").touch()
 
+    monkeypatch.setattr(inputs, "BATCH_FILES", 50)
+
     def batches() -> dict[str, Container]:
-        return {one.key: one for one in list_containers([folder], 50, folder / "results")}
+        return {one.key: one for one in list_containers([folder], folder / "results")}
 
     before = batches()
     assert sum(len(one.names) for one in before.values()) == 3000 and len(before) > 10
@@ -196,13 +177,6 @@ def test_a_new_file_changes_one_batch_and_results_are_no_input(tmp_path: Path) -
     names = (f"{within.names[29].removesuffix('.jpg')}-{letter}.jpg" for letter in "abcdefgh")
     Path(next(name for name in names if zlib.crc32(os.fsencode(name.removeprefix(str(folder)))) % 50)).touch()  # ends no batch
     assert len(batches().keys() - before.keys()) == 1
-
-
-def test_a_changed_file_changes_its_state_and_index(tmp_path: Path) -> None:
-    write_tar(tmp_path / "x.tar", {"1.png": picture(1)})
-    assert only([tmp_path / "x.tar"], tmp_path).parts[0].count == 1
-    write_tar(tmp_path / "x.tar", {"1.png": picture(1), "2.png": picture(2)})
-    assert only([tmp_path / "x.tar"], tmp_path).parts[0].count == 2
 
 
 def test_a_file_is_listed_once_whichever_sources_lead_to_it(tmp_path: Path) -> None:
@@ -217,10 +191,10 @@ def test_a_file_is_listed_once_whichever_sources_lead_to_it(tmp_path: Path) -> N
         ["a/b", "linked/x.tar", "linked", "a/x.tar"],
         ["linked/1.jpg", "a"],
     ):
-        containers = list(list_containers([tmp_path / name for name in names], 10, tmp_path / "out"))
+        containers = list(list_containers([tmp_path / name for name in names], tmp_path / "out"))
         listed = [name for one in containers for name in one.names or [one.source]]
         assert sorted(listed) == [f"{tmp_path}/a/{name}" for name in ("1.jpg", "b/2.jpg", "x.tar")], names
-    (linked,) = list_containers([tmp_path / "d", tmp_path / "d" / "linked.jpg"], 10, tmp_path / "out")
+    (linked,) = list_containers([tmp_path / "d", tmp_path / "d" / "linked.jpg"], tmp_path / "out")
     assert linked.names == (f"{tmp_path}/d/5.jpg", f"{tmp_path}/d/linked.jpg")  # a link to a file has a name of its own
 
 
@@ -228,10 +202,10 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
     for number in range(4):
         (tmp_path / f"{number}.jpg").touch()
     (tmp_path / "list.txt").write_text("# two\n1.jpg\n\n3.jpg\n")
-    (found,) = list_containers([Path(f"@{tmp_path}/list.txt")], 10, tmp_path / "out")
+    (found,) = list_containers([Path(f"@{tmp_path}/list.txt")], tmp_path / "out")
     assert found.names == (f"{tmp_path}/1.jpg", f"{tmp_path}/3.jpg")
     with pytest.raises(UserError, match="does not exist"):
-        list(list_containers([tmp_path / "4.jpg"], 10, tmp_path / "out"))
+        list(list_containers([tmp_path / "4.jpg"], tmp_path / "out"))
 
 
 def test_an_object_store_that_fails_is_asked_again_and_then_named(
@@ -250,23 +224,30 @@ def test_an_object_store_that_fails_is_asked_again_and_then_named(
     forget_connections()
     for source, found in ((url / "a.tar", files), (url / "loose", {f"{url}/{name}": loose[name] for name in loose})):
         with object_store.failing(2):
-            index = only([source], tmp_path)
+            (container,) = list_containers([source], tmp_path)
         with object_store.failing(2):
-            assert {one.id: one.content for one in read_all(index)} == found
+            assert {one.id: one.content for one in container.read() if isinstance(one, Picture)} == found
         named = rf"{source}.* the store cannot be reached or fails.*the same command continues"
         with object_store.failing(1000), pytest.raises(StorageError, match=named):
-            only([source], tmp_path / "again")
+            list(list_containers([source], tmp_path))
         with object_store.failing(1000), pytest.raises(StorageError, match=named):
-            read_all(index)
+            list(container.read())
     object_store.files.pipe_file(f"{url}/loose//y.png", picture(4))
     with pytest.raises(StorageError, match="1 names with empty parts"):
-        only([url / "loose"], tmp_path)
+        list(list_containers([url / "loose"], tmp_path))
 
 
-def test_a_tar_is_not_an_input_and_a_test_set_at_once(tmp_path: Path) -> None:
+def test_what_is_in_a_test_set_is_no_input(tmp_path: Path) -> None:
     """Its pictures went for each other."""
     pytest.importorskip("pyarrow")
-    tar = tmp_path / "in.tar"
+    tar = tmp_path / "in" / "test" / "in.tar"
+    tar.parent.mkdir(parents=True)
     write_tar(tar, {"a.png": picture(1), "b.png": picture(1)})
-    with pytest.raises(UserError, match=r"in\.tar is an input and a test set: name it once"):
+    (tmp_path / "in" / "1.jpg").touch()
+    (inputs_left,) = list_containers([tmp_path / "in"], tmp_path / "out", [tar.parent])
+    assert inputs_left.names == (f"{tmp_path}/in/1.jpg",)
+    with pytest.raises(UserError, match="no picture that is in no test set was found"):
         deduplicate(["--input", str(tar), "--against", str(tar), "--output", str(tmp_path / "out")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"no picture was found in .*empty"):
+        deduplicate(["--input", str(tar), "--against", str(tmp_path / "empty"), "--output", str(tmp_path / "out")])

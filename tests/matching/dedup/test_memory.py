@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from image_copies.data.shards import Place, ShardWork, use_engine
-from image_copies.matching.dedup import blocks, embedding, lists, results
+from image_copies.matching.dedup import blocks, inputs, lists, results
 from image_copies.matching.dedup.deduplication import DedupSettings, deduplicate
-from image_copies.matching.dedup.embedding import Embedding, write_vectors
-from image_copies.matching.dedup.inputs import index_container, index_path, list_containers
+from image_copies.matching.dedup.embedding import Embedding, write_container
+from image_copies.matching.dedup.inputs import list_containers
 from image_copies.matching.output import Output
 
 PICTURES = 1500
@@ -45,22 +45,22 @@ def do_alone(opener: Callable[[], Any], work: Callable[[Any, Any, Place], Any], 
 
 def make_up(folder: Path, count: int, paired: bool) -> None:
     """Empty files, and vectors that an earlier run would have left; where they are paired, every second is that before it."""
-    made = Embedding(open_nothing, "made up", (32,), folder / "out")
+    made = Embedding(open_nothing, "made up", folder / "out")
     for number in range(count):
         (folder / "in" / f"{number // 100}").mkdir(parents=True, exist_ok=True)
         (folder / "in" / f"{number // 100}" / f"{number}.jpg").touch()
-    for container in list_containers([folder / "in"], made.part_size(), made.folder):
-        index = index_container(container, index_path(made.folder, container.key), made.part_size())
-        for number, part in enumerate(index.parts):
-            names = container.names[part.first : part.end]
-            facts: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), [0] * part.count)
-            facts |= {"id": names, "flat": [False] * part.count}
-            facts |= {"error": [""] * part.count, "sha256": [hashlib.sha256(name.encode()).digest() for name in names]}
-            vectors = np.random.default_rng(zlib.crc32(names[0].encode())).standard_normal((part.count, 8)).astype(np.float32)
-            if paired:
-                vectors[1::2] = vectors[: part.count // 2 * 2 : 2]
-            path = made.vectors_path(container.key, number)
-            write_vectors(path, {"source": container.source, "state": container.state, "identity": made.identity}, facts, vectors)
+    for container in list_containers([folder / "in"], made.folder):
+        rows = list[dict[str, Any]]()
+        for name in container.names:
+            facts: dict[str, Any] = dict.fromkeys(("place", "bytes", "width", "height"), 0)
+            facts |= {"id": name, "source": container.source, "flat": False, "error": None}
+            rows.append(facts | {"sha256": hashlib.sha256(name.encode()).digest()})
+        seed = zlib.crc32(container.names[0].encode())
+        vectors = np.random.default_rng(seed).standard_normal((len(rows), 8)).astype(np.float32)
+        if paired:
+            vectors[1::2] = vectors[: len(rows) // 2 * 2 : 2]
+        pieces = (([row], vector[None]) for row, vector in zip(rows, vectors, strict=True))
+        write_container(made, container, pieces, 250, [])
 
 
 @pytest.mark.parametrize(("paired", "most"), [(False, BYTES), (True, BYTES_PAIRED)])
@@ -70,7 +70,7 @@ def test_the_driver_holds_no_object_for_each_picture(
     pytest.importorskip("faiss")
     pytest.importorskip("pyarrow")
     for module, name, value in (
-        (embedding, "PART_PICTURES", 250),
+        (inputs, "BATCH_FILES", 250),
         (results, "ROWS_AT_ONCE", 100),
         (lists, "EXACT", 100),
         (blocks, "PICTURES_PER_ROOT", 20),
@@ -82,7 +82,7 @@ def test_the_driver_holds_no_object_for_each_picture(
     def peak(count: int) -> int:
         folder = tmp_path / f"{count}"
         make_up(folder, count, paired)
-        settings = DedupSettings([folder / "in"], [], folder / "out", "image", 0, ())
+        settings = DedupSettings([folder / "in"], [], folder / "out", "image", False, ())
         with ProcessPoolExecutor(1) as pool:
             pool.submit(len, ()).result()
             tracemalloc.start()

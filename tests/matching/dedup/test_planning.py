@@ -1,11 +1,12 @@
 """Of two pictures the one goes that has nothing that the other lacks, as by the plan of match."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
 from PIL import Image, ImageDraw
 
-from image_copies.matching.dedup.deciding import PairPlanner
+from image_copies.matching.dedup.deciding import PairVerdict, make_knowledge, plan_pair
 from image_copies.matching.files.originals import EditComparer
 from tests.pictures import draw
 
@@ -16,6 +17,11 @@ def write(picture: Picture, text: str, size: int = 40) -> Picture:
     shown = picture.copy()
     ImageDraw.Draw(shown).text((40, 280), text, (255, 255, 255), font_size=size, stroke_width=3, stroke_fill=(0, 0, 0))
     return shown
+
+
+def plan(going: Path, staying: Path, leaked: bool = False) -> PairVerdict:
+    digests = {path: hashlib.sha256(path.read_bytes()).digest() for path in (going, staying)}
+    return plan_pair(make_knowledge(digests), going, staying, leaked)
 
 
 def save_two(folder: Path, going: Picture, staying: Picture) -> tuple[Path, Path]:
@@ -31,11 +37,10 @@ def test_a_smaller_copy_goes_also_if_it_is_a_link(tmp_path: Path) -> None:
     Image.open(original).resize((360, 270)).save(smaller, quality=80)
     draw(5).save(other)
     link.symlink_to(smaller)
-    planner = PairPlanner()
-    verdict = planner.plan(smaller, original, False)
+    verdict = plan(smaller, original)
     assert verdict.kind == "certain" and not verdict.missed
-    assert planner.plan(other, original, False).kind not in ("same file", "certain")
-    assert planner.plan(smaller, original, False) == planner.plan(link, original, False) == verdict
+    assert plan(other, original).kind not in ("same file", "certain")
+    assert plan(smaller, original) == plan(link, original) == verdict
 
 
 @pytest.mark.parametrize(
@@ -48,31 +53,31 @@ def test_a_smaller_copy_goes_also_if_it_is_a_link(tmp_path: Path) -> None:
 def test_what_has_something_of_its_own_is_to_be_looked_at(tmp_path: Path, going: Picture, staying: Picture, reason: str) -> None:
     """A clean photograph went as certain for one with a watermark."""
     files = save_two(tmp_path, going, staying)
-    verdict = PairPlanner().plan(*files, False)
+    verdict = plan(*files)
     assert verdict.missed and reason in verdict.reason and verdict.kind == "certain"
-    assert not PairPlanner().plan(*files, True).missed, "whatever it has, a test set holds it"
+    assert not plan(*files, leaked=True).missed, "whatever it has, a test set holds it"
 
 
 def test_no_original_is_named_as_nobody_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took three quarters of the time."""
     monkeypatch.setattr(EditComparer, "find_origin", None)
-    assert PairPlanner().plan(*save_two(tmp_path, draw(3), write(draw(3), "(c) a shop")), False).missed
+    assert plan(*save_two(tmp_path, draw(3), write(draw(3), "(c) a shop"))).missed
 
 
 def test_a_tiff_with_other_pages_stays(tmp_path: Path) -> None:
     pages = [draw(seed) for seed in range(3)]
     pages[0].save(tmp_path / "pages.tif", save_all=True, append_images=pages[1:])
     pages[0].save(tmp_path / "first.png")
-    verdict = PairPlanner().plan(tmp_path / "pages.tif", tmp_path / "first.png", False)
+    verdict = plan(tmp_path / "pages.tif", tmp_path / "first.png")
     assert verdict.missed or verdict.kind not in ("same file", "certain")
-    assert not PairPlanner().plan(tmp_path / "first.png", tmp_path / "pages.tif", False).missed
+    assert not plan(tmp_path / "first.png", tmp_path / "pages.tif").missed
 
 
 def test_nothing_goes_for_a_damaged_picture(tmp_path: Path) -> None:
     draw(3).save(tmp_path / "staying.jpg", quality=95)
     content = (tmp_path / "staying.jpg").read_bytes()
     Image.open(tmp_path / "staying.jpg").resize((360, 270)).save(tmp_path / "going.jpg", quality=80)
-    assert not PairPlanner().plan(tmp_path / "going.jpg", tmp_path / "staying.jpg", False).missed
+    assert not plan(tmp_path / "going.jpg", tmp_path / "staying.jpg").missed
     (tmp_path / "staying.jpg").write_bytes(content[: len(content) - 2000])
-    verdict = PairPlanner().plan(tmp_path / "going.jpg", tmp_path / "staying.jpg", False)
+    verdict = plan(tmp_path / "going.jpg", tmp_path / "staying.jpg")
     assert verdict.missed or verdict.kind not in ("same file", "certain")
