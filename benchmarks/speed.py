@@ -47,8 +47,8 @@ from image_copies.data.sources.archives import read_bytes
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index import codes as coding
+from image_copies.matching.index.parts import open_parts
 from image_copies.matching.index.search import open_search
-from image_copies.matching.index.segments import open_segments
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files
 from image_copies.matching.matches import read_matches_csv
 from image_copies.models.shipped import SHIPPED
@@ -345,7 +345,7 @@ def measure_growth(contents: int, _seed: int) -> Figures:
                 first += len(vectors)
 
         time_part(FILL, fill)
-        time_part(FILES, lambda: open_segments(store))
+        time_part(FILES, lambda: open_parts(store))
         index = time_part(CODES, lambda: open_search(store))
         originals = index.numbers()[:: contents // (QUERIES // 2)][: QUERIES // 2]
         copies, distances = population.draw_copies(index.vectors_of(originals))

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.shards import uses_engine
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
@@ -30,7 +28,6 @@ from image_copies.matching.matches import Exclusions, Match, Matches, Rule
 from image_copies.matching.views import CROPS, VIEWS, embed_views
 
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
-BLOCKS_PER_ROUND = 64  # blocks of queries that an engine searches at once
 MAX_NEAR_ALARMS = 0.002  # expected false alarms per query up to which few lists of a large index hold what is nearer
 MAX_KNOWN_FILES = 100_000  # contents whose files are read once in a search
 MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
@@ -186,15 +183,13 @@ class Search:
         return allowed
 
     def _search_blocks(self, blocks: Iterator[tuple[Queries, NDArray[np.float32]]]) -> Iterator[tuple[Path, bytes, list[Hit]]]:
-        """Yield the path, the digest and the nearest allowed contents of each query; an engine searches many blocks at once.
+        """Yield the path, the digest and the nearest allowed contents of each query.
 
         The vectors float32 [n, d] of a block are those before query normalisation.
         """
-        while together := list(islice(blocks, BLOCKS_PER_ROUND if uses_engine() else 1)):
-            queries = [query for own, _ in together for query in own]
+        for queries, vectors in blocks:
             allowed = [self._make_filter(*query) for query in queries]
-            normalized = self.extractor.normalize(np.concatenate([vectors for _, vectors in together]))
-            found = self._find_hits(normalized, allowed, self._limit)
+            found = self._find_hits(self.extractor.normalize(vectors), allowed, self._limit)
             if self.views:
                 self._add_views(queries, found, allowed)
             for (path, digest), hits in zip(queries, found, strict=True):

@@ -8,9 +8,9 @@ from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import check_target_folder
 from image_copies.matching.commands.sources import look_in
 from image_copies.matching.extractor import Extractor
+from image_copies.matching.index import codes, parts
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.filling import Added, add_pictures
-from image_copies.matching.index.index_files import check_files
 from image_copies.matching.index.store import check_vectors, open_known_store, open_store, remove_files, unreadable_files
 from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import UNREADABLE
@@ -60,17 +60,21 @@ def remove(index: Path, paths: Sequence[Path], output: Output) -> int:
 
 
 def check(index: Path, output: Output) -> int:
-    """Read every byte of an index and report its damaged files; return the exit code, 1 where there are any.
+    """Read every byte of an index, and remove damaged files, which the next search makes again; return the exit code, 1 if any.
 
     Raises:
         UserError: There is no index, or its database is damaged.
     """
     with open_known_store(index) as store:
         vectors = check_vectors(store)
-    files, damaged = check_files(index)
+        held, coded = sorted(index.glob("vectors-*")), sorted(index.glob("codes-*"))
+        damaged = [path for path in held if not parts.is_intact(store, path)]
+        damaged += [path for path in coded if not codes.is_intact(path)]
+    files = len(held) + len(coded)
     output.record("check", {"vectors": vectors, "files": files, "damaged": damaged})
     for path in damaged:
-        output.say(f"{path} is damaged: the next search writes it again from the database")
+        path.unlink()
+        output.say(f"{path} was damaged: the next search writes it again from the database")
     output.say(f"{index}: {vectors:,} vectors in the database and {files} files read, {len(damaged)} damaged")
     return 1 if damaged else 0
 

@@ -1,7 +1,7 @@
 """The references of an index in one SQLite database: files, and the hashes and vectors of their contents.
 
-SQLite's transactions survive a kill at any moment. The Faiss files next to the database (`segments.py`, `codes.py`) are derived
-from it and can be written again.
+SQLite's transactions survive a kill at any moment. The files next to the database (`parts.py`, `codes.py`) are derived from it
+and can be written again.
 """
 
 import hashlib
@@ -243,20 +243,18 @@ def unreadable_files(store: Store) -> list[Path]:
 
 
 def stored_vectors(
-    store: Store, after: int = -1, until: int | None = None, most: int = -1
+    store: Store, after: int = 0, until: int = MAX_CONTENT_NUMBER
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in order, above `after` and up to `until`.
-
-    `most` is how many at most; −1 for all.
 
     Raises:
         UserError: A vector is damaged; the message names its first file.
     """
     find = (
         "SELECT content, vector, checksum FROM contents "
-        "WHERE content > ? AND content <= ? AND vector IS NOT NULL ORDER BY content LIMIT ?"
+        "WHERE content > ? AND content <= ? AND vector IS NOT NULL ORDER BY content"
     )
-    rows = store.database.execute(find, (after, MAX_CONTENT_NUMBER if until is None else until, most))
+    rows = store.database.execute(find, (after, until))
     while block := rows.fetchmany(ROWS_PER_READ):
         for number, vector, checksum in block:
             if _is_damaged(store, vector, checksum):

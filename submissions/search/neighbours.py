@@ -189,17 +189,21 @@ def compute_exact_distances(
 
 
 def rank_exactly(
-    queries: NDArray[np.float32], references: NDArray[np.float32], candidates: Rows, count: int, metric: Metric = "distance"
+    queries: NDArray[np.float32],
+    take: Callable[[Rows], NDArray[np.float32]],
+    candidates: Rows,
+    count: int,
+    metric: Metric = "distance",
 ) -> Nearest:
     """Return the `count` nearest of each query's candidates [n, m] by values to minimise, which are computed in float64.
 
-    −1 stands for no candidate: its value is infinite, and it comes last.
+    `take` returns the vectors [..., d] of rows. −1 stands for no candidate: its value is infinite, and it comes last.
     """
     values = np.empty(candidates.shape)
     step = max(1, PAIRS_PER_BLOCK // max(1, candidates.shape[1]))
     for start in range(0, len(queries), step):
         part = slice(start, start + step)
-        near, asked = references[candidates[part]].astype(np.float64), queries[part].astype(np.float64)
+        near, asked = take(np.maximum(candidates[part], 0)).astype(np.float64), queries[part].astype(np.float64)
         if metric == "cosine":
             values[part] = -np.einsum("nd,nkd->nk", asked, near)
         else:
@@ -256,7 +260,7 @@ def _search_nearest(count: int, metric: Metric, queries: NDArray[np.float32], sh
     rows = None if device is None else device.nearest(queries, references, depth, metric)
     if rows is None:
         rows = CPU.nearest(queries, references, depth, metric)
-    near = rank_exactly(queries, references, rows, count, metric)
+    near = rank_exactly(queries, references.__getitem__, rows, count, metric)
     place.advance(len(references))
     return Nearest(near.values, near.rows + shard.first)
 

@@ -80,7 +80,8 @@ VectorRows = NDArray[np.float32] | StoredRows  # vectors [n, d]
 
 
 def _load(read: Callable[[int, int], NDArray[np.float32]], start: int, chosen: NDArray[np.bool_]) -> NDArray[np.float32]:
-    return read(start, start + len(chosen))[chosen]
+    rows = read(start, start + len(chosen))
+    return rows if chosen.all() else rows[chosen]
 
 
 def divide_rows(vectors: VectorRows, size: int) -> list[RowsShard]:

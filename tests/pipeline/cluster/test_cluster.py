@@ -16,12 +16,13 @@ from PIL import Image
 from image_copies.data.procedural import write_pictures
 from image_copies.data.remote import as_path
 from image_copies.matching import search as match_search
-from image_copies.matching.index import codes, filling, search, segments
+from image_copies.matching.index import filling, parts
 from image_copies.matching.index.database import DATABASE
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.deduplicate import main as deduplicate
 from image_copies.pipeline.steps import ensemble
 from image_copies.submissions.ensemble import projection
+from image_copies.submissions.search import neighbours
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.cluster
@@ -91,16 +92,13 @@ def test_a_submission_is_scored_as_in_one_process(
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "cluster.json").read_bytes()
 
 
-@pytest.mark.parametrize("coded", [False, True])
 def test_an_index_holds_and_finds_what_one_process_does(
-    nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch, coded: bool
+    nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name, value in (
-        *((filling, "IMAGES_PER_COMMIT", 8), (match_search, "QUERIES_PER_BLOCK", 8), (match_search, "BLOCKS_PER_ROUND", 3)),
-        *((segments, "MAX_SEGMENT_CONTENTS", 12), (segments, "SEGMENT_CONTENTS_PER_ROOT", 0)),
-        (segments, "MIN_CHANGED_CONTENTS", 4),
-        *((codes, "MIN_CODED_CONTENTS", 20 if coded else 1000), (codes, "TRAINING_VECTORS_PER_LIST", 16)),
-        (search, "PAIRS_WORTH_SENDING", 0),
+        *((filling, "IMAGES_PER_COMMIT", 8), (match_search, "QUERIES_PER_BLOCK", 8)),
+        *((parts, "CONTENTS_PER_PART", 12), (parts, "MIN_NEW_CONTENTS", 4)),
+        *((neighbours, "PAIRS_WORTH_SENDING", 0), (neighbours, "REFERENCES_PER_SHARD", 12)),
     ):
         monkeypatch.setattr(module, name, value)
     list(write_pictures(tmp_path / "pictures", "R", 30, seed=1, workers=1))
@@ -122,11 +120,10 @@ def test_an_index_holds_and_finds_what_one_process_does(
             assert done.returncode == 0, done.stderr
             assert all(line.startswith("{") for line in done.stdout.splitlines())
             if output:
-                assert ("  searching the index: " in done.stderr) == bool(more), done.stderr
-            assert ("encoding vectors: " in done.stderr) == (coded and bool(more and output)), done.stderr
+                assert ("  searching neighbours: " in done.stderr) == bool(more), done.stderr
         with closing(sqlite3.connect(tmp_path / f"index-{name}" / DATABASE)) as database:
             held.append([database.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("contents", "files")])
-        derived.append(read_folder(tmp_path / f"index-{name}", "[cqv]*"))
+        derived.append(read_folder(tmp_path / f"index-{name}", "[cv]*"))
         files = (
             "known/matches.csv",
             "within/matches.csv",
@@ -137,7 +134,7 @@ def test_an_index_holds_and_finds_what_one_process_does(
         matched.append([(tmp_path / name / file).read_text() for file in files])
         matched[-1].append(str(json.loads((tmp_path / name / "known/search.json").read_text())["threshold"]))
     assert held[0] == held[1] and len(held[0][0]) == 34
-    assert derived[0] == derived[1] and len(derived[0]) == (7 if coded else 3)
+    assert derived[0] == derived[1] and len(derived[0]) == 3
     assert [one for one, other in zip(*matched, strict=True) if one != other] == []
     assert all(f"copy-{number}.jpg" in matched[0][3] for number in (3, 5, 17))
 
