@@ -53,7 +53,7 @@ def _without_network(task: str, options: argparse.Namespace, output: Output) -> 
         return applying.take_back(options.output, output)
     if task == "--apply":
         guarded = [*options.protect, *options.read_only]
-        asked = options.output, options.plan, options.index, options.apply, options.to, guarded
+        asked = options.output, options.index, options.apply, options.to, guarded
         return applying.carry_out(*asked, output, options.merge_metadata)
     if task == "check":
         return indexing.check(options.index, output)

@@ -18,7 +18,7 @@ from image_copies.matching.files.plan import read_plan, remove_merged
 from image_copies.matching.files.room import Room, measure_room
 from image_copies.matching.files.trash import find_home_trash
 from image_copies.matching.output import Output, count
-from image_copies.matching.results.folder import JOURNAL, MOVED, PLAN, SEARCH, read_notes
+from image_copies.matching.results.folder import JOURNAL, MOVED, PLAN, SEARCH, SearchNotes, read_notes
 
 SILENT = Output(quiet=True)
 MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
@@ -27,7 +27,6 @@ BUSY_MESSAGE = "another process is carrying out or undoing a plan. Wait for it: 
 
 def carry_out(
     folder: Path,
-    plan: Path | None,
     index: Path | None,
     way: Way,
     moved_to: Path | None,
@@ -39,7 +38,6 @@ def carry_out(
 
     Args:
         folder: Folder of the results, which holds the plan and gets the journal.
-        plan: Another plan; None for that of `folder`.
         index: The index that keeps the decisions; None for the one that the search used.
         way: What to do with the files.
         moved_to: Destination of "move"; None for `folder`/moved.
@@ -55,8 +53,7 @@ def carry_out(
         UserError: when there is no plan, it is invalid, its index or what is to be protected does not exist, the disk is full, or
             another process is carrying out a plan.
     """
-    where = {"plan": plan, "index": index, "moved_to": moved_to}
-    outcome = carry_out_plan(folder, way, **where, protected=protected, output=output, merging=merging)
+    outcome = carry_out_plan(folder, way, index, moved_to, protected, output, merging)
     _report(outcome, way, output)
     command = f"{name_command('match')} --undo --output {shlex.quote(text_of(folder))}"
     output.say(f"journal: {folder / JOURNAL}; take everything back with: {command}")
@@ -66,7 +63,6 @@ def carry_out(
 def carry_out_plan(
     folder: Path,
     way: Way,
-    plan: Path | None = None,
     index: Path | None = None,
     moved_to: Path | None = None,
     protected: Sequence[Path] = (),
@@ -78,13 +74,13 @@ def carry_out_plan(
     Raises:
         UserError: as there.
     """
-    rows, rejected = read_plan(plan or folder / PLAN), read_rejected_pairs(folder, plan, index)
-    notes = [read_notes(place) for place in (folder, plan.parent if plan else folder) if (place / SEARCH).exists()]
-    guarded = [*protected, *_list_known(note.read_only for note in notes)]
+    rows, rejected = read_plan(folder / PLAN), read_rejected_pairs(folder, index)
+    notes = read_notes(folder) if (folder / SEARCH).exists() else SearchNotes()
+    guarded = [*protected, *_list_known(notes.read_only)]
     is_protected = make_protection_check(guarded)
     refuse_within(moved_to or folder / MOVED, guarded, "--to")
     if moved_to is not None:
-        refuse_within(moved_to, _list_known(note.sources for note in notes), "--to", "was searched")
+        refuse_within(moved_to, _list_known(notes.sources), "--to", "was searched")
     place = (moved_to or folder / MOVED).resolve()
     if held := next((row.file for row in rows if row.file.is_relative_to(place)), None):
         raise UserError(
@@ -150,9 +146,9 @@ def list_removed(folder: Path) -> list[Path]:
         journal.close()
 
 
-def _list_known(named: Iterable[Sequence[str]]) -> list[Path]:
-    """Return the folders and files that searches noted, but for those that are gone."""
-    return [Path(name) for names in named for name in names if is_there(Path(name))]
+def _list_known(names: Sequence[str]) -> list[Path]:
+    """Return the folders and files that a search noted, but for those that are gone."""
+    return [path for path in map(Path, names) if is_there(path)]
 
 
 def _check_room(rooms: Iterable[Room], output: Output) -> None:

@@ -45,33 +45,24 @@ def decide(place: Path, first: Path, second: Path, word: Word, output: Output) -
     return 0 if found else 1
 
 
-def read_rejected_pairs(folder: Path, plan: Path | None, index: Path | None) -> frozenset[Pair]:
+def read_rejected_pairs(folder: Path, index: Path | None) -> frozenset[Pair]:
     """Return the pairs of contents that a person has called no copies.
 
     Args:
         folder: A folder of results.
-        plan: A plan of another folder of results; None for that of `folder`.
-        index: The index that keeps the decisions; None for those that the folders' searches used.
+        index: The index that keeps the decisions; None for the one that the folder's search used.
 
     Raises:
-        UserError: an index is gone or damaged, or nothing says which one it is.
+        UserError: The index is gone or damaged.
     """
-    folders = {folder, plan.parent} if plan is not None else {folder}
-    known = {place for place in folders if (place / SEARCH).exists() or (place / OWN_INDEX).exists()}
-    indexes = {index} if index is not None else {read_notes(place).index_in(place) for place in known}
-    if plan is not None and not indexes:
+    if index is None and not (folder / SEARCH).exists() and not (folder / OWN_INDEX).exists():
+        return frozenset()
+    place = index or read_notes(folder).index_in(folder)
+    if not (place / DATABASE).is_file():
         raise UserError(
-            f"no {SEARCH} next to {plan} or in {folder} says where your decisions are kept: name it with --index DIR."
+            f"{place} holds no index any more, which keeps your decisions. Name its new place with --index DIR, or search again."
         )
-    rejected = frozenset[Pair]()
-    for place in indexes:
-        if not (place / DATABASE).is_file():
-            raise UserError(
-                f"{place} holds no index any more, which keeps your decisions. Name its new place with --index DIR, or search "
-                "again."
-            )
-        rejected |= {pair for pair, word in Decisions(place).words().items() if word == "not-a-copy"}
-    return rejected
+    return frozenset(pair for pair, word in Decisions(place).words().items() if word == "not-a-copy")
 
 
 def list_decisions(place: Path, output: Output) -> int:

@@ -113,24 +113,14 @@ class Decisions:
             for files, digests in pairs:
                 decide(store, files, digests, True)
 
-    def forget_all(self, pairs: Sequence[tuple[bytes, bytes]]) -> None:
-        """Forget what is decided about many pairs of contents.
+    def forget(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Forget what is decided about pairs of contents; return whether anything was.
 
         Raises:
             UserError: The index cannot be used.
         """
         with open_known_store(self.index) as store, write_together(store.database):
-            for digests in pairs:
-                take_back(store, digests)
-
-    def forget(self, digests: tuple[bytes, bytes]) -> bool:
-        """Forget what is decided about two contents; return whether anything was.
-
-        Raises:
-            UserError: The index cannot be used.
-        """
-        with open_known_store(self.index) as store:
-            return take_back(store, digests)
+            return sum(take_back(store, digests) for digests in pairs) > 0
 
 
 def word_of(decision: Decision) -> Word:

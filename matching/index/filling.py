@@ -21,12 +21,10 @@ from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import (
     Content,
-    KnownDigests,
     Store,
     add_files,
     contents_of,
     digests_of_files,
-    holds_digest,
     keep_queries,
     known_digests,
     read_content,
@@ -237,6 +235,7 @@ def _embed_chosen_elsewhere(
     """Yield the same, embedded by workers that know what the index holds; of what several have found, the first counts."""
     assert extractor.source is not None
     known = known_digests(store)
+    what = hashlib.sha256(b"".join(sorted(known))).hexdigest()
     work = ShardWork(
         name=name,
         unit="image",
@@ -244,7 +243,7 @@ def _embed_chosen_elsewhere(
         work=_embed_unknown,
         size=len,
         inputs=extractor.files,
-        opened_as=f"{extractor.identity} {hashlib.sha256(known.tobytes()).hexdigest()}",
+        opened_as=f"{extractor.identity} {what}",
         uses_gpu=True,
     )
     for digests, contents in run_shards(work, _cut(order_by_size(paths)), len(paths)):
@@ -264,18 +263,20 @@ def order_by_size(paths: Sequence[Path]) -> list[Path]:
     return sorted(paths, key=lambda path: -sizes.get(path, 0))
 
 
-def _open_knowing(source: Callable[[], Extractor], known: KnownDigests) -> tuple[Extractor, KnownDigests]:
+def _open_knowing(source: Callable[[], Extractor], known: frozenset[bytes]) -> tuple[Extractor, frozenset[bytes]]:
     return source(), known
 
 
-def _embed_unknown(state: tuple[Extractor, KnownDigests], paths: Sequence[Path], place: Place) -> tuple[Digests, list[Content]]:
+def _embed_unknown(
+    state: tuple[Extractor, frozenset[bytes]], paths: Sequence[Path], place: Place
+) -> tuple[Digests, list[Content]]:
     """Return the files' digests, and those contents that are not known, once each."""
     extractor, known = state
     chosen: set[bytes] = set()
 
     def choose(opened: Digests) -> _Part:
         files = {path: digest for path, digest in opened.items() if digest is not None}
-        lacking = {digest for digest in files.values() if not holds_digest(known, digest)} - chosen
+        lacking = set(files.values()) - known - chosen
         chosen.update(lacking)
         return _Part(len(opened), files, _first_of_each(files, lacking), [])
 

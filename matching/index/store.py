@@ -23,8 +23,6 @@ from image_copies.data.sources.archives import find_archive, read_bytes
 from image_copies.matching.index.database import DATABASE, compute_checksum, open_database, read_about, read_maker, write_together
 
 ROWS_PER_READ = 4096  # vectors read from the database at once
-KnownDigests = NDArray[np.bytes_]  # SHA-256, each with MARK behind it: NumPy drops zeros at the end
-KNOWN, MARK = np.dtype("S33"), b"."
 MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives
 
 
@@ -209,16 +207,10 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDA
     return found
 
 
-def known_digests(store: Store) -> KnownDigests:
-    """Return the digests of all contents, of references and queries, in ascending order."""
+def known_digests(store: Store) -> frozenset[bytes]:
+    """Return the digests of all contents, of references and queries."""
     found = store.database.execute("SELECT digest FROM contents UNION SELECT digest FROM queries")
-    return np.sort(np.fromiter((digest + MARK for (digest,) in found), KNOWN))
-
-
-def holds_digest(known: KnownDigests, digest: bytes) -> bool:
-    """Whether a digest is among those that `known_digests` returned."""
-    place = int(np.searchsorted(known, digest + MARK))
-    return place < len(known) and bool(known[place] == digest + MARK)
+    return frozenset(digest for (digest,) in found)
 
 
 def keep_queries(store: Store, contents: Iterable[Content]) -> None:

@@ -211,7 +211,7 @@ class Results:
         """Take a decision back; False where there was none."""
         one, other = (bytes.fromhex(text) for text in sha256)
         with self._changing:
-            found = self.decisions.forget((one, other))
+            found = self.decisions.forget([(one, other)])
             self.plan.follow_everywhere(frozenset((one, other)), self.decisions.words())
         return found
 
@@ -250,7 +250,7 @@ class Results:
         """
         with self._changing:
             last = self._accepted.pop() if self._accepted else []
-            self.decisions.forget_all(last)
+            self.decisions.forget(last)
         return len(last)
 
     def carry_out(self, way: Way, shown: str) -> dict[str, Any]:

@@ -61,7 +61,6 @@ OPTIONS: Table = {
     "--remove-references": FLAG | {"help": "let the plan remove references, too; without it they stay"},
     "--apply": {"choices": APPLY_CHOICES, "help": "carry out OUTPUT/plan.csv, which a search wrote; `--apply move --help`"},
     "--undo": FLAG | {"help": "undo what --apply did"},
-    "--plan": FILE | {"help": "use this plan instead"},
     "--to": DIR | {"help": "with --apply move; default: OUTPUT/moved"},
     "--merge-metadata": FLAG
     | {"help": "write date, place, captions, keywords … that only a copy has into an XMP sidecar of the kept file"},
@@ -78,7 +77,7 @@ SEARCH = (
 # What each task takes. A first word names the task; two are named by their option, and a search by nothing.
 TASKS: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "": ("pictures", f"pictures ({A_SOURCE}):", "--queries", "--references", "--index", "--show", *SEARCH, "--apply", "--undo"),
-    "--apply": ("--apply", "--plan", "--to", "--merge-metadata", "--protect", "--read-only", "--index"),
+    "--apply": ("--apply", "--to", "--merge-metadata", "--protect", "--read-only", "--index"),
     "--undo": ("--undo",),
     "leakage": ("sets", *SEARCH),
     "decide": ("pair", "word", "--index"),

@@ -100,16 +100,8 @@ class ConcatenatedVectors:
             )
         return np.array([where[image_id] for image_id in ids], dtype=np.int64)
 
-    def sample(self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None) -> NDArray[np.float32]:
-        """Draw at most `count` rows [m, Σ d] of readable images without replacement, of all or of `among` [k], in order.
-
-        Raises:
-            UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
-        """
-        return self.rows(self.choose_rows(count, seed, among))
-
     def choose_rows(self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """Draw the row numbers of `sample`, int64 [m], ascending."""
+        """Draw the row numbers of at most `count` readable images, of all or of `among` [k]: int64 [m], ascending."""
         rows = np.arange(len(self)) if among is None else among
         rows = rows[~self.unreadable[rows]]
         if len(rows) > count:

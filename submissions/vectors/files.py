@@ -379,12 +379,9 @@ class Repeated:
 
 def find_repeated(hashes: NDArray[np.uint64]) -> Repeated:
     """Find the rows whose hashes [n, 2] (`hash_rows`) equal those of an earlier row."""
-    order = np.lexsort(hashes.T)  # stable
-    same = (hashes[order][1:] == hashes[order][:-1]).all(axis=1)
-    firsts = np.arange(len(order))
-    starts = np.flatnonzero(np.concatenate([[True], ~same])) if len(order) else np.zeros(0, np.int64)
-    firsts[order] = np.repeat(order[starts], np.diff([*starts, len(order)]))
-    rows = np.flatnonzero(firsts != np.arange(len(firsts)))
+    _, first, groups = np.unique(hashes, axis=0, return_index=True, return_inverse=True)
+    firsts = first[groups.ravel()]
+    rows = np.flatnonzero(firsts != np.arange(len(hashes)))
     return Repeated(rows, firsts[rows])
 
 

@@ -312,7 +312,6 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
         (["--queries", "none"], "none does not exist. Name a folder"),
         (["--queries", "loop"], "loop is a link that leads nowhere"),
         (["--queries", "q/picture.jpg", "--to", "x"], "no option --to"),
-        (["--queries", "q", "--plan", "x"], "no option --plan"),
         (["--queries", "q", "--merge-metadata"], "no option --merge-metadata"),
         (["q", "--show", "x.png"], "give it with two pictures"),
         (["q/picture.jpg", "r/picture.jpg", "--show", "x.gif"], "must end in .png or .jpg or .webp"),

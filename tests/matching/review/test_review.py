@@ -266,25 +266,18 @@ def test_without_the_folder_of_results_nothing_is_said_to_be_put_back(client: Te
     assert not results.exists()
 
 
-def test_what_is_called_no_copy_stays_whichever_folder_gets_the_journal(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_called_no_copy_stays_wherever_the_index_went(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     album, kept = results.parent / "album", results.parent / "kept"
     monkeypatch.chdir(results.parent)
     before = read_tree(album)
     main(["decide", str(album / "small.png"), str(album / "large.png"), "not-a-copy", "--output", str(results)])
-    shutil.copy(results / PLAN, "mine.csv")
-    with pytest.raises(UserError, match=r"no search\.json next to mine\.csv .* name it with --index"):
-        main(["--apply", "move", "--plan", "mine.csv", "--output", "other"])
     (results / "index").rename(kept)
     with pytest.raises(UserError, match="holds no index any more"):
         main(["--apply", "move", "--output", str(results)])
     assert read_tree(album) == before
-    for arguments in (["--output", str(results)], ["--plan", "mine.csv", "--output", "other"]):
-        assert main(["--apply", "move", "--index", str(kept), *arguments]) == 1
-        assert "small.png" in read_tree(album) != before
-        assert main(["--undo", *arguments[-2:]]) == 0 and read_tree(album) == before
-    kept.rename(results / "index")
-    assert main(["--apply", "move", "--plan", str(results / PLAN), "--output", "other"]) == 1
+    assert main(["--apply", "move", "--index", str(kept), "--output", str(results)]) == 1
     assert "small.png" in read_tree(album) != before
+    assert main(["--undo", "--output", str(results)]) == 0 and read_tree(album) == before
 
 
 def test_lines_that_a_person_edited_stay_when_others_are_decided(client: TestClient, results: Path) -> None:

@@ -115,7 +115,7 @@ def files(folder: Path) -> list[Path]:
 def test_a_projection_of_weighted_vectors_takes_plain_ones(tmp_path: Path) -> None:
     joined = open_concatenated(files(tmp_path))
     weighted = joined.weighted((1.0, 0.3))
-    plain, small = joined.rows(np.arange(50)), weighted.rows(np.arange(50))
+    plain, small = (np.concatenate(list(vectors.blocks())) for vectors in (joined, weighted))
     np.testing.assert_allclose(small[:, 6:], 0.3 * plain[:, 6:], rtol=1e-6)
     projection = fit_projection(small, 5)
     of_plain = projection.of_unweighted(weighted.weight_of_dimensions())
@@ -124,7 +124,7 @@ def test_a_projection_of_weighted_vectors_takes_plain_ones(tmp_path: Path) -> No
 
 def test_a_model_of_weight_0_says_nothing(tmp_path: Path) -> None:
     joined = open_concatenated(files(tmp_path)).weighted((1.0, 0.0))
-    projection = fit_projection(joined.sample(50), 5).of_unweighted(joined.weight_of_dimensions())
+    projection = fit_projection(np.concatenate(list(joined.blocks())), 5).of_unweighted(joined.weight_of_dimensions())
     vectors = RNG.standard_normal((7, 10)).astype(np.float32)
     other = np.concatenate([vectors[:, :6], RNG.standard_normal((7, 4)).astype(np.float32)], axis=1)
     np.testing.assert_array_equal(projection.apply(vectors, 5, 0.0), projection.apply(other, 5, 0.0))
