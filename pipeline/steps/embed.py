@@ -100,7 +100,7 @@ def embed_to_file(
     if background:
         files.append(folder / "background.h5")
         ids = [*ids, *write_background(checkpoint, files[-1])]
-    unreadable = join_shards(output, ids, files, None if background else images.paths)
+    unreadable = join_shards(output, ids, files)
     report_unreadable(images, unreadable[: len(images)], output)
 
 

@@ -34,17 +34,15 @@ def is_whole(shard: Path) -> bool:
         return False
 
 
-def join_shards(output: Path, ids: list[str], shards: Sequence[Path], files: Sequence[Path] | None = None) -> NDArray[np.bool_]:
+def join_shards(output: Path, ids: list[str], shards: Sequence[Path]) -> NDArray[np.bool_]:
     """Write the vectors of all shards to one file, remove them, and return the flags of unreadable images [n].
-
-    `files` [n] are the images, which Parquet names.
 
     Raises:
         UserError: when a shard is missing or damaged, or the disk is full.
     """
     unreadable = np.concatenate([open_vectors(shard).unreadable for shard in shards])
     blocks: Iterable[NDArray[np.float32]] = (block for shard in shards for block in iterate_vectors(shard))
-    write_vectors(output, ids, blocks, unreadable, files=files)
+    write_vectors(output, ids, blocks, unreadable)
     remove_folder(shards[0].parent)
     return unreadable
 
@@ -62,7 +60,7 @@ def write_blocks(blocks: Iterable[EmbeddedBlock], images: ImageSet, output: Path
             unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
             yield block.vectors
 
-    write_vectors(output, images.ids, read(), unreadable, files=images.paths)
+    write_vectors(output, images.ids, read(), unreadable)
     report_unreadable(images, unreadable, output)
 
 

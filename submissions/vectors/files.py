@@ -183,12 +183,11 @@ def write_vectors(
     blocks: Iterable[NDArray[np.float32]],
     unreadable: NDArray[np.bool_] | None = None,
     half: bool = False,
-    files: Sequence[Path] | None = None,
 ) -> None:
     """Write a vectors file atomically: ids of n rows, and blocks of them, float32 [m, d], in their order.
 
     `unreadable` bool [n] is read after the last block, so that the iterator of blocks may fill it. With `half` the vectors are
-    stored as float16, in half the space; they are read as float32 all the same. Parquet also names `files` [n] and their SHA-256.
+    stored as float16, in half the space; they are read as float32 all the same.
 
     Raises:
         ValueError: when the numbers of rows and ids differ.
@@ -196,7 +195,7 @@ def write_vectors(
     """
     if is_parquet(path):
         with whole_file(as_path(path)) as temporary:
-            _check_count(write_parquet(temporary, ids, blocks, files, half), ids)
+            _check_count(write_parquet(temporary, ids, blocks, half), ids)
         return
     strings = h5py.string_dtype("utf-8")
     with whole_file(as_path(path)) as temporary, create_hdf5(temporary) as (file, check):

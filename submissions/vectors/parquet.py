@@ -1,6 +1,6 @@
-"""Vectors in Parquet, a row for each image: `id`, `path`, `sha256` of the file and `vector`, null where it cannot be decoded.
+"""Vectors in Parquet, a row for each image: `id`, and `vector`, null where it cannot be decoded.
 
-Of foreign files only `id` and `vector` are needed: lists of floats of one length, whatever their precision. Needs pyarrow.
+Foreign files may have lists of floats of one length, whatever their precision. Needs pyarrow.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import UserError, text_of
-from image_copies.data.files import digest_file
+from image_copies.data.errors import UserError
 from image_copies.data.remote import as_path
 from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 NEEDED = ["id", "vector"]
-REMEDY = "Write it with columns id (text) and vector (lists of floats, all of one length); path and sha256 may be left out."
+REMEDY = "Write it with columns id (text) and vector (lists of floats, all of one length)."
 
 
 def check_parquet(path: Path | str) -> None:
@@ -34,10 +33,8 @@ def check_parquet(path: Path | str) -> None:
         import_pyarrow()
 
 
-def write_parquet(
-    path: Path, ids: Sequence[str], blocks: Iterable[NDArray[np.float32]], files: Sequence[Path] | None, half: bool
-) -> int:
-    """Write blocks [m, d] of vectors, and the paths and digests of the `files` where these are known; return the number of rows.
+def write_parquet(path: Path, ids: Sequence[str], blocks: Iterable[NDArray[np.float32]], half: bool) -> int:
+    """Write blocks [m, d] of vectors; return the number of rows.
 
     Rows of zeros, which stand for images that cannot be decoded, become null.
     """
@@ -46,18 +43,12 @@ def write_parquet(
     try:
         for block in blocks:
             kind = pa.list_(pa.float16() if half else pa.float32(), block.shape[1])
-            schema = pa.schema([("id", pa.string()), ("path", pa.string()), ("sha256", pa.string()), ("vector", kind)])
+            schema = pa.schema([("id", pa.string()), ("vector", kind)])
             writer = writer or pq.ParquetWriter(path, schema)
             part = slice(row, row + len(block))
-            named = [None] * len(block) if files is None else list(files[part])
             flat = pa.array(block.astype(np.float16 if half else np.float32, copy=False).ravel())
             vectors = pa.FixedSizeListArray.from_arrays(flat, block.shape[1], mask=pa.array(~block.any(axis=1)))
-            cells = [
-                pa.array(ids[part], pa.string()),
-                *(pa.array(map(tell, named), pa.string()) for tell in (_name, _digest)),
-                vectors,
-            ]
-            writer.write_table(pa.Table.from_arrays(cells, schema=schema))
+            writer.write_table(pa.Table.from_arrays([pa.array(ids[part], pa.string()), vectors], schema=schema))
             row += len(block)
     finally:
         if writer is not None:
@@ -151,14 +142,3 @@ def _find_dimensions(file: "pq.ParquetFile") -> int:
         for vector in batch["vector"].drop_null()[:1]:
             return len(vector)
     raise ValueError("it holds no vector")
-
-
-def _name(path: Path | None) -> str | None:
-    return None if path is None else text_of(path)
-
-
-def _digest(path: Path | None) -> str | None:
-    try:
-        return None if path is None else digest_file(path)
-    except OSError:
-        return None  # it is gone, or cannot be read; its vector is null, too
