@@ -67,7 +67,8 @@ def check(index: Path, output: Output) -> int:
     """
     with open_known_store(index) as store:
         vectors = check_vectors(store)
-        held, coded = sorted(index.glob("vectors-*")), sorted(index.glob("codes-*"))
+        held = [path for path in sorted(index.glob("vectors-*")) if parts.NAME.fullmatch(path.name)]
+        coded = [path for path in sorted(index.glob("codes-*")) if codes.NAME.fullmatch(path.name)]
         damaged = [path for path in held if not parts.is_intact(store, path)]
         damaged += [path for path in coded if not codes.is_intact(path)]
     files = len(held) + len(coded)

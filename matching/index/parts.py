@@ -104,12 +104,12 @@ def open_parts(store: Store) -> Parts:
         UserError: A vector in the database is damaged, or the disk is full.
     """
     last = store.database.execute("SELECT max(content) FROM contents").fetchone()[0] or 0
-    parts, covered, written = list[Part](), 0, False
+    parts, covered = list[Part](), 0
     for first in range(0, last, CONTENTS_PER_PART):
         part, end = _find_part(store, first), min(first + CONTENTS_PER_PART, last)
         covered = first if part is None else first + len(part[0])
         if end - covered > (MIN_NEW_CONTENTS if end == last else 0):
-            part, covered, written = _write_part(store, first, end), end, True
+            part, covered = _write_part(store, first, end), end
         if part is not None:
             parts.append(part)
     known, held = _load_rows(store, covered, max(last, covered))
@@ -117,11 +117,10 @@ def open_parts(store: Store) -> Parts:
     searched = np.concatenate([*(own for own, _ in parts), known])
     removed = removed_contents(store)
     searched[removed[removed <= len(searched)] - 1] = False
-    if written:
-        kept = {Path(str(rows.filename)) for rows in files}
-        for path in {path.absolute() for path in store.folder.glob("vectors-*")} - kept:
-            with suppress(OSError):  # Windows keeps what another process has mapped: the next change removes it
-                path.unlink()
+    stale = {path.absolute() for path in store.folder.glob("vectors-*")} - {Path(str(rows.filename)) for rows in files}
+    for path in stale:  # of a later state, too: the database was brought back from a copy
+        with suppress(OSError):  # Windows keeps what another process has mapped: the next search removes it
+            path.unlink()
     return Parts(files, held, searched)
 
 
