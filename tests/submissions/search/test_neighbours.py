@@ -34,7 +34,7 @@ def test_the_nearest_pairs_and_all_that_tie(seed: int, n: int, m: int, count: in
     cut = np.sort(distances.ravel())[min(count, n * m) - 1]
     expected = {(int(q), int(r)) for q, r in zip(*np.nonzero(distances <= cut), strict=True)}
     with use_device(Blocks(block)):
-        found, near = Neighbours(references).closest(queries, count), Neighbours(references).within(queries, cut)
+        found, near = Neighbours(references).closest(queries, count), Neighbours(references).within(queries, cut * (1 + 1e-9))
     pairs = set(zip(near.queries.tolist(), near.references.tolist(), strict=True))
     assert pairs == expected and len(near) == len(pairs) and near.queries.tolist() == sorted(near.queries.tolist())
     assert {(int(q), int(r)) for q, r in zip(found.queries, found.references, strict=True)} == expected
