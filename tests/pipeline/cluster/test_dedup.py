@@ -77,7 +77,7 @@ def test_copies_in_folders_tars_and_tables(nodes: Any, sources: Path, tmp_path: 
 
     write_tar(sources / "shard.tar", {"z.jpg": (sources / "folder" / "R000004.jpg").read_bytes()})
     (sources / "table.parquet").unlink()
-    assert "9 pictures are embedded already" in run()
+    assert "7 pictures are embedded already" in run()
     assert read(output, "remove")["copy_of"].tolist() == [f"{sources}/shard.tar/z.jpg"]
 
 
