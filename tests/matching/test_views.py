@@ -124,6 +124,13 @@ def test_a_picture_on_a_screen_is_found_beside_screens_alike(extractor: Extracto
     assert found.keys() == {"screen.png", "5.png"} and found["5.png"] == 0
 
 
+def test_a_query_that_is_sure_is_searched_without_its_turns(extractor: Extractor, drawn: Path) -> None:
+    """Turned, it is another reference."""
+    with Image.open(drawn / "references" / "7.png") as picture:
+        picture.rotate(90, expand=True).save(drawn / "references" / "7 turned.png")
+    assert [match.reference.name for match in search(extractor, drawn, True, "again.jpg")] == ["7.png"]
+
+
 def test_vectors_of_a_pictures_views_find_it_in_memory(extractor: Extractor, drawn: Path) -> None:
     turned = np.ascontiguousarray(np.rot90(draw_picture(np.random.default_rng(3), 240), -1))
     with open_store(drawn / "memory", extractor.identity, extractor.dimensions) as store:
