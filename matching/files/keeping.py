@@ -181,6 +181,7 @@ CRITERIA = [  # after the rule
         "as large, more files belong to it than to the next",
         column=np.int8,
     ),
+    Criterion(lambda facts, _: facts.form == "GIF", "as large, the next is a GIF of at most 256 colours"),
     Criterion(lambda facts, _: -facts.size, "as large in pixels, more bytes: {0.size:,}, the next {1.size:,}", column=np.int64),
     Criterion(lambda facts, _: -facts.tags, "as large, more EXIF entries: {0.tags}, the next {1.tags}"),
     Criterion(

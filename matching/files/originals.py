@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, text_of
@@ -17,15 +18,15 @@ from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import NEAR_IN_TIME, is_named_as_copy, sort_files
 from image_copies.matching.pair import PART_DIFFERS
 from image_copies.matching.pairs import LastUsed, PairJudge
-from image_copies.matching.verification.alignment import invert, map_points
+from image_copies.matching.verification.alignment import Homography, invert, map_points
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.derivation import find_made
 from image_copies.matching.verification.detail import MAX_DENSITY, compare_detail
 from image_copies.matching.verification.differences import MIN_DIFFERING
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.geometry import from_shares
-from image_copies.matching.verification.quantisation import Quantisation, measure_quantisation
-from image_copies.matching.verification.recompression import LOSSLESS, MAX_PIXELS, find_coding, follow_by_compression
+from image_copies.matching.verification.quantisation import LOSSLESS, find_coding, measure_step
+from image_copies.matching.verification.recompression import MAX_PIXELS, follow_by_compression
 
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
 PLANNED_TOGETHER = 4  # groups that threads plan side by side
@@ -36,13 +37,10 @@ MAX_COMPARED = 8  # files that are compared with the largest one
 MIN_DENSITY = 0.5  # resolution that a file kept instead of the largest one must have, as a share of the largest one's
 MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5  # grey levels, and steps of its compression, of new detail that is no trace of either
 UNKNOWN_STEP = 8.0  # assumed step of formats whose compression is not known
-MEASURED = ("JPEG", LOSSLESS)  # codings that are known
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
 MIN_PART = 0.25  # share of a picture below which a part of it was cut out for its own sake
-MIN_LEFT_APART = (
-    0.2  # grey levels by which what one leaves of the other exceeds the reverse, where that tells which was made of which
-)
-MAX_EARLIER_APART = 2.0  # ratio of a step to that seen of an earlier compression, of which not all frequencies are known
+# grey levels by which what one leaves of the other exceeds the reverse, where that tells which was made of which
+MIN_LEFT_APART = 0.2
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class EditComparer:
         self._judge, self._verdicts = judge, judge.verdicts
         self._pixels = LastUsed(decode_rgb, MAX_DECODED)
         self._colours = LastUsed(lambda path: reduce_colours(decode_rgb(path, DECODED_SIDE)), MAX_REDUCED)
-        self._quantisations = LastUsed(measure_quantisation, MAX_REDUCED)
+        self._steps = LastUsed(lambda path: measure_step(read_image_bytes(path)), MAX_REDUCED)
         self._codings = LastUsed(lambda path: find_coding(read_image_bytes(path)), MAX_REDUCED)
         self._known: dict[tuple[Path, Path], Comparison | None] = {}
         self._left: dict[tuple[Path, Path], float | None] = {}  # of each reference, by its query
@@ -85,7 +83,7 @@ class EditComparer:
         def look() -> Comparison:
             return self._add_compression(seen if turned else self._add_detail(seen, one, other), one, other)
 
-        return self._verdicts.ask((one.path, other.path), "edits", (seen, turned), look, Comparison, Edits, Quantisation)
+        return self._verdicts.ask((one.path, other.path), "edits", (seen, turned), look, Comparison, Edits)
 
     def find_origin(self, one: Facts, other: Facts) -> Origin | None:
         """Return which of two certain copies the other one was made of; None where nothing says so."""
@@ -116,8 +114,7 @@ class EditComparer:
             query, reference = ((self._pixels.require(facts.path), read_image_bytes(facts.path)) for facts in (one, other))
         except ImageError:
             return None
-        to_reference = from_shares(reference[0].shape) @ found.homography @ invert(from_shares(query[0].shape))
-        return find_made(query, reference, to_reference)
+        return find_made(query, reference, _map_pixels(found, query[0], reference[0]))
 
     def _find_codings(self, *files: Facts) -> list[str | None]:
         return [self._codings.of(facts.path) for facts in files]
@@ -139,9 +136,7 @@ class EditComparer:
             found = found.add(
                 compare_detail(found, sizes, lambda: (self._pixels.require(one.path), self._pixels.require(other.path)), trusted)
             )
-        codings = zip((one, other), self._find_codings(one, other), strict=True)
-        steps = [self._quantisations.of(facts.path) if coding in MEASURED else None for facts, coding in codings]
-        return found.add({"quantisation": steps})
+        return found.add({"step": [self._steps.of(facts.path) for facts in (one, other)]})
 
     def _add_compression(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
         """Add whether the reference follows from the query by compression, and whether that follows from it."""
@@ -153,18 +148,19 @@ class EditComparer:
                     back = self._follow(found.turned(), other.path, one.path)
         made = [_is_nearer(back, left), _is_nearer(left, back)]  # the query, the reference
         codings = self._find_codings(one, other)
-        if any(made) and codings[0] != codings[1] and _is_same_scale(found):
+        foreign = codings[0] != codings[1] and not {"JPEG", LOSSLESS}.issuperset(codings)
+        if _is_same_scale(found) and (all(made) or (any(made) and foreign)):
             derived = self._find_derived(one, other, found)
             if derived is not None:
                 made = [derived == 0, derived == 1]
-            elif codings[made.index(True)] not in (*MAX_PIXELS, *(["JPEG"] if LOSSLESS in codings else [])):
+            elif foreign and codings[made.index(True)] not in MAX_PIXELS:
                 made = [True, True]  # that it follows does not say that it was made so
         return replace(found, reversed=made[0], compressed=made[1])
 
     def _follow(self, found: Comparison, query: Path, reference: Path) -> float | None:
         if (query, reference) not in self._left:
             source, pixels = self._pixels.require(query), self._pixels.require(reference)
-            homography = from_shares(pixels.shape) @ found.homography @ invert(from_shares(source.shape))
+            homography = _map_pixels(found, source, pixels)
             files = read_image_bytes(reference), read_image_bytes(query)
             self._left[query, reference] = follow_by_compression(
                 content=files[0], pixels=pixels, source=source, homography=homography, kept=files[1]
@@ -230,6 +226,11 @@ def find_advantage(kept: Facts, file: Facts, comparer: EditComparer, distrusted:
     return next((words for words, holds in advantages.items() if holds), "")
 
 
+def _map_pixels(found: Comparison, query: NDArray[np.uint8], reference: NDArray[np.uint8]) -> Homography:
+    """Return the map from the query's pixels to the reference's [3, 3]."""
+    return from_shares(reference.shape) @ found.homography @ invert(from_shares(query.shape))
+
+
 def _measure_part(found: Comparison) -> float:
     """Return the share of the query that the reference shows."""
     corners = map_points(invert(found.homography), np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float64))
@@ -239,8 +240,7 @@ def _measure_part(found: Comparison) -> float:
 
 def _has_new_detail(edits: Edits) -> bool:
     """Whether a file surely shows detail that its smaller copy cannot have had, and not what its compression left."""
-    step = edits.quantisation.step if edits.quantisation else UNKNOWN_STEP
-    return edits.new_detail > max(MIN_NEW_DETAIL, NEW_DETAIL_STEPS * step)
+    return edits.new_detail > max(MIN_NEW_DETAIL, NEW_DETAIL_STEPS * (edits.step or UNKNOWN_STEP))
 
 
 def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
@@ -269,18 +269,13 @@ def _find_made(one: Facts, other: Facts, found: Comparison, find_derived: Callab
     if own:
         return None
     sides = found.query, found.reference
-    steps = [side.quantisation for side in sides]
-    again = [step is not None and step.saved_again for step in steps]
-    resaved = found.compressed != found.reversed
-    saved = [
-        _compare_compression(each) == "kept" and (resaved or known)
-        for each, known in zip((found, found.turned()), again, strict=True)
-    ]
+    resaved = found.compressed != found.reversed and not unclear
+    saved = [resaved and _compare_compression(each) == "kept" for each in (found, found.turned())]
     extended = found.query.extended or found.reference.extended
     clues: dict[str, Sequence[Any]] = {
         "shows less": [side.cropped and not extended for side in sides],
         "shows less detail": [_has_new_detail(side) for side in sides[::-1]],
-        "was compressed more, or once more": again if unclear else saved,
+        "was compressed more, or once more": saved,
         "does not say when it was taken": [not facts.taken for facts in (one, other)],
         "has fewer EXIF entries": [-one.tags, -other.tags],
         "is named as a copy": [is_named_as_copy(facts.path) for facts in (one, other)],
@@ -309,13 +304,11 @@ def _is_nearer(left: float | None, other: float | None) -> bool:
 
 def _compare_compression(found: Comparison) -> Literal["kept", "unclear", ""]:
     """Return "kept" if the query, of the same scale, was compressed more than the reference, or once more; empty if not."""
-    one, other = found.query.quantisation, found.reference.quantisation
+    one, other = found.query.step, found.reference.step
     if not _is_same_scale(found):
         return ""
     if found.reversed and not found.compressed:
         return "kept"
-    if one is None or other is None:
-        return "unclear" if found.reversed else ""
-    if one.saved_again != other.saved_again and 1 / MAX_EARLIER_APART < one.step / other.step < MAX_EARLIER_APART:
-        return "kept" if one.saved_again else ""
-    return "kept" if one.step > MAX_STEPS_APART * other.step else ""
+    if found.reversed and (one is None or other is None or other > MAX_STEPS_APART * one):
+        return "unclear"
+    return "kept" if one and other and one > MAX_STEPS_APART * other else ""

@@ -20,8 +20,6 @@ DETAIL_GAIN = (
 )
 MAX_ANISOTROPY = 1.04  # ratio of the densities along two directions up to which the aspect ratio is the same
 MAX_TILT = 1.0  # degrees up to which a picture was not turned
-CAMERA_SHAPES, SHAPE_TOLERANCE = (4 / 3, 3 / 2, 16 / 9), 0.01  # aspect ratios of cameras
-MAX_INSCRIBED = 0.02  # share of a side within which a corner lies on it
 MEASURED_SIDE = 1024  # pixels of the part in the middle in which detail is measured
 MIN_DETAIL = 2.0  # grey levels of the second difference in a block that shows something
 MIN_BLOCKS = 4  # blocks that must show something
@@ -43,7 +41,9 @@ def compare_detail(
         trusted: Which of the two cannot have been enlarged or stretched, whatever its pixels say.
     """
     to_reference = from_shares(sizes[1][::-1]) @ comparison.homography @ invert(from_shares(sizes[0][::-1]))
-    densities = _measure_densities(to_reference, sizes[0]), _measure_densities(invert(to_reference), sizes[1])
+    steps = find_steps(to_reference, sizes[0])
+    # pixels of each along its x and y for a length of one pixel of the other
+    densities = [1 / np.linalg.norm(each, axis=0) for each in (steps, find_steps(invert(to_reference), sizes[1]))]
     enlarged = [[False, False], [False, False]]  # of query and reference, along x and y
     new_detail = [0.0, 0.0]
     denser = [max(density) > MAX_DENSITY for density in densities]
@@ -58,60 +58,37 @@ def compare_detail(
                     d >= MIN_DENSITY and g < 1 + DETAIL_GAIN * (d - 1) for d, g in zip(densities[own], gains, strict=True)
                 ]
     stretched = [False, False]
-    if _measure_anisotropy(to_reference, sizes[0]) > MAX_ANISOTROPY:
+    if _measure_anisotropy(steps) > MAX_ANISOTROPY:
         stretched = [any(axes) for axes in enlarged]
-        if not any(stretched) and not (comparison.query.partial or comparison.reference.partial):
-            usual = [_has_camera_shape(size) for size in sizes]
-            stretched = [not usual[own] and usual[1 - own] and not trusted[own] for own in (0, 1)]
         if not any(stretched) and max(map(min, densities)) < MIN_DENSITY:
             stretched = [True, True]
     density = float(np.sqrt(densities[0][0] * densities[0][1]))
-    turned = [_is_turned(to_reference, sizes[0])] * 2
+    angle = _measure_angle(steps)
+    turned = [bool(np.linalg.det(steps) < 0 or abs(angle) > MAX_TILT)] * 2
     cropped = comparison.query.cropped, comparison.reference.cropped
-    if cropped[0] != cropped[1] and _is_tilted(to_reference, sizes[0]) and not _is_inscribed(comparison.homography, cropped[0]):
+    if cropped[0] != cropped[1] and MAX_TILT < angle % 90 < 90 - MAX_TILT:
         turned = [own and inner for own, inner in zip(turned, cropped, strict=True)]  # what shows more was not made of the other
     whole = [all(axes) for axes in enlarged]
     ratios = density, 1 / density
     return {"enlarged": whole, "stretched": stretched, "turned": turned, "density": ratios, "new_detail": new_detail}
 
 
-def _measure_densities(homography: Homography, size: tuple[int, int]) -> tuple[float, float]:
-    """Return how many pixels a picture has along its x and y for a length of one pixel of the other, in its middle."""
-    x, y = _find_steps(homography, size)
-    return float(1 / np.linalg.norm(x)), float(1 / np.linalg.norm(y))
+def find_steps(homography: Homography, size: tuple[int, int]) -> NDArray[np.float64]:
+    """Return what steps of a pixel along x and along y become in the middle of a picture, as columns [2, 2]."""
+    middle = np.array(size, np.float64) / 2
+    start, x, y = map_points(homography, np.stack([middle, middle + (1, 0), middle + (0, 1)]))
+    return np.stack([x - start, y - start], axis=1)
 
 
-def _measure_anisotropy(homography: Homography, size: tuple[int, int]) -> float:
-    """Return the ratio of the largest to the smallest scale of a map in the middle of a picture."""
-    most, least = np.linalg.svd(np.stack(_find_steps(homography, size)), compute_uv=False)
+def _measure_anisotropy(steps: NDArray[np.float64]) -> float:
+    """Return the ratio of the largest to the smallest scale of a map."""
+    most, least = np.linalg.svd(steps, compute_uv=False)
     return float(most / max(least, 1e-9))
 
 
-def _is_turned(homography: Homography, size: tuple[int, int]) -> bool:
-    """Whether a map mirrors or turns a picture."""
-    x, y = _find_steps(homography, size)
-    return bool(x[0] * y[1] - x[1] * y[0] < 0 or abs(np.degrees(np.arctan2(x[1], x[0]))) > MAX_TILT)
-
-
-def _is_tilted(homography: Homography, size: tuple[int, int]) -> bool:
-    """Whether a map turns a picture by other than quarters."""
-    x, _ = _find_steps(homography, size)
-    angle = np.degrees(np.arctan2(x[1], x[0])) % 90
-    return bool(MAX_TILT < angle < 90 - MAX_TILT)
-
-
-def _is_inscribed(homography: Homography, query_inside: bool) -> bool:
-    """Whether all corners of the inner of two frames lie on the outer one's sides, as where corners were filled after a turn."""
-    to_outer = homography if query_inside else invert(homography)
-    corners = map_points(to_outer, np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float64))
-    return bool((np.minimum(corners, 1 - corners).min(axis=1) < MAX_INSCRIBED).all())
-
-
-def _find_steps(homography: Homography, size: tuple[int, int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return what a step of a pixel along x and along y becomes in the middle of a picture."""
-    middle = np.array(size, np.float64) / 2
-    start, x, y = map_points(homography, np.stack([middle, middle + (1, 0), middle + (0, 1)]))
-    return x - start, y - start
+def _measure_angle(steps: NDArray[np.float64]) -> float:
+    """Return by how many degrees a map turns."""
+    return float(np.degrees(np.arctan2(steps[1, 0], steps[0, 0])))
 
 
 def _measure_gains(picture: Pixels, other: Pixels, homography: Homography) -> tuple[float, float]:
@@ -140,8 +117,3 @@ def _measure_gains(picture: Pixels, other: Pixels, homography: Homography) -> tu
 def _measure_blocks(grey: Grey, difference: Grey) -> Grey:
     """Return the size of the second differences in each block."""
     return np.sqrt(np.maximum(block_means(np.asarray(cv2.filter2D(grey, cv2.CV_32F, difference) ** 2, np.float32)), 0))
-
-
-def _has_camera_shape(size: tuple[int, int]) -> bool:
-    shape = max(size) / max(1, min(size))
-    return any(abs(shape / usual - 1) <= SHAPE_TOLERANCE for usual in CAMERA_SHAPES)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from image_copies.matching.verification.alignment import Aligned, Homography, invert, scale_points
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.geometry import from_shares
-from image_copies.matching.verification.quantisation import Quantisation
 
 LEVELS = 32  # steps of grey in which the tones of two pictures are compared
 MEASURED = 40_000  # pixels, about, by which tones and usual differences are measured
@@ -59,7 +58,7 @@ class Edits:
         recoloured: Its tones or colours are not those of the other one; of both where nothing says whose were changed.
         density: Pixels per length, of those of the other one.
         new_detail: Size in grey levels of detail that the other one cannot have had (`enlargement.py`); 0 for none that is sure.
-        quantisation: How coarsely it was compressed; None where that was not measured.
+        step: Mean step of its compression, 1 for none; None where it is not known.
     """
 
     covered: bool = False
@@ -74,12 +73,7 @@ class Edits:
     recoloured: bool = False
     density: float = 1.0
     new_detail: float = 0.0
-    quantisation: Quantisation | None = None
-
-    @property
-    def partial(self) -> bool:
-        """Whether it shows more or less than the other one."""
-        return self.framed or self.cropped
+    step: float | None = None
 
     @property
     def changes(self) -> list[str]:

@@ -5,8 +5,6 @@ predicted from that; noise cannot, but lies evenly; what compression leaves is a
 detail of an original.
 """
 
-from dataclasses import dataclass, replace
-
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -30,16 +28,6 @@ DRAWN = 2.5  # by what MIN_RATIO and MAX_PREDICTED are multiplied where values t
 NOTHING = 0.0
 
 
-@dataclass(frozen=True)
-class _Bands:
-    """A part of the larger picture: its new and its shared frequencies, where they count, and where also those of drawings do."""
-
-    new: Grey
-    shared: Grey
-    counted: NDArray[np.bool_]
-    inner: NDArray[np.bool_]
-
-
 def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> float:
     """Return the size in grey levels of the detail of a picture that was not made from a smaller copy; 0 for none that is sure.
 
@@ -60,25 +48,35 @@ def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> fl
     if across * down <= 1:
         return NOTHING
     enlarged = [warp(other, back, part.shape)[box], _warp_nearest(other, back, part.shape)[box]]
-    bands = _split(part[box], covered[box], (across, down))
-    inputs = [_cut_band(each, (across, down), FINE) for each in enlarged]
-    density = float(np.sqrt(across * down))
-    size = _judge(bands, bands.new - _predict(bands, inputs), density)
-    if size:
-        return size
-    drawn = replace(bands, counted=bands.inner)
-    return _judge(drawn, drawn.new - _predict(drawn, inputs), density, DRAWN)
+    shown, densities, density = part[box], (across, down), float(np.sqrt(across * down))
+    new, shared = _cut_band(shown, densities, FINE), _cut_band(shown, densities, *SHARED)
+    inputs = [_cut_band(each, densities, FINE) for each in enlarged]
+    around, frame = np.ones((CLIPPED_REACH,) * 2, np.uint8), np.ones((2 * TAPER + 1,) * 2, np.uint8)
+    inner = cv2.erode(covered[box], frame, borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
+    clipped = (cv2.dilate(shown, around) > BRIGHTEST) | (cv2.erode(shown, around) < DARKEST)
+    for counted, factor in ((inner & ~clipped, 1.0), (inner, DRAWN)):
+        size = _judge((new - _predict(new, inputs, counted), new, shared), counted, density, factor)
+        if size:
+            return size
+    return NOTHING
 
 
-def _judge(bands: _Bands, unpredicted: Grey, density: float, factor: float = 1.0) -> float:
-    """Return the size of what was not predicted where most is seen, if that is detail; a factor multiplies limits."""
-    share = block_means(bands.counted.astype(np.float32))
+def _judge(bands: tuple[Grey, Grey, Grey], counted: NDArray[np.bool_], density: float, factor: float) -> float:
+    """Return the size of what was not predicted where most is seen, if that is detail.
+
+    Args:
+        bands: New frequencies that were not predicted, all new, and shared ones.
+        counted: Where they count.
+        density: Pixels per length, of those of the smaller picture.
+        factor: By what limits are multiplied.
+    """
+    share = block_means(counted.astype(np.float32))
     used = share > 0.5
     if used.sum() < MIN_BLOCKS:
         return NOTHING
     left, new, shared = (
-        np.maximum(block_means(np.where(bands.counted, values, 0).astype(np.float32) ** 2) / np.maximum(share, 0.5), 0)[used]
-        for values in (unpredicted, bands.new, bands.shared)
+        np.maximum(block_means(np.where(counted, values, 0).astype(np.float32) ** 2) / np.maximum(share, 0.5), 0)[used]
+        for values in bands
     )
     order = np.argsort(shared)
     quarter = max(1, len(order) // 4)
@@ -91,15 +89,6 @@ def _judge(bands: _Bands, unpredicted: Grey, density: float, factor: float = 1.0
     return size if sure else NOTHING
 
 
-def _split(part: Grey, covered: Grey, densities: tuple[float, float]) -> _Bands:
-    """Return the new and the shared frequencies of a part, and where neither its frame nor values that were cut off are near."""
-    around = np.ones((CLIPPED_REACH, CLIPPED_REACH), np.uint8)
-    clipped = (cv2.dilate(part, around) > BRIGHTEST) | (cv2.erode(part, around) < DARKEST)
-    inner = cv2.erode(covered, np.ones((2 * TAPER + 1,) * 2, np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0)
-    bands = _cut_band(part, densities, FINE), _cut_band(part, densities, *SHARED)
-    return _Bands(*bands, (inner > 0.5) & ~clipped, inner > 0.5)
-
-
 def _cut_band(picture: Grey, densities: tuple[float, float], low: float, high: float = np.inf) -> Grey:
     """Return the frequencies of a picture [h, w] from low to high, in those of the finest detail of the smaller one."""
     height, width = picture.shape
@@ -110,9 +99,9 @@ def _cut_band(picture: Grey, densities: tuple[float, float], low: float, high: f
     return np.asarray(np.fft.irfft2(spectrum * ((frequency >= low) & (frequency < high)), (height, width)), np.float32)
 
 
-def _predict(bands: _Bands, inputs: list[Grey]) -> Grey:
-    """Return what the filters of some inputs that fit best make of them."""
-    rows, columns = np.nonzero(bands.counted)
+def _predict(wanted: Grey, inputs: list[Grey], counted: NDArray[np.bool_]) -> Grey:
+    """Return what the filters of some inputs make of them that fit best what is wanted, where it counts."""
+    rows, columns = np.nonzero(counted)
     step = max(1, len(rows) // SAMPLES)
     rows, columns = rows[::step], columns[::step]
     shifts = [(down, across) for down in range(-REACH, REACH + 1) for across in range(-REACH, REACH + 1)]
@@ -120,8 +109,8 @@ def _predict(bands: _Bands, inputs: list[Grey]) -> Grey:
     seen = seen.astype(np.float64)
     products = seen.T @ seen
     products += RIDGE * np.trace(products) / len(products) * np.eye(len(products)) + 1e-9 * np.eye(len(products))
-    weights = np.linalg.solve(products, seen.T @ bands.new[rows, columns])
-    made = np.zeros_like(bands.new)
+    weights = np.linalg.solve(products, seen.T @ wanted[rows, columns])
+    made = np.zeros_like(wanted)
     for each, kernel in zip(inputs, weights.reshape(len(inputs), 2 * REACH + 1, 2 * REACH + 1), strict=True):
         made += cv2.filter2D(each, cv2.CV_32F, kernel)
     return made

@@ -54,6 +54,7 @@ XMP_BOX = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
 ITEM = re.compile(rb"infe(?:\x02.{7}|\x03.{9})(.{4})[^\0]*\0([^\0]*)", re.DOTALL)  # its kind, and that of what is no picture
 ITEMS_WRITTEN = re.compile(rb"hvc1|av01|grid|iden|Exif|mimeapplication/rdf\+xml")
 AUXILIARY = re.compile(rb"auxC\0{4}(?!.{0,60}alpha|urn:mpeg:hevc:2015:auxid:1\0)([^\0]*)", re.DOTALL)
+PPM_HEADER = re.compile(rb"P([56])\s+(\d+)\s+(\d+)\s+(\d+)\s")  # its kind, width, height and highest value
 NCLX = re.compile(rb"colr(nclx.{4})", re.DOTALL)
 
 
@@ -232,6 +233,15 @@ def _split_items(meta: bytes, content: bytes) -> Iterator[Part]:
         yield COLOURS, colours
 
 
+def _split_ppm(content: bytes) -> Iterator[Part]:
+    header = PPM_HEADER.match(content)
+    if header is None:
+        raise ValueError("numbers as text, or a comment")
+    kind, width, height, most = map(int, header.groups())
+    pixels = width * height * (3 if kind == 6 else 1) * (2 if most > 255 else 1)
+    yield _name_rest(content[header.end() + pixels :])
+
+
 def _split_bmp(content: bytes) -> Iterator[Part]:
     (length,) = struct.unpack_from("<I", content, 2)
     yield _name_rest(content[length:])
@@ -243,6 +253,7 @@ SPLITTERS: dict[str, Callable[[bytes], Iterator[Part]]] = {
     "WEBP": _split_webp,
     "GIF": _split_gif,
     "BMP": _split_bmp,
+    "PPM": _split_ppm,
     "TIFF": _split_tiff,
     **dict.fromkeys(("AVIF", "HEIF", "JPEG2000", "JXL"), _split_boxes),
 }
