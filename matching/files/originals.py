@@ -264,18 +264,17 @@ def _find_made(one: Facts, other: Facts, found: Comparison, find_derived: Callab
     own, theirs, unclear = _sort_changes(found)
     if bool(own) != bool(theirs):
         return int(not own), " and ".join(own or theirs)
-    if (follows := find_derived()) is not None:
+    resaved = found.compressed != found.reversed and _is_same_scale(found)
+    follows = int(found.compressed) if resaved else find_derived()
+    if follows is not None:
         return follows, " and ".join([*unclear, "follows from the other one by its pixels"])
     if own:
         return None
     sides = found.query, found.reference
-    resaved = found.compressed != found.reversed and not unclear
-    saved = [resaved and _compare_compression(each) == "kept" for each in (found, found.turned())]
     extended = found.query.extended or found.reference.extended
     clues: dict[str, Sequence[Any]] = {
         "shows less": [side.cropped and not extended for side in sides],
         "shows less detail": [_has_new_detail(side) for side in sides[::-1]],
-        "was compressed more, or once more": saved,
         "does not say when it was taken": [not facts.taken for facts in (one, other)],
         "has fewer EXIF entries": [-one.tags, -other.tags],
         "is named as a copy": [is_named_as_copy(facts.path) for facts in (one, other)],

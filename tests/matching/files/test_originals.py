@@ -242,7 +242,7 @@ GOES: list[tuple[Saved, Saved]] = [  # an original, and what is made of its file
     # Camera JPEGs went for the HEIF of each and for lossless WebP, a PNG of one was kept for its bytes.
     *(((same, "jpg 85"), (same, form)) for form in ("png", "avif 60")),
     *(((same, "jpg 92"), (same, form)) for form in ("tiff", "webp 101", "webp 97", "avif 100", "heif 95")),
-    ((fill_page("20391"), "png"), (same, "jpg 90")),  # it was kept for the PNG of a screen
+    ((draw_chart, "png"), (same, "jpg 90")),  # it was kept for the PNG of a screen
     *(((same, "jpg 92"), (same, form)) for form in ("ppm", "jp2 80")),
     # A quarter of 601 rows are 151: scaled to a square, they lay half a row lower than those of the smaller copy.
     ((draw_stripes, "jpg 92"), (scale(0.5, 300 / 601), "jpg 85")),
