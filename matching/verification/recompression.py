@@ -34,7 +34,8 @@ from image_copies.matching.verification.quantisation import (
 Pixels = NDArray[np.uint8]
 Scaling = Callable[[Pixels, tuple[int, int]], Pixels]
 WINDOW = 8  # pixels of the windows in which differences are measured
-MAX_SHARE, MAX_REST = 0.65, 0.5  # largest rest over the whole picture: a share of what compression changes, and grey levels
+# largest rest over the whole picture: a share of what JPEG or another compression changes, and grey levels
+MAX_SHARE, MAX_CODED_SHARE, MAX_REST = 0.65, 0.25, 0.5
 MAX_LOCAL_SHARE, MAX_LOCAL_REST = 1.1, 4.0  # the same in any window
 ROUNDED, TOLERANCE = (
     3.0,
@@ -122,7 +123,8 @@ def follow_by_compression(
             return None
         sums += [np.square(to_grey(each) - to_grey(compressed))[top - first :][:ROWS].sum() for each in (own, theirs)]
     left, changed = np.sqrt(sums / pixels[..., 0].size).tolist()
-    return left if left <= MAX_SHARE * changed + MAX_REST else None
+    share = MAX_CODED_SHARE if coding in MAX_PIXELS else MAX_SHARE
+    return left if left <= share * changed + MAX_REST else None
 
 
 def _measure_half_steps(part: Pixels, compressed: Pixels) -> Grey:

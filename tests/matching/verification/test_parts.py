@@ -102,7 +102,9 @@ def tiff(**options: Any) -> bytes:
         (encode("AVIF", xmp=b"<x/>").replace(b"/rdf+xml", b"/pdf+xml"), ["the item mime"]),
         (encode("AVIF") + box(b"mpvd", MOVIE), ["the part mpvd"]),
         (encode("AVIF") + MOVIE, [FILM]),
-        (encode("PPM"), ["what cannot be read"]),
+        (encode("PPM"), []),
+        (encode("PPM") + b"P6", ["something behind the picture"]),
+        (encode("PPM").replace(b"P6", b"P6\n# seen"), ["what cannot be read"]),
     ],
 )
 def test_what_not_every_writer_makes_is_named(content: bytes, names: list[str]) -> None:
