@@ -66,7 +66,7 @@ def _scale_by_opencv(interpolation: int) -> Scaling:
 SCALINGS: tuple[Scaling, ...] = (  # those of programs and libraries in common use
     *map(_scale_by_pillow, (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.BOX)),
     _scale_by_pillow(Image.Resampling.HAMMING),
-    *map(_scale_by_opencv, (cv2.INTER_LINEAR, cv2.INTER_CUBIC)),
+    *map(_scale_by_opencv, (cv2.INTER_AREA, cv2.INTER_LINEAR, cv2.INTER_CUBIC)),
 )
 
 
