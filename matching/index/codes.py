@@ -66,8 +66,13 @@ def open_codes(store: Store, parts: Parts) -> Any:
         return index
     lists = 0 if index is None else faiss.extract_index_ivf(faiss.downcast_index(index.base_index)).nlist
     index = _train_codes(parts) if count_lists(count) > MAX_GROWTH * lists else _find_codes(store, count, 0)
+    others = np.flatnonzero(parts.searched)
     for first in range(index.ntotal, count, VECTORS_PER_BLOCK):
-        index.add(parts.take(np.arange(first, min(first + VECTORS_PER_BLOCK, count))))
+        rows = np.arange(first, min(first + VECTORS_PER_BLOCK, count))
+        rows = np.where(
+            parts.searched[rows], rows, others[rows % len(others)]
+        )  # zeros would be nearer to many than their neighbours
+        index.add(parts.take(rows))
     content = faiss.serialize_index(index).data
     written = store.folder / f"codes-{count_changes(store)}-{hashlib.sha256(content).hexdigest()[:16]}.faiss"
     with whole_file(written) as temporary:

@@ -159,6 +159,18 @@ def test_neighbours_at_any_distance_are_looked_for_as_widely_behind_excluded_one
     assert all(len(one) == 10 for one in found[0]) and found[1] == found[0]
 
 
+def test_rows_of_what_is_gone_do_not_stand_in_the_way(store: Store) -> None:
+    """They are zero, and nearer to a query than most vectors are."""
+    open_search(store)
+    add(store, range(COUNT, COUNT + 900), draw(COUNT))
+    remove_files(store, [Path(f"/a/{row}.jpg") for row in range(COUNT, COUNT + 800)])
+    index, exact = open_search(store), open_search(store, exact=True)
+    assert index.codes.ntotal == COUNT + 900
+    found = codes.search_codes(index.codes, QUERIES, 100, near=False)
+    assert index.parts.searched[found[found >= 0]].mean() > 0.7
+    assert np.array_equal(index.nearest(QUERIES, 1).contents, exact.nearest(QUERIES, 1).contents)
+
+
 def test_lists_grow_with_the_root_of_the_contents(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codes, "LISTS_PER_ROOT", 0.5)
     lists = round(0.5 * COUNT**0.5)
