@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.integrity import is_intact
+from image_copies.matching.files.facts import Facts, is_intact
 from image_copies.matching.files.originals import EditComparer, Origin, find_advantage
 from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, join_words, read_attributes, read_holdings
 from image_copies.matching.matches import Match

@@ -2,8 +2,10 @@
 
 import os
 import shlex
+import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from image_copies.data.commands import name_command
@@ -11,14 +13,29 @@ from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_there
 from image_copies.data.locks import hold_lock_file
 from image_copies.matching.commands.deciding import read_rejected_pairs
-from image_copies.matching.commands.paths import make_protection_check, refuse_within
-from image_copies.matching.files.acting import Outcome, apply_plan, undo
+from image_copies.matching.commands.sources import make_protection_check, refuse_within
+from image_copies.matching.files.acting import LINKS, Outcome, apply_plan, undo
 from image_copies.matching.files.journal import MERGE, Journal, Way
-from image_copies.matching.files.plan import read_plan, remove_merged
-from image_copies.matching.files.room import Room, measure_room
-from image_copies.matching.files.trash import find_home_trash
+from image_copies.matching.files.plan import PlanRow, list_companions, read_plan, remove_merged
+from image_copies.matching.files.trash import find_home_trash, find_trash
 from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import JOURNAL, MOVED, PLAN, SEARCH, SearchNotes, read_notes
+
+
+@dataclass
+class Room:
+    """Room on a disk that files go to.
+
+    Attributes:
+        folder: An existing folder there.
+        needed: Bytes of the files that come from other disks.
+        free: Bytes that are free.
+    """
+
+    folder: Path
+    needed: int
+    free: int
+
 
 SILENT = Output(quiet=True)
 MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
@@ -185,3 +202,20 @@ def _report(outcome: Outcome, what: str, output: Output) -> None:
     if len(outcome.left) > MAX_PRINTED_FILES:
         output.say(f"… and {len(outcome.left) - MAX_PRINTED_FILES} more")
     output.say(f"{what}: {count(len(outcome.done), 'file')} done, {len(outcome.left)} left alone")
+
+
+def measure_room(rows: Iterable[PlanRow], way: Way, moved_to: Path) -> list[Room]:
+    """Return the room on every disk that files go to; arguments as for `apply_plan`."""
+    rooms: dict[int, Room] = {}
+    for row in rows:
+        for file in [row.file] * (row.action == "remove") + ([] if way in LINKS else list_companions(row)):
+            try:
+                state = file.lstat()
+                place = moved_to if way == "move" else find_trash(file, moved_to / "trash")
+            except OSError:
+                continue  # gone, which is reported when its turn comes
+            folder = next(folder for folder in (place, *place.parents) if is_there(folder))
+            disk = folder.stat().st_dev
+            room = rooms.setdefault(disk, Room(folder, 0, shutil.disk_usage(folder).free))
+            room.needed += state.st_size if disk != state.st_dev else 0
+    return list(rooms.values())

@@ -22,8 +22,7 @@ from image_copies.data.targets import check_target
 from image_copies.data.threads import map_in_threads
 from image_copies.matching.commands.effort import choose_effort
 from image_copies.matching.commands.indexing import say_added
-from image_copies.matching.commands.paths import indexed_sources, make_protection_check, refuse_within
-from image_copies.matching.commands.sources import Pictures, Sources
+from image_copies.matching.commands.sources import Pictures, Sources, indexed_sources, make_protection_check, refuse_within
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.files.keeping import PATH, KeepSettings, find_pattern
 from image_copies.matching.groups.planning import Grouped, drop_flat, make_groups, read_facts

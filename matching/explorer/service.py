@@ -32,8 +32,8 @@ from image_copies.matching.pairs import PairJudge
 from image_copies.matching.search import Search, make_exclusions
 from image_copies.matching.verification.picture import Picture
 from image_copies.matching.views import embed_views_of, smallest_side
+from image_copies.matching.web.app import add_page
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, PixelRoom, receive_picture
-from image_copies.matching.web.pages import add_page
 from image_copies.submissions.vectors.files import MAX_NORM
 
 PAGE = Path(__file__).parent / "page"

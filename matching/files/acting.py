@@ -8,7 +8,8 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import NoReturn
@@ -17,12 +18,17 @@ from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_file, is_link, remove_leftovers
 from image_copies.data.sources.walking import set_aside
 from image_copies.matching.files.companions import find_companions
-from image_copies.matching.files.holding import hold_files
 from image_copies.matching.files.journal import MERGE, FileStep, Journal, LeftAloneError, Way, Work
 from image_copies.matching.files.merging import Merge, plan_merge, write_sidecar
 from image_copies.matching.files.plan import PlanRow, list_companions, remove_merged
 from image_copies.matching.files.relocation import digest_if_regular, relocate
 from image_copies.matching.files.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
+
+try:
+    import fcntl
+except ImportError:  # Windows, where the lock of all plans of a user has to do
+    fcntl = None  # type: ignore[assignment]
+FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe of that name is not waited for
 
 LINKS: tuple[Way, ...] = ("hardlink", "symlink")  # a link takes the place of the file, and what belongs to it stays
 
@@ -374,3 +380,32 @@ def _put_back(step: FileStep) -> None:
                 f"{file} cannot be put back: the disk is full. It lies at {place}; make room and undo again."
             ) from error
         raise LeftAloneError(_describe(error)) from error
+
+
+@contextmanager
+def hold_files(file: Path, kept: Path) -> Iterator[None]:
+    """Let no other process that holds files remove `kept`, or do anything with `file`, while the block runs.
+
+    A lock belongs to the file on the disk, whatever path leads there. What is missing, or lies where nothing can be locked, is
+    not held; nor is one that both paths lead to held twice.
+
+    Raises:
+        BlockingIOError: another process holds one of them.
+    """
+    with ExitStack() as held:
+        handles: list[int] = []
+        for path, exclusive in ((file, True), (kept, False)):
+            try:
+                handles.append(os.open(path, FLAGS))
+            except OSError:
+                continue
+            held.callback(os.close, handles[-1])
+            if fcntl is None or (len(handles) == 2 and os.path.sameopenfile(*handles)):
+                continue
+            try:
+                fcntl.flock(handles[-1], (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise
+            except OSError:  # a file system without such locks
+                continue
+        yield

@@ -1,6 +1,10 @@
-"""Facts of a picture file that matter when choosing which copy to keep: size, format, date, sharpness."""
+"""Facts of a picture file that matter when choosing which copy to keep: size, format, date, sharpness, whether it is whole."""
 
 import io
+import os
+import re
+import tempfile
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +24,10 @@ from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_f
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive, read_bytes
 from image_copies.matching.files.companions import find_companions
+
+STDERR = 2  # file descriptor
+BROKEN_SCAN = re.compile(rb"premature end|bad Huffman|instead of RST|bad arithmetic", re.IGNORECASE)  # libjpeg's warnings
+_redirecting = threading.Lock()
 
 MEASURED_SIDE = 256  # pixels of the long side at which sharpness and flatness are measured
 # how the dates begin that clocks show when they have been reset: those of Macintosh, Unix, here and in America, FAT and cameras
@@ -185,3 +193,27 @@ def measure_picture(pixels: NDArray[np.uint8]) -> tuple[float, bool]:
         pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA))
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     return float(cv2.Laplacian(grey, cv2.CV_64F).var()), is_flat(pixels)
+
+
+def is_intact(path: Path) -> bool:
+    """Whether a picture is decoded whole. The rest of a broken scan of a JPEG is made up, and only a warning says so."""
+    try:
+        content = read_bytes(path)
+        decode_rgb(content, short_side=1)
+    except (OSError, UserError, ImageError):
+        return False
+    return detect_format(content[:SIGNATURE_BYTES]) != "JPEG" or not BROKEN_SCAN.search(_read_warnings(content))
+
+
+def _read_warnings(content: bytes) -> bytes:
+    """Return what libjpeg, as OpenCV contains it, writes to standard error while it decodes; Pillow's says nothing."""
+    with _redirecting, tempfile.TemporaryFile() as said:
+        before = os.dup(STDERR)
+        try:
+            os.dup2(said.fileno(), STDERR)
+            cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_REDUCED_GRAYSCALE_8)
+        finally:
+            os.dup2(before, STDERR)
+            os.close(before)
+        said.seek(0)
+        return said.read()

@@ -12,8 +12,8 @@ from image_copies.data.settings import Settings
 from image_copies.matching.index.decisions import Word
 from image_copies.matching.review.plans import CHANGED
 from image_copies.matching.review.results import Results, open_results
+from image_copies.matching.web.app import add_page, send_picture
 from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES
-from image_copies.matching.web.pages import add_page, send_picture
 
 PAGE = Path(__file__).parent / "page"
 LONG_SIDES = {"small": 360, "large": 1400}  # pixels of the longer side

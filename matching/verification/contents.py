@@ -21,7 +21,7 @@ from image_copies.data.errors import ImageError
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.verification import parts
-from image_copies.matching.verification.thumbnails import shows_picture
+from image_copies.matching.verification.directories import shows_picture
 
 SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")  # RGB with transparency shows all that they hold
 MAX_COMPARED_PIXELS = 2_000_000_000  # of all frames of two files, which are not called the same beyond
