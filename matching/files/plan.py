@@ -166,7 +166,7 @@ def _parse_judgement(line: dict[str, str]) -> Judgement | None:
         return None
     kind: Kind = get_args(Kind)[get_args(Kind).index(line["class"])]
     reason = (line.get("reason") or "").removeprefix(f"{kind}: ")
-    return Judgement(kind, reason, int(line["certainty"]))
+    return Judgement(kind, reason, int(line.get("certainty") or ""))
 
 
 def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:

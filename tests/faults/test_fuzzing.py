@@ -12,6 +12,7 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,7 @@ def change(content: Any, rng: random.Random) -> Any:
         if isinstance(inner, dict) and inner is not tree and rng.random() < 0.3:
             inner[str(rng.choice(VALUES))] = inner.pop(key)
         else:
-            inner[key] = rng.choice(VALUES)
+            inner[key] = deepcopy(rng.choice(VALUES))
     return tree[""]
 
 

@@ -22,6 +22,7 @@ from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.journal import Journal, Way
 from image_copies.matching.files.plan import PlanRow, read_plan, write_plan
 from image_copies.matching.files.relocation import relocate
+from image_copies.matching.verification.judgement import Judgement
 from tests.albums import Killed, apply, kill, kill_at, undo
 from tests.folders import read_tree
 
@@ -462,6 +463,7 @@ def test_a_journal_cut_short_by_a_kill_is_gone_on_with(album: Path) -> None:
         (lambda line: line.replace("keep,", "remove,", 1), "has no line with the action keep"),
         (lambda line: line.replace("sha256", "sum"), "no column 'sha256'"),
         (lambda line: line.replace(",class,", ",kind,"), "no column 'class'.*match.py DIR --output"),
+        (lambda line: line.replace(",certainty,", ",sure,"), "class, certainty and sha256 are not as a search writes them"),
         (lambda line: line.replace("/1/copy.jpg", "/1/small.jpg", 1), "twice"),
         (lambda line: line.replace(",/", ",", 1), "absolute"),
         (lambda line: line.replace("/album/", "/album/../album/", 1), r"absolute paths without '\.\.'"),
@@ -470,7 +472,7 @@ def test_a_journal_cut_short_by_a_kill_is_gone_on_with(album: Path) -> None:
 )
 def test_a_plan_that_was_spoilt_is_refused(album: Path, change: Callable[[str], str], message: str) -> None:
     path = album.parent / "plan.csv"
-    write_plan(path, plan_of(album))
+    write_plan(path, [replace(row, judgement=Judgement("certain", "", 99)) for row in plan_of(album)])
     path.write_text(change(path.read_text()))
     with pytest.raises(UserError, match=message):
         read_plan(path)
