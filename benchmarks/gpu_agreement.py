@@ -14,7 +14,7 @@ from gpu_steps import Row
 
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import write_pictures
-from image_copies.models.training import trainer
+from image_copies.models.training import state, trainer
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer
 
@@ -64,6 +64,6 @@ def _stopping_at(step: int) -> Iterator[None]:
             raise KeyboardInterrupt
         return learn(self, *arguments)
 
-    often: dict[str, Any] = {"SAVE_INTERVAL_SECONDS": 0.0, "SAVING_PAUSE": 0.0, "STEPS_PER_CHECK": 1}
-    with patch.multiple(trainer, **often), patch.object(Trainer, "step", stopping):
+    saving = patch.multiple(state, SAVE_INTERVAL_SECONDS=0.0, SAVING_PAUSE=0.0)
+    with saving, patch.object(trainer, "STEPS_PER_CHECK", 1), patch.object(Trainer, "step", stopping):
         yield

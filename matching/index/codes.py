@@ -69,9 +69,8 @@ def open_codes(store: Store, parts: Parts) -> Any:
     others = np.flatnonzero(parts.searched)
     for first in range(index.ntotal, count, VECTORS_PER_BLOCK):
         rows = np.arange(first, min(first + VECTORS_PER_BLOCK, count))
-        rows = np.where(
-            parts.searched[rows], rows, others[rows % len(others)]
-        )  # zeros would be nearer to many than their neighbours
+        # Zeros would be nearer to many than their neighbours.
+        rows = np.where(parts.searched[rows], rows, others[rows % len(others)])
         index.add(parts.take(rows))
     content = faiss.serialize_index(index).data
     written = store.folder / f"codes-{count_changes(store)}-{hashlib.sha256(content).hexdigest()[:16]}.faiss"

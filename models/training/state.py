@@ -7,11 +7,12 @@ Nothing is pickled.
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from lightning_fabric import Fabric
@@ -29,6 +30,9 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 
 STATE = "state.json"
+SAVE_INTERVAL_SECONDS = 30.0  # plus the time of writing and the steps between two checks, twice: what a killed run loses
+SAVING_PAUSE = 120.0  # times the duration of saving: a longer interval, since a million classes would be terabytes a day
+LONGEST_INTERVAL_SECONDS = 600.0
 MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
 Identity = dict[str, Any]  # of JSON values
 
@@ -127,6 +131,47 @@ class WrittenState:
         for old in self._folder.glob(f"state-*-{self._fabric.global_rank}.safetensors"):
             if old != self._part:
                 old.unlink(missing_ok=True)
+
+
+class StateSaver:
+    """Saves the training state when it is time, on all processes together; one is written while training goes on."""
+
+    def __init__(self, folder: Path, identity: Identity, fabric: Fabric) -> None:
+        self._folder, self._identity, self._fabric = folder, identity, fabric
+        self._saved, self._took = time.monotonic(), 0.0
+        self.writing: WrittenState | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Let the last state that was saved count; after an error other processes may not come to that."""
+        if kind is None or self._fabric.world_size == 1:
+            self.finish()
+
+    def due(self) -> bool:
+        """Whether it is time to save; a state that was written in the meantime is finished."""
+        waited = time.monotonic() - self._saved
+        written = self.writing is not None and self.writing.is_written()
+        if self.writing is not None:
+            self._took = waited
+        late = waited > max(SAVE_INTERVAL_SECONDS, min(SAVING_PAUSE * self._took, LONGEST_INTERVAL_SECONDS))
+        late, written = self._fabric.broadcast((late, written))
+        if written:
+            self.finish()
+        return late
+
+    def save(self, progress: Progress, state: Mapping[str, Any]) -> None:
+        """Begin to write a state, once the one before counts."""
+        self.finish()
+        self._saved = time.monotonic()
+        self.writing = WrittenState(self._folder, self._identity, progress, state, self._fabric)
+
+    def finish(self) -> None:
+        """Wait until the state that is being written, if any, counts."""
+        writing, self.writing = self.writing, None
+        if writing is not None:
+            writing.finish()
 
 
 def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:

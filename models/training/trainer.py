@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -53,12 +53,9 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import EpochSchedule, build_optimizers, clip_gradients
 from image_copies.models.training.settings import StageSettings
 from image_copies.models.training.stage_end import describe_end, find_troubles, restore_checkpoint, start_row, write_checkpoint
-from image_copies.models.training.state import Progress, WrittenState, identify_training, load_state, save_state
+from image_copies.models.training.state import Progress, StateSaver, identify_training, load_state, save_state
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
-SAVE_INTERVAL_SECONDS = 30.0  # plus the time of writing and 2 × STEPS_PER_CHECK steps: what a killed run loses
-SAVING_PAUSE = 120.0  # times the duration of saving: a longer interval, since a million classes would be terabytes a day
-LONGEST_INTERVAL_SECONDS = 600.0
 STEPS_PER_CHECK = 8  # between checks of the clock and reads of figures from the device
 STEPS_PER_MEASUREMENT = 8  # between figures that make the device synchronise
 REMEDY = "The last good state is kept: lower optimizer.learning_rate or clip_norm in the recipe, or use precision 32."
@@ -248,7 +245,7 @@ class Trainer:
         self.descriptor.train()
         self.objective.train()
         pending: list[EpochRow] = []
-        with _Saver(self) as saver:
+        with StateSaver(self.folder, self.identity, fabric) as saver:
             while True:
                 seconds_before, images_before = progress.seconds, progress.images
                 self._learn_epoch(stream, batches.per_epoch, saver, pending)
@@ -275,9 +272,9 @@ class Trainer:
                     return [*pending, replace(row, ended_by=ended_by)]
                 pending.append(row)
                 if saver.due():
-                    saver.save(pending)
+                    self._save(saver, pending)
 
-    def _learn_epoch(self, stream: Iterator[Batch], batches: int, saver: "_Saver", pending: list[EpochRow]) -> None:
+    def _learn_epoch(self, stream: Iterator[Batch], batches: int, saver: StateSaver, pending: list[EpochRow]) -> None:
         """Make the remaining steps of an epoch of so many batches; the sums of its figures are left in `progress`."""
         progress, accumulate = self.progress, self.settings.optimizer.accumulate
         waiting: list[tuple[int, Figures, Tensor]] = []  # step, figures and image rows of batches
@@ -301,7 +298,7 @@ class Trainer:
                     waiting.clear()
                     bar.set_postfix(loss=f"{progress.sums['loss'] / progress.counts['loss']:.2f}", refresh=False)
                 if looks and progress.batch < batches and saver.due():
-                    saver.save(pending)
+                    self._save(saver, pending)
 
     def step(self, batches: Iterable[Batch], count: int, measure: bool = True) -> list[tuple[Figures, Tensor]]:
         """Make one optimiser step from the accumulated gradients of `count` batches.
@@ -561,6 +558,15 @@ class Trainer:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             return self._look(self.watch, self.stage.image_size, self.objective.linear_classifier()) or {}
 
+    def _save(self, saver: StateSaver, pending: list[EpochRow]) -> None:
+        """Save the state, and write the curve's rows that are pending; none is then."""
+        self.check_weights()
+        saver.finish()
+        if self.fabric.global_rank == 0:
+            append_rows(self.folder, pending)
+        pending.clear()
+        saver.save(self.progress, self.state())
+
     def _add_figures(self, waiting: list[tuple[int, Figures, Tensor]]) -> None:
         """Read the figures that steps left on the device, check their losses, and add them to the epoch's sums."""
         progress = self.progress
@@ -573,51 +579,6 @@ class Trainer:
             for name, value in figures.items():
                 progress.sums[name] = progress.sums.get(name, 0.0) + value
                 progress.counts[name] = progress.counts.get(name, 0) + 1
-
-
-class _Saver:
-    """Saves the training state when it is time, on all processes together; one is written while training goes on."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer, self.saved, self.took = trainer, time.monotonic(), 0.0
-        self.writing: WrittenState | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Let the last state that was saved count; after an error other processes may not come to that."""
-        if kind is None or self.trainer.fabric.world_size == 1:
-            self.finish()
-
-    def due(self) -> bool:
-        """Whether it is time to save; a state that was written in the meantime is finished."""
-        waited = time.monotonic() - self.saved
-        written = self.writing is not None and self.writing.is_written()
-        if self.writing is not None:
-            self.took = waited
-        late = waited > max(SAVE_INTERVAL_SECONDS, min(SAVING_PAUSE * self.took, LONGEST_INTERVAL_SECONDS))
-        late, written = self.trainer.fabric.broadcast((late, written))
-        if written:
-            self.finish()
-        return late
-
-    def save(self, pending: list[EpochRow]) -> None:
-        """Save, and write the curve's rows that are pending; none is then."""
-        trainer = self.trainer
-        trainer.check_weights()
-        self.finish()
-        if trainer.fabric.global_rank == 0:
-            append_rows(trainer.folder, pending)
-        pending.clear()
-        self.saved = time.monotonic()
-        self.writing = WrittenState(trainer.folder, trainer.identity, trainer.progress, trainer.state(), trainer.fabric)
-
-    def finish(self) -> None:
-        """Wait until the state that is being written, if any, counts."""
-        writing, self.writing = self.writing, None
-        if writing is not None:
-            writing.finish()
 
 
 def _arrange_like_parameters(optimizer: torch.optim.Optimizer) -> None:

@@ -24,7 +24,7 @@ from image_copies.augmentations.query_set import make_query_set
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.images import find_images
 from image_copies.data.procedural import write_pictures
-from image_copies.models.training import trainer
+from image_copies.models.training import state, trainer
 from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run
@@ -170,8 +170,12 @@ def test_workers_and_a_stop_leave_the_submission_as_it_is(
 ) -> None:
     """The same seed gives the same bytes with loader workers, whose training is killed in the second stage's epoch."""
     (tmp_path / "recipe.yaml").write_text(RECIPE.replace("workers: 0", "workers: 1"))
-    for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("SAVING_PAUSE", 0.0), ("STEPS_PER_CHECK", 1)):
-        monkeypatch.setattr(trainer, name, value)
+    for module, name, value in (
+        (state, "SAVE_INTERVAL_SECONDS", 0.0),
+        (state, "SAVING_PAUSE", 0.0),
+        (trainer, "STEPS_PER_CHECK", 1),
+    ):
+        monkeypatch.setattr(module, name, value)
     learn, left, run = Trainer.step, iter(range(3)), tmp_path / "runs" / "again"
 
     def stopped(*arguments: Any) -> Any:

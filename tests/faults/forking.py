@@ -95,7 +95,8 @@ def replace(module: str, **names: Any) -> None:
 
 def save_at_every_step() -> None:
     """A training saves its state after every step instead of twice a minute."""
-    replace("image_copies.models.training.trainer", SAVE_INTERVAL_SECONDS=0.0, STEPS_PER_CHECK=1, SAVING_PAUSE=0.0)
+    replace("image_copies.models.training.trainer", STEPS_PER_CHECK=1)
+    replace("image_copies.models.training.state", SAVE_INTERVAL_SECONDS=0.0, SAVING_PAUSE=0.0)
 
 
 def fork_workers() -> None:

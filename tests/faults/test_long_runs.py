@@ -21,7 +21,7 @@ from image_copies.models.network.base import Backbone
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.training import trainer as trainer_module
+from image_copies.models.training import state
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer
@@ -91,7 +91,7 @@ def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: Descrip
 
     monkeypatch.setattr(Trainer, "step", watched)
     monkeypatch.setattr(EditedImages, "__getitem__", simulated)
-    monkeypatch.setattr(trainer_module, "SAVE_INTERVAL_SECONDS", 1.0)
+    monkeypatch.setattr(state, "SAVE_INTERVAL_SECONDS", 1.0)
     stages = [{"image_size": 16, "batch_size": 2, "epochs": STEPS // 100}]
     settings = ModelSettings.model_validate({"descriptor": tiny, "workers": 0, "stages": stages})
     Trainer(settings, images, images, tmp_path / "model", tmp_path / "cache", seed=0).train()

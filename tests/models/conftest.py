@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from image_copies.data.images import ImageSet
-from image_copies.models.training import trainer
+from image_copies.models.training import state, trainer
 from image_copies.models.training.trainer import Trainer
 from tests.pictures import write_images
 
@@ -28,8 +28,12 @@ def stop_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[Trainer]]:
     """Have trainings save their state after every step, and one be interrupted before a step; returned is the trainer of each."""
 
     def arrange(step: int) -> list[Trainer]:
-        for name, value in (("SAVE_INTERVAL_SECONDS", 0.0), ("SAVING_PAUSE", 0.0), ("STEPS_PER_CHECK", 1)):
-            monkeypatch.setattr(trainer, name, value)
+        for module, name, value in (
+            (state, "SAVE_INTERVAL_SECONDS", 0.0),
+            (state, "SAVING_PAUSE", 0.0),
+            (trainer, "STEPS_PER_CHECK", 1),
+        ):
+            monkeypatch.setattr(module, name, value)
         make, trainers = Trainer.step, list[Trainer]()
 
         def stopping(self: Trainer, *arguments: Any) -> Any:

@@ -18,10 +18,9 @@ from safetensors.torch import save_file
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.models.training import state
-from image_copies.models.training import trainer as trainer_module
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.state import Progress, WrittenState, load_state, save_state
+from image_copies.models.training.state import Progress, StateSaver, WrittenState, load_state, save_state
 from image_copies.models.training.trainer import Trainer
 from tests import trainings
 
@@ -200,10 +199,9 @@ def test_a_training_that_began_before_a_key_goes_on_and_another_value_is_named(t
 def test_a_state_that_takes_long_is_saved_less_often(monkeypatch: pytest.MonkeyPatch, took: float, interval: float) -> None:
     """A million classes were written every 72 seconds, 7 to 14 TB a day."""
     clock = [0.0]
-    monkeypatch.setattr(trainer_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    alone = SimpleNamespace(broadcast=lambda value: value, world_size=1)
-    trainer: Any = SimpleNamespace(fabric=alone)
-    saver = trainer_module._Saver(trainer)
+    monkeypatch.setattr(state, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    alone: Any = SimpleNamespace(broadcast=lambda value: value, world_size=1)
+    saver = StateSaver(Path(), {}, alone)
     saver.writing = SimpleNamespace(is_written=lambda: clock[0] >= took, finish=lambda: None)  # type: ignore[assignment]
     due = list[bool]()
     for clock[0] in (took / 2, took, interval - 1, interval + 1):
