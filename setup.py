@@ -29,7 +29,9 @@ class EditableWithLinks(editable_wheel):  # type: ignore[misc]  # setuptools com
         super().run()
 
 
-packages = find_namespace_packages(str(TOP), include=[f"{folder}{below}" for folder in FOLDERS for below in ("", ".*")])
+packages = find_namespace_packages(
+    str(TOP), include=[f"{folder}{below}" for folder in FOLDERS for below in ("", ".*")]
+)
 setup(
     packages=["image_copies", *(f"image_copies.{package}" for package in packages)],
     package_dir={f"image_copies.{folder}": folder for folder in FOLDERS},

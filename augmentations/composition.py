@@ -9,7 +9,11 @@ import numpy as np
 from image_copies.augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE, FURTHER_TABLE
-from image_copies.augmentations.tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
+from image_copies.augmentations.tables.classification import (
+    AUTO_AUGMENT,
+    IDEAL_CROP_AND_FLIP,
+    MULTIGRAIN_FULL,
+)
 from image_copies.augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
 from image_copies.augmentations.tables.many import MANY_TABLE
 from image_copies.augmentations.tables.row import Edit
@@ -48,7 +52,9 @@ class Edited:
     """An edited image."""
 
     image: Image  # RGB uint8 [h, w, 3]
-    record: Record  # the applied edits in order, JSON-serialisable entries with "edit", "function" and the function's parameters
+    # the applied edits in order, JSON-serialisable entries with "edit", "function" and the function's
+    # parameters
+    record: Record
 
 
 def list_edits(settings: AugmentationSettings) -> Sequence[Edit]:
@@ -57,7 +63,9 @@ def list_edits(settings: AugmentationSettings) -> Sequence[Edit]:
         return tuple(row for row in TABLES["many"] if row.family in settings.only)
     rows = TABLES[settings.family]
     rows = (*rows, *EXTRA_TABLE) if settings.extra and settings.family not in ("broad", "many") else rows
-    return rows if settings.without is None else tuple(row for row in rows if row.family not in settings.without)
+    return (
+        rows if settings.without is None else tuple(row for row in rows if row.family not in settings.without)
+    )
 
 
 def compute_probability(edit: Edit, settings: AugmentationSettings) -> float:
@@ -82,7 +90,10 @@ def check_probabilities(settings: AugmentationSettings) -> None:
 
 
 def edit_image(
-    image: Image, settings: AugmentationSettings, rng: np.random.Generator, other_images: OverlaySource | None = None
+    image: Image,
+    settings: AugmentationSettings,
+    rng: np.random.Generator,
+    other_images: OverlaySource | None = None,
 ) -> Edited:
     """Apply a random composition of edits to an image, RGB uint8 [h, w, 3], which is not changed.
 
@@ -118,10 +129,15 @@ def replay(image: Image, record: Record, other_images: OverlaySource | None = No
     """
     result = image
     for entry in record:
-        function, parameters = entry["function"], {k: v for k, v in entry.items() if k not in ("edit", "function")}
+        function, parameters = (
+            entry["function"],
+            {k: v for k, v in entry.items() if k not in ("edit", "function")},
+        )
         if function in OTHER_IMAGE:
             if other_images is None:
-                raise ValueError(f"the record pastes the image {parameters[OTHER_IMAGE[function]]!r}; give its source")
+                raise ValueError(
+                    f"the record pastes the image {parameters[OTHER_IMAGE[function]]!r}; give its source"
+                )
             name = OTHER_IMAGE[function]
             parameters[name] = other_images(parameters[name])
         result = FUNCTIONS[function](result, **parameters)

@@ -43,14 +43,19 @@ def draw_contact_sheet(images: ImageSet, overlays: ImageSet, count: int, seed: i
     """
     chosen = list(_first_readable(images, max(1, count)).values())
     if not chosen:
-        raise UserError(f"no contact sheet: none of {len(images)} images can be read, the first is {images.paths[0]}.")
+        raise UserError(
+            f"no contact sheet: none of {len(images)} images can be read, the first is {images.paths[0]}."
+        )
     other_images = _Material(_first_readable(overlays, MAX_OVERLAYS))
     edits = [edit for edit in TABLES["many"] if other_images.ids or not edit.needs_overlay]
     cells = []
     for number, edit in enumerate(edits):
         image = chosen[number % len(chosen)]
         cells.append(_draw_row(edit, image, seed, other_images))
-    rows = [(f"{edit.name}   I = {', '.join(map(str, INTENSITIES))}", row) for edit, row in zip(edits, cells, strict=True)]
+    rows = [
+        (f"{edit.name}   I = {', '.join(map(str, INTENSITIES))}", row)
+        for edit, row in zip(edits, cells, strict=True)
+    ]
     _save(path, rows)
 
 
@@ -75,7 +80,11 @@ def _draw_row(edit: Edit, image: Image, seed: int, other_images: _Material) -> l
         return replay(image, [edit.draw_entry(rng, intensity, other_images.ids)], other_images)
 
     def change(attempt: int) -> float:
-        return float(np.abs(resize_square(apply(attempt, 1.0), CELL_SIDE).astype(int) - resize_square(image, CELL_SIDE)).mean())
+        return float(
+            np.abs(
+                resize_square(apply(attempt, 1.0), CELL_SIDE).astype(int) - resize_square(image, CELL_SIDE)
+            ).mean()
+        )
 
     best = max(range(8), key=change)
     return [apply(best, intensity) for intensity in INTENSITIES]

@@ -77,11 +77,14 @@ def normalize_pixels(pixels: Tensor, mean: Sequence[float], std: Sequence[float]
         _normalizing_constants if torch.compiler.is_compiling() else _cached_constants
     )  # an export must see their creation
     scale, shift = constants(tuple(mean), tuple(std), pixels.device)
-    as_bytes = pixels.contiguous(memory_format=torch.channels_last)  # moves a quarter of the bytes that floats would
+    # moves a quarter of the bytes that floats would
+    as_bytes = pixels.contiguous(memory_format=torch.channels_last)
     return as_bytes.float().div_(scale).sub_(shift)
 
 
-def _normalizing_constants(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+def _normalizing_constants(
+    mean: tuple[float, ...], std: tuple[float, ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Return the divisor of pixels 0…255 and what is subtracted afterwards, each [3, 1, 1]."""
     scale = torch.tensor([255 * value for value in std], device=device)[:, None, None]
     shift = torch.tensor([m / s for m, s in zip(mean, std, strict=True)], device=device)[:, None, None]
@@ -89,7 +92,9 @@ def _normalizing_constants(mean: tuple[float, ...], std: tuple[float, ...], devi
 
 
 @cache
-def _cached_constants(mean: tuple[float, ...], std: tuple[float, ...], device: torch.device) -> tuple[Tensor, Tensor]:
+def _cached_constants(
+    mean: tuple[float, ...], std: tuple[float, ...], device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Return the same constants, created and copied to the device only once."""
     with torch.inference_mode(False):
         return _normalizing_constants(mean, std, device)
@@ -107,6 +112,7 @@ def rotate_to_domains(images: Tensor, domains: Tensor) -> Tensor:
     """Rotate each image of a batch [n, 3, s, s] to its own domain in `domains` int64 [n], 0…3; no GPU is waited for."""
     result = images.clone()
     chosen = domains.to(images.device, non_blocking=True)[:, None, None, None]
-    for domain in range(1, len(DOMAINS)):  # not by the rows of a domain: a GPU would have to say which they are
+    # not by the rows of a domain: a GPU would have to say which they are
+    for domain in range(1, len(DOMAINS)):
         result.copy_(torch.where(chosen == domain, torch.rot90(images, domain, dims=(2, 3)), result))
     return result

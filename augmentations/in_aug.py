@@ -26,12 +26,15 @@ class InAug:
     """A retrieval set of augmented copies: each copy's answers are the other copies of its image."""
 
     sources: ImageSet
-    groups: NDArray[np.int64]  # int64 [n · copies]; copy i is made from sources[groups[i]]: 0, 0, 0, 0, 0, 1, …
+    # int64 [n · copies]; copy i is made from sources[groups[i]]: 0, 0, 0, 0, 0, 1, …
+    groups: NDArray[np.int64]
     copies: int
     seed: int
 
 
-def choose_in_aug(training: ImageSet | LabelledImages, seed: int, count: int = 2000, copies: int = 5) -> InAug:
+def choose_in_aug(
+    training: ImageSet | LabelledImages, seed: int, count: int = 2000, copies: int = 5
+) -> InAug:
     """Choose readable training images for IN-aug, evenly over the classes if there are classes.
 
     All are taken if there are fewer than `count`; the paper takes 2,000 of ImageNet, two per class, and 5 copies of each.
@@ -60,7 +63,9 @@ def sample_readable(training: ImageSet | LabelledImages, seed: int, count: int) 
         order = order[np.argsort(_count_preceding(training.labels[order]), kind="stable")]
     chosen = list(islice((row for row in order.tolist() if _is_readable(images, row)), count))
     if len(chosen) < 2:
-        raise UserError(f"choosing p* needs at least two training images that can be read; found {len(chosen)} of {len(images)}.")
+        raise UserError(
+            f"choosing p* needs at least two training images that can be read; found {len(chosen)} of {len(images)}."
+        )
     return chosen
 
 

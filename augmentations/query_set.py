@@ -71,16 +71,24 @@ def make_query_set(
         UserError: there are more copies than queries, or no image can be read.
     """
     if copies > count:
-        raise UserError(f"{copies} copies were asked for among {count} queries; lower queries.copies in the recipe.")
+        raise UserError(
+            f"{copies} copies were asked for among {count} queries; lower queries.copies in the recipe."
+        )
     rng = generator_for(seed, 0, "query set")
     places = rng.permutation(count)
     sources = [(references, True, copies), (distractors, False, count - copies)]
     tasks: list[tuple[Task, bool]] = []
     for images, is_copy, number in sources:
-        order = np.concatenate([rng.permutation(len(images)) for _ in range(number // len(images) + 1)])[:number]
+        order = np.concatenate([rng.permutation(len(images)) for _ in range(number // len(images) + 1)])[
+            :number
+        ]
         for place, index in enumerate(order):
             query_id = f"Q{places[len(tasks)]:05d}"
-            edits = (settings,) if not left_out or place % 2 == 0 else (left_out[place // 2 % len(left_out)], settings)
+            edits = (
+                (settings,)
+                if not left_out or place % 2 == 0
+                else (left_out[place // 2 % len(left_out)], settings)
+            )
             tasks.append(((query_id, images.ids[index], images.paths[index], edits), is_copy))
     tasks.sort(key=lambda task: task[0][0])
     with whole_folder(folder) as temporary:
@@ -135,19 +143,29 @@ def _edit_at_least_once(
     return Edited(image, [])  # family "none" has no edits
 
 
-def _write_tables(folder: Path, tasks: list[tuple[Task, bool]], results: list[list[dict[str, object]] | str]) -> None:
+def _write_tables(
+    folder: Path, tasks: list[tuple[Task, bool]], results: list[list[dict[str, object]] | str]
+) -> None:
     made = [
-        (task, is_copy, record) for (task, is_copy), record in zip(tasks, results, strict=True) if not isinstance(record, str)
+        (task, is_copy, record)
+        for (task, is_copy), record in zip(tasks, results, strict=True)
+        if not isinstance(record, str)
     ]
     problems = [record for record in results if isinstance(record, str)]
     if not made:
-        raise UserError(f"no query could be made, because none of {len(tasks)} images can be read; the first: {problems[0]}")
+        raise UserError(
+            f"no query could be made, because none of {len(tasks)} images can be read; the first: {problems[0]}"
+        )
     if problems:
         print(
             f"{len(problems)} of {len(tasks)} queries were not made because their images cannot be read; the first: {problems[0]}"
         )
-    write_ground_truth(folder / GROUND_TRUTH, [(task[0], task[1] if is_copy else None) for task, is_copy, _ in made])
+    write_ground_truth(
+        folder / GROUND_TRUTH, [(task[0], task[1] if is_copy else None) for task, is_copy, _ in made]
+    )
     edits = [(task[0], " ".join(str(entry["edit"]) for entry in record)) for task, _, record in made]
     write_table(folder / QUERY_EDITS, ["query_id", "edits"], edits)
-    lines = [json.dumps({"query_id": task[0], "source_id": task[1], "record": record}) for task, _, record in made]
+    lines = [
+        json.dumps({"query_id": task[0], "source_id": task[1], "record": record}) for task, _, record in made
+    ]
     (folder / QUERY_RECORDS).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -81,7 +81,9 @@ def _group_batches(
     def draw(epoch: int) -> Iterator[list[Key]]:
         drawn = groups_of(epoch)
         for batch in range(count):
-            own = np.array_split(drawn[batch * per_batch : (batch + 1) * per_batch], stream.ranks)[stream.rank].reshape(-1, 2)
+            own = np.array_split(drawn[batch * per_batch : (batch + 1) * per_batch], stream.ranks)[
+                stream.rank
+            ].reshape(-1, 2)
             if batch < full and stream.rank == stream.ranks - 1:
                 own = own[: len(own) - surplus]
             yield [(epoch, row, repetition) for row, repetition in own.tolist()]
@@ -99,10 +101,18 @@ def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: b
     """
 
     def groups_of(epoch: int) -> NDArray[np.int64]:
-        return _repeat(generator_for(stream.seed, epoch, "order of the images").permutation(np.array(rows)), 1)
+        return _repeat(
+            generator_for(stream.seed, epoch, "order of the images").permutation(np.array(rows)), 1
+        )
 
     return _group_batches(
-        groups_of=groups_of, groups=len(rows), per_batch=batch_size, stream=stream, unit="images", least=2, whole=whole
+        groups_of=groups_of,
+        groups=len(rows),
+        per_batch=batch_size,
+        stream=stream,
+        unit="images",
+        least=2,
+        whole=whole,
     )
 
 
@@ -115,7 +125,9 @@ def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, str
         UserError: fewer than two repetitions, or a batch has fewer images than there are processes.
     """
     if repetitions < 2:
-        raise UserError(f"{repetitions} repetition(s) of an image make no pair of copies; at least two are needed.")
+        raise UserError(
+            f"{repetitions} repetition(s) of an image make no pair of copies; at least two are needed."
+        )
 
     def groups_of(epoch: int) -> NDArray[np.int64]:
         order = generator_for(stream.seed, epoch, "order of the repeated images").permutation(np.array(rows))
@@ -139,7 +151,9 @@ def pk_batches(
         UserError: K is below 2, or a batch has fewer classes than there are processes.
     """
     if images_per_class < 2:
-        raise UserError(f"{images_per_class} image(s) per class in a batch make no positive pair; at least two are needed.")
+        raise UserError(
+            f"{images_per_class} image(s) per class in a batch make no positive pair; at least two are needed."
+        )
     by_class: dict[int, list[int]] = {}
     for row, label in zip(rows, labels, strict=True):
         by_class.setdefault(int(label), []).append(int(row))
@@ -149,7 +163,10 @@ def pk_batches(
 
     def groups_of(epoch: int) -> NDArray[np.int64]:
         rng = generator_for(stream.seed, epoch, "order of the classes")
-        order = {int(label): rng.permutation(by_class[int(label)]).tolist() for label in rng.permutation(sorted(by_class))}
+        order = {
+            int(label): rng.permutation(by_class[int(label)]).tolist()
+            for label in rng.permutation(sorted(by_class))
+        }
         taken = dict.fromkeys(order, 0)
         groups = []
         for label in _arrange_rounds(list(order), times, different):
@@ -157,7 +174,9 @@ def pk_batches(
             taken[label] += 1
         return np.array(groups, np.int64)
 
-    return _group_batches(groups_of, len(_arrange_rounds(list(by_class), times, different)), per_batch, stream)
+    return _group_batches(
+        groups_of, len(_arrange_rounds(list(by_class), times, different)), per_batch, stream
+    )
 
 
 def _arrange_rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:

@@ -6,7 +6,9 @@ from pydantic import Field
 
 from image_copies.data.settings import Settings
 
-Table = Literal["query", "broad", "many", "reference", "multigrain_full", "autoaugment", "crop_and_flip", "none"]
+Table = Literal[
+    "query", "broad", "many", "reference", "multigrain_full", "autoaugment", "crop_and_flip", "none"
+]
 # What an edit does, whatever table it stands in; each edit function names its own (augmentations/edits/registry.py).
 EditFamily = Literal[
     "geometry", "crop", "flip", "frame", "paste", "text", "colour", "channels", "quality", "policy", "warp", "art", "noise",

@@ -23,8 +23,10 @@ from image_copies.data.squares import resize_own_aspect
 from image_copies.data.threads import map_in_threads
 
 Form = Literal["pixels", "jpeg"]
-Packed = tuple[bytes, tuple[int, int]] | str  # an image's bytes, height and width; or why it could not be read
-Written = tuple[NDArray[np.int64], NDArray[np.int64], dict[str, str]]  # ends [n], shapes [n, 2], problems by id
+# an image's bytes, height and width; or why it could not be read
+Packed = tuple[bytes, tuple[int, int]] | str
+# ends [n], shapes [n, 2], problems by id
+Written = tuple[NDArray[np.int64], NDArray[np.int64], dict[str, str]]
 
 
 class Pixels(Protocol):
@@ -38,7 +40,8 @@ class CachedImages:
     """Resized images, memory-mapped."""
 
     ids: list[str]
-    pixels: Pixels  # RGB uint8 [h, w, 3] by row; of an unreadable image empty (form "pixels") or an error ("jpeg")
+    # RGB uint8 [h, w, 3] by row; of an unreadable image empty (form "pixels") or an error ("jpeg")
+    pixels: Pixels
     problems: dict[str, str]  # what is wrong with each unreadable image, by image id
 
     def __len__(self) -> int:
@@ -71,14 +74,21 @@ def cache_images(
     pixels_file, about_file = (folder / f"{named}-{size}.{ending}" for ending in (form, "npz"))
     cached = _open_cache(images, pixels_file, about_file)
     if cached is None:  # trainings at the same time share what the first of them makes
-        with hold_lock_file(folder / ".caching", f"another process has cached images in {folder} for a day", wait=86_400):
+        with hold_lock_file(
+            folder / ".caching", f"another process has cached images in {folder} for a day", wait=86_400
+        ):
             cached = _open_cache(images, pixels_file, about_file)
             if cached is None:
                 packed = map_in_threads(partial(_pack, size, form), stored.paths, max(1, workers))
                 shown = tqdm(packed, total=len(images), desc=f"caching {size} px", unit="image", leave=False)
                 ends, shapes, problems = _write_packed(stored, shown, pixels_file)
                 with whole_file(about_file) as temporary, temporary.open("wb") as file:
-                    np.savez(file, ends=ends, shapes=shapes, problems=np.frombuffer(json.dumps(problems).encode(), np.uint8))
+                    np.savez(
+                        file,
+                        ends=ends,
+                        shapes=shapes,
+                        problems=np.frombuffer(json.dumps(problems).encode(), np.uint8),
+                    )
                 cached = _open_cache(images, pixels_file, about_file)
                 for old in set(folder.glob(f"{named}-*")) - {pixels_file, about_file}:
                     with suppress(OSError):  # Windows removes no mapped file
@@ -96,10 +106,15 @@ def _open_cache(images: ImageSet, pixels_file: Path, about_file: Path) -> Cached
         length = pixels_file.stat().st_size
         if length < int(ends[-1] if len(ends) else 0):
             return None
-        content = np.memmap(pixels_file, np.uint8, mode="r") if length else np.zeros(0, np.uint8)  # an empty file has no map
+        # an empty file has no map
+        content = np.memmap(pixels_file, np.uint8, mode="r") if length else np.zeros(0, np.uint8)
         place = {image_id: row for row, image_id in enumerate(sorted(images.ids))}
         places = np.array([place[image_id] for image_id in images.ids], np.int64)
-        return CachedImages(images.ids, _Rows(content, ends, None if pixels_file.suffix == ".jpeg" else shapes, places), problems)
+        return CachedImages(
+            images.ids,
+            _Rows(content, ends, None if pixels_file.suffix == ".jpeg" else shapes, places),
+            problems,
+        )
     except (OSError, ValueError, KeyError, EOFError, BadZipFile):
         return None
 

@@ -61,7 +61,11 @@ def name_command(script: str) -> str:
         return f"{PROGRAM} {TASKS[script]}" if script in TASKS else f"python -m {MODULES}{script}"
     if any(argument.startswith(MODULES) for argument in sys.orig_argv[1:3]):  # python -m
         return f"python -m {MODULES}{script}"
-    folder = called.parent if called.suffix == ".py" and called.absolute().parent.name == "pipeline" else Path("pipeline")
+    folder = (
+        called.parent
+        if called.suffix == ".py" and called.absolute().parent.name == "pipeline"
+        else Path("pipeline")
+    )
     return f"python {folder / script}.py"
 
 

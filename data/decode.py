@@ -33,14 +33,20 @@ MAX_IMAGE_PIXELS = 100_000_000  # larger images are refused as decompression bom
 MAX_PIXELS_BY_FORMAT = {"JPEG2000": 50_000_000}  # its decoder needs three times the memory of the others
 MIN_SIDE_PIXELS = 8
 MAX_FILE_BYTES = 800 * 2**20  # MAX_IMAGE_PIXELS with four uncompressed 16-bit channels
-PIXELS_PER_STRIP = 250_000  # converted at once, within the caches: 14 ms for 12 megapixels, 74 ms with 4,000,000
-MAX_SCANNED_PIXELS = 3_000_000_000  # of a progressive JPEG, over its scans: each costs as much as an image, in few bytes
+# converted at once, within the caches: 14 ms for 12 megapixels, 74 ms with 4,000,000
+PIXELS_PER_STRIP = 250_000
+# of a progressive JPEG, over its scans: each costs as much as an image, in few bytes
+MAX_SCANNED_PIXELS = 3_000_000_000
 MIN_DEVIATION = 2.0  # grey levels: standard deviation of a frame that shows something
-MIN_CONTRAST, MIN_SEEN = 24.0, 0.02  # levels by which what is seen on white differs from it, and least share that is seen
-Decoded = dict[tuple[int, int], NDArray[np.uint8]]  # what was decoded of a picture, by the width and height that the decoder gave
+# levels by which what is seen on white differs from it, and least share that is seen
+MIN_CONTRAST, MIN_SEEN = 24.0, 0.02
+# what was decoded of a picture, by the width and height that the decoder gave
+Decoded = dict[tuple[int, int], NDArray[np.uint8]]
 
 
-def decode_rgb(source: Path | bytes, short_side: int | None = None, decoded: Decoded | None = None) -> NDArray[np.uint8]:
+def decode_rgb(
+    source: Path | bytes, short_side: int | None = None, decoded: Decoded | None = None
+) -> NDArray[np.uint8]:
     """Decode to RGB uint8 [h, w, 3]: EXIF orientation applied, transparency composited on white, deeper channels scaled to 8.
 
     White drawings on a transparent ground are composited on black. Of an animation whose first frame shows nothing, as one that
@@ -117,7 +123,10 @@ def check_scans(image: Image.Image, name: Path, content: bytes) -> None:
         even, odd = (np.frombuffer(content, "<u2", (len(content) - first) // 2, first) for first in (0, 1))
         scans = np.count_nonzero(even == 0xDAFF) + np.count_nonzero(odd == 0xDAFF)
         if scans * image.width * image.height > MAX_SCANNED_PIXELS:
-            raise ImageError(name, f"goes over its {image.width} x {image.height} pixels in {scans:,} scans, too many to decode")
+            raise ImageError(
+                name,
+                f"goes over its {image.width} x {image.height} pixels in {scans:,} scans, too many to decode",
+            )
 
 
 def _to_rgb(image: Image.Image, name: Path, short_side: int | None, decoded: Decoded) -> NDArray[np.uint8]:
@@ -126,7 +135,9 @@ def _to_rgb(image: Image.Image, name: Path, short_side: int | None, decoded: Dec
     if width * height > limit:
         raise ImageError(name, f"is {width} x {height}, larger than {limit:,} pixels")
     if min(width, height) < MIN_SIDE_PIXELS:
-        raise ImageError(name, f"is {width} x {height}; the short side must be at least {MIN_SIDE_PIXELS} pixels")
+        raise ImageError(
+            name, f"is {width} x {height}; the short side must be at least {MIN_SIDE_PIXELS} pixels"
+        )
     _seek_shown_frame(image)
     if short_side is not None:
         scale = min(width, height) / short_side

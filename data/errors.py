@@ -58,4 +58,6 @@ def text_of(path: Path | str) -> str:
 
 def line_of(path: Path | str) -> str:
     """Return a path as one line of text; tabs, line breaks and other control characters become escapes, too."""
-    return "".join(c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text_of(path))
+    return "".join(
+        c if c.isprintable() or c == " " else c.encode("unicode_escape").decode() for c in text_of(path)
+    )

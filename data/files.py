@@ -20,7 +20,8 @@ from image_copies.data.process import is_running
 from image_copies.data.remote import RemotePath, as_path, remove_folder
 
 HOST = socket.gethostname()
-MAX_PREFIX_CHARACTERS = 30  # of a path's name and of its ending in temporary names, which may be no longer than 255 bytes
+# of a path's name and of its ending in temporary names, which may be no longer than 255 bytes
+MAX_PREFIX_CHARACTERS = 30
 BLOCK_BYTES = 2**20  # of a file, read at once
 MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()
 
@@ -48,7 +49,9 @@ def whole_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path.parent)
         handle, name = tempfile.mkstemp(
-            prefix=temporary_prefix(path), suffix=f".part{path.suffix[:MAX_PREFIX_CHARACTERS]}", dir=path.parent
+            prefix=temporary_prefix(path),
+            suffix=f".part{path.suffix[:MAX_PREFIX_CHARACTERS]}",
+            dir=path.parent,
         )
         os.close(handle)
         temporary = Path(name)
@@ -77,7 +80,9 @@ def whole_file_apart(path: Path) -> Iterator[Path]:
         UserError: the disk is full.
     """
     with whole_file(path) as temporary:
-        folder = Path(tempfile.mkdtemp(prefix=temporary_prefix(temporary), suffix=".part", dir=temporary.parent))
+        folder = Path(
+            tempfile.mkdtemp(prefix=temporary_prefix(temporary), suffix=".part", dir=temporary.parent)
+        )
         try:
             yield folder / path.name
             (folder / path.name).chmod(0o666 & ~_umask())
@@ -96,7 +101,9 @@ def is_read_only(error: BaseException) -> bool:
     if getattr(error, "errno", None) in (errno.EROFS, errno.EACCES, errno.EPERM):
         return True
     said = str(error)
-    return any(text in said for text in (os.strerror(errno.EROFS), os.strerror(errno.EACCES), "readonly database"))
+    return any(
+        text in said for text in (os.strerror(errno.EROFS), os.strerror(errno.EACCES), "readonly database")
+    )
 
 
 def disk_full(path: Path, size: int | None = None) -> UserError:

@@ -33,7 +33,9 @@ def read_table(path: Path, columns: Sequence[str], expected: str) -> list[list[s
         raise UserError(f"{path} has the columns {','.join(head)}; expected {names}.")
     rows = lines[1:]
     if any(len(row) > len(columns) for row in rows):
-        raise UserError(f"{path} has lines with more values than the columns {names}: remove what follows them.")
+        raise UserError(
+            f"{path} has lines with more values than the columns {names}: remove what follows them."
+        )
     return [row + [""] * (len(columns) - len(row)) for row in rows]
 
 
@@ -43,9 +45,14 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[obje
     Raises:
         UserError: the disk is full.
     """
-    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with (
+        whole_file(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="surrogateescape", newline="") as file,
+    ):
         # with this terminator a carriage return in a name is quoted, by Python 3.12.1, too; lines end without it
-        writer = csv.writer(SimpleNamespace(write=lambda line: file.write(f"{line[:-2]}\n")), lineterminator="\r\n")
+        writer = csv.writer(
+            SimpleNamespace(write=lambda line: file.write(f"{line[:-2]}\n")), lineterminator="\r\n"
+        )
         writer.writerow(columns)
         writer.writerows(rows)
 
@@ -68,10 +75,14 @@ def read_ground_truth(path: Path | str) -> GroundTruth:
         UserError: the file is missing, is not a CSV with these columns, has no rows, or has an empty query id.
     """
     path = as_path(path)
-    rows = read_table(path, GROUND_TRUTH_COLUMNS, f"a ground truth CSV with the columns {','.join(GROUND_TRUTH_COLUMNS)}")
+    rows = read_table(
+        path, GROUND_TRUTH_COLUMNS, f"a ground truth CSV with the columns {','.join(GROUND_TRUTH_COLUMNS)}"
+    )
     for number, (query_id, _) in enumerate(rows, 2):
         if not query_id:
-            raise UserError(f"{path}, line {number}: the query id is empty. Every row needs one; only reference_id may be empty.")
+            raise UserError(
+                f"{path}, line {number}: the query id is empty. Every row needs one; only reference_id may be empty."
+            )
     if not rows:
         raise UserError(f"{path} contains no rows; expected one for each query.")
     query_ids = list(dict.fromkeys(query for query, _ in rows))

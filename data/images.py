@@ -32,7 +32,9 @@ class ImageSet:
         where = dict(zip(self.ids, self.paths, strict=True))
         missing = [image_id for image_id in ids if image_id not in where]
         if missing:
-            raise UserError(f"{len(missing)} image ids are not in this set of {len(self)} images; the first is {missing[0]!r}.")
+            raise UserError(
+                f"{len(missing)} image ids are not in this set of {len(self)} images; the first is {missing[0]!r}."
+            )
         return ImageSet(list(ids), [where[image_id] for image_id in ids])
 
     def digest(self, *, times: bool = True, prefix: str = "") -> str:
@@ -72,7 +74,9 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
             continue
         image_id = text_of({"stem": own, "path": stem, "file": name}[naming])
         if image_id in found:
-            raise UserError(f"{found[image_id]} and {path} share the id {image_id!r}. Rename or remove one of them.")
+            raise UserError(
+                f"{found[image_id]} and {path} share the id {image_id!r}. Rename or remove one of them."
+            )
         found[image_id] = path
     if not found:
         endings = " ".join(sorted(IMAGE_ENDINGS))

@@ -20,7 +20,8 @@ class LabelledImages:
     """Images with class labels."""
 
     images: ImageSet
-    labels: NDArray[np.int64]  # int64 [n], the class index of each image in 0…C−1; every class has at least one image
+    # int64 [n], the class index of each image in 0…C−1; every class has at least one image
+    labels: NDArray[np.int64]
     names: list[str]
 
     def __len__(self) -> int:
@@ -43,14 +44,18 @@ def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
             image has no label.
     """
     path = as_path(path)
-    rows = read_table(path, LABEL_COLUMNS, f"a CSV with the columns {','.join(LABEL_COLUMNS)}, one row for each image")
+    rows = read_table(
+        path, LABEL_COLUMNS, f"a CSV with the columns {','.join(LABEL_COLUMNS)}, one row for each image"
+    )
     label_of: dict[str, str] = {}
     for number, row in enumerate(rows, 2):
         image_id, label = (cell.strip() for cell in row)  # "cat" and " cat" are one class
         if not label:
             raise UserError(f"{path}, line {number}: the label is empty. Give it a class.")
         if image_id in label_of:
-            raise UserError(f"{path} names the image {image_id!r} more than once; keep one row for each image.")
+            raise UserError(
+                f"{path} names the image {image_id!r} more than once; keep one row for each image."
+            )
         label_of[image_id] = label
     known = set(images.ids)
     unknown = [image_id for image_id in label_of if image_id not in known]

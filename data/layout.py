@@ -35,7 +35,9 @@ def open_isc_folder(root: Path | str) -> IscFolder:
     """
     root = as_path(root)
     if not is_folder(root):
-        raise UserError(f"{describe_no_folder(root)}. Give --data a folder that holds {TRAINING}/, {REFERENCE}/ and {QUERY}/.")
+        raise UserError(
+            f"{describe_no_folder(root)}. Give --data a folder that holds {TRAINING}/, {REFERENCE}/ and {QUERY}/."
+        )
     missing = [name for name in (TRAINING, REFERENCE, QUERY) if not (root / name).is_dir()]
     if missing:
         raise UserError(
@@ -63,7 +65,9 @@ class TrainingSplit:
     distractors: list[str]  # edited into synthetic queries that are copies of nothing
 
 
-def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: float = 0.05) -> TrainingSplit:
+def split_training(
+    ids: list[str], seed: int, validation: float = 0.2, overlay: float = 0.05
+) -> TrainingSplit:
     """Assign roles to the training ids in the order of a hash of (seed, id): the same ids and seed give the same roles.
 
     `validation` and `overlay` are fractions in [0, 1]: of images held out from training, two thirds of them references and one
@@ -81,7 +85,9 @@ def split_training(ids: list[str], seed: int, validation: float = 0.2, overlay: 
         references=order[:references],
         distractors=order[references:held_out],
     )
-    empty = [role for role in ("classes", "overlays", "references", "distractors") if not getattr(split, role)]
+    empty = [
+        role for role in ("classes", "overlays", "references", "distractors") if not getattr(split, role)
+    ]
     if empty:
         raise UserError(
             f"{len(ids)} training images are too few: with validation {validation} and overlay {overlay} no image is left "

@@ -18,7 +18,8 @@ from image_copies.data.files import HOST, disk_full, is_disk_full
 from image_copies.data.process import is_running
 
 SESSION_VARIABLE = (
-    "COPY_DETECTION_SESSION"  # environment variable: process id of a script that holds its folder between the steps it calls
+    # environment variable: process id of a script that holds its folder between the steps it calls
+    "COPY_DETECTION_SESSION"
 )
 LOCK_NAME = ".in-use"
 _HANDOVER_SECONDS = 1.0  # the holder releases the lock for an instant after writing its name
@@ -111,12 +112,17 @@ def _go_on_without(place: Path, error: sqlite3.DatabaseError) -> None:
     if _read_code(error) == sqlite3.SQLITE_FULL:
         raise disk_full(place) from error
     if _read_code(error) == sqlite3.SQLITE_READONLY:
-        raise UserError(f"{place} cannot be written: it or its lock file {LOCK_NAME} is read-only. Make it writable.") from error
+        raise UserError(
+            f"{place} cannot be written: it or its lock file {LOCK_NAME} is read-only. Make it writable."
+        ) from error
     if _read_code(error) != sqlite3.SQLITE_IOERR:
         raise UserError(
             f"{place} cannot be locked ({error}). Make it writable; if its lock file {LOCK_NAME} is damaged, delete that."
         ) from error
-    print(f"warning: the file system of {place} has no locks; make sure that no other process works there", file=sys.stderr)
+    print(
+        f"warning: the file system of {place} has no locks; make sure that no other process works there",
+        file=sys.stderr,
+    )
 
 
 def _describe_self(doing: str) -> _Holder:
@@ -131,7 +137,9 @@ def _take(database: sqlite3.Connection, folder: Path, doing: str) -> None:
         other = _read_holder(database)
         if other is not None and other.is_active():
             raise _make_refusal(folder, other)
-        database.execute("CREATE TABLE IF NOT EXISTS holder (host TEXT, session INTEGER, started TEXT, doing TEXT, since TEXT)")
+        database.execute(
+            "CREATE TABLE IF NOT EXISTS holder (host TEXT, session INTEGER, started TEXT, doing TEXT, since TEXT)"
+        )
         database.execute("DELETE FROM holder")
         database.execute("INSERT INTO holder VALUES (?, ?, ?, ?, ?)", tuple(vars(own).values()))
         database.execute("COMMIT")
@@ -158,7 +166,9 @@ def _read_holder(database: sqlite3.Connection) -> _Holder | None:
 
 
 def _make_refusal(folder: Path, holder: _Holder | None) -> UserError:
-    return UserError(f"{folder} is in use ({holder or 'by another process'}). Wait for it, stop it, or name another folder.")
+    return UserError(
+        f"{folder} is in use ({holder or 'by another process'}). Wait for it, stop it, or name another folder."
+    )
 
 
 def _read_session() -> int:
@@ -168,6 +178,11 @@ def _read_session() -> int:
 
 def _read_start(process: int) -> str:
     try:
-        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+        return (
+            Path(f"/proc/{process}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()[19]
+        )
     except (OSError, IndexError):
         return ""  # no such process, or not Linux

@@ -17,7 +17,8 @@ from image_copies.data.remote import map_files
 from image_copies.data.squares import read_or_nothing, resize_square
 
 TestProtocol = Literal["square", "center_crop", "square_crop", "long_side"]
-SHORT_SIDE_RATIO = 256 / 224  # short side before the centre crop per side of the crop, as in ImageNet's test protocol
+# short side before the centre crop per side of the crop, as in ImageNet's test protocol
+SHORT_SIDE_RATIO = 256 / 224
 
 
 class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
@@ -50,7 +51,10 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
 
     def __getitems__(self, indices: list[int]) -> list[tuple[Tensor, bool]]:
         """Return several items: torch's loader asks for those of a batch at once, whose files a store sends several at a time."""
-        return [self._load(content) for content in map_files(read_or_nothing, [self.images.paths[index] for index in indices])]
+        return [
+            self._load(content)
+            for content in map_files(read_or_nothing, [self.images.paths[index] for index in indices])
+        ]
 
     def _load(self, content: bytes) -> tuple[Tensor, bool]:
         try:
@@ -71,7 +75,11 @@ class SameShapeBatches(Sampler[list[int]]):
         groups: dict[tuple[int, int], list[int]] = {}
         for row, shape in enumerate(shapes):
             groups.setdefault(shape, []).append(row)
-        self.batches = [rows[first : first + batch_size] for rows in groups.values() for first in range(0, len(rows), batch_size)]
+        self.batches = [
+            rows[first : first + batch_size]
+            for rows in groups.values()
+            for first in range(0, len(rows), batch_size)
+        ]
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -96,7 +104,11 @@ def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> 
     if protocol == "long_side":
         return _resize(pixels, size / max(height, width))
     before = round(size * SHORT_SIDE_RATIO)
-    resized = resize_square(pixels, before) if protocol == "square_crop" else _resize(pixels, before / min(height, width))
+    resized = (
+        resize_square(pixels, before)
+        if protocol == "square_crop"
+        else _resize(pixels, before / min(height, width))
+    )
     top, left = (resized.shape[0] - size) // 2, (resized.shape[1] - size) // 2
     return resized[top : top + size, left : left + size]
 

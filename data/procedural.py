@@ -19,8 +19,28 @@ from image_copies.data.process import map_on_cores
 
 Picture = NDArray[np.uint8]
 Colour = NDArray[np.float32]
-WORDS = ("river", "NORTH", "blue", "Open", "24", "market", "stone", "A7", "light", "Sale", "garden", "1987", "coffee", "EXIT")
-FONTS = (cv2.FONT_HERSHEY_SIMPLEX, cv2.FONT_HERSHEY_COMPLEX, cv2.FONT_HERSHEY_TRIPLEX, cv2.FONT_HERSHEY_SCRIPT_COMPLEX)
+WORDS = (
+    "river",
+    "NORTH",
+    "blue",
+    "Open",
+    "24",
+    "market",
+    "stone",
+    "A7",
+    "light",
+    "Sale",
+    "garden",
+    "1987",
+    "coffee",
+    "EXIT",
+)
+FONTS = (
+    cv2.FONT_HERSHEY_SIMPLEX,
+    cv2.FONT_HERSHEY_COMPLEX,
+    cv2.FONT_HERSHEY_TRIPLEX,
+    cv2.FONT_HERSHEY_SCRIPT_COMPLEX,
+)
 
 
 def draw_picture(rng: np.random.Generator, long_side: int = 192) -> Picture:
@@ -49,7 +69,9 @@ def _palette(rng: np.random.Generator) -> Colour:
 
 
 def _colour(rng: np.random.Generator, palette: Colour) -> Colour:
-    colour: Colour = np.clip(palette[rng.integers(len(palette))] + rng.normal(0, 14, 3), 0, 255).astype(np.float32)
+    colour: Colour = np.clip(palette[rng.integers(len(palette))] + rng.normal(0, 14, 3), 0, 255).astype(
+        np.float32
+    )
     return colour
 
 
@@ -65,7 +87,9 @@ def _background(rng: np.random.Generator, height: int, width: int, palette: Colo
     return first + ramp * (second - first)
 
 
-def _texture(rng: np.random.Generator, height: int, width: int, first: Colour, second: Colour) -> NDArray[np.float32]:
+def _texture(
+    rng: np.random.Generator, height: int, width: int, first: Colour, second: Colour
+) -> NDArray[np.float32]:
     """Draw a textured patch [h, w, 3] between two colours: stripes, checks, dots, clouds, grain or a plain gradient."""
     y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
     angle, period = rng.uniform(0, np.pi), rng.uniform(3, 24)
@@ -78,7 +102,9 @@ def _texture(rng: np.random.Generator, height: int, width: int, first: Colour, s
     elif kind == 1:
         weight = ((np.floor(along / period) + np.floor(across / period)) % 2).astype(np.float32)
     elif kind == 2:
-        weight = (np.hypot(along % period - period / 2, across % period - period / 2) < period * 0.3).astype(np.float32)
+        weight = (np.hypot(along % period - period / 2, across % period - period / 2) < period * 0.3).astype(
+            np.float32
+        )
     elif kind == 3:
         cells = rng.random((max(2, int(height / period)), max(2, int(width / period))), dtype=np.float32)
         weight = cv2.resize(cells, (width, height), interpolation=cv2.INTER_CUBIC)
@@ -103,13 +129,20 @@ def _outline(rng: np.random.Generator, radius: float) -> NDArray[np.int32]:
         reach = radius * (0.65 + 0.35 * np.cos(corners * turn))
     else:
         waves = rng.normal(0, 0.12, (3, 2))
-        reach = radius * (0.75 + sum(a * np.cos((k + 1) * turn) + b * np.sin((k + 1) * turn) for k, (a, b) in enumerate(waves)))
+        reach = radius * (
+            0.75
+            + sum(a * np.cos((k + 1) * turn) + b * np.sin((k + 1) * turn) for k, (a, b) in enumerate(waves))
+        )
     squeeze, angle = rng.uniform(0.4, 1), rng.uniform(0, 2 * np.pi)
     x, y = reach * np.cos(turn), reach * np.sin(turn) * squeeze
-    return np.stack([x * np.cos(angle) - y * np.sin(angle), x * np.sin(angle) + y * np.cos(angle)], axis=1).astype(np.int32)
+    return np.stack(
+        [x * np.cos(angle) - y * np.sin(angle), x * np.sin(angle) + y * np.cos(angle)], axis=1
+    ).astype(np.int32)
 
 
-def _paint(rng: np.random.Generator, canvas: NDArray[np.float32], outline: NDArray[np.int32], palette: Colour) -> None:
+def _paint(
+    rng: np.random.Generator, canvas: NDArray[np.float32], outline: NDArray[np.int32], palette: Colour
+) -> None:
     """Fill an outline with a texture and, half the time, give it a soft shadow."""
     height, width = canvas.shape[:2]
     left, top = np.maximum(outline.min(axis=0) - 3, 0)
@@ -143,13 +176,21 @@ def _landscape(rng: np.random.Generator, canvas: NDArray[np.float32], palette: C
     for layer in range(layers):
         level = height * (0.3 + 0.7 * (layer + rng.uniform(-0.3, 0.3)) / layers)
         ridge = level + sum(
-            height * rng.uniform(0.01, 0.1) / k * np.sin(2 * np.pi * k * x / width + rng.uniform(0, 6)) for k in (1, 2, 3, 7)
+            height * rng.uniform(0.01, 0.1) / k * np.sin(2 * np.pi * k * x / width + rng.uniform(0, 6))
+            for k in (1, 2, 3, 7)
         )
-        outline = np.concatenate([np.stack([x, ridge], axis=1), [[width, height], [0, height]]]).astype(np.int32)
+        outline = np.concatenate([np.stack([x, ridge], axis=1), [[width, height], [0, height]]]).astype(
+            np.int32
+        )
         _paint(rng, canvas, outline, palette)
         for _ in range(rng.integers(0, 5)):
             at = rng.integers(0, len(x))
-            _paint(rng, canvas, _outline(rng, height * rng.uniform(0.03, 0.14)) + (int(x[at]), int(ridge[at])), palette)
+            _paint(
+                rng,
+                canvas,
+                _outline(rng, height * rng.uniform(0.03, 0.14)) + (int(x[at]), int(ridge[at])),
+                palette,
+            )
 
 
 def _still_life(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
@@ -164,14 +205,21 @@ def _still_life(rng: np.random.Generator, canvas: NDArray[np.float32], palette: 
         _paint(rng, canvas, _outline(rng, radius) + at.astype(np.int32), palette)
         for _ in range(rng.integers(0, 5)):
             detail = at + rng.normal(0, radius / 3, 2)
-            _paint(rng, canvas, _outline(rng, radius * rng.uniform(0.08, 0.35)) + detail.astype(np.int32), palette)
+            _paint(
+                rng,
+                canvas,
+                _outline(rng, radius * rng.uniform(0.08, 0.35)) + detail.astype(np.int32),
+                palette,
+            )
 
 
 def _tiles(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
     """Paint a facade: a jittered grid of textured panes, some of them missing."""
     height, width = canvas.shape[:2]
     rows, columns = rng.integers(2, 8, size=2)
-    rows_at = np.sort(rng.uniform(0, height, rows + 1)) if rng.random() < 0.5 else np.linspace(0, height, rows + 1)
+    rows_at = (
+        np.sort(rng.uniform(0, height, rows + 1)) if rng.random() < 0.5 else np.linspace(0, height, rows + 1)
+    )
     columns_at = np.linspace(0, width, columns + 1)
     gap = int(rng.integers(0, 8))
     for top, bottom in pairwise(rows_at.astype(int)):
@@ -199,7 +247,9 @@ def _write_words(rng: np.random.Generator, canvas: NDArray[np.float32], palette:
         canvas += (cover[..., None] / np.float32(255)) * (_colour(rng, palette) - canvas)
 
 
-def write_pictures(folder: Path, prefix: str, count: int, seed: int, workers: int | None = None) -> Iterator[Path]:
+def write_pictures(
+    folder: Path, prefix: str, count: int, seed: int, workers: int | None = None
+) -> Iterator[Path]:
     """Write `count` pictures `<prefix>000000.jpg`, … (JPEG quality 90) into `folder`; yield each path once written.
 
     A picture depends on (seed, prefix, number) only. `workers` are processes; None for one per core.

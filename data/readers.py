@@ -26,7 +26,8 @@ class RetrievalSet:
     images: ImageSet
     queries: list[int]  # rows of the queries in `images`, 0…n−1
     relevant: list[list[int]]  # for each query, the rows of its correct answers
-    ignored: list[list[int]]  # for each query, the rows removed from its ranking before scoring, such as the query itself
+    # for each query, the rows removed from its ranking before scoring, such as the query itself
+    ignored: list[list[int]]
 
 
 def require_names(root: Path, form: str, *names: str) -> None:
@@ -37,10 +38,16 @@ def require_names(root: Path, form: str, *names: str) -> None:
     """
     if not root.is_dir():
         raise UserError(f"{root} is not a folder. Name the root of the unpacked archive: {form}.")
-    missing = [name for name in names if not ((root / name).is_dir() if name.endswith("/") else (root / name).is_file())]
+    missing = [
+        name
+        for name in names
+        if not ((root / name).is_dir() if name.endswith("/") else (root / name).is_file())
+    ]
     if missing:
         holds = ", ".join(sorted(path.name + "/" * path.is_dir() for path in root.iterdir())[:8]) or "nothing"
-        raise UserError(f"{root} lacks {', '.join(missing)} (it holds {holds}). Name the root of the unpacked archive: {form}.")
+        raise UserError(
+            f"{root} lacks {', '.join(missing)} (it holds {holds}). Name the root of the unpacked archive: {form}."
+        )
 
 
 def read_columns(path: Path, columns: int, header: str = "") -> list[list[str]]:
@@ -53,11 +60,15 @@ def read_columns(path: Path, columns: int, header: str = "") -> list[list[str]]:
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         parts = line.split()
         if header and number == 1 and parts != header.split():
-            raise UserError(f"{path} does not begin with the line {header!r} but with {line[:60]!r}. Unpack the archive again.")
+            raise UserError(
+                f"{path} does not begin with the line {header!r} but with {line[:60]!r}. Unpack the archive again."
+            )
         if not parts or (header and number == 1):
             continue
         if len(parts) != columns:
-            raise UserError(f"{path}, line {number} has {len(parts)} columns; expected {columns}: {line[:60]!r}.")
+            raise UserError(
+                f"{path}, line {number} has {len(parts)} columns; expected {columns}: {line[:60]!r}."
+            )
         rows.append(parts)
     if not rows:
         raise UserError(f"{path} contains no rows. Unpack the archive again.")
@@ -73,7 +84,9 @@ def require_images(root: Path, names: list[str], source: Path) -> ImageSet:
     paths = [root / name for name in names]
     missing = [path for path in paths if not path.is_file()]
     if missing:
-        raise UserError(f"{source} lists {len(names)} images, {len(missing)} of them do not exist; the first is {missing[0]}.")
+        raise UserError(
+            f"{source} lists {len(names)} images, {len(missing)} of them do not exist; the first is {missing[0]}."
+        )
     return ImageSet(names, paths)
 
 
@@ -101,7 +114,9 @@ def read_cars(root: Path | str) -> TrainTest:
     except Exception as error:  # damaged files raise all kinds of errors
         raise UserError(f"{file} is not Cars-196's table of annotations: {error}") from error
     if len(classes) == 0 or classes.min() < 1 or classes.max() > len(titles):
-        raise UserError(f"{file}: a class lies outside 1…{len(titles)}, the number of class_names. Unpack the archive again.")
+        raise UserError(
+            f"{file}: a class lies outside 1…{len(titles)}, the number of class_names. Unpack the archive again."
+        )
     images = require_images(root, names, file)
     train, test = (
         _part_of_cars(images, classes, titles, chosen, file)
@@ -110,7 +125,9 @@ def read_cars(root: Path | str) -> TrainTest:
     return TrainTest(train, test)
 
 
-def _part_of_cars(images: ImageSet, classes: np.ndarray, titles: list[str], chosen: np.ndarray, file: Path) -> LabelledImages:
+def _part_of_cars(
+    images: ImageSet, classes: np.ndarray, titles: list[str], chosen: np.ndarray, file: Path
+) -> LabelledImages:
     if not chosen.any():
         raise UserError(
             f"{file}: its {len(titles)} classes leave none for training or none for testing; the first {CARS_TRAIN_CLASSES} of "
@@ -139,7 +156,9 @@ def read_copydays(root: Path | str, distractors: Path | str | None = None) -> Re
     parts = [_prefix_ids(kind, root / kind) for kind in ("original", "strong")]
     if distractors is not None:
         parts.append(_prefix_ids("distractor", Path(distractors)))
-    images = ImageSet([image_id for part in parts for image_id in part.ids], [path for part in parts for path in part.paths])
+    images = ImageSet(
+        [image_id for part in parts for image_id in part.ids], [path for part in parts for path in part.paths]
+    )
     originals: dict[int, list[int]] = defaultdict(list)
     first, end = len(parts[0]), len(parts[0]) + len(parts[1])
     for row in range(first):
@@ -148,8 +167,12 @@ def read_copydays(root: Path | str, distractors: Path | str | None = None) -> Re
     alone = [row for row in queries if _group(images, row) not in originals]
     if alone:
         lonely = images.paths[alone[0]]
-        raise UserError(f"{root}: {len(alone)} copies have no original; the first is {lonely}. Expected {COPYDAYS_LAYOUT}.")
-    return RetrievalSet(images, queries, [originals[_group(images, row)] for row in queries], [queries] * len(queries))
+        raise UserError(
+            f"{root}: {len(alone)} copies have no original; the first is {lonely}. Expected {COPYDAYS_LAYOUT}."
+        )
+    return RetrievalSet(
+        images, queries, [originals[_group(images, row)] for row in queries], [queries] * len(queries)
+    )
 
 
 def _prefix_ids(prefix: str, folder: Path) -> ImageSet:
@@ -161,7 +184,9 @@ def _group(images: ImageSet, row: int) -> int:
     """Return the number that a photo shares with its copies."""
     name = images.paths[row].stem
     if len(name) != 6 or not name.isdecimal():
-        raise UserError(f"{images.paths[row]} is not named by six digits, as Copydays' images are. Expected {COPYDAYS_LAYOUT}.")
+        raise UserError(
+            f"{images.paths[row]} is not named by six digits, as Copydays' images are. Expected {COPYDAYS_LAYOUT}."
+        )
     return int(name) // 100
 
 
@@ -181,17 +206,25 @@ def read_cub(root: Path | str) -> TrainTest:
     root = Path(root)
     folder = root if (root / "images.txt").is_file() else root / "CUB_200_2011"
     require_names(root, CUB_LAYOUT)
-    require_names(folder if folder.is_dir() else root, CUB_LAYOUT, "images.txt", "image_class_labels.txt", "images/")
+    require_names(
+        folder if folder.is_dir() else root, CUB_LAYOUT, "images.txt", "image_class_labels.txt", "images/"
+    )
     names = dict(read_columns(folder / "images.txt", 2))
     class_of = dict(read_columns(folder / "image_class_labels.txt", 2))
-    odd = [number for number in names.keys() | class_of.keys() if number not in names or not class_of.get(number, "").isdecimal()]
+    odd = [
+        number
+        for number in names.keys() | class_of.keys()
+        if number not in names or not class_of.get(number, "").isdecimal()
+    ]
     if odd:
         raise UserError(
             f"{folder}: images.txt and image_class_labels.txt name different images, such as {min(odd)}. Expected {CUB_LAYOUT}."
         )
     parts = []
     for training in (True, False):
-        chosen = [name for number, name in names.items() if (int(class_of[number]) <= CUB_TRAIN_CLASSES) == training]
+        chosen = [
+            name for number, name in names.items() if (int(class_of[number]) <= CUB_TRAIN_CLASSES) == training
+        ]
         if not chosen:
             raise UserError(
                 f"{folder} names no class for {'training' if training else 'testing'}; the first {CUB_TRAIN_CLASSES} of 200 are "
@@ -202,7 +235,9 @@ def read_cub(root: Path | str) -> TrainTest:
     return TrainTest(*parts)
 
 
-HOLIDAYS_LAYOUT = "jpg/100000.jpg, jpg/100001.jpg, … (jpg1.tar.gz and jpg2.tar.gz unpacked into the same folder)"
+HOLIDAYS_LAYOUT = (
+    "jpg/100000.jpg, jpg/100001.jpg, … (jpg1.tar.gz and jpg2.tar.gz unpacked into the same folder)"
+)
 
 
 def read_holidays(root: Path | str) -> RetrievalSet:
@@ -216,7 +251,11 @@ def read_holidays(root: Path | str) -> RetrievalSet:
     root = Path(root)
     require_names(root, HOLIDAYS_LAYOUT, "jpg/")
     images = find_images(root / "jpg", naming="path")
-    wrong = [image_id for image_id in images.ids if not (len(image_id) == 6 and image_id.isascii() and image_id.isdigit())]
+    wrong = [
+        image_id
+        for image_id in images.ids
+        if not (len(image_id) == 6 and image_id.isascii() and image_id.isdigit())
+    ]
     if wrong:
         raise UserError(
             f"{root / 'jpg'} holds {len(wrong)} images not named by six digits, such as {wrong[0]!r}. Expected {HOLIDAYS_LAYOUT}."
@@ -231,11 +270,14 @@ def read_holidays(root: Path | str) -> RetrievalSet:
                 f"{group}00 and at least one more. Are both archives unpacked? Expected {HOLIDAYS_LAYOUT}."
             )
     queries = [rows[0] for rows in groups.values()]
-    return RetrievalSet(images, queries, [rows[1:] for rows in groups.values()], [[query] for query in queries])
+    return RetrievalSet(
+        images, queries, [rows[1:] for rows in groups.values()], [[query] for query in queries]
+    )
 
 
 ONLINE_PRODUCTS_LAYOUT = (
-    "Ebay_train.txt, Ebay_test.txt and the folders bicycle_final/, …, toaster_final/ (Stanford_Online_Products.zip)"
+    "Ebay_train.txt, Ebay_test.txt and the folders bicycle_final/, …, toaster_final/ "
+    "(Stanford_Online_Products.zip)"
 )
 HEADER = "image_id class_id super_class_id path"
 
@@ -253,15 +295,21 @@ def read_online_products(root: Path | str) -> TrainTest:
     inside = root / "Stanford_Online_Products"
     folder = inside if inside.is_dir() else root
     require_names(folder, ONLINE_PRODUCTS_LAYOUT, "Ebay_train.txt", "Ebay_test.txt")
-    return TrainTest(_part_of_online_products(folder, "Ebay_train.txt"), _part_of_online_products(folder, "Ebay_test.txt"))
+    return TrainTest(
+        _part_of_online_products(folder, "Ebay_train.txt"), _part_of_online_products(folder, "Ebay_test.txt")
+    )
 
 
 def _part_of_online_products(folder: Path, table: str) -> LabelledImages:
     rows = read_columns(folder / table, 4, HEADER)
-    return label_images(require_images(folder, [row[3] for row in rows], folder / table), [row[1].zfill(5) for row in rows])
+    return label_images(
+        require_images(folder, [row[3] for row in rows], folder / table), [row[1].zfill(5) for row in rows]
+    )
 
 
-UKB_LAYOUT = "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zip), or the same images without full/"
+UKB_LAYOUT = (
+    "full/ukbench00000.jpg, full/ukbench00001.jpg, … in fours (ukbench.zip), or the same images without full/"
+)
 
 
 def read_ukb(root: Path | str) -> LabelledImages:
@@ -277,10 +325,18 @@ def read_ukb(root: Path | str) -> LabelledImages:
     folder = root / "full" if (root / "full").is_dir() else root
     images = find_images(folder, naming="path")
     numbers = [image_id.removeprefix("ukbench") for image_id in images.ids]
-    wrong = [image_id for image_id, number in zip(images.ids, numbers, strict=True) if len(number) != 5 or not number.isdecimal()]
+    wrong = [
+        image_id
+        for image_id, number in zip(images.ids, numbers, strict=True)
+        if len(number) != 5 or not number.isdecimal()
+    ]
     if wrong:
-        raise UserError(f"{folder} holds {len(wrong)} images with other names, such as {wrong[0]!r}; expected {UKB_LAYOUT}.")
-    objects, labels, sizes = np.unique([int(number) // 4 for number in numbers], return_inverse=True, return_counts=True)
+        raise UserError(
+            f"{folder} holds {len(wrong)} images with other names, such as {wrong[0]!r}; expected {UKB_LAYOUT}."
+        )
+    objects, labels, sizes = np.unique(
+        [int(number) // 4 for number in numbers], return_inverse=True, return_counts=True
+    )
     if (sizes != 4).any():
         first = int(objects[sizes != 4][0])
         raise UserError(

@@ -109,13 +109,16 @@ def _describe_failure(place: Path, error: BaseException, attempt: str) -> str:
 def missing_error(place: Path) -> StorageError:
     """Return the error to raise where there is no such bucket or folder."""
     bucket = "/".join(str(place).split("/")[:3])
-    return StorageError(f"{place}: there is no such bucket or folder. Check the name; {bucket} must exist and be readable.")
+    return StorageError(
+        f"{place}: there is no such bucket or folder. Check the name; {bucket} must exist and be readable."
+    )
 
 
 URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/(/.*|[^/].*)", re.DOTALL)  # pathlib leaves one of two slashes
 LOCAL_SCHEMES = ("file", "local")
 READERS = 16  # files that are read at once: a store answers after tens of milliseconds, however many ask
-BLOCK_BYTES, MAX_BLOCKS = 4 * 2**20, 32  # what an opened file reads at once, and how much of it is kept in memory
+# what an opened file reads at once, and how much of it is kept in memory
+BLOCK_BYTES, MAX_BLOCKS = 4 * 2**20, 32
 Result = TypeVar("Result")
 
 
@@ -134,7 +137,9 @@ def as_path(place: str | os.PathLike[str]) -> Path:
     Raises:
         StorageError: the URL has a password; or on Windows, where there are no remote places.
     """
-    if isinstance(place, Path) and (isinstance(place, RemotePath) or not place.parts or not place.parts[0].endswith(":")):
+    if isinstance(place, Path) and (
+        isinstance(place, RemotePath) or not place.parts or not place.parts[0].endswith(":")
+    ):
         return place
     text = os.fspath(place)
     match = URL.fullmatch(text)
@@ -143,10 +148,16 @@ def as_path(place: str | os.PathLike[str]) -> Path:
             f"a {match[1]}:// URL with a password is refused, because results and messages would repeat it. Give it by the "
             f"store's own settings, such as AWS_SECRET_ACCESS_KEY or FSSPEC_{match[1].upper()}_PASSWORD."
         )
-    if match is None or (match[2][0] != "/" and not isinstance(place, Path)) or match[1] not in known_schemes():
+    if (
+        match is None
+        or (match[2][0] != "/" and not isinstance(place, Path))
+        or match[1] not in known_schemes()
+    ):
         return Path(place)
     if match[1] in LOCAL_SCHEMES:
-        return Path(unquote(urlsplit(text).path)) if isinstance(place, str) else Path(f"/{match[2].lstrip('/')}")
+        return (
+            Path(unquote(urlsplit(text).path)) if isinstance(place, str) else Path(f"/{match[2].lstrip('/')}")
+        )
     if os.name == "nt":
         raise StorageError(f"{text}: places on object stores can be used on Linux and macOS only.")
     return RemotePath(text)
@@ -250,12 +261,18 @@ class RemotePath(PosixPath):
             ValueError: the mode is another one than "r" and "rb".
         """
         if mode == "r":
-            return io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding=encoding or "utf-8", errors=options.get("errors"))
+            return io.TextIOWrapper(
+                io.BytesIO(self.read_bytes()), encoding=encoding or "utf-8", errors=options.get("errors")
+            )
         if mode != "rb":
             raise ValueError(f"{self} is written whole, by data.files.whole_file")
         files, name = open_store_of(self)
         with explain_failures(self):
-            blocks = {"block_size": BLOCK_BYTES, "cache_type": "blockcache", "cache_options": {"maxblocks": MAX_BLOCKS}}
+            blocks = {
+                "block_size": BLOCK_BYTES,
+                "cache_type": "blockcache",
+                "cache_options": {"maxblocks": MAX_BLOCKS},
+            }
             return io.BufferedReader(_Explained(files.open(name, "rb", **blocks), self))
 
     def read_bytes(self, limit: int | None = None) -> bytes:
@@ -266,14 +283,20 @@ class RemotePath(PosixPath):
             StorageError: it cannot be read.
         """
         files, name = open_store_of(self)
-        size = None if limit is None else self.stat().st_size  # an empty file has no part that could be asked for
+        # an empty file has no part that could be asked for
+        size = None if limit is None else self.stat().st_size
         with explain_failures(self):
             whole = size is None or limit is None or size <= limit
-            once = {"max_concurrency": 1} if "s3" in files.protocol else {}  # s3fs else asks for the size first
-            content: bytes = files.cat_file(name, **once) if whole else files.cat_file(name, start=0, end=limit)
+            # s3fs else asks for the size first
+            once = {"max_concurrency": 1} if "s3" in files.protocol else {}
+            content: bytes = (
+                files.cat_file(name, **once) if whole else files.cat_file(name, start=0, end=limit)
+            )
         return content
 
-    def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:
+    def read_text(
+        self, encoding: str | None = None, errors: str | None = None, newline: str | None = None
+    ) -> str:
         """Return the text of a file; errors as in `read_bytes`."""
         return self.read_bytes().decode(encoding or "utf-8", errors or "strict")
 
@@ -307,14 +330,18 @@ class RemotePath(PosixPath):
                 entries = files.ls(name, detail=True)
         except FileNotFoundError as error:
             raise missing_error(self) from error
-        found = [(str(info["name"]).removeprefix(name.rstrip("/")).removeprefix("/"), info) for info in entries]
+        found = [
+            (str(info["name"]).removeprefix(name.rstrip("/")).removeprefix("/"), info) for info in entries
+        ]
         folders = {key.rstrip("/") for key, info in found if info["type"] == "directory"}
         if odd := sorted(folders & {"", ".", ".."}):
             raise StorageError(
                 f"{self} holds {len(odd)} names with empty parts, '.' or '..', which name no file of a folder; the first is "
                 f"'{self.name}/{odd[0]}/'. Rename them."
             )
-        inside = {key: info for key, info in found if info["type"] != "directory" and key[-1:] not in ("", "/")}
+        inside = {
+            key: info for key, info in found if info["type"] != "directory" and key[-1:] not in ("", "/")
+        }
         listed = [(self / key).with_state(_read_state(info)) for key, info in inside.items()]
         yield from sorted([*listed, *(self / key for key in folders)])
 
@@ -397,7 +424,9 @@ def _make_stat(kind: int, state: ObjectState) -> os.stat_result:
     seconds = state.modified / 1e9
     numbers = (kind | 0o644, 0, 0, 1, 0, 0, state.size, int(seconds), int(seconds), int(seconds))
     times = dict.fromkeys(("st_atime", "st_mtime", "st_ctime"), seconds)
-    return os.stat_result(numbers, times | dict.fromkeys(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), state.modified))
+    return os.stat_result(
+        numbers, times | dict.fromkeys(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), state.modified)
+    )
 
 
 def _restore(url: str, state: ObjectState | None) -> RemotePath:

@@ -8,14 +8,16 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
 
 MAX_INTEGER = 2**40  # larger settings would neither fit on a disk nor finish
-GONE: dict[str, Any] = {"decode_on": "cpu", "scales": [1.0]}  # keys that are gone, by the value that does what is done without
+# keys that are gone, by the value that does what is done without
+GONE: dict[str, Any] = {"decode_on": "cpu", "scales": [1.0]}
 
 
 def _as_text(value: Any) -> Any:
     return str(value) if isinstance(value, int) else value
 
 
-Precision = Annotated[Literal["32", "bf16", "16"], BeforeValidator(_as_text)]  # YAML takes 32 without quotes for a number
+# YAML takes 32 without quotes for a number
+Precision = Annotated[Literal["32", "bf16", "16"], BeforeValidator(_as_text)]
 
 
 class Settings(BaseModel):
@@ -53,7 +55,9 @@ def read_recorded(settings: type[Recorded], content: Any) -> Recorded:
         try:
             return settings.model_validate(content)
         except ValidationError as error:
-            off = [item["loc"] for item in error.errors() if _is_off(item["loc"], item["type"], item["input"])]
+            off = [
+                item["loc"] for item in error.errors() if _is_off(item["loc"], item["type"], item["input"])
+            ]
             if not any(_remove(content, where) for where in off):
                 raise
 

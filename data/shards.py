@@ -16,12 +16,15 @@ Result = TypeVar("Result")
 class Place:
     """Where a shard is worked on: this process, or a worker of an engine."""
 
-    advance: Callable[[int], None]  # called with the number of items done since the last call, for the progress shown
+    # called with the number of items done since the last call, for the progress shown
+    advance: Callable[[int], None]
     # called with the inputs of a shard that this place cannot find, before its result is written. An engine raises here if
     # another machine has them: a node without the images must not make vectors of unreadable images
     report_absent: Callable[[Sequence[Path]], None]
-    decoders: int | None = None  # processes that decode images ahead of the network; None for the number in the settings
-    upcoming: Any = None  # the shard that comes next here, perhaps, where the work looks ahead; None for the last one
+    # processes that decode images ahead of the network; None for the number in the settings
+    decoders: int | None = None
+    # the shard that comes next here, perhaps, where the work looks ahead; None for the last one
+    upcoming: Any = None
 
 
 @dataclass(frozen=True)
@@ -31,11 +34,14 @@ class ShardWork(Generic[State, Shard, Result]):
     name: str  # what is being done, such as "embedding reference", for the line of progress
     unit: str  # what is counted there, in the singular
     open: Callable[[], State]  # returns what all shards need, such as a network; called once in every process
-    work: Callable[[State, Shard, Place], Result]  # on one shard; files are written whole: it may be done again
+    # on one shard; files are written whole: it may be done again
+    work: Callable[[State, Shard, Place], Result]
     size: Callable[[Shard], int]  # number of items in a shard
     inputs: tuple[Path, ...] = ()  # files that must be the same on every machine, such as checkpoints
-    folder: Path | None = None  # existing, of the results, seen by every machine; None where results are returned only
-    opened_as: str = ""  # names what `open` returns, where further works open the same: a worker then keeps it
+    # existing, of the results, seen by every machine; None where results are returned only
+    folder: Path | None = None
+    # names what `open` returns, where further works open the same: a worker then keeps it
+    opened_as: str = ""
     uses_gpu: bool = False  # whether a GPU speeds it up
     looks_ahead: bool = False  # whether the work may begin to load the next shard, which its place names
 
@@ -48,7 +54,9 @@ def hold(state: State) -> State:
 class Engine(Protocol):
     """Works on shards elsewhere."""
 
-    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int) -> Iterator[Any]:
+    def run(
+        self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int
+    ) -> Iterator[Any]:
         """Yield the result of every shard, in order; arguments as in `run_shards`."""
 
 
@@ -71,7 +79,11 @@ def uses_engine() -> bool:
 
 
 def run_shards(
-    work: ShardWork[State, Shard, Result], shards: Iterable[Shard], total: int | None, done: int = 0, here: bool = False
+    work: ShardWork[State, Shard, Result],
+    shards: Iterable[Shard],
+    total: int | None,
+    done: int = 0,
+    here: bool = False,
 ) -> Iterator[Result]:
     """Yield the result of every shard, in order, as they become available.
 
@@ -85,12 +97,15 @@ def run_shards(
     if _handed_in and not here:
         yield from _handed_in[-1].run(work, shards, total, done)
         return
-    from tqdm import tqdm  # imported here: it reads whether to show bars when it is imported (pipeline/run/cli.py)
+    # imported here: it reads whether to show bars when it is imported (pipeline/run/cli.py)
+    from tqdm import tqdm
 
     state: State | None = None
     with tqdm(total=total, initial=done, desc=work.name, unit=work.unit, leave=False, delay=1) as bar:
         place = Place(partial(_advance, bar), lambda paths: None)
-        for shard, upcoming in _pair_with_next(shards) if work.looks_ahead else ((shard, None) for shard in shards):
+        for shard, upcoming in (
+            _pair_with_next(shards) if work.looks_ahead else ((shard, None) for shard in shards)
+        ):
             state = work.open() if state is None else state
             yield work.work(state, shard, replace(place, upcoming=upcoming))
 

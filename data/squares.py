@@ -11,7 +11,8 @@ from image_copies.data.decode import Decoded, as_uint8, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.sources.containers import read_or_say
 
-LONGEST_ASPECT = 2.25  # the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost
+# the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost
+LONGEST_ASPECT = 2.25
 
 
 def decode_squares(
@@ -26,7 +27,9 @@ def decode_squares(
     return {size: decode_square(content, size, decoded) for size in sizes}
 
 
-def decode_square(source: Path | bytes, size: int, decoded: Decoded | None = None) -> tuple[NDArray[np.uint8], bool]:
+def decode_square(
+    source: Path | bytes, size: int, decoded: Decoded | None = None
+) -> tuple[NDArray[np.uint8], bool]:
     """Decode and resize to RGB uint8 [3, size, size]; with False, zeros where the image cannot be read.
 
     `decoded` holds what was decoded of the same source before, as for `decode_rgb`.
@@ -49,7 +52,9 @@ def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     Area interpolation if the short side shrinks, bilinear otherwise.
     """
     shrinks = min(pixels.shape[:2]) > size
-    return as_uint8(cv2.resize(pixels, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR))
+    return as_uint8(
+        cv2.resize(pixels, (size, size), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+    )
 
 
 def resize_own_aspect(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
@@ -60,7 +65,9 @@ def resize_own_aspect(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]
     aspect = min(max(pixels.shape[1] / pixels.shape[0], 1 / LONGEST_ASPECT), LONGEST_ASPECT)
     width, height = int(size * aspect**0.5), int(size / aspect**0.5)
     shrinks = min(pixels.shape[:2]) > min(width, height)
-    return as_uint8(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR))
+    return as_uint8(
+        cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)
+    )
 
 
 def shrink(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:

@@ -24,13 +24,17 @@ def check_target(
     """
     is_own = kinds.get(path.suffix.lower())
     if is_own is None:
-        raise UserError(f"{option} {path}: the name must end in {' or '.join(kinds)}, which says what is written.")
+        raise UserError(
+            f"{option} {path}: the name must end in {' or '.join(kinds)}, which says what is written."
+        )
     if not is_there(path):
         return
     if not is_file(path):
         raise UserError(f"{option} {path} is not a file: it is left alone. Name a file to write.")
     if any(os.path.realpath(path) == os.path.realpath(source) for source in inputs if source is not None):
-        raise UserError(f"{option} {path} is read by this command, too: it is left alone. Choose another {option}.")
+        raise UserError(
+            f"{option} {path} is read by this command, too: it is left alone. Choose another {option}."
+        )
     if path.stat().st_size and not is_own(path):
         raise UserError(
             f"{option} {path} exists and does not hold what this command writes: it is left alone. Choose another {option}, or "
@@ -38,7 +42,9 @@ def check_target(
         )
 
 
-def check_target_folder(folder: Path, option: str, marks: Iterable[str], written: Iterable[str] | None = None) -> None:
+def check_target_folder(
+    folder: Path, option: str, marks: Iterable[str], written: Iterable[str] | None = None
+) -> None:
     """Check that a command may write into the folder that an option names: it is missing or empty, or was written by it.
 
     Args:
@@ -54,7 +60,11 @@ def check_target_folder(folder: Path, option: str, marks: Iterable[str], written
         raise UserError(f"{option} {folder} is a file: it is left alone. Choose another {option}.")
     if not is_folder(folder) or any(is_file(folder / mark) for mark in marks):
         return
-    names = (path.name for path in folder.iterdir()) if written is None else (n for n in written if is_there(folder / n))
+    names = (
+        (path.name for path in folder.iterdir())
+        if written is None
+        else (n for n in written if is_there(folder / n))
+    )
     if (name := next(iter(names), None)) is not None:
         raise UserError(
             f"{option} {folder} holds {name}, and nothing there says that this command wrote it: it is left alone. Choose "

@@ -10,7 +10,9 @@ Launched = TypeVar("Launched")
 Result = TypeVar("Result")
 
 
-def map_in_threads(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result, None, None]:
+def map_in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int
+) -> Generator[Result, None, None]:
     """Yield work(item) for every item, in order, by one thread or more.
 
     While a result is used, the next `threads` items are worked on, and no more are fetched, one at a time by the caller's thread.
@@ -31,7 +33,9 @@ def map_in_threads(work: Callable[[Item], Result], items: Iterable[Item], thread
             pool.shutdown(wait=False, cancel_futures=True)  # the one that still waits for a thread
 
 
-def overlap(launch: Callable[[Item], Launched], read: Callable[[Launched], Result], items: Iterable[Item]) -> Iterator[Result]:
+def overlap(
+    launch: Callable[[Item], Launched], read: Callable[[Launched], Result], items: Iterable[Item]
+) -> Iterator[Result]:
     """Yield read(launch(item)) for every item, in order; the next item is launched before the result of one is read.
 
     A GPU, which works through what is launched, then has work while the host reads a result and fetches another item.

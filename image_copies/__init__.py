@@ -33,6 +33,12 @@ if not TYPE_CHECKING:  # a type checker that saw it would take any misspelt name
         if name == "__version__":
             return import_module("image_copies.data.commands").find_version()
         if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__dir__())}")
-        module = "submissions.scoring.any_vectors" if name in ("normalize", "score") else "matching.commands.interface"
+            raise AttributeError(
+                f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__dir__())}"
+            )
+        module = (
+            "submissions.scoring.any_vectors"
+            if name in ("normalize", "score")
+            else "matching.commands.interface"
+        )
         return getattr(import_module(f"image_copies.{module}"), name)

@@ -15,7 +15,9 @@ from image_copies.matching.threshold import Tail, fit_tail_of_readable
 from image_copies.submissions.vectors.files import Vectors
 
 
-def make_rule(extractor: Extractor, threshold: float | None, rate: float, most: int, unrelated: Sequence[Path] = ()) -> Rule:
+def make_rule(
+    extractor: Extractor, threshold: float | None, rate: float, most: int, unrelated: Sequence[Path] = ()
+) -> Rule:
     """Make the rule by which a pair counts as a copy; without a threshold it is calibrated.
 
     `rate` is of expected false alarms per query that copies nothing, between 0 and 1. `unrelated` are sources of pictures to

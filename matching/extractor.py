@@ -68,7 +68,9 @@ class Normalizer:
             UserError: when there are too few training vectors.
         """
         with prefix_errors("the training vectors to normalise against"):
-            return find_neighbours(queries, self.readable, count_neighbours_needed(self.settings, self.variant.method))
+            return find_neighbours(
+                queries, self.readable, count_neighbours_needed(self.settings, self.variant.method)
+            )
 
     def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the normalised queries [n, d].
@@ -88,10 +90,13 @@ class Extractor:
     settings: EmbeddingSettings
     project: Project  # concatenated vectors [n, Σ d] to [n, dimensions] float32 of unit length
     dimensions: int
-    identity: str  # digest of what a reference's vector depends on; not of the runtime: equal to SAME_VECTORS (embedders.py)
+    # digest of what a reference's vector depends on; not of the runtime: equal to SAME_VECTORS (embedders.py)
+    identity: str
     normalizer: Normalizer | None = None
-    calibrate: Callable[[], Tail | None] = lambda: None  # the tail of unrelated pairs' distances; None where it is not known
-    source: "Callable[[], Extractor] | None" = None  # opens the same extractor in another process, if it can be
+    # the tail of unrelated pairs' distances; None where it is not known
+    calibrate: Callable[[], Tail | None] = lambda: None
+    # opens the same extractor in another process, if it can be
+    source: "Callable[[], Extractor] | None" = None
     files: tuple[Path, ...] = ()  # that it is opened from
 
     def extract(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
@@ -104,7 +109,10 @@ class Extractor:
     ) -> Iterator[tuple[AnyLoaded, NDArray[np.float32]]]:
         """Yield each batch as it was loaded, with its vectors [n, dimensions]."""
         for loaded, vectors in embed_batches(self.networks, batches, load, self.settings):
-            yield loaded, (self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32))
+            yield (
+                loaded,
+                (self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)),
+            )
 
     def load(self, batch: Sequence[Source], look: Look | None = None) -> Loaded:
         """Read and decode files, or their bytes, as `extract_batches` needs them; `look` is shown each."""
@@ -112,7 +120,10 @@ class Extractor:
 
     def extract_all(self, images: ImageSet, advance: Callable[[int], object] = lambda count: None) -> Vectors:
         """Return the vectors of all files at once; `advance` is called with the number of files done since the last call."""
-        vectors, unreadable = np.zeros((len(images), self.dimensions), np.float32), np.zeros(len(images), bool)
+        vectors, unreadable = (
+            np.zeros((len(images), self.dimensions), np.float32),
+            np.zeros(len(images), bool),
+        )
         for block in self.extract(images):
             rows = slice(block.first, block.first + len(block.vectors))
             vectors[rows], unreadable[rows] = block.vectors, block.unreadable
@@ -121,7 +132,10 @@ class Extractor:
 
     def extract_picture(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""
-        squares = {size: resize_square(pixels, size).transpose(2, 0, 1)[None] for size in list_square_sizes(self.networks)}
+        squares = {
+            size: resize_square(pixels, size).transpose(2, 0, 1)[None]
+            for size in list_square_sizes(self.networks)
+        }
         return self.project(np.concatenate([network.embed(squares) for network in self.networks], axis=1))
 
     def normalize(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -173,9 +187,13 @@ def _find_tail(checkpoint: Path, stored: Stored | None) -> Tail | None:
 def _make_normalizer(stored: Stored) -> Normalizer:
     """Return query normalisation against the training vectors stored in the checkpoint."""
     background, notes = scale_to_unit_length(stored.background), stored.notes
-    training = Vectors([str(row) for row in range(len(background))], background, np.zeros(len(background), bool))
+    training = Vectors(
+        [str(row) for row in range(len(background))], background, np.zeros(len(background), bool)
+    )
     about = notes["variant"] | {"weights": tuple(notes["variant"]["weights"])}
-    return Normalizer(training, Variant(**about), read_recorded(NormalizationSettings, notes["normalization"]))
+    return Normalizer(
+        training, Variant(**about), read_recorded(NormalizationSettings, notes["normalization"])
+    )
 
 
 def digest_files(files: list[Path], settings: dict[str, object]) -> str:

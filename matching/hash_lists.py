@@ -19,7 +19,8 @@ from image_copies.matching.matches import Match
 from image_copies.matching.verification.judgement import MAX_LIKELY, Judgement
 
 BITS = 256
-MAX_DISTANCE, MIN_QUALITY = 31, 50  # bits of 256, and quality 0…100 of both, that PDQ's authors state for a match
+# bits of 256, and quality 0…100 of both, that PDQ's authors state for a match
+MAX_DISTANCE, MIN_QUALITY = 31, 50
 HASH = re.compile("[0-9a-fA-F]{64}")
 REMEDY = "Such a list is a CSV file with 64 hexadecimal digits in each line; a first one may name columns: id,hash,quality."
 
@@ -44,10 +45,15 @@ class HashLists:
             bits, quality = _load_pdq().compute(decode_rgb(picture, decoded=decoded))
         except ImageError:
             return []
-        apart = np.bitwise_count(self.words ^ np.packbits(bits.astype(bool)).view(np.uint64)).sum(axis=1, dtype=np.int64)
+        apart = np.bitwise_count(self.words ^ np.packbits(bits.astype(bool)).view(np.uint64)).sum(
+            axis=1, dtype=np.int64
+        )
         near = np.flatnonzero(apart <= (MAX_DISTANCE if quality >= MIN_QUALITY else -1))
         query = picture if isinstance(picture, Path) else Path("<picture>")
-        return [_make_match(query, self.names[row], int(apart[row])) for row in near[np.argsort(apart[near], kind="stable")]]
+        return [
+            _make_match(query, self.names[row], int(apart[row]))
+            for row in near[np.argsort(apart[near], kind="stable")]
+        ]
 
 
 def read_hash_lists(lists: Sequence[Path]) -> HashLists:
@@ -90,17 +96,25 @@ def _read_entries(path: Path) -> Iterator[tuple[str, str | None, bool]]:
             if not cells:
                 continue
             entry = dict(zip(header, cells, strict=False))
-            kind = entry.get("signal_type") or entry.get("type") or "pdq"  # lists of ThreatExchange hold other hashes, too
+            # lists of ThreatExchange hold other hashes, too
+            kind = entry.get("signal_type") or entry.get("type") or "pdq"
             try:
                 quality = float(entry.get("quality") or 100)
             except ValueError as error:
-                raise ValueError(f"line {lines.line_num}: {error}; a quality is a number from 0 to 100") from error
-            yield entry.get("id") or str(lines.line_num), digits, "pdq" in kind.lower() and quality >= MIN_QUALITY
+                raise ValueError(
+                    f"line {lines.line_num}: {error}; a quality is a number from 0 to 100"
+                ) from error
+            yield (
+                entry.get("id") or str(lines.line_num),
+                digits,
+                "pdq" in kind.lower() and quality >= MIN_QUALITY,
+            )
 
 
 def _make_match(query: Path, reference: Path, apart: int) -> Match:
     said = f"its PDQ hash is that of a list but for {apart} of {BITS} bits"
-    score = -max(apart, 0.5) / (BITS / 4)  # −‖q − r‖² of the hashes as vectors of unit length; 0 would be the same bytes
+    # −‖q − r‖² of the hashes as vectors of unit length; 0 would be the same bytes
+    score = -max(apart, 0.5) / (BITS / 4)
     return Match(query, reference, score, None, judgement=Judgement("likely", said, MAX_LIKELY - apart))
 
 

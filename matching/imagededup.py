@@ -46,7 +46,9 @@ class CNN:
         encoded: dict[str, NDArray[np.float32]] = {}
         if not names:
             return encoded
-        with tqdm(total=len(names), desc="encoding", unit="image", leave=False, disable=not self.verbose) as bar:
+        with tqdm(
+            total=len(names), desc="encoding", unit="image", leave=False, disable=not self.verbose
+        ) as bar:
             for block in open_shipped().extract(ImageSet(names, paths)):
                 rows = zip(names[block.first :], block.vectors, block.unreadable, strict=False)
                 encoded |= {name: vector for name, vector, unreadable in rows if not unreadable}
@@ -74,7 +76,9 @@ class CNN:
             ValueError: The threshold is out of range, or neither a folder nor vectors are given.
         """
         if not -1 <= min_similarity_threshold <= 1:
-            raise ValueError(f"min_similarity_threshold is {min_similarity_threshold}; give a number from -1.0 to 1.0.")
+            raise ValueError(
+                f"min_similarity_threshold is {min_similarity_threshold}; give a number from -1.0 to 1.0."
+            )
         encoded = self.encode_images(image_dir) if image_dir else encoding_map
         if encoded is None:
             raise ValueError("neither image_dir nor encoding_map is given. Give one of them.")
@@ -107,9 +111,12 @@ def _find_near(encoded: Mapping[str, ArrayLike], least: float) -> dict[str, list
     found: dict[str, list[tuple[str, np.float32]]] = {name: [] for name in names}
     if not names:
         return found
-    vectors = scale_to_unit_length(np.stack([np.asarray(vector, np.float32).ravel() for vector in encoded.values()]))
+    vectors = scale_to_unit_length(
+        np.stack([np.asarray(vector, np.float32).ravel() for vector in encoded.values()])
+    )
     for first, away in iterate_distances(vectors, vectors, "cosine"):
-        away[np.arange(len(away)), np.arange(first, first + len(away))] = 2  # a file is no duplicate of itself
+        # a file is no duplicate of itself
+        away[np.arange(len(away)), np.arange(first, first + len(away))] = 2
         for row, column in np.argwhere(away <= -least).tolist():
             found[names[first + row]].append((names[column], -away[row, column]))
     return found

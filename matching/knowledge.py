@@ -7,7 +7,14 @@ from pathlib import Path
 
 from image_copies.matching.files.facts import Facts, is_intact
 from image_copies.matching.files.originals import EditComparer, Origin, find_advantage
-from image_copies.matching.files.surplus import Holdings, Surplus, find_surplus, join_words, read_attributes, read_holdings
+from image_copies.matching.files.surplus import (
+    Holdings,
+    Surplus,
+    find_surplus,
+    join_words,
+    read_attributes,
+    read_holdings,
+)
 from image_copies.matching.matches import Match
 from image_copies.matching.pairs import LastUsed, PairJudge
 from image_copies.matching.verification.judgement import Judgement
@@ -67,7 +74,11 @@ class PairKnowledge:
         """Its class, why, and how sure that is."""
         if self.same_bytes:
             return SAME_BYTES
-        return CALLED_COPY if self.decision else self._seen or self.knowledge.judge.judge(Match(self.file, self.kept))
+        return (
+            CALLED_COPY
+            if self.decision
+            else self._seen or self.knowledge.judge.judge(Match(self.file, self.kept))
+        )
 
     @property
     def _seen(self) -> Judgement | None:

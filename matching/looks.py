@@ -54,7 +54,9 @@ class Looks:
     def _take(self, path: Path, content: bytes, decoded: Decoded) -> None:
         """Make both of a file's bytes, of which some scales were decoded already; nothing of what cannot be read."""
         with suppress(ImageError):
-            views = embed_views_of(self.extractor, decode_rgb(content, smallest_side(self.extractor), decoded))
+            views = embed_views_of(
+                self.extractor, decode_rgb(content, smallest_side(self.extractor), decoded)
+            )
             self._write(path, local_features(decode_rgb(content, DECODED_SIDE, decoded)), views)
 
     def views(self, path: Path) -> NDArray[np.float32] | None:

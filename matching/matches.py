@@ -30,7 +30,9 @@ def _parse_path(text: str) -> Path:
     """Return the path that `text_of` wrote; escapes stand for their bytes, unless a file has the text as its literal name."""
     path = as_path(text)
     if "\\x" in text and not path.exists():
-        return as_path(os.fsdecode(ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode())))
+        return as_path(
+            os.fsdecode(ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode()))
+        )
     return path
 
 
@@ -58,10 +60,20 @@ EVIDENCE_CELLS: dict[str, Callable[[str], Any]] = {
     "query_region": _parse_region,
     "reference_region": _parse_region,
 }
-JUDGEMENT_CELLS: dict[str, Callable[[str], Any]] = {"class": TypeAdapter(Kind).validate_python, "reason": str, "certainty": int}
+JUDGEMENT_CELLS: dict[str, Callable[[str], Any]] = {
+    "class": TypeAdapter(Kind).validate_python,
+    "reason": str,
+    "certainty": int,
+}
 SERIES_CELLS: dict[str, Callable[[str], Any]] = {"series": int, "sharpest": _parse_path}
-WORDS = {"score": "score {:.3f}", "expected_false_alarms": "false alarms {:.1g}", "inliers": "{} features agree", "change": "{}"}
-PICTURED = {"query", "reference", "query_region", "reference_region", "sharpest"}  # shown as pictures and frames
+WORDS = {
+    "score": "score {:.3f}",
+    "expected_false_alarms": "false alarms {:.1g}",
+    "inliers": "{} features agree",
+    "change": "{}",
+}
+# shown as pictures and frames
+PICTURED = {"query", "reference", "query_region", "reference_region", "sharpest"}
 
 
 @dataclass(frozen=True)
@@ -190,7 +202,8 @@ class Rule:
             return [CHANGES] * len(pairs)
         tail = self.tail
         farthest, mirrored, thorough = (
-            tail.distance(alarms, references) for alarms in (MAX_ALARMS, MAX_MIRRORED_ALARMS, MAX_THOROUGH_ALARMS)
+            tail.distance(alarms, references)
+            for alarms in (MAX_ALARMS, MAX_MIRRORED_ALARMS, MAX_THOROUGH_ALARMS)
         )
 
         def choose(match: Match) -> Sequence[Change]:
@@ -240,7 +253,9 @@ class Exclusions:
 
     def folder_of(self, path: Path) -> int | None:
         """Return the index of the first of `folders` that contains a picture; None if none does."""
-        return next((n for n, folder in enumerate(self.folders) if folder == path or folder in path.parents), None)
+        return next(
+            (n for n, folder in enumerate(self.folders) if folder == path or folder in path.parents), None
+        )
 
     def same_folder(self, one: Path, other: Path) -> bool:
         """Whether two pictures are below the same one of `folders`."""
@@ -251,7 +266,9 @@ class Exclusions:
 def rank_by_evidence(pairs: Iterable[Match], evidence: Iterable[Evidence | None]) -> list[Match]:
     """Return pairs with what their pictures share: confirmed ones first, by how many features agree, then by their scores."""
     verified = [replace(match, evidence=found) for match, found in zip(pairs, evidence, strict=True)]
-    return sorted(verified, key=lambda match: (-(match.evidence.inliers if match.evidence else 0), -match.score))
+    return sorted(
+        verified, key=lambda match: (-(match.evidence.inliers if match.evidence else 0), -match.score)
+    )
 
 
 def match_values(match: Match) -> dict[str, Any]:
@@ -285,9 +302,17 @@ def describe_match(match: Match) -> str:
     Of a pair that was judged its class is given, not its score: that means nothing to most people, and is in matches.csv.
     """
     hidden = PICTURED | ({*JUDGEMENT_CELLS, "score", "expected_false_alarms"} if match.judgement else set())
-    values = {name: value for name, value in match_values(match).items() if name not in hidden and value not in (None, "")}
-    known = [WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(value) for name, value in values.items()]
-    return "; ".join(([describe_judgement(match.judgement)] if match.judgement else []) + [", ".join(known)] * bool(known))
+    values = {
+        name: value
+        for name, value in match_values(match).items()
+        if name not in hidden and value not in (None, "")
+    }
+    known = [
+        WORDS.get(name, f"{name.replace('_', ' ')} {{}}").format(value) for name, value in values.items()
+    ]
+    return "; ".join(
+        ([describe_judgement(match.judgement)] if match.judgement else []) + [", ".join(known)] * bool(known)
+    )
 
 
 def write_matches_csv(path: Path, matches: Matches) -> None:
@@ -315,9 +340,13 @@ def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
         with path.open(encoding="utf-8", newline="") as file:
             return [_parse_match(line) for line in islice(csv.DictReader(file), most)]
     except FileNotFoundError as error:
-        raise UserError(f"{path}: there are no matches. Search first: {name_command('match')} DIR writes them.") from error
+        raise UserError(
+            f"{path}: there are no matches. Search first: {name_command('match')} DIR writes them."
+        ) from error
     except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
-        raise UserError(f"{path} is not as a search writes it ({error!r}). Search again to replace it.") from error
+        raise UserError(
+            f"{path} is not as a search writes it ({error!r}). Search again to replace it."
+        ) from error
 
 
 def _format_cell(value: Any) -> Any:
@@ -336,7 +365,9 @@ def _parse_match(line: dict[str, str]) -> Match:
         kind, reason, certainty = (parse(line[name]) for name, parse in JUDGEMENT_CELLS.items())
         judgement = Judgement(kind, reason, certainty)
     cells = MATCH_CELLS | (SERIES_CELLS if line.get("series") else {})
-    return Match(**{name: parse(line[name]) for name, parse in cells.items()}, evidence=evidence, judgement=judgement)
+    return Match(
+        **{name: parse(line[name]) for name, parse in cells.items()}, evidence=evidence, judgement=judgement
+    )
 
 
 def describe_count(matches: Matches) -> str:

@@ -9,8 +9,20 @@ from itertools import islice
 import numpy as np
 
 from image_copies.data.errors import ImageError
-from image_copies.matching.verification.alignment import MAX_SIDE, NARROW, Aligned, align, invert, reduce_picture
-from image_copies.matching.verification.contents import ContentsMatch, list_missing, match_contents, read_pages
+from image_copies.matching.verification.alignment import (
+    MAX_SIDE,
+    NARROW,
+    Aligned,
+    align,
+    invert,
+    reduce_picture,
+)
+from image_copies.matching.verification.contents import (
+    ContentsMatch,
+    list_missing,
+    match_contents,
+    read_pages,
+)
 from image_copies.matching.verification.differences import (
     CLOSE_EXCESS,
     MIN_DIFFERING,
@@ -39,7 +51,8 @@ from image_copies.matching.verification.words import TONES, describe_edits, list
 
 MAX_PAGES = 4  # of two documents with one cover that are compared beyond it
 CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which copies are looked at again
-MIN_TONE_BLOCKS = 80  # blocks that must agree where the tones do not: a disc of one colour is like any other one
+# blocks that must agree where the tones do not: a disc of one colour is like any other one
+MIN_TONE_BLOCKS = 80
 ALIKE = "the same pixels are shown"
 PART_DIFFERS = "a part of the two differs"
 OTHER_THING = "a part may show another thing"
@@ -79,7 +92,9 @@ class Pair:
     @cached_property
     def has_few_features(self) -> bool:
         """Whether one of them has less detail than a pair needs to be confirmed."""
-        return min(len(picture.close_features.points) for picture in (self.query, self.reference)) < FEW_FEATURES
+        return (
+            min(len(picture.close_features.points) for picture in (self.query, self.reference)) < FEW_FEATURES
+        )
 
     @cached_property
     def contents(self) -> ContentsMatch:
@@ -98,7 +113,9 @@ class Pair:
             for number, pages in enumerate(islice(both, MAX_PAGES), 2):
                 one, other = map(Picture, pages)
                 pair = Pair(one, other)
-                if not pair.has_few_features and (pair.registration is None or pair.registration.agreement.median < OTHER_MEDIAN):
+                if not pair.has_few_features and (
+                    pair.registration is None or pair.registration.agreement.median < OTHER_MEDIAN
+                ):
                     return number
         return None
 
@@ -113,7 +130,9 @@ class Pair:
             return judgement, None
         if conflict := self.contents.conflict:
             if page := self.other_page:
-                return Judgement("same scene", f"the first pages agree, page {page} shows something else in each", APART), None
+                return Judgement(
+                    "same scene", f"the first pages agree, page {page} shows something else in each", APART
+                ), None
             return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
         shown = self.query.pixels, self.reference.pixels
         edits = compare_edits(found.aligned, shown[0].shape, shown[1].shape)
@@ -132,10 +151,16 @@ class Pair:
             return EQUAL_PIXELS
         if self.contents.conflict:
             said = f"{ALIKE}, but {self.contents.conflict}"
-            return Judgement("same scene", said, APART) if self.contents.apart else Judgement("likely", said, MAX_LIKELY)
+            return (
+                Judgement("same scene", said, APART)
+                if self.contents.apart
+                else Judgement("likely", said, MAX_LIKELY)
+            )
         one, other = self.query.contents, self.reference.contents
         more = list_missing(one, other) + list_missing(other, one)
-        return Judgement("certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, MAX_CERTAIN)
+        return Judgement(
+            "certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, MAX_CERTAIN
+        )
 
     def _find_doubt(self, found: Registration, edits: Comparison, said: Sequence[str]) -> tuple[str, float]:
         """Return why a part of two pictures that agree is not that of a copy, in words, and how far their parts differ.
@@ -150,7 +175,8 @@ class Pair:
         finer = closer is not None and closer.fixed.shape != aligned.fixed.shape
         differences = measure_differences(aligned)
         close = differences if closer is None else measure_differences(closer)
-        stays = finer or closer is None or shows_another_thing(closer, close)  # where both are scaled once at most
+        # where both are scaled once at most
+        stays = finer or closer is None or shows_another_thing(closer, close)
         if stays and shows_another_thing(aligned, differences):
             return OTHER_THING, 0.0
         if found.agreement.blocks < MIN_TONE_BLOCKS and not TONES.isdisjoint(said):
@@ -186,5 +212,8 @@ class Pair:
             files = self.query.content, self.reference.content
             homography = from_shares(theirs.shape) @ edits.homography @ invert(from_shares(own.shape))
             left = follow_by_compression(files[1], theirs, own, homography, files[0])
-            return left is not None or follow_by_compression(files[0], own, theirs, invert(homography), files[1]) is not None
+            return (
+                left is not None
+                or follow_by_compression(files[0], own, theirs, invert(homography), files[1]) is not None
+            )
         return False

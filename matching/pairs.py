@@ -32,7 +32,8 @@ from image_copies.matching.views import list_crops
 MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
-CROPPED_SIDE = 2 * MAX_SIDE  # pixels of a picture's short side from which its crops show as much as whole pictures do
+# pixels of a picture's short side from which its crops show as much as whole pictures do
+CROPPED_SIDE = 2 * MAX_SIDE
 T = TypeVar("T")
 
 
@@ -40,7 +41,10 @@ T = TypeVar("T")
 def share_cores(most: int | None = None) -> Iterator[ThreadPoolExecutor]:
     """Open a pool with a thread for each core, or `most`; what each of them calls, OpenCV and BLAS, takes no further ones."""
     cv2.setNumThreads(1)
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(min(usable_cores(), most or usable_cores())) as pool:
+    with (
+        threadpool_limits(1, user_api="blas"),
+        ThreadPoolExecutor(min(usable_cores(), most or usable_cores())) as pool,
+    ):
         yield pool
 
 
@@ -69,7 +73,8 @@ class LastUsed(Generic[T]):
         return made
 
 
-Read = Callable[[int | None], NDArray[np.uint8]]  # returns a picture's pixels, reduced at most to this short side; None: whole
+# returns a picture's pixels, reduced at most to this short side; None: whole
+Read = Callable[[int | None], NDArray[np.uint8]]
 
 
 def find_features(path: Path) -> Features:
@@ -95,7 +100,11 @@ class PairJudge:
         return self._pictures.require(path)
 
     def verify(
-        self, query: Picture, pairs: Sequence[Match], changes: Sequence[Sequence[Change]], pool: ThreadPoolExecutor
+        self,
+        query: Picture,
+        pairs: Sequence[Match],
+        changes: Sequence[Sequence[Change]],
+        pool: ThreadPoolExecutor,
     ) -> list[Evidence | None]:
         """Look at a query that is no file and its references, the best first, as `verify_pairs` does; a pool finds features."""
         looked_at = [pair.reference for pair, undone in zip(pairs, changes, strict=True) if undone]
@@ -103,7 +112,9 @@ class PairJudge:
 
         return verify_query(lambda: query.features, query.read, pairs, changes, self._features, self.verdicts)
 
-    def judge(self, pair: Match, threshold: float | None = -np.inf, query: Picture | None = None) -> Judgement:
+    def judge(
+        self, pair: Match, threshold: float | None = -np.inf, query: Picture | None = None
+    ) -> Judgement:
         """Return the class of a pair; of files that cannot be read, by what is known of them.
 
         Args:
@@ -114,14 +125,22 @@ class PairJudge:
         if pair.same_bytes:
             return EQUAL_BYTES
         described = threshold is not None and pair.score >= threshold
-        far = pair.evidence is None and pair.expected_false_alarms is not None and pair.expected_false_alarms <= MAX_FALSE_ALARMS
+        far = (
+            pair.evidence is None
+            and pair.expected_false_alarms is not None
+            and pair.expected_false_alarms <= MAX_FALSE_ALARMS
+        )
 
         def compare() -> tuple[Judgement, Comparison | None]:
-            return Pair(query or self.see(pair.query), self.see(pair.reference), pair.evidence, described, far).judge()
+            return Pair(
+                query or self.see(pair.query), self.see(pair.reference), pair.evidence, described, far
+            ).judge()
 
         try:
             given = described, pair.evidence, far
-            judgement, edits = self.verdicts.ask(pair.files, "pair", given, compare, Judgement, Comparison, Edits)
+            judgement, edits = self.verdicts.ask(
+                pair.files, "pair", given, compare, Judgement, Comparison, Edits
+            )
         except ImageError:
             return judge(None, described=described)
         if edits is not None and query is None:
@@ -171,7 +190,9 @@ def verify_pairs(
     def look(item: tuple[Path, list[int]]) -> list[tuple[int, Evidence | None]]:
         path, rows = item
         own, read = partial(features.require, path), partial(decode_rgb, path)
-        found = verify_query(own, read, [pairs[row] for row in rows], [changes[row] for row in rows], features, verdicts)
+        found = verify_query(
+            own, read, [pairs[row] for row in rows], [changes[row] for row in rows], features, verdicts
+        )
         return list(zip(rows, found, strict=True))
 
     evidence: list[Evidence | None] = [None] * len(pairs)
@@ -201,7 +222,8 @@ def verify_query(
         features: Those of references.
         verdicts: What is known of pairs that were looked at before.
     """
-    query = cache(lambda: replace(own()))  # its mirror image and negative are kept for all its references, and no longer
+    # its mirror image and negative are kept for all its references, and no longer
+    query = cache(lambda: replace(own()))
     closer = cache(lambda: read(CROPPED_SIDE))
 
     def look(pair: Match, undone: Sequence[Change], crop: int | None = None) -> Evidence | None:

@@ -28,7 +28,8 @@ from image_copies.matching.matches import Exclusions, Match, Matches, Rule
 from image_copies.matching.views import CROPS, VIEWS, embed_views
 
 QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
-MAX_NEAR_ALARMS = 0.002  # expected false alarms per query up to which few lists of a large index hold what is nearer
+# expected false alarms per query up to which few lists of a large index hold what is nearer
+MAX_NEAR_ALARMS = 0.002
 MAX_KNOWN_FILES = 100_000  # contents whose files are read once in a search
 MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
 T = TypeVar("T")
@@ -53,7 +54,8 @@ class Search:
     extractor: Extractor
     rule: Rule
     exclusions: Exclusions = field(default_factory=Exclusions)
-    candidates: int = 0  # nearest references of each query to report whatever their score; 0 to follow the rule
+    # nearest references of each query to report whatever their score; 0 to follow the rule
+    candidates: int = 0
     exact: bool = False  # compare every query with every reference, even in a large index
     views: bool = False  # also search with the views of queries; needs the tail of the rule
     looks: Looks | None = None  # keeps what was made of files
@@ -91,7 +93,9 @@ class Search:
         Raises:
             UserError: when the index is damaged or cannot be written, or there are too few training vectors to normalise against.
         """
-        digests = embed_queries(self.store, self.extractor, paths, None if self.looks is None else self.looks.look)
+        digests = embed_queries(
+            self.store, self.extractor, paths, None if self.looks is None else self.looks.look
+        )
         unreadable = [path for path in paths if path not in digests]
         pairs: list[Match] = []
 
@@ -101,7 +105,10 @@ class Search:
                 unreadable.extend(path for path in part if vectors[digests[path]] is None)
                 readable = [(path, vector) for path in part if (vector := vectors[digests[path]]) is not None]
                 if readable:
-                    yield [(path, digests[path]) for path, _ in readable], np.stack([vector for _, vector in readable])
+                    yield (
+                        [(path, digests[path]) for path, _ in readable],
+                        np.stack([vector for _, vector in readable]),
+                    )
 
         for path, digest, hits in self._search_blocks(choose()):
             pairs += self._make_matches(path, digest, hits)[: self.wanted]
@@ -110,7 +117,10 @@ class Search:
         return self._collect_matches(pairs, len(paths), missing, known | digests)
 
     def near(
-        self, vectors: NDArray[np.float32], digests: Sequence[bytes], views: Sequence[NDArray[np.float32] | None] = ()
+        self,
+        vectors: NDArray[np.float32],
+        digests: Sequence[bytes],
+        views: Sequence[NDArray[np.float32] | None] = (),
     ) -> list[list[Match]]:
         """Find the references that pictures copy, best first, given vectors [n, d] before query normalisation, not files.
 
@@ -120,9 +130,16 @@ class Search:
         query = Path("<picture>")
         allowed = [self._make_filter(query, digest) if digest else _allow_all for digest in digests]
         hits = self._find_hits(self.extractor.normalize(vectors), allowed, self._limit)
-        made = {row: self.extractor.normalize(of_views) for row, of_views in enumerate(views) if of_views is not None}
+        made = {
+            row: self.extractor.normalize(of_views)
+            for row, of_views in enumerate(views)
+            if of_views is not None
+        }
         self._merge_views(made, hits, allowed)
-        return [self._make_matches(query, digest, found)[: self.wanted] for digest, found in zip(digests, hits, strict=True)]
+        return [
+            self._make_matches(query, digest, found)[: self.wanted]
+            for digest, found in zip(digests, hits, strict=True)
+        ]
 
     def nearest(self, path: Path, digest: bytes) -> Match | None:
         """Return the reference nearest to a picture that was searched, whatever its score; None where there is none."""
@@ -130,7 +147,9 @@ class Search:
         if vector is None or not self.index.ntotal:
             return None
         one = replace(self, candidates=1, opened=self.index)
-        (hits,) = one._find_hits(self.extractor.normalize(vector[None]), [self._make_filter(path, digest)], np.inf)
+        (hits,) = one._find_hits(
+            self.extractor.normalize(vector[None]), [self._make_filter(path, digest)], np.inf
+        )
         return next(iter(one._make_matches(path, digest, hits)), None)
 
     def within(self) -> Matches:
@@ -161,7 +180,9 @@ class Search:
         self, pairs: Iterable[Match], queries: int, unreadable: list[Path], digests: Mapping[Path, bytes]
     ) -> Matches:
         ordered, index = sorted(pairs, key=lambda match: (-match.score, *match.files)), self.index
-        return Matches(ordered, self.threshold, queries, index.ntotal, unreadable, exact=index.exact, digests=digests)
+        return Matches(
+            ordered, self.threshold, queries, index.ntotal, unreadable, exact=index.exact, digests=digests
+        )
 
     def _representatives(self, content: int) -> list[Path]:
         """Return the first file of a content; with --no-self the first one below each folder."""
@@ -178,11 +199,15 @@ class Search:
             other, files = self._read(content)
             if frozenset((digest, other)) in rejected:
                 return False
-            return any(path != query and not (folders and self.exclusions.same_folder(query, path)) for path in files)
+            return any(
+                path != query and not (folders and self.exclusions.same_folder(query, path)) for path in files
+            )
 
         return allowed
 
-    def _search_blocks(self, blocks: Iterator[tuple[Queries, NDArray[np.float32]]]) -> Iterator[tuple[Path, bytes, list[Hit]]]:
+    def _search_blocks(
+        self, blocks: Iterator[tuple[Queries, NDArray[np.float32]]]
+    ) -> Iterator[tuple[Path, bytes, list[Hit]]]:
         """Yield the path, the digest and the nearest allowed contents of each query.
 
         The vectors float32 [n, d] of a block are those before query normalisation.
@@ -200,7 +225,9 @@ class Search:
         """The largest squared distance of a hit."""
         return np.inf if self.threshold is None or self.candidates else -self.threshold
 
-    def _add_views(self, queries: Queries, found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]) -> None:
+    def _add_views(
+        self, queries: Queries, found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]
+    ) -> None:
         """Add to the hits of queries those of their views."""
         self.verdicts.know(queries)
         normalizer = self.extractor.normalizer
@@ -221,7 +248,10 @@ class Search:
         return dict(zip(views, np.split(normalized, len(views)), strict=True))
 
     def _merge_views(
-        self, views: Mapping[int, NDArray[np.float32]], found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]
+        self,
+        views: Mapping[int, NDArray[np.float32]],
+        found: list[list[Hit]],
+        allowed: Sequence[Callable[[int], bool]],
     ) -> None:
         """Add to the hits of queries, by their rows, the nearest contents of their normalised views [VIEWS, d].
 
@@ -231,9 +261,15 @@ class Search:
         if not views or tail is None:
             return
         filters = [allowed[row] for row in views for _ in range(VIEWS)]
-        near = iter(self._find_hits(np.concatenate(list(views.values())), filters, tail.as_view(self._limit, VIEWS)))
+        near = iter(
+            self._find_hits(np.concatenate(list(views.values())), filters, tail.as_view(self._limit, VIEWS))
+        )
         for row in views:
-            of_views = [Hit(hit.content, tail.as_whole(hit.distance, VIEWS), view) for view in range(VIEWS) for hit in next(near)]
+            of_views = [
+                Hit(hit.content, tail.as_whole(hit.distance, VIEWS), view)
+                for view in range(VIEWS)
+                for hit in next(near)
+            ]
             if self._is_sure(found[row]):
                 of_views = [hit for hit in of_views if hit.view == 0]
             found[row] = _merge_hits([*found[row], *of_views])[: self.wanted]
@@ -242,7 +278,9 @@ class Search:
         """Whether the score of any hit is that of a copy."""
         return self.threshold is not None and any(-hit.distance >= self.threshold for hit in hits)
 
-    def _find_hits(self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]], limit: float) -> list[list[Hit]]:
+    def _find_hits(
+        self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]], limit: float
+    ) -> list[list[Hit]]:
         """Return the nearest allowed contents of each query [n, d], up to a squared distance.
 
         Where the nearest ones are excluded, it looks deeper.
@@ -250,10 +288,14 @@ class Search:
         wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
         result: list[list[Hit]] = [[] for _ in queries]
         rows, tail = np.arange(len(queries)), self.fitted.tail
-        near: bool = tail is not None and bool(tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS)
+        near: bool = tail is not None and bool(
+            tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS
+        )
         while len(rows):
             found, deeper = self.index.nearest(queries[rows], depth, near), []
-            for row, contents, distances in zip(rows.tolist(), found.contents.tolist(), found.distances.tolist(), strict=True):
+            for row, contents, distances in zip(
+                rows.tolist(), found.contents.tolist(), found.distances.tolist(), strict=True
+            ):
                 within = [Hit(*hit) for hit in zip(contents, distances, strict=True) if hit[1] <= limit]
                 result[row] = [hit for hit in within if allowed[row](hit.content)][:wanted]
                 if len(result[row]) < wanted and len(within) == depth:
@@ -266,7 +308,10 @@ class Search:
 
     def _make_matches(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:
         """Return matches with the files of the hits; byte-identical files score 0, however far normalisation moved the query."""
-        twins = [Match(query, path, 0.0, 0.0, same_bytes=True) for path in self._files(query, self._content_of(digest))]
+        twins = [
+            Match(query, path, 0.0, 0.0, same_bytes=True)
+            for path in self._files(query, self._content_of(digest))
+        ]
         known = twins + self._find_accepted(query, digest, {match.reference for match in twins})
         found = {match.reference for match in known}
         distances = np.array([hit.distance for hit in hits])
@@ -331,7 +376,9 @@ class PairScores:
             readable = {digest: vector for digest, vector in found.items() if vector is not None}
             if readable:
                 raw = np.stack(list(readable.values()))
-                both = zip(raw.astype(np.float64), self._extractor.normalize(raw).astype(np.float64), strict=True)
+                both = zip(
+                    raw.astype(np.float64), self._extractor.normalize(raw).astype(np.float64), strict=True
+                )
                 self._vectors |= zip(readable, both, strict=True)
 
 

@@ -21,10 +21,13 @@ from image_copies.matching.threshold import TAIL_SHARE, Tail, find_minima, fit_m
 
 MIN_REFERENCES = 100  # references that the tail is fitted on; to fewer, unrelated pictures are added
 DRAWN_VIEWS = 3  # views of each query that are kept, drawn for each,
-CHANCES = 4.0  # and how many such draws are as many chances of a false alarm as all views; by benchmarks/false_alarms.py
+# and how many such draws are as many chances of a false alarm as all views; by benchmarks/false_alarms.py
+CHANCES = 4.0
 VIEWS_SHARE = TAIL_SHARE / 2  # share of the draws that the tail of views is fitted on
-COPY_RATE = 1e-4  # a query that is nearer than this rate is no unrelated one: the references hold its picture,
-MIN_UNRELATED = 0.5  # unless more than this share of the queries would be left out: then the references look like all of them
+# a query that is nearer than this rate is no unrelated one: the references hold its picture,
+COPY_RATE = 1e-4
+# unless more than this share of the queries would be left out: then the references look like all of them
+MIN_UNRELATED = 0.5
 LEVELS = 7  # the largest number of the 15 that are stored
 
 
@@ -46,7 +49,9 @@ class SyntheticQueries:
         held = np.concatenate([references, self.pictures[: max(0, MIN_REFERENCES - len(references))]])
         assert self.tail.views is not None
         (whole, views), count = self._minima(held), len(held)
-        unrelated = (whole > self.tail.threshold(COPY_RATE, count)) & (views > self.tail.views.threshold(COPY_RATE, count))
+        unrelated = (whole > self.tail.threshold(COPY_RATE, count)) & (
+            views > self.tail.views.threshold(COPY_RATE, count)
+        )
         if unrelated.mean() < MIN_UNRELATED:
             unrelated[:] = True
         return _fit_both(whole[unrelated], views[unrelated], count)
@@ -59,7 +64,9 @@ class SyntheticQueries:
 
 def _fit_both(whole: NDArray[np.float64], views: NDArray[np.float64], references: int) -> Tail:
     drawn = fit_minima(views, references, VIEWS_SHARE)
-    return replace(fit_minima(whole, references, TAIL_SHARE), views=replace(drawn, share=CHANCES * drawn.share))
+    return replace(
+        fit_minima(whole, references, TAIL_SHARE), views=replace(drawn, share=CHANCES * drawn.share)
+    )
 
 
 def synthetic_path(checkpoint: Path) -> Path:
@@ -93,10 +100,13 @@ def read_synthetic(checkpoint: Path) -> SyntheticQueries | None:
         with safe_open(path, framework="numpy") as file:
             owner = (file.metadata() or {}).get("checkpoint")
             whole, views, pictures = (
-                _unpack(file.get_tensor(name), file.get_tensor(f"{name}_scale")) for name in ("whole", "views", "pictures")
+                _unpack(file.get_tensor(name), file.get_tensor(f"{name}_scale"))
+                for name in ("whole", "views", "pictures")
             )
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{path} cannot be read ({error}). Remove it, or write it again: export.py --unrelated.") from error
+        raise UserError(
+            f"{path} cannot be read ({error}). Remove it, or write it again: export.py --unrelated."
+        ) from error
     if owner != digest_file(checkpoint):
         raise UserError(
             f"{path} was made with other weights than {checkpoint}. Remove it, or write it again: export.py --unrelated."
@@ -115,5 +125,8 @@ def _pack(vectors: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.f
 
 def _unpack(packed: NDArray[np.uint8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the vectors [..., d] that `_pack` packed."""
-    numbers = np.stack([packed >> 4, packed & 15], axis=-1).reshape(*packed.shape[:-1], -1).astype(np.float32) - LEVELS
+    numbers = (
+        np.stack([packed >> 4, packed & 15], axis=-1).reshape(*packed.shape[:-1], -1).astype(np.float32)
+        - LEVELS
+    )
     return numbers * scales[..., None]

@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 from threatexchange.content_type.content_base import ContentType
 from threatexchange.content_type.photo import PhotoContent
 from threatexchange.extensions.manifest import ThreatExchangeExtensionManifest
-from threatexchange.signal_type.index import IndexMatch, SignalSimilarityInfoWithSingleDistance, SignalTypeIndex
+from threatexchange.signal_type.index import (
+    IndexMatch,
+    SignalSimilarityInfoWithSingleDistance,
+    SignalTypeIndex,
+)
 from threatexchange.signal_type.signal_base import BytesHasher, SignalComparisonResult, SimpleSignalType
 
 from image_copies.data.decode import decode_rgb
@@ -90,8 +94,13 @@ class ImageCopyIndex(SignalTypeIndex[Any]):
         if len(self.stacked) < len(self.vectors):
             self.stacked = np.stack(self.vectors)
         distances = np.square(self.stacked - _decode(query)).sum(axis=1)
-        near = [row for row in np.argsort(distances, kind="stable").tolist() if distances[row] <= MAX_DISTANCE]
-        return [IndexMatch(SignalSimilarityInfoWithSingleDistance(float(distances[row])), self.entries[row]) for row in near]
+        near = [
+            row for row in np.argsort(distances, kind="stable").tolist() if distances[row] <= MAX_DISTANCE
+        ]
+        return [
+            IndexMatch(SignalSimilarityInfoWithSingleDistance(float(distances[row])), self.entries[row])
+            for row in near
+        ]
 
 
 TX_MANIFEST = ThreatExchangeExtensionManifest(signal_types=(ImageCopySignal,))
@@ -112,5 +121,7 @@ def _decode(signal: str) -> NDArray[np.float32]:
     except (binascii.Error, ValueError):
         vector = np.empty(0, np.float32)
     if vector.shape != (DIMENSIONS,) or not abs(np.linalg.norm(vector) - 1) < 0.01:
-        raise ValueError(f"{signal[:20]!r}… is no signal: expected a vector of unit length, {DIMENSIONS} float16 in base64.")
+        raise ValueError(
+            f"{signal[:20]!r}… is no signal: expected a vector of unit length, {DIMENSIONS} float16 in base64."
+        )
     return vector

@@ -35,7 +35,8 @@ class Tail:
     share: float  # of the queries below `start`, 0…1, for each reference
     pairs: int  # number of all unrelated pairs
     views: "Tail | None" = None  # of the nearest of a query's views; None where it was not fitted
-    refit: "Callable[[NDArray[np.float32]], Tail] | None" = None  # fits the tail to references [m, d], if it can be
+    # fits the tail to references [m, d], if it can be
+    refit: "Callable[[NDArray[np.float32]], Tail] | None" = None
 
     def against(self, references: Callable[[], NDArray[np.float32]]) -> "Tail":
         """Return the tail fitted to references [m, d], which are read only if it can be."""
@@ -74,7 +75,9 @@ class Tail:
 
     def _equate(self, distance: float, other: "Tail") -> float:
         """Return the squared distance that is as rare in this tail as one in another, without bounds."""
-        return self.start - self.scale * (math.log(self.share / other.share) + (other.start - distance) / other.scale)
+        return self.start - self.scale * (
+            math.log(self.share / other.share) + (other.start - distance) / other.scale
+        )
 
 
 def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64]) -> Tail:

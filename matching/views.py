@@ -42,11 +42,14 @@ CROPS: tuple[Box, ...] = (
 VIEWS = len(CROPS) + 3  # two turns and the negative
 PAGE_SIDE = 384  # pixels of the long side at which a picture is looked for on a page
 SAME = 2  # difference of neighbours in flat surroundings, of 255
-WINDOW, BUSY = 9, 0.45  # pixels, and share of the neighbours in them that differ in a picture; less in lines of text
+# pixels, and share of the neighbours in them that differ in a picture; less in lines of text
+WINDOW, BUSY = 9, 0.45
 GAPS, SHORTEST = 9, 25  # pixels: flat parts of a picture are narrower, its sides longer
 MIN_FILLED = 0.6  # share of its box that a picture fills
 PAGE_SHARES = (0.02, 0.85)  # of the page that its box takes
-SHOWN = 0.5  # share of the sides of which a view has all pixels that the networks see; the smallest has seven tenths of them
+# share of the sides of which a view has all pixels that the networks see; the smallest has seven tenths of
+# them
+SHOWN = 0.5
 
 
 def list_crops(pixels: Pixels) -> tuple[Box, ...]:
@@ -90,7 +93,9 @@ def make_views(pixels: Pixels) -> Iterator[Pixels]:
 
 
 def embed_views(
-    extractor: Extractor, paths: Sequence[Path], known: Callable[[Path], NDArray[np.float32] | None] = lambda path: None
+    extractor: Extractor,
+    paths: Sequence[Path],
+    known: Callable[[Path], NDArray[np.float32] | None] = lambda path: None,
 ) -> list[NDArray[np.float32] | None]:
     """Return the vectors [VIEWS, d] of the views of each file; None for one that cannot be read. `known` has some already."""
 
@@ -120,7 +125,9 @@ def embed_views_of(extractor: Extractor, pixels: Pixels) -> NDArray[np.float32]:
         for size in sizes:
             made[size].append(resize_square(view, size).transpose(2, 0, 1))
     squares = {size: np.stack(views) for size, views in made.items()}
-    return extractor.project(np.concatenate([network.embed_alone(squares) for network in extractor.networks], axis=1))
+    return extractor.project(
+        np.concatenate([network.embed_alone(squares) for network in extractor.networks], axis=1)
+    )
 
 
 def smallest_side(extractor: Extractor) -> int:

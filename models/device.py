@@ -11,7 +11,8 @@ import torch
 from image_copies.data.errors import UserError
 from image_copies.data.process import DEVICE_VARIABLE, process_rank_on_machine, processes_on_machine
 
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # required for deterministic products; read when cuBLAS starts
+# required for deterministic products; read when cuBLAS starts
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 OUT_OF_MEMORY_PHRASES = (
     "out of memory",
     "can't allocate memory",
@@ -35,7 +36,9 @@ def best_device() -> torch.device:
     if named == "mps" and torch.backends.mps.is_available() and processes_on_machine() == 1:
         return torch.device("mps")
     if named == "mps" or (named == "cuda" and not torch.cuda.is_available()):
-        raise UserError(f"{DEVICE_VARIABLE}={named}: torch finds no such device here for one process. Leave it unset.")
+        raise UserError(
+            f"{DEVICE_VARIABLE}={named}: torch finds no such device here for one process. Leave it unset."
+        )
     if named == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
     own, gpus = process_rank_on_machine(), torch.cuda.device_count()
@@ -85,7 +88,11 @@ def choose_algorithms(deterministic: bool) -> Iterator[None]:
     Raises:
         UserError: An operation of the network has no deterministic algorithm on its device.
     """
-    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.backends.cudnn.deterministic,
+        torch.backends.cudnn.benchmark,
+    )
     torch.use_deterministic_algorithms(deterministic)
     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = deterministic, not deterministic
     try:
@@ -116,14 +123,18 @@ def report_lack_of_memory(work: str, remedy: str) -> Iterator[None]:
     except (RuntimeError, MemoryError) as error:
         if not is_lack_of_memory(error):
             raise
-        raise UserError(f"memory ran out {work}: {(str(error).splitlines() or ['no memory'])[0]} {remedy}") from error
+        raise UserError(
+            f"memory ran out {work}: {(str(error).splitlines() or ['no memory'])[0]} {remedy}"
+        ) from error
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
     """Whether the error means that torch or NumPy ran out of memory, on any device."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY_PHRASES)
+    return isinstance(error, RuntimeError) and any(
+        words in str(error).lower() for words in OUT_OF_MEMORY_PHRASES
+    )
 
 
 def choose_precision(device: torch.device, precision: str) -> str:

@@ -87,7 +87,9 @@ def report_lost_process(work: str) -> Iterator[None]:
         yield
     except RuntimeError as error:
         said = str(error)
-        lost = isinstance(error, distributed.DistError) or any(word in said.lower() for word in LOST_PROCESS_PHRASES)
+        lost = isinstance(error, distributed.DistError) or any(
+            word in said.lower() for word in LOST_PROCESS_PHRASES
+        )
         if process_count() == 1 or not lost or is_lack_of_memory(error):
             raise
         raise UserError(

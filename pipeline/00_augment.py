@@ -7,7 +7,9 @@ from image_copies.pipeline.steps.definitions import AUGMENT, run_step
 def main() -> None:
     """Parse the command line and do the step."""
     parser = make_step_parser(__doc__)
-    parser.add_argument("--preview", type=int, metavar="N", help="only draw a contact sheet of every edit, of N images")
+    parser.add_argument(
+        "--preview", type=int, metavar="N", help="only draw a contact sheet of every edit, of N images"
+    )
     options = parser.parse_args()
     with report_errors():
         run = open_chosen_run(options)

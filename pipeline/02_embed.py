@@ -32,7 +32,8 @@ OPTIONS: Table = {
     },
     "--with": SHARED["--with"],
     "--images": PLACE | {"help": "folder of images to embed outside a run; or s3://…"},
-    "--output": PLACE | {"metavar": "FILE", "help": "with --images: vectors to write, .h5 or .parquet; or s3://…"},
+    "--output": PLACE
+    | {"metavar": "FILE", "help": "with --images: vectors to write, .h5 or .parquet; or s3://…"},
     "--workers": {"type": at_least(0), "metavar": "N"}
     | {"help": "with --images: processes that decode images; one per core if not given"},
 }
@@ -55,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = make_parser().parse_args(arguments)
     with use_ray(options.ray, options.ray_gpu):
         if options.workers is not None and options.images is None:
-            raise UserError("--workers goes with --images; a run takes its workers from its recipe (embedding.workers).")
+            raise UserError(
+                "--workers goes with --images; a run takes its workers from its recipe (embedding.workers)."
+            )
         named = "" if options.checkpoint is None else str(options.checkpoint)
         if options.checkpoint is None and options.images is None and options.output is None:
             run_step(open_chosen_run(options), EMBED, options.force)
@@ -77,7 +80,12 @@ def _embed_outside_run(options: argparse.Namespace, named: str) -> None:
     from image_copies.submissions.vectors.files import is_vectors
 
     network = options.output.with_name(f"{options.output.name}.network.safetensors")
-    check_target(options.output, "--output", dict.fromkeys((".h5", ".hdf5", ".parquet", ".pq"), is_vectors), [options.images])
+    check_target(
+        options.output,
+        "--output",
+        dict.fromkeys((".h5", ".hdf5", ".parquet", ".pq"), is_vectors),
+        [options.images],
+    )
     if named.startswith("timm:"):
         from image_copies.pipeline.tools.export import write_timm
 
@@ -85,7 +93,11 @@ def _embed_outside_run(options: argparse.Namespace, named: str) -> None:
         write_timm(named, network)
         print(f"network: {network}", flush=True)
     checkpoint = network if named.startswith("timm:") else options.checkpoint or SHIPPED
-    if find_spec("torch") is None or options.joined is not None or split_size(checkpoint)[0].suffix == ".onnx":
+    if (
+        find_spec("torch") is None
+        or options.joined is not None
+        or split_size(checkpoint)[0].suffix == ".onnx"
+    ):
         from image_copies.pipeline.tools.run_extractor import embed_by_extractor, open_extractor
 
         extractor = open_extractor(None, None, checkpoint, options.joined)

@@ -8,7 +8,11 @@ from image_copies.pipeline.steps.definitions import NORMALIZE, run_step
 def main() -> None:
     """Parse the command line and do the step."""
     parser = make_step_parser(__doc__)
-    parser.add_argument("--sweep", action="store_true", help="only print µAP on the synthetic queries for many methods, β and k")
+    parser.add_argument(
+        "--sweep",
+        action="store_true",
+        help="only print µAP on the synthetic queries for many methods, β and k",
+    )
     add_ray_options(parser)
     options = parser.parse_args()
     with report_errors(), use_ray(options.ray, options.ray_gpu):

@@ -8,7 +8,10 @@ def main() -> None:
     """Parse the command line and do the step."""
     parser = make_step_parser(__doc__)
     parser.add_argument(
-        "--check", type=named_path, metavar="FILE", help="only validate this file, and its ids if --data is given"
+        "--check",
+        type=named_path,
+        metavar="FILE",
+        help="only validate this file, and its ids if --data is given",
     )
     options = parser.parse_args()
     with report_errors():

@@ -39,9 +39,13 @@ OPTIONS: Table = {
     | {"help": "with --training: reduce all to D dimensions by their PCA before"},
     "--compare": FILE
     | {"nargs": "+", "metavar": "OTHER"}
-    | {"help": "what the run gains over this run or file in µAP, with its interval; given two, the second over the first"},
-    "--ground-truth": FILE | {"metavar": "CSV", "help": "query_id,reference_id; needed where only files are given"},
-    "--output": FILE | {"metavar": "JSON", "help": "with --submission or --queries: write the scores here, too"},
+    | {
+        "help": "what the run gains over this run or file in µAP, with its interval; given two, the second over the first"
+    },
+    "--ground-truth": FILE
+    | {"metavar": "CSV", "help": "query_id,reference_id; needed where only files are given"},
+    "--output": FILE
+    | {"metavar": "JSON", "help": "with --submission or --queries: write the scores here, too"},
     "--json": {"action": "store_true", "help": "with --submission or --queries: print JSON, not lines"},
     "--details": DIR | {"help": "with --submission: folder for precision-recall and recall by edit"},
     "--edits": FILE | {"metavar": "CSV", "help": "with --details: query_id,edits"},
@@ -67,9 +71,13 @@ def check(options: argparse.Namespace) -> None:
         raise UserError("--dimensions is given together with --training FILE, on which the PCA is fitted.")
     if options.queries is not None or options.references is not None:
         if None in (options.queries, options.references, options.ground_truth):
-            raise UserError("vectors are scored with all three of --queries FILE, --references FILE and --ground-truth CSV.")
+            raise UserError(
+                "vectors are scored with all three of --queries FILE, --references FILE and --ground-truth CSV."
+            )
         if options.submission is not None or options.compare is not None or options.details is not None:
-            raise UserError("--queries goes with --references, --ground-truth, --training and --output alone: omit the others.")
+            raise UserError(
+                "--queries goes with --references, --ground-truth, --training and --output alone: omit the others."
+            )
         return
     if options.training is not None:
         raise UserError("--training normalises --queries FILE: give them, too.")
@@ -77,7 +85,9 @@ def check(options: argparse.Namespace) -> None:
         if options.submission is not None:
             raise UserError("--compare takes the runs or files to compare itself: omit --submission.")
     elif (options.submission is None) != (options.ground_truth is None):
-        raise UserError("--submission and --ground-truth must be given together; give neither to score a run.")
+        raise UserError(
+            "--submission and --ground-truth must be given together; give neither to score a run."
+        )
 
 
 def _check_targets(options: argparse.Namespace) -> None:
@@ -114,7 +124,14 @@ def score(options: argparse.Namespace) -> None:
     elif options.submission is not None:
         from image_copies.pipeline.steps.score_files import score_file
 
-        score_file(options.submission, options.ground_truth, options.output, options.details, options.edits, options.json)
+        score_file(
+            options.submission,
+            options.ground_truth,
+            options.output,
+            options.details,
+            options.edits,
+            options.json,
+        )
     else:
         score_run(open_chosen_run(options), options.force)
 
@@ -136,7 +153,9 @@ def score_run(run: Run, force: bool) -> None:
     from image_copies.pipeline.steps.score_table import print_scores
 
     print_scores(run.paths.scores)
-    print(f"\nsubmission: {run.paths.submission}\nscores:     {run.paths.scores}\nreport:     {run.paths.report_page}")
+    print(
+        f"\nsubmission: {run.paths.submission}\nscores:     {run.paths.scores}\nreport:     {run.paths.report_page}"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

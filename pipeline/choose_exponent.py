@@ -22,7 +22,9 @@ from image_copies.pipeline.run.cli import (
 OPTIONS: Table = {
     "--checkpoint": FILE | {"required": True, "help": "the trained network"},
     "--data": DIR
-    | {"help": "training images: a folder in the ISC2021 layout, of class folders, or of images (default: those of its run)"},
+    | {
+        "help": "training images: a folder in the ISC2021 layout, of class folders, or of images (default: those of its run)"
+    },
     "--sizes": {"type": PIXELS, "nargs": "+", "metavar": "PIXELS"}
     | {"help": "sizes to embed at (default: the one it was trained at)"},
     "--method": {"choices": ("search", "sgd"), "default": "search"}
@@ -30,13 +32,34 @@ OPTIONS: Table = {
         "help": "search: the p that ranks most of an image's 5 edited copies among its 5 nearest; "
         "sgd: one pass of SGD on p alone, which needs a classifier (objectives softmax and multigrain) (default: search)"
     },
-    "--exponents": {"type": above_zero("3"), "nargs": "+", "metavar": "P", "default": tuple(map(float, range(1, 11)))}
+    "--exponents": {
+        "type": above_zero("3"),
+        "nargs": "+",
+        "metavar": "P",
+        "default": tuple(map(float, range(1, 11))),
+    }
     | {"help": "with search: the candidates (default: 1 to 10)"},
     "--images": {"type": at_least(2), "metavar": "N"}
-    | {"help": "training images to use, as many of each class (default: search 2000, sgd 50000; all where there are fewer)"},
-    "--learning-rate": {"type": above_zero("0.005"), "metavar": "RATE", "default": 0.005, "help": "with sgd (default: 0.005)"},
-    "--seed": {"type": SEED, "metavar": "N", "default": 0, "help": "seed of the choice of images and their edits (default: 0)"},
-    "--workers": {"type": at_least(0), "metavar": "N", "help": "processes that read images (default: one per core)"},
+    | {
+        "help": "training images to use, as many of each class (default: search 2000, sgd 50000; all where there are fewer)"
+    },
+    "--learning-rate": {
+        "type": above_zero("0.005"),
+        "metavar": "RATE",
+        "default": 0.005,
+        "help": "with sgd (default: 0.005)",
+    },
+    "--seed": {
+        "type": SEED,
+        "metavar": "N",
+        "default": 0,
+        "help": "seed of the choice of images and their edits (default: 0)",
+    },
+    "--workers": {
+        "type": at_least(0),
+        "metavar": "N",
+        "help": "processes that read images (default: one per core)",
+    },
 }
 
 

@@ -71,8 +71,11 @@ def use_ray(where: str | None, gpu_share: float = 1.0, say: Callable[[str], None
         yield
         return
     if not 0 <= gpu_share <= 1:
-        raise UserError(f"--ray-gpu {gpu_share}: give the share of a GPU that a worker takes, from 0 (none) to 1.")
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_IGNORE_UNHANDLED_ERRORS": "1"}  # the first error is reported
+        raise UserError(
+            f"--ray-gpu {gpu_share}: give the share of a GPU that a worker takes, from 0 (none) to 1."
+        )
+    # the first error is reported
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_IGNORE_UNHANDLED_ERRORS": "1"}
     try:
         ray = importlib.import_module("ray")
     except ImportError as error:
@@ -99,11 +102,15 @@ class Order:
 class RayEngine:
     """A `data.shards.Engine`: every shard is a task. A worker keeps what it has opened for the shards that follow."""
 
-    def __init__(self, ray: Any, address: str, gpu_share: float = 1.0, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self, ray: Any, address: str, gpu_share: float = 1.0, say: Callable[[str], None] = print
+    ) -> None:
         self._ray, self._address, self._gpu_share, self._say = ray, address, gpu_share, say
         self._works = 0
 
-    def run(self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int) -> Iterator[Any]:
+    def run(
+        self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int
+    ) -> Iterator[Any]:
         """See `data.shards.Engine`.
 
         Raises:
@@ -131,9 +138,13 @@ class RayEngine:
         share = self._gpu_share if work.uses_gpu and gpus else 0.0
         decoders = max(1, min(MAX_DECODERS, int(cores / gpus * share) - 1)) if share else 0
         self._works += 1
-        reference = self._ray.put(Order(work, work.opened_as or f"work {self._works}", describe_needed(work), decoders))
+        reference = self._ray.put(
+            Order(work, work.opened_as or f"work {self._works}", describe_needed(work), decoders)
+        )
         # without `max_calls`, a worker with a GPU would end after each shard
-        task = self._ray.remote(num_cpus=1 + decoders, num_gpus=share, max_retries=RETRIES, max_calls=0)(work_on_shard)
+        task = self._ray.remote(num_cpus=1 + decoders, num_gpus=share, max_retries=RETRIES, max_calls=0)(
+            work_on_shard
+        )
         return partial(task.remote, [reference])  # in a list, or Ray would load it for every shard
 
     def _await(self, make_task: Callable[..., Any], shard: Any, task: Any) -> Any:
@@ -224,7 +235,10 @@ def _describe_machine() -> dict[str, str]:
     for package in PACKAGES:
         for path in sorted((TOP / package).rglob("*.py")):
             digest.update(path.relative_to(TOP).as_posix().encode() + path.read_bytes())
-    return versions() | {"machine": platform.machine(), "code": f"{code_version()} ({digest.hexdigest()[:12]})"}
+    return versions() | {
+        "machine": platform.machine(),
+        "code": f"{code_version()} ({digest.hexdigest()[:12]})",
+    }
 
 
 def _connect(ray: Any, address: str) -> None:
@@ -232,7 +246,8 @@ def _connect(ray: Any, address: str) -> None:
     if ray.is_initialized():
         return
     if address == "local":
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex())  # or Ray writes one to ~/.ray, where others may read it
+        # or Ray writes one to ~/.ray, where others may read it
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex())
     before = signal.getsignal(signal.SIGTERM)
     try:
         host, _, port = address.rpartition(":")

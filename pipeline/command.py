@@ -59,7 +59,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     task = given[0] if given[0] in TASKS else "match"
     rest = given[1:] if given[0] in TASKS else given
     if given[0] not in TASKS and (meant := _find_meant(given[0])):
-        print(f"error: {given[0]} is neither a task nor a file or folder. Did you mean: image-copies {meant}", file=sys.stderr)
+        print(
+            f"error: {given[0]} is neither a task nor a file or folder. Did you mean: image-copies {meant}",
+            file=sys.stderr,
+        )
         return 2
     if task == "review" and (not rest or rest[0].startswith("-")) and not {"-h", "--help"} & set(rest):
         rest = [RESULTS, *rest]

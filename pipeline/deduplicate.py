@@ -15,15 +15,32 @@ from contextlib import nullcontext
 from image_copies.data.errors import UserError
 from image_copies.matching.output import Output
 from image_copies.pipeline.cluster import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import NETWORK, OPTIONS, PLACE, RULE, SOURCES, add_options, make_task_parser, report_errors
+from image_copies.pipeline.run.cli import (
+    NETWORK,
+    OPTIONS,
+    PLACE,
+    RULE,
+    SOURCES,
+    add_options,
+    make_task_parser,
+    report_errors,
+)
 
 CLASSES = ("same file", "certain", "likely", "same scene")
 OWN = {
     "--input": SOURCES | {"help": "folders, tars, Parquet files, @list.txt; also s3://…"},
     "--against": SOURCES | {"help": "test sets: compare the inputs with them only"},
     "--output": PLACE | {"required": True, "help": "vectors, lists and page; kept for repeats"},
-    "--column": {"default": "image", "metavar": "NAME", "help": "Parquet column of bytes, paths or both; default image"},
-    "--judge": {"default": "all", "choices": ("all", "none"), "help": "compare the pixels of all pairs, or of none; default all"},
+    "--column": {
+        "default": "image",
+        "metavar": "NAME",
+        "help": "Parquet column of bytes, paths or both; default image",
+    },
+    "--judge": {
+        "default": "all",
+        "choices": ("all", "none"),
+        "help": "compare the pixels of all pairs, or of none; default all",
+    },
     "--remove": {"nargs": "+", "choices": CLASSES, "default": CLASSES[:2]}
     | {"help": "classes of which a picture goes; default: the first two"},
     "--apply": PLACE | {"help": "write filtered tars and tables of an earlier run to DIR"},
@@ -57,7 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from image_copies.matching.dedup.results import INPUTS, WRITTEN
 
     import_pyarrow("dedup writes Parquet, which needs")
-    check_target_folder(options.output, "--output", [INPUTS if is_remote(options.output) else LOCK_NAME], WRITTEN)
+    check_target_folder(
+        options.output, "--output", [INPUTS if is_remote(options.output) else LOCK_NAME], WRITTEN
+    )
 
     with nullcontext() if is_remote(options.output) else hold_folder(options.output, "deduplicating"):
         if options.apply is not None:
@@ -75,7 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
             rule = make_rule(extractor, options.threshold, options.false_alarms, 10)
             sources = options.input, options.against, options.output
-            deduplicate(extractor, rule, DedupSettings(*sources, options.column, options.judge == "all", options.remove), output)
+            deduplicate(
+                extractor,
+                rule,
+                DedupSettings(*sources, options.column, options.judge == "all", options.remove),
+                output,
+            )
     return 0
 
 

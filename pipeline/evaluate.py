@@ -14,7 +14,16 @@ evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top
 import sys
 
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import DIR, FILE, PIXELS, Table, above_zero, add_options, make_task_parser, report_errors
+from image_copies.pipeline.run.cli import (
+    DIR,
+    FILE,
+    PIXELS,
+    Table,
+    above_zero,
+    add_options,
+    make_task_parser,
+    report_errors,
+)
 
 SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
 
@@ -54,9 +63,13 @@ if __name__ == "__main__":
             compare_descriptors(arguments.data, arguments.compared)
             sys.exit()
         if None in (arguments.checkpoint, arguments.set, arguments.root):
-            raise UserError("a checkpoint is scored with all three of --checkpoint FILE, --set NAME and --root DIR.")
+            raise UserError(
+                "a checkpoint is scored with all three of --checkpoint FILE, --set NAME and --root DIR."
+            )
         if arguments.distractors is not None and arguments.set != "copydays":
-            raise UserError(f"--distractors can only be used with --set copydays, not with --set {arguments.set}.")
+            raise UserError(
+                f"--distractors can only be used with --set copydays, not with --set {arguments.set}."
+            )
         # imported here: --help must answer at once
         from image_copies.pipeline.tools.evaluate import evaluate_checkpoint
 

@@ -47,7 +47,11 @@ OWN = {
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     options = make_task_parser("explore", __doc__)
-    add_options(options, [("--references", "--run", "--matches"), "--port", "--data", "--serve", "--index"], OPTIONS | OWN)
+    add_options(
+        options,
+        [("--references", "--run", "--matches"), "--port", "--data", "--serve", "--index"],
+        OPTIONS | OWN,
+    )
     add_options(options, ["--checkpoint", "--with", *RULE, "--megapixels"], OPTIONS | OWN)
     return options
 
@@ -65,7 +69,9 @@ def check(options: argparse.Namespace) -> None:
     if options.serve and options.matches is not None:
         raise UserError("--serve answers programs, --matches shows a page to a person: one of the two.")
     if options.references is not None and not (options.serve and is_hash_list(options.references)):
-        raise UserError("--references takes a CSV list of PDQ hashes, which --serve searches next to the index.")
+        raise UserError(
+            "--references takes a CSV list of PDQ hashes, which --serve searches next to the index."
+        )
     if not options.serve:
         given = {
             "--threshold": options.threshold,

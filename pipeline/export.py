@@ -16,13 +16,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import FILE, FLAG, OPTIONS, add_options, make_task_parser, named_path, report_errors
+from image_copies.pipeline.run.cli import (
+    FILE,
+    FLAG,
+    OPTIONS,
+    add_options,
+    make_task_parser,
+    named_path,
+    report_errors,
+)
 from image_copies.pipeline.run.run import open_existing_run
 
 OWN = {
-    "--graph": FLAG | {"help": "with --checkpoint: write beside it what match.py needs to use it without torch"},
+    "--graph": FLAG
+    | {"help": "with --checkpoint: write beside it what match.py needs to use it without torch"},
     "--unrelated": {"type": named_path, "nargs": 2, "metavar": ("SOURCE", "OTHERS")}
-    | {"help": "with --checkpoint: fit its false alarms again, on edited pictures that it has not learnt from, and on others"},
+    | {
+        "help": "with --checkpoint: fit its false alarms again, on edited pictures that it has not learnt from, and on others"
+    },
     "--output": FILE | {"default": Path("descriptor.onnx"), "help": "default: descriptor.onnx"},
 }
 
@@ -46,26 +57,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from image_copies.pipeline.tools.export import add_checkpoint_graph
 
         if options.checkpoint is None:
-            raise UserError("--graph goes with --checkpoint FILE: the graph of a run is written with its checkpoint (--output).")
+            raise UserError(
+                "--graph goes with --checkpoint FILE: the graph of a run is written with its checkpoint (--output)."
+            )
         add_checkpoint_graph(options.checkpoint)
         return 0
     if options.unrelated:
         from image_copies.pipeline.tools.export import export_synthetic
 
         if options.checkpoint is None:
-            raise UserError("--unrelated goes with --checkpoint FILE: a run calibrates the threshold on its own pictures.")
-        print(f"{export_synthetic(options.checkpoint, *options.unrelated)} states the false alarms of {options.checkpoint}")
+            raise UserError(
+                "--unrelated goes with --checkpoint FILE: a run calibrates the threshold on its own pictures."
+            )
+        print(
+            f"{export_synthetic(options.checkpoint, *options.unrelated)} states the false alarms of {options.checkpoint}"
+        )
         return 0
     from image_copies.data.targets import check_target
     from image_copies.models.inference.onnx_embedder import is_exported
     from image_copies.models.network.description import is_checkpoint
 
-    check_target(options.output, "--output", {".onnx": is_exported, ".safetensors": is_checkpoint}, [options.checkpoint])
+    check_target(
+        options.output,
+        "--output",
+        {".onnx": is_exported, ".safetensors": is_checkpoint},
+        [options.checkpoint],
+    )
     if options.output.suffix == ".safetensors":
         from image_copies.pipeline.tools.export import export_joined
 
         if options.checkpoint is not None:
-            raise UserError("--checkpoint is already a checkpoint: give --output FILE.onnx, or a run to export.")
+            raise UserError(
+                "--checkpoint is already a checkpoint: give --output FILE.onnx, or a run to export."
+            )
         export_joined(open_existing_run(options.run, options.data), options.output)
     else:
         from image_copies.pipeline.tools.export import export

@@ -22,20 +22,28 @@ class TorchSearch:
         self.device, self.blocks = device, (query_block, reference_block)
         self._last: tuple[NDArray[np.float32], Tensor] | None = None
 
-    def nearest(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric) -> Rows | None:
+    def nearest(
+        self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
+    ) -> Rows | None:
         """See `Device.nearest`."""
 
         def find() -> Rows:
             vectors, rows = self._hold(references), [np.zeros((0, count), np.int64)]
             for first in range(0, len(queries), self.blocks[0]):
                 asked = torch.from_numpy(queries[first : first + self.blocks[0]]).to(self.device)
-                near = -(asked @ vectors.T) if metric == "cosine" else vectors.square().sum(1) - 2 * asked @ vectors.T
+                near = (
+                    -(asked @ vectors.T)
+                    if metric == "cosine"
+                    else vectors.square().sum(1) - 2 * asked @ vectors.T
+                )
                 rows.append(near.topk(count, largest=False).indices.cpu().numpy())
             return np.concatenate(rows)
 
         return self._try(find)
 
-    def within(self, queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int) -> Candidates | None:
+    def within(
+        self, queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int
+    ) -> Candidates | None:
         """See `Device.within`."""
 
         def find() -> Candidates:

@@ -15,14 +15,20 @@ from image_copies.data.locks import LOCK_NAME, hold_folder
 from image_copies.pipeline.run.cli import DIR, SEED, Table, add_options, make_task_parser, report_errors
 from image_copies.pipeline.run.step import fingerprint
 
-SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}  # in dataset.json: only what bears it is replaced
+# in dataset.json: only what bears it is replaced
+SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}
 SETS = ("cub", "cars", "online_products")
 OPTIONS: Table = {
     "--photos": DIR | {"help": "pictures to use; without it the sample is drawn"},
     "--set": {"choices": SETS, "help": "data set with classes, whose training classes are used"},
     "--root": DIR | {"help": "with --set: the unpacked archive"},
     "--output": DIR | {"help": "folder to make (default: runs/data/sample, or runs/data/<set>)"},
-    "--seed": {"type": SEED, "metavar": "N", "default": 0, "help": "seed of the pictures, the split and the edits (default: 0)"},
+    "--seed": {
+        "type": SEED,
+        "metavar": "N",
+        "default": 0,
+        "help": "seed of the pictures, the split and the edits (default: 0)",
+    },
 }
 
 
@@ -32,8 +38,12 @@ def main() -> None:
     add_options(parser, OPTIONS, OPTIONS)
     options = parser.parse_args()
     with report_errors():
-        if (options.set is None) != (options.root is None) or (options.set is not None and options.photos is not None):
-            raise UserError("--set and --root must be given together, and without --photos: --set cub --root DIR.")
+        if (options.set is None) != (options.root is None) or (
+            options.set is not None and options.photos is not None
+        ):
+            raise UserError(
+                "--set and --root must be given together, and without --photos: --set cub --root DIR."
+            )
         output = options.output or Path("runs/data") / (options.set or "sample")
         make_data(options.root or options.photos, output, options.seed, options.set)
 
@@ -45,7 +55,11 @@ def make_data(photos: Path | None, output: Path, seed: int, archive: str | None 
         UserError: when `output` exists and was not made by this command, or `photos` holds too few pictures or is not the
             archive.
     """
-    source = "sample" if photos is None else [str(photos.resolve()), *fingerprint(find_images(photos, naming="path"))]
+    source = (
+        "sample"
+        if photos is None
+        else [str(photos.resolve()), *fingerprint(find_images(photos, naming="path"))]
+    )
     wanted = SIGNATURE | {"source": source, "seed": seed} | ({"set": archive} if archive is not None else {})
     made = read_json(output / "dataset.json")
     if SIGNATURE | made == wanted:
@@ -61,7 +75,10 @@ def make_data(photos: Path | None, output: Path, seed: int, archive: str | None 
     # imported here: an up-to-date data set must return at once
     from image_copies.pipeline.tools.datasets import make_from_archive, make_from_photos, make_sample
 
-    with hold_folder(output, "make_data", lock=output.with_name(f".{output.name}{LOCK_NAME}")), whole_folder(output) as folder:
+    with (
+        hold_folder(output, "make_data", lock=output.with_name(f".{output.name}{LOCK_NAME}")),
+        whole_folder(output) as folder,
+    ):
         if photos is None:
             make_sample(folder, seed)
         elif archive is not None:

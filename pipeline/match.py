@@ -133,7 +133,9 @@ def _open_network(options: argparse.Namespace) -> "tuple[Extractor, Rule]":
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
-    return extractor, make_rule(extractor, options.threshold, options.false_alarms, MOST_REFERENCES, options.unrelated)
+    return extractor, make_rule(
+        extractor, options.threshold, options.false_alarms, MOST_REFERENCES, options.unrelated
+    )
 
 
 if __name__ == "__main__":

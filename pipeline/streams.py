@@ -34,7 +34,8 @@ def end_with_reader() -> Iterator[None]:
     except BrokenPipeError:
         if not _is_unread():
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter fails to flush it once more
+        # or the interpreter fails to flush it once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(UNREAD)
 
 

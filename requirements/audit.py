@@ -85,18 +85,32 @@ def _in_range(version: Version, events: list[dict[str, str]]) -> bool:
 
 def main() -> int:
     """Print what is found, or that the check did not run."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--osv", type=Path, metavar="ZIP", help="OSV's export of the PyPI ecosystem")
     options.add_argument("--lock", type=Path, metavar="FILE", default=Path(__file__).with_name("py313.lock"))
     chosen = options.parse_args()
     locked = read_lock(chosen.lock)
     if chosen.osv is None or not chosen.osv.is_file():
-        print(f"NOT RUN: {len(locked)} locked packages were not looked up. Give a copy of the database: --osv all.zip")
+        print(
+            f"NOT RUN: {len(locked)} locked packages were not looked up. Give a copy of the database: --osv all.zip"
+        )
         return 2
     try:
         found = list(find_vulnerabilities(locked, chosen.osv))
-    except (OSError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError, AttributeError) as error:
-        print(f"NOT RUN: {chosen.osv} is not a copy of the database that can be read ({error!r}). Download it again.")
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        zlib.error,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        print(
+            f"NOT RUN: {chosen.osv} is not a copy of the database that can be read ({error!r}). Download it again."
+        )
         return 2
     for each in found:
         print(f"{each.package} {each.version}: {each.record} {each.summary}")

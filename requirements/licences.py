@@ -23,7 +23,10 @@ KINDS = (  # first that matches
     ("weak copyleft: changed files stay open", re.compile(r"MPL|Mozilla|LGPL")),
     (
         "permissive",
-        re.compile(r"MIT|BSD|Apache|PSF|Python Software|ISC|Zlib|HPND|Unlicense|CNRI|3-Clause|2-clause", re.IGNORECASE),
+        re.compile(
+            r"MIT|BSD|Apache|PSF|Python Software|ISC|Zlib|HPND|Unlicense|CNRI|3-Clause|2-clause",
+            re.IGNORECASE,
+        ),
     ),
 )
 HEAD = """# Dependencies and their licences
@@ -44,10 +47,14 @@ def licence_of(package: str) -> str:
         return "not installed"
     if "License-Expression" in about:
         return about["License-Expression"]
-    classified = [line.split(" :: ")[-1] for line in about.get_all("Classifier", []) if line.startswith("License ::")]
+    classified = [
+        line.split(" :: ")[-1] for line in about.get_all("Classifier", []) if line.startswith("License ::")
+    ]
     said = " ".join(str(about.json.get("license", "")).split())
     useful = [name for name in classified if name not in ("OSI Approved", "Other/Proprietary License")]
-    return ", ".join(useful) or (said if 0 < len(said) < 60 else "") or ", ".join(classified) or "not declared"
+    return (
+        ", ".join(useful) or (said if 0 < len(said) < 60 else "") or ", ".join(classified) or "not declared"
+    )
 
 
 def kind_of(licence: str) -> str:
@@ -58,7 +65,12 @@ def kind_of(licence: str) -> str:
 def main() -> None:
     """Print the page."""
     files = [TOP / "requirements" / name for name in ("versions.txt", "versions-cluster.txt")]
-    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    lines = [
+        line
+        for file in files
+        for line in file.read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
     pins = sorted((line.split("==") for line in lines), key=lambda pin: pin[0].lower())
     rows = [(name, version, licence_of(name)) for name, version in pins]
     sys.stdout.write(HEAD)

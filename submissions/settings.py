@@ -11,7 +11,9 @@ from image_copies.data.settings import Settings
 MAX_DIMENSIONS = 256  # of a submitted vector: the challenge's limit
 Method = Literal["none", "method1", "method2"]  # rows of METHODS in ensemble/normalization.py
 Value = TypeVar("Value")
-Candidates = Annotated[tuple[Value, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else (given,))]
+Candidates = Annotated[
+    tuple[Value, ...], BeforeValidator(lambda given: given if isinstance(given, list | tuple) else (given,))
+]
 
 
 class EnsembleSettings(Settings):
@@ -44,7 +46,9 @@ class EnsembleSettings(Settings):
     @classmethod
     def _allowed(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if not value or min(value) < 1 or max(value) > MAX_DIMENSIONS:
-            raise ValueError(f"got {list(value)}; expected one or more numbers in 1…{MAX_DIMENSIONS}, the challenge's limit")
+            raise ValueError(
+                f"got {list(value)}; expected one or more numbers in 1…{MAX_DIMENSIONS}, the challenge's limit"
+            )
         return value
 
 

@@ -12,7 +12,9 @@ from image_copies.data.decode import as_uint8
 
 # Principal components of ImageNet's colours (A. Krizhevsky et al., 2012), as MultiGrain's `full` set uses them.
 LIGHTING_VALUES = np.array([0.2175, 0.0188, 0.0045], np.float32)
-LIGHTING_VECTORS = np.array([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]], np.float32)
+LIGHTING_VECTORS = np.array(
+    [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]], np.float32
+)
 
 
 @edit("colour")
@@ -46,7 +48,9 @@ def opacity(image: Image, level: float) -> Image:
 @edit("channels")
 def invert_channels(image: Image, red: bool, green: bool, blue: bool) -> Image:
     """Invert the chosen ones of the channels `red`, `green` and `blue`: 255 − value."""
-    values = np.arange(256, dtype=np.uint8)[:, None] ^ np.array([255 * red, 255 * green, 255 * blue], np.uint8)
+    values = np.arange(256, dtype=np.uint8)[:, None] ^ np.array(
+        [255 * red, 255 * green, 255 * blue], np.uint8
+    )
     return as_uint8(cv2.LUT(image, values[None]))
 
 
@@ -88,7 +92,10 @@ def photo_filter(image: Image, tint: list[float], gamma: float, fade: float, vig
     filtered = cv2.LUT(image, np.clip(table, 0, 255).astype(np.uint8)[None])
     if vignette > 0:
         height, width = image.shape[:2]
-        y, x = np.linspace(-1, 1, height, dtype=np.float32)[:, None], np.linspace(-1, 1, width, dtype=np.float32)
+        y, x = (
+            np.linspace(-1, 1, height, dtype=np.float32)[:, None],
+            np.linspace(-1, 1, width, dtype=np.float32),
+        )
         shade = 1 - vignette * np.clip((x * x + y * y) / 2, 0, 1)
         filtered = (filtered * shade[..., None]).astype(np.uint8)
     return as_uint8(filtered)

@@ -22,7 +22,9 @@ def relief(image: Image, degrees: float, depth: float, strength: float) -> Image
     """Emboss: slopes that face the light from `degrees` are bright, the others dark, `depth` times as steep."""
     grey = grey_of(image).astype(np.float32)
     turn = np.deg2rad(degrees)
-    slope = cv2.Sobel(grey, cv2.CV_32F, 1, 0) * np.cos(turn) + cv2.Sobel(grey, cv2.CV_32F, 0, 1) * np.sin(turn)
+    slope = cv2.Sobel(grey, cv2.CV_32F, 1, 0) * np.cos(turn) + cv2.Sobel(grey, cv2.CV_32F, 0, 1) * np.sin(
+        turn
+    )
     return mix(image, coloured(np.clip(128 + depth * slope, 0, 255).astype(np.uint8)), strength)
 
 
@@ -75,7 +77,9 @@ def halftone(image: Image, period: float, degrees: float, strength: float) -> Im
     height, width = image.shape[:2]
     y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
     turn, frequency = np.deg2rad(degrees), 2 * np.pi / max(3.0, period * min(height, width) / TUNED_SIDE)
-    across = np.cos((x * np.cos(turn) + y * np.sin(turn)) * frequency) * np.cos((y * np.cos(turn) - x * np.sin(turn)) * frequency)
+    across = np.cos((x * np.cos(turn) + y * np.sin(turn)) * frequency) * np.cos(
+        (y * np.cos(turn) - x * np.sin(turn)) * frequency
+    )
     dots = np.clip(127.5 + 4 * (image - (127.5 - 110 * across)[..., None]), 0, 255)
     mixed: Image = np.rint((1 - strength) * image + strength * dots).astype(np.uint8)
     return mixed
@@ -87,7 +91,9 @@ def sketch(image: Image, radius: float, strength: float) -> Image:
     grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     soft = cv2.GaussianBlur(255 - grey, (0, 0), max(0.5, radius * min(grey.shape) / TUNED_SIDE))
     drawn = cv2.divide(grey, np.maximum(255 - soft, 1), scale=256)
-    return as_uint8(cv2.addWeighted(image, 1 - strength, cv2.cvtColor(drawn, cv2.COLOR_GRAY2RGB), strength, 0))
+    return as_uint8(
+        cv2.addWeighted(image, 1 - strength, cv2.cvtColor(drawn, cv2.COLOR_GRAY2RGB), strength, 0)
+    )
 
 
 BAYER = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]], np.float32) / 16 - 15 / 32
@@ -108,7 +114,11 @@ def spots(image: Image, period: float, size: float, colour: list[int]) -> Image:
     height, width = image.shape[:2]
     step = scale_length(period, image, 2.0)
     cells = max(2, round(width / step)), max(2, round(height / step))
-    flat = cv2.resize(cv2.resize(image, cells, interpolation=cv2.INTER_AREA), (width, height), interpolation=cv2.INTER_NEAREST)
+    flat = cv2.resize(
+        cv2.resize(image, cells, interpolation=cv2.INTER_AREA),
+        (width, height),
+        interpolation=cv2.INTER_NEAREST,
+    )
     y, x = pixel_grid(image)
     away = np.hypot((y + 0.5) * cells[1] / height % 1 - 0.5, (x + 0.5) * cells[0] / width % 1 - 0.5)
     return blend_in(as_uint8(flat), colour, np.clip((away - size / 2) * step + 0.5, 0, 1))

@@ -6,7 +6,14 @@ from itertools import pairwise
 import cv2
 import numpy as np
 
-from image_copies.augmentations.edits.registry import Image, displace, edit, pixel_grid, smooth_noise, unit_grid
+from image_copies.augmentations.edits.registry import (
+    Image,
+    displace,
+    edit,
+    pixel_grid,
+    smooth_noise,
+    unit_grid,
+)
 from image_copies.data.decode import as_uint8
 
 MIN_SIDE_PIXELS = 8
@@ -40,7 +47,9 @@ def rotate(image: Image, degrees: float) -> Image:
     matrix[0, 2] -= (width - kept_width) / 2
     matrix[1, 2] -= (height - kept_height) / 2
     size = max(MIN_SIDE_PIXELS, int(kept_width)), max(MIN_SIDE_PIXELS, int(kept_height))
-    return as_uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
+    return as_uint8(
+        cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+    )
 
 
 @edit("geometry")
@@ -54,7 +63,9 @@ def rotate_whole(image: Image, degrees: float, colour: list[int]) -> Image:
     )
     matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
     matrix[:, 2] += (size[0] - width) / 2, (size[1] - height) / 2
-    turned = cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=colour)
+    turned = cv2.warpAffine(
+        image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_CONSTANT, borderValue=colour
+    )
     return as_uint8(turned)
 
 
@@ -68,7 +79,9 @@ def perspective(image: Image, corner_shifts: list[list[float]], crop_border: boo
     height, width = image.shape[:2]
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
     moved = corners + np.array(corner_shifts, np.float32) * min(height, width)
-    warped = cv2.warpPerspective(image, cv2.getPerspectiveTransform(corners, moved), (width, height), flags=cv2.INTER_LINEAR)
+    warped = cv2.warpPerspective(
+        image, cv2.getPerspectiveTransform(corners, moved), (width, height), flags=cv2.INTER_LINEAR
+    )
     if crop_border:
         left, right = max(moved[0, 0], moved[3, 0], 0), min(moved[1, 0], moved[2, 0], width)
         top, bottom = max(moved[0, 1], moved[1, 1], 0), min(moved[2, 1], moved[3, 1], height)
@@ -106,7 +119,9 @@ def pad_to_square(image: Image, colour: list[int]) -> Image:
     """Add borders of one RGB colour until the image is square."""
     height, width = image.shape[:2]
     x, y = max(0, height - width), max(0, width - height)
-    return as_uint8(cv2.copyMakeBorder(image, y // 2, y - y // 2, x // 2, x - x // 2, cv2.BORDER_CONSTANT, value=colour))
+    return as_uint8(
+        cv2.copyMakeBorder(image, y // 2, y - y // 2, x // 2, x - x // 2, cv2.BORDER_CONSTANT, value=colour)
+    )
 
 
 @edit("frame")
@@ -132,7 +147,8 @@ def lens(image: Image, strength: float) -> Image:
     """Bend the image as a wide-angle lens does (strength above 0) or the other way (below 0); the corners move most."""
     height, width = image.shape[:2]
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
-    factor = (1 + strength * (x * x + y * y)) / (1 + max(0.0, 2 * strength))  # so that no corner comes from outside
+    # so that no corner comes from outside
+    factor = (1 + strength * (x * x + y * y)) / (1 + max(0.0, 2 * strength))
     return displace(image, (x * factor + 1) / 2 * (width - 1), (y * factor + 1) / 2 * (height - 1))
 
 
@@ -154,7 +170,9 @@ def shear(image: Image, share: float) -> Image:
     lean = float(np.clip(share * height, MIN_SIDE_PIXELS - width, width - MIN_SIDE_PIXELS))
     matrix = np.array([[1, lean / height, -max(0.0, lean)], [0, 1, 0]])
     size = max(MIN_SIDE_PIXELS, width - math.ceil(abs(lean))), height
-    return as_uint8(cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101))
+    return as_uint8(
+        cv2.warpAffine(image, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+    )
 
 
 def _span(start: float, end: float, length: int) -> tuple[int, int]:
@@ -221,7 +239,9 @@ def ripple(image: Image, amplitude: float, rings: float) -> Image:
 def crumple(image: Image, reach: float, cells: int, seed: int) -> Image:
     """Move every pixel by about `reach` of the short side, smoothly: by random fields of `cells` hills per side."""
     rng, (y, x), length = np.random.default_rng(seed), pixel_grid(image), reach * min(image.shape[:2])
-    return displace(image, x + length * smooth_noise(image, cells, rng), y + length * smooth_noise(image, cells, rng))
+    return displace(
+        image, x + length * smooth_noise(image, cells, rng), y + length * smooth_noise(image, cells, rng)
+    )
 
 
 @edit("tiles")
@@ -269,7 +289,9 @@ def repeat(image: Image, rows: int, columns: int, mirrored: bool) -> Image:
     size = max(8, round(width / max(rows, columns) * 1.5)), max(8, round(height / max(rows, columns) * 1.5))
     small = as_uint8(cv2.resize(image, size, interpolation=cv2.INTER_AREA))
     pair = [small, as_uint8(cv2.flip(small, 1)) if mirrored else small]
-    return np.concatenate([np.concatenate([pair[(r + c) % 2] for c in range(columns)], axis=1) for r in range(rows)])
+    return np.concatenate(
+        [np.concatenate([pair[(r + c) % 2] for c in range(columns)], axis=1) for r in range(rows)]
+    )
 
 
 @edit("tiles")

@@ -33,7 +33,9 @@ def overlay_image(image: Image, overlay: Image, opacity: float, size: float, x: 
 
 
 @pasting_edit("background")
-def overlay_onto_image(image: Image, background: Image, opacity: float, size: float, x: float, y: float) -> Image:
+def overlay_onto_image(
+    image: Image, background: Image, opacity: float, size: float, x: float, y: float
+) -> Image:
     """Put the image on `background`, inside, its height `size` of that one's; (x, y) go from top left to bottom right."""
     height = max(8, round(background.shape[0] * size))
     width = min(max(8, round(image.shape[1] * height / image.shape[0])), background.shape[1])
@@ -47,17 +49,27 @@ def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: floa
     """Put AugLy's emoji number `emoji`, modulo their count, at (x, y) on the image: its height is `size` of the image's."""
     side = max(2, round(image.shape[0] * size))
     picture = cv2.resize(_emoji(emoji % len(_emoji_files())), (side, side), interpolation=cv2.INTER_AREA)
-    return _blend(image, picture[:, :, :3], picture[:, :, 3:].astype(np.float32) * np.float32(opacity / 255), x, y)
+    return _blend(
+        image, picture[:, :, :3], picture[:, :, 3:].astype(np.float32) * np.float32(opacity / 255), x, y
+    )
 
 
 @edit("text")
-def overlay_text(image: Image, text: str, font: int, size: float, colour: list[int], opacity: float, x: float, y: float) -> Image:
+def overlay_text(
+    image: Image, text: str, font: int, size: float, colour: list[int], opacity: float, x: float, y: float
+) -> Image:
     """Write `text` in one of AugLy's fonts and a `colour`: its height is `size` of the short side, its corner at (x, y)."""
     mask = text_mask(text, font)
     height = max(3, round(min(image.shape[:2]) * size))
     width = max(3, round(mask.shape[1] * height / mask.shape[0]))
     mask = as_uint8(cv2.resize(mask, (width, height), interpolation=cv2.INTER_AREA))
-    return _blend(image, np.array(colour, np.uint8), mask[..., None].astype(np.float32) * np.float32(opacity / 255), x, y)
+    return _blend(
+        image,
+        np.array(colour, np.uint8),
+        mask[..., None].astype(np.float32) * np.float32(opacity / 255),
+        x,
+        y,
+    )
 
 
 @edit("text")
@@ -73,13 +85,17 @@ def overlay_stripes(
         mask &= _stripes(image.shape[0], image.shape[1], width, degrees + 90, density)
     elif line == "dashed":
         mask &= _stripes(image.shape[0], image.shape[1], 0.7, degrees + 90, density)
-    values = np.arange(256, dtype=np.float32)[:, None] * (1 - opacity) + np.array(colour, np.float32) * opacity
+    values = (
+        np.arange(256, dtype=np.float32)[:, None] * (1 - opacity) + np.array(colour, np.float32) * opacity
+    )
     covered = cv2.LUT(image, values.astype(np.uint8)[None])
     return as_uint8(cv2.copyTo(covered, mask.view(np.uint8), image.copy()))
 
 
 @edit("frame")
-def meme_format(image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]) -> Image:
+def meme_format(
+    image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]
+) -> Image:
     """Add a caption above the image, `caption` × the image's height high: `text` in a `font` and a `colour` on a `background`."""
     height, width = image.shape[:2]
     meme = np.empty((height + max(4, round(height * caption)), width, 3), np.uint8)
@@ -91,7 +107,9 @@ def meme_format(image: Image, text: str, font: int, caption: float, background: 
     size = max(2, int(mask.shape[1] * fit)), max(2, int(mask.shape[0] * fit))
     mask = as_uint8(cv2.resize(mask, size, interpolation=cv2.INTER_AREA))
     x, y = (width - size[0]) / 2 / width, (room - size[1]) / 2 / meme.shape[0]
-    return _blend(meme, np.array(colour, np.uint8), mask[..., None].astype(np.float32) / np.float32(255), x, y)
+    return _blend(
+        meme, np.array(colour, np.uint8), mask[..., None].astype(np.float32) / np.float32(255), x, y
+    )
 
 
 @edit("frame")
@@ -130,12 +148,18 @@ def watermark(image: Image, text: str, font: int, opacity: float, size: float, d
     height, width = image.shape[:2]
     word = text_mask(text, font)
     tall = max(4, round(min(height, width) * size))
-    word = as_uint8(cv2.resize(word, (max(4, round(word.shape[1] * tall / word.shape[0])), tall), interpolation=cv2.INTER_AREA))
+    word = as_uint8(
+        cv2.resize(
+            word, (max(4, round(word.shape[1] * tall / word.shape[0])), tall), interpolation=cv2.INTER_AREA
+        )
+    )
     cell = np.pad(word, ((tall // 2, tall // 2), (tall, tall)))
     reach = int(np.hypot(height, width)) + 2
     field = np.tile(cell, (reach // cell.shape[0] + 1, reach // cell.shape[1] + 1))[:reach, :reach]
     matrix = cv2.getRotationMatrix2D((reach / 2, reach / 2), degrees, 1.0)
-    turned = cv2.warpAffine(field, matrix, (reach, reach))[(reach - height) // 2 :, (reach - width) // 2 :][:height, :width]
+    turned = cv2.warpAffine(field, matrix, (reach, reach))[(reach - height) // 2 :, (reach - width) // 2 :][
+        :height, :width
+    ]
     cover = (turned[..., None] * (opacity / 255)).astype(np.float32)
     return _blend(image, np.full(3, 255, np.uint8), cover, 0, 0)
 
@@ -161,8 +185,12 @@ def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed:
     side = max(8, round(image.shape[0] * size))
     rng = np.random.default_rng(seed)
     turn = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-    reach = 0.42 * side * (1 + sum(rng.normal(0, 0.08) * np.cos(k * turn + rng.uniform(0, 6)) for k in (2, 3, 5)))
-    outline = np.stack([side / 2 + reach * np.cos(turn), side / 2 + reach * np.sin(turn)], axis=1).astype(np.int32)
+    reach = (
+        0.42 * side * (1 + sum(rng.normal(0, 0.08) * np.cos(k * turn + rng.uniform(0, 6)) for k in (2, 3, 5)))
+    )
+    outline = np.stack([side / 2 + reach * np.cos(turn), side / 2 + reach * np.sin(turn)], axis=1).astype(
+        np.int32
+    )
     inner, outer = np.zeros((side, side), np.uint8), np.zeros((side, side), np.uint8)
     cv2.fillPoly(inner, [outline], 255, lineType=cv2.LINE_AA)
     cv2.fillPoly(outer, [outline], 255, lineType=cv2.LINE_AA)
@@ -181,7 +209,9 @@ def hide_boxes(image: Image, share: float, count: int, shade: int, seed: int) ->
         ratio = float(np.exp(rng.uniform(-0.7, 0.7)))
         tall, wide = (min(1.0, (share * ratio) ** 0.5), min(1.0, (share / ratio) ** 0.5))
         top, left = rng.uniform(0, 1 - tall), rng.uniform(0, 1 - wide)
-        result[int(top * height) : int((top + tall) * height), int(left * width) : int((left + wide) * width)] = shade
+        result[
+            int(top * height) : int((top + tall) * height), int(left * width) : int((left + wide) * width)
+        ] = shade
     return result
 
 
@@ -193,7 +223,9 @@ def scribble(image: Image, width: float, strokes: int, colour: list[int], seed: 
     for _ in range(strokes):
         turns = np.cumsum(rng.normal(0, 0.25, 40)) + rng.uniform(0, 2 * np.pi)
         start = rng.uniform(0, 1, 2) * (wide, height)
-        path = start + np.cumsum(np.stack([np.cos(turns), np.sin(turns)], axis=1) * max(height, wide) / 50, axis=0)
+        path = start + np.cumsum(
+            np.stack([np.cos(turns), np.sin(turns)], axis=1) * max(height, wide) / 50, axis=0
+        )
         thick = max(1, round(width * min(height, wide)))
         cv2.polylines(result, [path.astype(np.int32)], False, colour, thick, cv2.LINE_AA)
     return result
@@ -255,7 +287,9 @@ def _emoji(number: int) -> NDArray[np.uint8]:
 @lru_cache(maxsize=1)
 def _fonts() -> list[ImageFont.FreeTypeFont]:
     """Open every tenth of AugLy's fonts, if it has Latin letters: enough variety, opened in milliseconds."""
-    fonts = [ImageFont.truetype(path, GLYPH_PIXELS) for path in sorted((_assets() / "fonts").glob("*.ttf"))[::10]]
+    fonts = [
+        ImageFont.truetype(path, GLYPH_PIXELS) for path in sorted((_assets() / "fonts").glob("*.ttf"))[::10]
+    ]
     return [
         font for font in fonts if bytes(font.getmask("A")) != bytes(font.getmask("b"))
     ]  # without glyphs, both are the same box
@@ -269,7 +303,9 @@ def _screenshots() -> list[tuple[NDArray[np.uint8], tuple[int, int, int, int]]]:
     for name, box in sorted(json.loads((folder / "bboxes.json").read_text()).items()):
         with Pillow.open(folder / name) as picture:
             factor = min(1, 512 / picture.width)
-            small = picture.convert("RGB").resize((round(picture.width * factor), round(picture.height * factor)))
+            small = picture.convert("RGB").resize(
+                (round(picture.width * factor), round(picture.height * factor))
+            )
         left, top, right, bottom = (round(value * factor) for value in box)
         templates.append((np.asarray(small), (left, top, right, bottom)))
     return templates
@@ -304,7 +340,9 @@ def speech_bubbles(image: Image, count: int, size: float, fill: list[int], seed:
         wide = max(4, round(size * width / 2))
         tall, centre = max(3, round(wide * (0.4 + 0.3 * flat))), (int(x * width), int(y * height))
         end = int(centre[0] + (tail - 0.5) * 3 * wide), centre[1] + 2 * tall
-        cv2.fillPoly(result, [np.array([centre, (centre[0] + wide // 3, centre[1]), end], np.int32)], fill, cv2.LINE_AA)
+        cv2.fillPoly(
+            result, [np.array([centre, (centre[0] + wide // 3, centre[1]), end], np.int32)], fill, cv2.LINE_AA
+        )
         cv2.ellipse(result, centre, (wide, tall), 0, 0, 360, fill, -1, cv2.LINE_AA)
         for line in (-0.4, 0.0, 0.4):
             start = centre[0] - round(0.6 * wide), centre[1] + round(line * tall)

@@ -7,17 +7,27 @@ scale with the image.
 import cv2
 import numpy as np
 
-from image_copies.augmentations.edits.registry import TUNED_SIDE, Image, displace, edit, pixel_grid, scale_length
+from image_copies.augmentations.edits.registry import (
+    TUNED_SIDE,
+    Image,
+    displace,
+    edit,
+    pixel_grid,
+    scale_length,
+)
 from image_copies.data.decode import as_uint8
 
-SMOOTHING_KERNEL = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13  # the kernel of Pillow's sharpness
+# the kernel of Pillow's sharpness
+SMOOTHING_KERNEL = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
 
 
 @edit("quality")
 def encoding_quality(image: Image, quality: int) -> Image:
     """Encode as JPEG at `quality`, 1…100, and decode again."""
     _, encoded = cv2.imencode(
-        ".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, int(np.clip(quality, 1, 100))]
+        ".jpg",
+        cv2.cvtColor(image, cv2.COLOR_RGB2BGR),
+        [cv2.IMWRITE_JPEG_QUALITY, int(np.clip(quality, 1, 100))],
     )
     return as_uint8(cv2.imdecode(encoded, cv2.IMREAD_COLOR_RGB))
 
@@ -49,7 +59,9 @@ def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
 def pixelization(image: Image, ratio: float) -> Image:
     """Shrink by `ratio`, 0…1, and enlarge again in blocks."""
     height, width = image.shape[:2]
-    small = cv2.resize(image, (max(1, round(width * ratio)), max(1, round(height * ratio))), interpolation=cv2.INTER_AREA)
+    small = cv2.resize(
+        image, (max(1, round(width * ratio)), max(1, round(height * ratio))), interpolation=cv2.INTER_AREA
+    )
     return as_uint8(cv2.resize(small, (width, height), interpolation=cv2.INTER_NEAREST))
 
 
@@ -60,7 +72,9 @@ def double_compression(image: Image, factor: float, first: int, second: int) -> 
     `first` and `second` are the JPEG qualities, 1…100.
     """
     height, width = image.shape[:2]
-    small = cv2.resize(image, (max(8, round(width * factor)), max(8, round(height * factor))), interpolation=cv2.INTER_AREA)
+    small = cv2.resize(
+        image, (max(8, round(width * factor)), max(8, round(height * factor))), interpolation=cv2.INTER_AREA
+    )
     smaller = encoding_quality(np.asarray(small, np.uint8), first)
     again = cv2.resize(smaller, (width, height), interpolation=cv2.INTER_LINEAR)
     return encoding_quality(np.asarray(again, np.uint8), second)
@@ -126,7 +140,9 @@ def defocus(image: Image, radius: float) -> Image:
 def frosted_glass(image: Image, reach: float, seed: int) -> Image:
     """Take every pixel from somewhere within `reach`, as seen through rough glass."""
     height, width = image.shape[:2]
-    away = np.random.default_rng(seed).uniform(-1, 1, (2, height, width)).astype(np.float32) * scale_length(reach, image, 0.0)
+    away = np.random.default_rng(seed).uniform(-1, 1, (2, height, width)).astype(np.float32) * scale_length(
+        reach, image, 0.0
+    )
     y, x = pixel_grid(image)
     return displace(image, x + away[0], y + away[1])
 
@@ -153,7 +169,9 @@ def break_blocks(image: Image, count: int, size: float, seed: int) -> Image:
         tall, wide = 2 + int(rng.random() * size * height / 2), 2 + int(rng.random() * size * width)
         (top, y), (left, x) = rng.integers(0, height - tall, 2), rng.integers(0, width - wide, 2)
         block = image[y : y + tall, x : x + wide]
-        result[top : top + tall, left : left + wide] = block[:1, :1] if rng.random() < 0.3 else block[..., rng.permutation(3)]
+        result[top : top + tall, left : left + wide] = (
+            block[:1, :1] if rng.random() < 0.3 else block[..., rng.permutation(3)]
+        )
     return result
 
 
@@ -163,5 +181,7 @@ def scan_lines(image: Image, period: float, strength: float, shift: float) -> Im
     y, _ = pixel_grid(image)
     odd = (y[:, 0] / scale_length(period, image, 2.0) % 1) >= 0.5
     result = image.copy()
-    result[odd] = (np.roll(image[odd], round(shift * image.shape[1]), axis=1) * np.float32(1 - strength)).astype(np.uint8)
+    result[odd] = (
+        np.roll(image[odd], round(shift * image.shape[1]), axis=1) * np.float32(1 - strength)
+    ).astype(np.uint8)
     return result

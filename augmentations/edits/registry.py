@@ -91,7 +91,9 @@ def pixel_grid(image: Image) -> tuple[Field, Field]:
 def unit_grid(image: Image) -> tuple[Field, Field]:
     """Return y [h, 1] and x [1, w] in −1…1."""
     height, width = image.shape[:2]
-    return np.linspace(-1, 1, height, dtype=np.float32)[:, None], np.linspace(-1, 1, width, dtype=np.float32)[None]
+    return np.linspace(-1, 1, height, dtype=np.float32)[:, None], np.linspace(-1, 1, width, dtype=np.float32)[
+        None
+    ]
 
 
 def smooth_noise(image: Image, cells: int, rng: np.random.Generator) -> Field:
@@ -103,5 +105,11 @@ def smooth_noise(image: Image, cells: int, rng: np.random.Generator) -> Field:
 def displace(image: Image, x: NDArray[np.floating], y: NDArray[np.floating]) -> Image:
     """Return the image's colours at the places x and y [h, w] in pixels; beyond its edges, its mirror image's."""
     return as_uint8(
-        cv2.remap(image, x.astype(np.float32), y.astype(np.float32), cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT_101)
+        cv2.remap(
+            image,
+            x.astype(np.float32),
+            y.astype(np.float32),
+            cv2.INTER_LINEAR,
+            borderMode=cv2.BORDER_REFLECT_101,
+        )
     )

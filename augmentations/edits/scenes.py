@@ -64,12 +64,16 @@ def glow(image: Image, x: float, y: float, reach: float, colour: list[int], stre
     """Let light of a `colour` leak in around (x, y), `reach` wide, all in units of half a side."""
     down, right = unit_grid(image)
     light = np.exp(-((down - y) ** 2 + (right - x) ** 2) / reach**2)
-    lit: Image = np.clip(image + strength * light[..., None] * np.array(colour, np.float32), 0, 255).astype(np.uint8)
+    lit: Image = np.clip(image + strength * light[..., None] * np.array(colour, np.float32), 0, 255).astype(
+        np.uint8
+    )
     return lit
 
 
 @edit("weather")
-def vignette(image: Image, x: float, y: float, reach: float, stretch: float, power: float, darkness: float) -> Image:
+def vignette(
+    image: Image, x: float, y: float, reach: float, stretch: float, power: float, darkness: float
+) -> Image:
     """Darken smoothly away from (x, y), by `darkness` 0…1 from `reach` on: an ellipse `stretch` times as wide as high.
 
     Places and lengths are in units of half a side; `power` is how late the shade sets in.
@@ -89,9 +93,14 @@ def in_document(image: Image, size: float, x: float, y: float, lines: int, seed:
     for line in range(lines):
         top = int((line + 0.7) * step)
         for start in range(margin, int(wide - margin - rng.random() * wide * 0.3), max(4, wide // 12)):
-            page[top : top + max(1, int(step / 3)), start : start + int(wide / 12 * rng.uniform(0.4, 0.9))] = 70
+            page[
+                top : top + max(1, int(step / 3)), start : start + int(wide / 12 * rng.uniform(0.4, 0.9))
+            ] = 70
     top, left = round(y * (tall - height)), round(x * (wide - width))
-    page[max(0, top - margin // 2) : top + height + margin // 2, max(0, left - margin // 2) : left + width + margin // 2] = 250
+    page[
+        max(0, top - margin // 2) : top + height + margin // 2,
+        max(0, left - margin // 2) : left + width + margin // 2,
+    ] = 250
     page[top : top + height, left : left + width] = image
     return page
 
@@ -129,15 +138,21 @@ def stains(image: Image, share: float, colour: list[int], strength: float, seed:
 
 
 @edit("paper")
-def photographed_print(image: Image, yellow: float, shade: float, fibre: float, shifts: list[list[float]], seed: int) -> Image:
+def photographed_print(
+    image: Image, yellow: float, shade: float, fibre: float, shifts: list[list[float]], seed: int
+) -> Image:
     """Photograph a print: pale `yellow`ish paper with `fibre`, `shade`d to one side, corners moved by `shifts` [4, 2]."""
     height, width = image.shape[:2]
     rng, (y, x) = np.random.default_rng(seed), unit_grid(image)
     paper = np.array([250, 246 - 20 * yellow, 238 - 70 * yellow], np.float32)
-    light = 1 - shade * (0.5 + 0.5 * (x * np.sign(shifts[0][0]) + y) / 2) + fibre * smooth_noise(image, 40, rng)
+    light = (
+        1 - shade * (0.5 + 0.5 * (x * np.sign(shifts[0][0]) + y) / 2) + fibre * smooth_noise(image, 40, rng)
+    )
     inked = (25 + image * np.float32(0.86)) / 255 * paper * light[..., None]
     corners = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
-    matrix = cv2.getPerspectiveTransform(corners, (corners + np.array(shifts) * (width, height)).astype(np.float32))
+    matrix = cv2.getPerspectiveTransform(
+        corners, (corners + np.array(shifts) * (width, height)).astype(np.float32)
+    )
     table = [int(value) for value in 60 + 120 * rng.random(3)]
     flat = np.clip(inked, 0, 255).astype(np.uint8)
     return as_uint8(cv2.warpPerspective(flat, matrix, (width, height), borderValue=table))
@@ -150,7 +165,9 @@ def screen_pixels(image: Image, period: float, glare: float, blue: float, streng
     phase = 2 * np.pi / scale_length(period, image, 2.3)
     columns = np.stack([np.cos(x * phase + third) for third in (0.0, 2.1, 4.2)], axis=-1)
     rows = np.cos(y * phase)[..., None]
-    light = (1 - strength * (0.5 - 0.35 * columns - 0.15 * rows)) * np.array([1 - blue, 1 - blue / 2, 1 + blue], np.float32)
+    light = (1 - strength * (0.5 - 0.35 * columns - 0.15 * rows)) * np.array(
+        [1 - blue, 1 - blue / 2, 1 + blue], np.float32
+    )
     shine = 255 * glare * np.clip(1 - np.abs(right - down - 0.4) * 1.5, 0, 1)
     photographed: Image = np.clip(image * light + shine[..., None], 0, 255).astype(np.uint8)
     return photographed
@@ -168,7 +185,9 @@ def on_phone(image: Image, size: float, degrees: float, bars: float, colour: lis
     canvas = round(tall / size), round(wide / size)
     matrix = cv2.getRotationMatrix2D((wide / 2, tall / 2), degrees, 1.0)
     matrix[:, 2] += (canvas[1] - wide) / 2, (canvas[0] - tall) / 2
-    return as_uint8(cv2.warpAffine(phone, matrix, canvas[::-1], borderMode=cv2.BORDER_CONSTANT, borderValue=colour))
+    return as_uint8(
+        cv2.warpAffine(phone, matrix, canvas[::-1], borderMode=cv2.BORDER_CONSTANT, borderValue=colour)
+    )
 
 
 @edit("cutout")

@@ -21,12 +21,21 @@ def _draw_severe_crop(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def _draw_hide(rng: np.random.Generator, intensity: float) -> Parameters:
-    return {"opacity": 1.0, "size": 0.8 - 0.5 * intensity * rng.random(), "x": rng.random(), "y": rng.random()}
+    return {
+        "opacity": 1.0,
+        "size": 0.8 - 0.5 * intensity * rng.random(),
+        "x": rng.random(),
+        "y": rng.random(),
+    }
 
 
 def _draw_border(rng: np.random.Generator, intensity: float) -> Parameters:
     shade = int(rng.choice([0, 18, 240, 255]))
-    return {"width": 0.1 * intensity * rng.random(), "colour": [shade] * 3, "bar": 0.25 * intensity * rng.random()}
+    return {
+        "width": 0.1 * intensity * rng.random(),
+        "colour": [shade] * 3,
+        "bar": 0.25 * intensity * rng.random(),
+    }
 
 
 def _draw_filter(rng: np.random.Generator, intensity: float) -> Parameters:
@@ -49,7 +58,11 @@ def _draw_watermark(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def _draw_moire(rng: np.random.Generator, intensity: float) -> Parameters:
-    return {"period": rng.uniform(6, 40), "degrees": rng.uniform(0, 180), "strength": 0.35 * intensity * rng.random()}
+    return {
+        "period": rng.uniform(6, 40),
+        "degrees": rng.uniform(0, 180),
+        "strength": 0.35 * intensity * rng.random(),
+    }
 
 
 def _draw_double_compression(rng: np.random.Generator, intensity: float) -> Parameters:
@@ -93,7 +106,9 @@ EXTRA_TABLE: Sequence[Edit] = (
     Edit("sticker", overlays.sticker, rising(0.08), _draw_sticker),
     Edit("watermark", overlays.watermark, rising(0.06), _draw_watermark),
     Edit("border", overlays.border, rising(0.08), _draw_border),
-    Edit("collage", overlays.collage, rising(0.05), _draw_collage, not_after=("overlay_image", "severe_crop")),
+    Edit(
+        "collage", overlays.collage, rising(0.05), _draw_collage, not_after=("overlay_image", "severe_crop")
+    ),
     Edit(
         "hide_inside",
         overlays.overlay_onto_image,
@@ -113,7 +128,11 @@ def _draw_lens(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def _draw_wave(rng: np.random.Generator, intensity: float) -> Parameters:
-    return {"amplitude": 0.08 * intensity * rng.random(), "periods": rng.uniform(0.5, 4), "upright": bool(rng.random() < 0.5)}
+    return {
+        "amplitude": 0.08 * intensity * rng.random(),
+        "periods": rng.uniform(0.5, 4),
+        "upright": bool(rng.random() < 0.5),
+    }
 
 
 def _draw_shear(rng: np.random.Generator, intensity: float) -> Parameters:
@@ -125,7 +144,11 @@ def _draw_solarize(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def _draw_halftone(rng: np.random.Generator, intensity: float) -> Parameters:
-    return {"period": rng.uniform(6, 20), "degrees": rng.uniform(0, 90), "strength": 0.9 * intensity * rng.random()}
+    return {
+        "period": rng.uniform(6, 20),
+        "degrees": rng.uniform(0, 90),
+        "strength": 0.9 * intensity * rng.random(),
+    }
 
 
 def _draw_sketch(rng: np.random.Generator, intensity: float) -> Parameters:
@@ -133,7 +156,11 @@ def _draw_sketch(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def _draw_grain(rng: np.random.Generator, intensity: float) -> Parameters:
-    return {"deviation": 60 * intensity * rng.random(), "size": rng.uniform(1, 5), "seed": int(rng.integers(2**31))}
+    return {
+        "deviation": 60 * intensity * rng.random(),
+        "size": rng.uniform(1, 5),
+        "seed": int(rng.integers(2**31)),
+    }
 
 
 def _draw_motion(rng: np.random.Generator, intensity: float) -> Parameters:

@@ -67,7 +67,13 @@ def _draw_stripes(rng: np.random.Generator, intensity: float) -> Parameters:
 
 def _draw_emoji(rng: np.random.Generator, intensity: float) -> Parameters:
     opacity, size = min(1.0, 0.2 + rng.random()), min(1.0, 0.05 + rng.random())
-    return {"emoji": int(rng.integers(10_000)), "opacity": opacity, "size": size, "x": rng.random(), "y": rng.random()}
+    return {
+        "emoji": int(rng.integers(10_000)),
+        "opacity": opacity,
+        "size": size,
+        "x": rng.random(),
+        "y": rng.random(),
+    }
 
 
 def _draw_text(rng: np.random.Generator, intensity: float) -> Parameters:
@@ -160,7 +166,10 @@ QUERY_TABLE: Sequence[Edit] = (
     Edit("overlay_emoji", overlays.overlay_emoji, rising(0.10), _draw_emoji),
     Edit("overlay_text", overlays.overlay_text, rising(0.10), _draw_text),
     Edit(
-        "pixelization", quality.pixelization, rising(0.10), lambda rng, i: {"ratio": float(rng.choice([0.125, 0.25, 0.5, 0.75]))}
+        "pixelization",
+        quality.pixelization,
+        rising(0.10),
+        lambda rng, i: {"ratio": float(rng.choice([0.125, 0.25, 0.5, 0.75]))},
     ),
     Edit("hflip", geometry.hflip, always(0.50), draw_nothing),
     Edit("vflip", geometry.vflip, always(0.10), draw_nothing),
@@ -178,5 +187,10 @@ QUERY_TABLE: Sequence[Edit] = (
 )
 REFERENCE_TABLE: Sequence[Edit] = (
     Edit("hflip", geometry.hflip, always(0.50), draw_nothing),
-    Edit("encoding_quality", quality.encoding_quality, always(1.0), lambda rng, i: {"quality": int(rng.integers(40, 101))}),
+    Edit(
+        "encoding_quality",
+        quality.encoding_quality,
+        always(1.0),
+        lambda rng, i: {"quality": int(rng.integers(40, 101))},
+    ),
 )

@@ -83,13 +83,22 @@ def _draw_split(rng: np.random.Generator, intensity: float) -> Parameters:
 def _draw_print(rng: np.random.Generator, intensity: float) -> Parameters:
     inwards = intensity * rng.uniform(0.01, 0.16, (4, 2)) * [[1, 1], [-1, 1], [-1, -1], [1, -1]]
     yellow, shade, fibre = (intensity * rng.random(3) * [1, 0.8, 0.06]).tolist()
-    return {"yellow": yellow, "shade": shade, "fibre": fibre, "shifts": inwards.tolist(), "seed": _seed(rng, intensity)}
+    return {
+        "yellow": yellow,
+        "shade": shade,
+        "fibre": fibre,
+        "shifts": inwards.tolist(),
+        "seed": _seed(rng, intensity),
+    }
 
 
 ANY, GRID, TURN = _colour(0, 256), {"rows": _whole(2, 6), "columns": _whole(2, 6)}, _between(0, 360)
 MANY_TABLE: Sequence[Edit] = (
     _row(colour.tone_curve, _draw_curve),
-    _row(colour.posterize, lambda rng, intensity: {"levels": round(2 + 14 * (1 - intensity * rng.uniform(0.4, 1)))}),
+    _row(
+        colour.posterize,
+        lambda rng, intensity: {"levels": round(2 + 14 * (1 - intensity * rng.uniform(0.4, 1)))},
+    ),
     _row(colour.two_tones, level=_between(0.6, 1.2), strength=_strength),
     _row(colour.equalize, tiles=_whole(1, 9), strength=_strength),
     _row(colour.expose, stops=_grown(-3, 2.5)),
@@ -102,7 +111,10 @@ MANY_TABLE: Sequence[Edit] = (
     _row(drawing.engrave, period=_between(8, 24), degrees=TURN, strength=_strength),
     _row(
         drawing.paint,
-        lambda rng, intensity: {"radius": 14 * intensity * rng.random(), "levels": round(20 - intensity * rng.uniform(6, 16))},
+        lambda rng, intensity: {
+            "radius": 14 * intensity * rng.random(),
+            "levels": round(20 - intensity * rng.uniform(6, 16)),
+        },
     ),
     _row(drawing.dither, levels=_whole(2, 4), cell=_between(1, 8), strength=_strength),
     _row(drawing.spots, period=_grown(0, 26, 4), size=_grown(-0.7, -0.2, 1.4), colour=ANY),
@@ -124,7 +136,11 @@ MANY_TABLE: Sequence[Edit] = (
     _row(geometry.swirl, degrees=_grown(-180, 180), x=_between(-0.4, 0.4), y=_between(-0.4, 0.4)),
     _row(geometry.ripple, amplitude=_grown(0, 0.06), rings=_between(1, 5)),
     _row(geometry.crumple, reach=_grown(0.016, 0.08), cells=_whole(2, 7), seed=_seed),
-    _row(overlays.double_exposure, mode=lambda rng, _: str(rng.choice(["mean", "screen", "multiply"])), strength=_strength),
+    _row(
+        overlays.double_exposure,
+        mode=lambda rng, _: str(rng.choice(["mean", "screen", "multiply"])),
+        strength=_strength,
+    ),
     _row(overlays.fade_into, degrees=TURN, share=_grown(0, 0.5, 0.1)),
     _row(scenes.cut_round, power=_between(1.5, 6), size=_grown(-0.45, 0, 1.1), colour=ANY),
     _row(scenes.tear_edges, width=_grown(0, 0.22), colour=_colour(150, 256), seed=_seed),
@@ -139,9 +155,20 @@ MANY_TABLE: Sequence[Edit] = (
     ),
     _row(scenes.snow, flakes=_counted(10, 240), size=_between(0.01, 0.06), strength=_strength, seed=_seed),
     _row(scenes.fog, density=_grown(0, 0.85), cells=_whole(1, 6), seed=_seed),
-    _row(scenes.shadow, x=_between(-1, 1), degrees=_between(-80, 80), width=_between(0.1, 0.9), darkness=_grown(0, 0.9)),
     _row(
-        scenes.glow, x=_between(-1.1, 1.1), y=_between(-1.1, 1.1), reach=_between(0.4, 1.2), colour=ANY, strength=_grown(0, 1.6)
+        scenes.shadow,
+        x=_between(-1, 1),
+        degrees=_between(-80, 80),
+        width=_between(0.1, 0.9),
+        darkness=_grown(0, 0.9),
+    ),
+    _row(
+        scenes.glow,
+        x=_between(-1.1, 1.1),
+        y=_between(-1.1, 1.1),
+        reach=_between(0.4, 1.2),
+        colour=ANY,
+        strength=_grown(0, 1.6),
     ),
     _row(
         scenes.vignette,
@@ -152,14 +179,39 @@ MANY_TABLE: Sequence[Edit] = (
         power=_between(1, 4),
         darkness=_grown(0.4, 1),
     ),
-    _row(scenes.screen_pixels, period=_between(5, 20), glare=_grown(0, 0.7), blue=_grown(-0.2, 0.4), strength=_grown(0, 1)),
-    _row(scenes.on_phone, size=_grown(-0.45, -0.1, 1), degrees=_grown(-35, 35), bars=_between(0.1, 0.5), colour=ANY),
-    _row(scenes.in_document, size=_grown(-0.6, -0.15, 1), x=_between(0, 1), y=_between(0, 1), lines=_whole(12, 40), seed=_seed),
+    _row(
+        scenes.screen_pixels,
+        period=_between(5, 20),
+        glare=_grown(0, 0.7),
+        blue=_grown(-0.2, 0.4),
+        strength=_grown(0, 1),
+    ),
+    _row(
+        scenes.on_phone,
+        size=_grown(-0.45, -0.1, 1),
+        degrees=_grown(-35, 35),
+        bars=_between(0.1, 0.5),
+        colour=ANY,
+    ),
+    _row(
+        scenes.in_document,
+        size=_grown(-0.6, -0.15, 1),
+        x=_between(0, 1),
+        y=_between(0, 1),
+        lines=_whole(12, 40),
+        seed=_seed,
+    ),
     _row(scenes.photocopy, contrast=_between(1, 4), specks=_grown(0, 0.1), strength=_strength, seed=_seed),
     _row(scenes.creases, folds=_whole(1, 7), strength=_grown(0, 1), seed=_seed),
     _row(scenes.stains, share=_grown(0, 0.4, 0.1), colour=_colour(0, 170), strength=_strength, seed=_seed),
     _row(scenes.photographed_print, _draw_print),
-    _row(overlays.speech_bubbles, count=_counted(1, 4), size=_grown(0, 0.25, 0.1), fill=_colour(200, 256), seed=_seed),
+    _row(
+        overlays.speech_bubbles,
+        count=_counted(1, 4),
+        size=_grown(0, 0.25, 0.1),
+        fill=_colour(200, 256),
+        seed=_seed,
+    ),
     _row(overlays.confetti, count=_counted(4, 70), size=_between(0.03, 0.12), seed=_seed),
     _row(quality.zoom_blur, reach=_grown(0, 0.35)),
     _row(quality.defocus, radius=_grown(0, 16)),

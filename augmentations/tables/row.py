@@ -10,7 +10,8 @@ from image_copies.augmentations.edits.registry import FAMILY_OF, OTHER_IMAGE, Ed
 from image_copies.augmentations.settings import EditFamily
 
 Parameters = dict[str, Any]
-DrawParameters = Callable[[np.random.Generator, float], Parameters]  # (rng, intensity 0…1) → JSON-serialisable keyword arguments
+# (rng, intensity 0…1) → JSON-serialisable keyword arguments
+DrawParameters = Callable[[np.random.Generator, float], Parameters]
 Probability = Callable[[float], float]  # intensity 0…1 → probability 0…1
 
 
@@ -47,7 +48,9 @@ class Edit:
             function, parameters = self.alternative
         return function, parameters(rng, intensity)
 
-    def draw_entry(self, rng: np.random.Generator, intensity: float, other_ids: Sequence[str]) -> dict[str, Any]:
+    def draw_entry(
+        self, rng: np.random.Generator, intensity: float, other_ids: Sequence[str]
+    ) -> dict[str, Any]:
         """Draw a JSON-serialisable entry of a record: "edit", "function", the parameters and the id of the image to paste.
 
         `other_ids`, of the images that may be pasted, is not empty if the row `needs_overlay`.

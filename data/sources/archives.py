@@ -26,7 +26,8 @@ ZIP_ENDINGS = (".zip", ".cbz")
 ARCHIVE_ENDINGS = (*ZIP_ENDINGS, *TAR_ENDINGS, ".cbt", *TABLE_ENDINGS)
 MAX_MEMBER_BYTES = 256 * 2**20  # bytes, unpacked
 MAX_OPEN_ARCHIVES = 4  # per thread
-ARCHIVE_ERRORS = (*READ_ERRORS, LookupError, TypeError, RuntimeError, zipfile.BadZipFile)  # what damaged files raise
+# what damaged files raise
+ARCHIVE_ERRORS = (*READ_ERRORS, LookupError, TypeError, RuntimeError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,9 @@ def read_bytes(path: Path, limit: int | None = None) -> bytes:
         archive = find_archive(path)
         if archive is None:
             raise
-        return read_member(archive, path.relative_to(archive).as_posix(), MAX_MEMBER_BYTES if limit is None else limit)
+        return read_member(
+            archive, path.relative_to(archive).as_posix(), MAX_MEMBER_BYTES if limit is None else limit
+        )
 
 
 def read_image_bytes(path: Path, limit: int | None = None) -> bytes:
@@ -137,7 +140,9 @@ def _open_archive(path: Path) -> _Archive:
     if key not in opened:
         try:
             openers = ((ZIP_ENDINGS, _open_zip), (TABLE_ENDINGS, _open_table), ("", _open_tar))
-            opened[key] = next(open_it for endings, open_it in openers if path.name.lower().endswith(endings))(path)
+            opened[key] = next(
+                open_it for endings, open_it in openers if path.name.lower().endswith(endings)
+            )(path)
         except ARCHIVE_ERRORS as error:
             raise UserError(f"{path} cannot be read as an archive ({error}).") from error
         while len(opened) > MAX_OPEN_ARCHIVES:

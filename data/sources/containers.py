@@ -13,7 +13,15 @@ from image_copies.data.errors import ImageError, StorageError, UserError
 from image_copies.data.remote import ObjectState, RemotePath, as_path, is_remote, map_files
 from image_copies.data.sources.archives import read_bytes
 from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
-from image_copies.data.sources.tars import READ_ERRORS, Member, is_picture, is_tar, open_tar, read_picture, walk_tar
+from image_copies.data.sources.tars import (
+    READ_ERRORS,
+    Member,
+    is_picture,
+    is_tar,
+    open_tar,
+    read_picture,
+    walk_tar,
+)
 
 FILES, TAR, TABLE = "files", "tar", "parquet"
 ROWS_AT_ONCE = 64  # of a table
@@ -68,7 +76,11 @@ def kind_of(source: str) -> str:
 
 def name_picture(source: str, picture: str) -> str:
     """Return one name for a picture: its path, or that of a tar with the member's name, or that of a table with the row."""
-    return {FILES: picture, TAR: f"{source}/{picture}", TABLE: f"{source}#{picture}"}[kind_of(source)] if picture else source
+    return (
+        {FILES: picture, TAR: f"{source}/{picture}", TABLE: f"{source}#{picture}"}[kind_of(source)]
+        if picture
+        else source
+    )
 
 
 def is_loose(source: str, picture: str) -> bool:
@@ -127,7 +139,9 @@ class Rereader:
             else:
                 if source != self._source:
                     self._close()
-                    self._file = self._opened.enter_context((open_tar if kind == TAR else open_table)(as_path(source)))
+                    self._file = self._opened.enter_context(
+                        (open_tar if kind == TAR else open_table)(as_path(source))
+                    )
                     self._source, self._group = source, -1
                 content, problem = (
                     read_picture(Member(name, place, place, about["bytes"]), self._file)
@@ -160,7 +174,10 @@ class Rereader:
         for group, rows in enumerate(_count_rows(self._file)):
             if row < rows:
                 if group != self._group:
-                    self._cells, self._group = self._file.read_row_group(group, [self._column]).column(0), group
+                    self._cells, self._group = (
+                        self._file.read_row_group(group, [self._column]).column(0),
+                        group,
+                    )
                 return _open_cell(self._cells[row].as_py(), path)
             row -= rows
         return None, "the table has fewer rows"
@@ -171,7 +188,10 @@ def _read_files(files: Container) -> Iterator[Picture | str]:
     for name, size in zip(files.names, files.sizes, strict=True):
         path = as_path(name)
         paths.append(path.with_state(ObjectState(size, 0)) if isinstance(path, RemotePath) else path)
-    return (Picture(name, 0, *content) for name, content in zip(files.names, map_files(read_or_say, paths), strict=True))
+    return (
+        Picture(name, 0, *content)
+        for name, content in zip(files.names, map_files(read_or_say, paths), strict=True)
+    )
 
 
 def _read_members(tar: Container) -> Iterator[Picture | str]:
@@ -224,4 +244,8 @@ def _open_cell(cell: Any, table: Path) -> Content:
     if isinstance(cell, str):
         named = as_path(cell)
         return read_or_say(named if is_remote(named) else table.parent / named)
-    return (cell, "") if isinstance(cell, bytes) and cell else (None, "the cell is empty or holds no bytes and no path")
+    return (
+        (cell, "")
+        if isinstance(cell, bytes) and cell
+        else (None, "the cell is empty or holds no bytes and no path")
+    )

@@ -12,7 +12,11 @@ from image_copies.data.images import ImageSet
 from image_copies.data.sources.archives import is_archive, list_archive, read_bytes
 from image_copies.data.sources.walking import expand_sources, find_files, known_path
 
-NOT_A_PICTURE, CANNOT_BE_OPENED, DAMAGED_ARCHIVE = "not a picture", "cannot be opened", "an archive that cannot be read"
+NOT_A_PICTURE, CANNOT_BE_OPENED, DAMAGED_ARCHIVE = (
+    "not a picture",
+    "cannot be opened",
+    "an archive that cannot be read",
+)
 SET_ASIDE = "a folder of removed files or of a gallery"
 
 
@@ -20,7 +24,8 @@ SET_ASIDE = "a folder of removed files or of a gallery"
 class Discovered:
     """The pictures that `discover` found, and what it skipped."""
 
-    paths: list[Path]  # absolute paths of the pictures, without duplicates; archive members as `archive.zip/name/inside.jpg`
+    # absolute paths of the pictures, without duplicates; archive members as `archive.zip/name/inside.jpg`
+    paths: list[Path]
     skipped: dict[str, list[Path]] = field(default_factory=dict)  # by reason
 
     def images(self) -> ImageSet:
@@ -41,11 +46,19 @@ def discover(sources: Sequence[Path], excluded: Sequence[Path] = ()) -> Discover
     found, skipped = dict[Path, None](), dict[str, list[Path]]()
     skipped_folders = {str(known_path(folder)) for folder in excluded}
     for source in expand_sources(sources):
-        seen, passed, failed, aside, is_named = 0, dict[str, list[Path]](), list[OSError](), list[Path](), not is_folder(source)
+        seen, passed, failed, aside, is_named = (
+            0,
+            dict[str, list[Path]](),
+            list[OSError](),
+            list[Path](),
+            not is_folder(source),
+        )
         if is_named and is_archive(source) and is_file(source):
             list_archive(source)  # one that cannot be read is an error, which says why
         paths = find_files(source, skipped_folders, failed=failed, aside=aside)
-        looked = chain.from_iterable(look(path) if is_named or path.name[:1] != "." else [(path, "hidden")] for path in paths)
+        looked = chain.from_iterable(
+            look(path) if is_named or path.name[:1] != "." else [(path, "hidden")] for path in paths
+        )
         closed = ((Path(error.filename), "a folder that cannot be opened") for error in failed)
         for path, reason in chain(looked, closed, ((folder, SET_ASIDE) for folder in aside)):
             if reason is None:

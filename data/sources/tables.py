@@ -112,7 +112,10 @@ def _open_parquet(path: Path) -> _Groups:
     sizes = [group.num_rows for group in about]
     paths = _list_paths(file.read(columns=[f"{column}.path"]).column(0)) if has_paths else [None] * sum(sizes)
     return _Groups(
-        sizes, paths, lambda number: file.read_row_group(number, columns=[column]).column(0), lambda: file.close(force=True)
+        sizes,
+        paths,
+        lambda number: file.read_row_group(number, columns=[column]).column(0),
+        lambda: file.close(force=True),
     )
 
 
@@ -144,11 +147,19 @@ def _find_column(path: Path, schema: Any) -> tuple[str, bool]:
     import pyarrow as pa
 
     for field in schema:
-        parts = {part.name: part.type for part in field.type} if pa.types.is_struct(field.type) else {"bytes": field.type}
-        if "bytes" in parts and (pa.types.is_binary(parts["bytes"]) or pa.types.is_large_binary(parts["bytes"])):
+        parts = (
+            {part.name: part.type for part in field.type}
+            if pa.types.is_struct(field.type)
+            else {"bytes": field.type}
+        )
+        if "bytes" in parts and (
+            pa.types.is_binary(parts["bytes"]) or pa.types.is_large_binary(parts["bytes"])
+        ):
             return field.name, "path" in parts
     found = ", ".join(f"{field.name} ({field.type})" for field in schema)
-    raise UserError(f"{path} has the columns {found}; expected one of pictures: binary, or a struct with bytes and path.")
+    raise UserError(
+        f"{path} has the columns {found}; expected one of pictures: binary, or a struct with bytes and path."
+    )
 
 
 def _list_paths(cells: Any) -> list[str | None]:

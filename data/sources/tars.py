@@ -127,7 +127,10 @@ def is_picture(member: Member, stream: IO[bytes]) -> bool:
     name = PurePosixPath(member.name)
     if name.name.startswith(".") or not member.size:
         return False
-    return name.suffix.lower() in IMAGE_ENDINGS or detect_format(read_member(member, stream, SIGNATURE_BYTES)) is not None
+    return (
+        name.suffix.lower() in IMAGE_ENDINGS
+        or detect_format(read_member(member, stream, SIGNATURE_BYTES)) is not None
+    )
 
 
 def read_member(member: Member, stream: IO[bytes], limit: int | None = None) -> bytes:
@@ -161,7 +164,9 @@ def copy_tar(source: Path, places: set[int], target: Path) -> None:
         with target.open("wb") as output:
             start = 0
             for member in members:
-                if member.data in places or (sample_of(member.name) in touched and member.data not in pictures):
+                if member.data in places or (
+                    sample_of(member.name) in touched and member.data not in pictures
+                ):
                     _copy(stream, start, member.header, output)
                     start = member.end
             _copy(stream, start, None, output)

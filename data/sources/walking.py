@@ -40,7 +40,9 @@ def find_files(
     elif is_file(source):
         yield known_path(source)
     else:
-        raise UserError(f"{describe_no_folder(source)}. Name a folder that holds images, an archive, a picture or @list.txt.")
+        raise UserError(
+            f"{describe_no_folder(source)}. Name a folder that holds images, an archive, a picture or @list.txt."
+        )
 
 
 def walk(
@@ -93,8 +95,12 @@ def _list(folder: str, failed: list[OSError] | None) -> list["os.DirEntry[str]"]
 
 def _walk_store(entries: Sequence[RemotePath], skipped: Set[str], hidden: bool) -> Iterator[RemotePath]:
     """Yield the files below a folder of an object store, given by what is in it; several folders are listed at once."""
-    shown = [path for path in entries if str(path) not in skipped and (hidden or not path.name.startswith("."))]
-    below = map_in_threads(lambda folder: list(folder.iterdir()), (path for path in shown if path.state is None), READERS)
+    shown = [
+        path for path in entries if str(path) not in skipped and (hidden or not path.name.startswith("."))
+    ]
+    below = map_in_threads(
+        lambda folder: list(folder.iterdir()), (path for path in shown if path.state is None), READERS
+    )
     for path in shown:
         yield from _walk_store(next(below), skipped, hidden) if path.state is None else (path,)
 
@@ -116,7 +122,9 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
                     name = os.fsdecode(line).rstrip("\n").rstrip("\r")
                     if name.strip() and not name.startswith("#"):
                         named += 1
-                        yield place if isinstance(place := as_path(name), RemotePath) else listing.parent / name
+                        yield (
+                            place if isinstance(place := as_path(name), RemotePath) else listing.parent / name
+                        )
         except OSError as error:
             raise UserError(f"the list {listing} cannot be read ({error.strerror or error}).") from error
         if not named:
@@ -124,14 +132,18 @@ def expand_sources(sources: Iterable[Path]) -> Iterator[Path]:
 
 
 MARK = ".not-searched"  # a file in such a folder
-TEXT = "image-copies made this folder. Searches of a folder above pass it over; named itself, it is searched.\n"
+TEXT = (
+    "image-copies made this folder. Searches of a folder above pass it over; named itself, it is searched.\n"
+)
 TRASH = re.compile(r"\.Trash(es|-\d+)?|\$RECYCLE\.BIN|RECYCLER|\.thumbnails", re.IGNORECASE)
 DESKTOP_TRASH = {"files", "info"}  # in a folder named Trash, as specified by freedesktop.org
 
 
 def is_set_aside(name: str, held: Collection[str]) -> bool:
     """Whether a folder of this name, which holds entries of these names, is a trash or has the mark."""
-    return MARK in held or TRASH.fullmatch(name) is not None or (name == "Trash" and set(held) >= DESKTOP_TRASH)
+    return (
+        MARK in held or TRASH.fullmatch(name) is not None or (name == "Trash" and set(held) >= DESKTOP_TRASH)
+    )
 
 
 def set_aside(folder: Path) -> None:

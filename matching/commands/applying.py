@@ -108,7 +108,13 @@ def carry_out_plan(
         journal = Journal(folder / JOURNAL)
         try:
             return apply_plan(
-                rows=rows, way=way, journal=journal, moved_to=place, is_protected=is_protected, rejected=rejected, merging=merging
+                rows=rows,
+                way=way,
+                journal=journal,
+                moved_to=place,
+                is_protected=is_protected,
+                rejected=rejected,
+                merging=merging,
             )
         finally:
             journal.close()
@@ -122,15 +128,21 @@ def take_back(folder: Path, output: Output) -> int:
             plan.
     """
     if not is_there(folder):
-        raise UserError(f"nothing to undo: {folder} does not exist. Name the folder of the results with --output.")
+        raise UserError(
+            f"nothing to undo: {folder} does not exist. Name the folder of the results with --output."
+        )
     if not (folder / JOURNAL).exists():
-        output.say(f"nothing to undo: {folder / JOURNAL} does not exist; another folder of results is named with --output")
+        output.say(
+            f"nothing to undo: {folder / JOURNAL} does not exist; another folder of results is named with --output"
+        )
         return 0
     outcome = undo_plan(folder)
     if outcome.done or outcome.left:
         _report(outcome, "undo", output)
     else:
-        output.say(f"nothing to undo: all that {folder / JOURNAL} records has been taken back, or was never done")
+        output.say(
+            f"nothing to undo: all that {folder / JOURNAL} records has been taken back, or was never done"
+        )
     return 1 if outcome.left else 0
 
 
@@ -189,7 +201,9 @@ def _lock() -> Path:
     own = find_home_trash().parent
     there = next(folder for folder in (own, *own.parents) if is_there(folder))
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    return (own if os.access(there, os.W_OK) else Path(tempfile.gettempdir())) / f"image-copy-detection-{user}.lock"
+    return (
+        own if os.access(there, os.W_OK) else Path(tempfile.gettempdir())
+    ) / f"image-copy-detection-{user}.lock"
 
 
 def _report(outcome: Outcome, what: str, output: Output) -> None:

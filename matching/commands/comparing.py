@@ -77,7 +77,9 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     """
     threshold = rule.threshold(1) or 0.0  # only equal vectors, or agreeing features
     if not threshold and not verified and rule.score is None:
-        raise UserError("this network has no calibrated threshold for copies: add --threshold SCORE or --unrelated DIR.")
+        raise UserError(
+            "this network has no calibrated threshold for copies: add --threshold SCORE or --unrelated DIR."
+        )
     found = extractor.extract_all(ImageSet([str(first), str(second)], [first, second]))
     for path, bad in zip((first, second), found.unreadable, strict=True):
         if bad:
@@ -90,7 +92,9 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path, verifie
     if not verified:
         kind: Kind = "likely" if score >= threshold else "unrelated"
         reason = f"by their vectors, whose score is {score:.4f}, and that of a copy {threshold:.4f} to 0"
-        return Verdict(score, threshold, Judgement(kind, reason, BARELY_CONFIRMED if kind == "likely" else 0), files)
+        return Verdict(
+            score, threshold, Judgement(kind, reason, BARELY_CONFIRMED if kind == "likely" else 0), files
+        )
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([-score]), 1)[0])
     match = Match(first, second, score, alarms, verify_two(first, second))
     return Verdict(score, threshold, PairJudge().judge(match, threshold), files)

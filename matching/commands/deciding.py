@@ -20,7 +20,9 @@ def find_index(index: Path | None, folder: Path) -> Path:
     """
     place = index or read_notes(folder).index_in(folder)
     if not (place / DATABASE).is_file():
-        raise UserError(f"{place} holds no index to keep decisions in. Search first, or name one with --index.")
+        raise UserError(
+            f"{place} holds no index to keep decisions in. Search first, or name one with --index."
+        )
     return place
 
 
@@ -36,12 +38,17 @@ def decide(place: Path, first: Path, second: Path, word: Word, output: Output) -
     if digests[0] == digests[1] and word != "undecided":
         raise UserError(f"{first} and {second} hold the same bytes: there is nothing to decide.")
     before = Decisions(place).record((first, second), digests, word)
-    output.record("decision", {"first": first, "second": second, "copy": None if word == "undecided" else word == "copy"})
+    output.record(
+        "decision",
+        {"first": first, "second": second, "copy": None if word == "undecided" else word == "copy"},
+    )
     if word != "undecided":
         output.say(f"{first} and {second}: {SPOKEN[word]}, from now on")
         return 0
     found = before != "undecided"
-    output.say(f"{first} and {second}: " + ("the decision is taken back" if found else "nothing had been decided"))
+    output.say(
+        f"{first} and {second}: " + ("the decision is taken back" if found else "nothing had been decided")
+    )
     return 0 if found else 1
 
 
@@ -72,5 +79,7 @@ def list_decisions(place: Path, output: Output) -> int:
         values = {"first": first, "second": second, "copy": decision.copy, "decided": decision.decided}
         output.record("decision", values)
         if not output.json:
-            output.say(f"{decision.decided}  {SPOKEN[word_of(decision)]}  {text_of(first)}  {text_of(second)}")
+            output.say(
+                f"{decision.decided}  {SPOKEN[word_of(decision)]}  {text_of(first)}  {text_of(second)}"
+            )
     return 0

@@ -28,7 +28,9 @@ class Effort:
     left_out: str = ""
 
 
-def choose_effort(rule: Rule, queries: int | None, references: int, verified: int | None, views: bool | None) -> Effort:
+def choose_effort(
+    rule: Rule, queries: int | None, references: int, verified: int | None, views: bool | None
+) -> Effort:
     """Return what to look at a second time; what is None is chosen, by the pictures. Queries None are the references.
 
     Without a threshold the nearest references are listed, whatever they are, and nothing is looked at unless it is asked for.
@@ -37,12 +39,18 @@ def choose_effort(rule: Rule, queries: int | None, references: int, verified: in
         UserError: Views are asked for, and nothing says how rare their scores are.
     """
     if views and rule.tail is None:
-        raise UserError("--views needs a network whose false alarms are calibrated: add --unrelated DIR, or omit --views.")
+        raise UserError(
+            "--views needs a network whose false alarms are calibrated: add --unrelated DIR, or omit --views."
+        )
     if verified is not None and views is not None:
         return Effort(verified, views)
     if rule.threshold(references) is None:
         return Effort(verified or 0, bool(views))
-    pictures = references if queries is None else queries + round(FEATURES_SHARE * min(references, NEAREST * queries))
+    pictures = (
+        references
+        if queries is None
+        else queries + round(FEATURES_SHARE * min(references, NEAREST * queries))
+    )
     if verified is not None:
         return Effort(verified, bool(views))
     if pictures <= MOST:
@@ -52,7 +60,9 @@ def choose_effort(rule: Rule, queries: int | None, references: int, verified: in
 
 def _describe(pictures: int, views: bool) -> str:
     minutes = round(pictures * SECONDS / usable_cores() / 60)
-    missing = "pairs were not verified by local features" + ("" if views else ", nor views of the pictures searched with")
+    missing = "pairs were not verified by local features" + (
+        "" if views else ", nor views of the pictures searched with"
+    )
     option = "--verify" if views else "--verify --views"
     return (
         f"{missing}, because of more than {MOST:,} pictures it would take about {minutes} min: turned pictures, crops and "

@@ -11,7 +11,13 @@ from image_copies.matching.extractor import Extractor
 from image_copies.matching.index import codes, parts
 from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.filling import Added, add_pictures
-from image_copies.matching.index.store import check_vectors, open_known_store, open_store, remove_files, unreadable_files
+from image_copies.matching.index.store import (
+    check_vectors,
+    open_known_store,
+    open_store,
+    remove_files,
+    unreadable_files,
+)
 from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import UNREADABLE
 from image_copies.matching.results.report import report_unreadable
@@ -87,7 +93,18 @@ def say_added(where: str, added: Added, output: Output) -> None:
         f"{added.broken} cannot be decoded": added.broken,
         f"{added.doubles} with the same bytes as others": added.doubles,
         f"{known} known from before": known,
-        f"{len(added.closed)} cannot be opened, the first is {''.join(map(str, added.closed[:1]))}": len(added.closed),
+        f"{len(added.closed)} cannot be opened, the first is {''.join(map(str, added.closed[:1]))}": len(
+            added.closed
+        ),
     }
-    output.say(", ".join([f"{where}: {added.images} images, {added.embedded} of them embedded", *filter(others.get, others)]))
-    output.record("added", {"images": added.images, "embedded": added.embedded, "cannot_be_opened": added.closed})
+    output.say(
+        ", ".join(
+            [
+                f"{where}: {added.images} images, {added.embedded} of them embedded",
+                *filter(others.get, others),
+            ]
+        )
+    )
+    output.record(
+        "added", {"images": added.images, "embedded": added.embedded, "cannot_be_opened": added.closed}
+    )

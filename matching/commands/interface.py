@@ -51,7 +51,9 @@ class Copies(list[CopyGroup]):
         unreadable: Files that cannot be decoded.
     """
 
-    def __init__(self, groups: Sequence[CopyGroup], near: Sequence[Match], left_out: str, unreadable: Sequence[Path]) -> None:
+    def __init__(
+        self, groups: Sequence[CopyGroup], near: Sequence[Match], left_out: str, unreadable: Sequence[Path]
+    ) -> None:
         super().__init__(groups)
         self.near, self.left_out, self.unreadable = near, left_out, unreadable
 
@@ -65,10 +67,13 @@ class Copies(list[CopyGroup]):
 
         if near:
             return pd.DataFrame(
-                [match_values(match) for match in self.near], columns=[*MATCH_CELLS, *JUDGEMENT_CELLS, *SERIES_CELLS]
+                [match_values(match) for match in self.near],
+                columns=[*MATCH_CELLS, *JUDGEMENT_CELLS, *SERIES_CELLS],
             )
         table = pd.DataFrame([plan_values(row) for group in self for row in group.rows], columns=COLUMNS)
-        return table.assign(**{name: pd.to_numeric(table[name]) for name in ("score", "certainty", "sharpness")})
+        return table.assign(
+            **{name: pd.to_numeric(table[name]) for name in ("score", "certainty", "sharpness")}
+        )
 
     def show(self, groups: int = 20, laid: bool = False, near: bool = False) -> PictureGrid:
         """Return the first groups as a grid of pictures, which a notebook shows; `laid`: also each laid on the first.
@@ -78,9 +83,15 @@ class Copies(list[CopyGroup]):
         if near:
             series = list_series(self.near, [row for group in self for row in group.rows])[:groups]
             return PictureGrid(
-                [(f"series of {len(files)}, the sharpest first", [(file, file.name) for file in files]) for files in series], laid
+                [
+                    (f"series of {len(files)}, the sharpest first", [(file, file.name) for file in files])
+                    for files in series
+                ],
+                laid,
             )
-        labelled = [[(row.file, f"{row.action}: {row.file.name}") for row in group.rows] for group in self[:groups]]
+        labelled = [
+            [(row.file, f"{row.action}: {row.file.name}") for row in group.rows] for group in self[:groups]
+        ]
         return PictureGrid([(f"{len(files)} copies", files) for files in labelled], laid)
 
     def _repr_html_(self) -> str:
@@ -136,10 +147,14 @@ def find_copies(
         pictures = find_pictures(sources, Path(place), quiet)
         extractor = open_shipped() if joined_with is None else _join_shipped(_as_path(joined_with))
         rule = make_rule(extractor, None, FALSE_ALARMS, MOST_REFERENCES)
-        settings = searching.SearchSettings(rule, grouping=KeepSettings(*read_rules(rules)), verified=verify, views=views)
+        settings = searching.SearchSettings(
+            rule, grouping=KeepSettings(*read_rules(rules)), verified=verify, views=views
+        )
         found = searching.search(extractor, settings, pictures, Path(place), quiet)
     near = [match for match in found.matches.pairs if match.judgement and match.judgement.kind in NEAR]
-    return Copies(found.grouped.copies if found.grouped else [], near, found.left_out, found.matches.unreadable)
+    return Copies(
+        found.grouped.copies if found.grouped else [], near, found.left_out, found.matches.unreadable
+    )
 
 
 def compare(first: Place, second: Place) -> comparing.Verdict:
@@ -150,7 +165,9 @@ def compare(first: Place, second: Place) -> comparing.Verdict:
     """
     one, other = _as_path(first), _as_path(second)
     known = comparing.compare_bytes(one, other)
-    return known or comparing.compare(open_shipped(), make_rule(open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True)
+    return known or comparing.compare(
+        open_shipped(), make_rule(open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True
+    )
 
 
 def embed(pictures: Place | Sequence[Place], joined_with: Place | None = None) -> NDArray[np.float32]:
@@ -181,7 +198,9 @@ def _list_paths(given: Place | Sequence[Place]) -> list[Path]:
 def _as_path(place: object) -> Path:
     if not isinstance(place, (str, os.PathLike)):
         kind = type(place).__name__
-        raise UserError(f"{reprlib.repr(place)} is of type {kind}. Give the path of a file or folder, or a list of paths.")
+        raise UserError(
+            f"{reprlib.repr(place)} is of type {kind}. Give the path of a file or folder, or a list of paths."
+        )
     if not os.fspath(place):
         raise UserError("the path is empty. Give a file or a folder; '.' is the current folder.")
     return Path(place)

@@ -22,7 +22,13 @@ from image_copies.data.targets import check_target
 from image_copies.data.threads import map_in_threads
 from image_copies.matching.commands.effort import choose_effort
 from image_copies.matching.commands.indexing import say_added
-from image_copies.matching.commands.sources import Pictures, Sources, indexed_sources, make_protection_check, refuse_within
+from image_copies.matching.commands.sources import (
+    Pictures,
+    Sources,
+    indexed_sources,
+    make_protection_check,
+    refuse_within,
+)
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.files.keeping import PATH, KeepSettings, find_pattern
 from image_copies.matching.groups.planning import Grouped, drop_flat, make_groups, read_facts
@@ -87,7 +93,8 @@ def check_targets(sources: Sources, index: Path | None, track: Path | None) -> N
         UserError: There is no index, or the file is not one that this command writes.
     """
     if track is not None:
-        from image_copies.submissions.formats.matching_track import is_matching_track  # imported here: rarely asked for
+        # imported here: rarely asked for
+        from image_copies.submissions.formats.matching_track import is_matching_track
 
         read = [*sources.queries, *sources.references, *sources.protected]
         check_target(track, "--matching-track", {".csv": is_matching_track}, read)
@@ -110,7 +117,9 @@ class Searched:
     left_out: str
 
 
-def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, folder: Path, output: Output) -> Searched:
+def search(
+    extractor: Extractor, settings: SearchSettings, pictures: Pictures, folder: Path, output: Output
+) -> Searched:
     """Find copies, and write matches.csv, groups.csv, plan.csv and the gallery into a folder.
 
     Raises:
@@ -123,10 +132,12 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
     with (
         hold_results_folder(folder),
         _open_index(extractor, settings.index, folder) as store,
-        threadpool_limits(1, user_api="blas"),  # products are small: further threads would only wait for each other
+        # products are small: further threads would only wait for each other
+        threadpool_limits(1, user_api="blas"),
         keep_looks(extractor, folder) as looks,
     ):
-        verdicts = NOTHING_KEPT  # a kept index has none: files of its references may have changed since they were added
+        # a kept index has none: files of its references may have changed since they were added
+        verdicts = NOTHING_KEPT
         if settings.index is None:
             verdicts = Verdicts(store.database, pictures.paths)
             _say_unmatched(settings.grouping.preferred, pictures, output)
@@ -134,12 +145,20 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
         found, grouped, left_out = _find_and_group(store, looks, verdicts, settings, pictures, output)
         if settings.index is not None:
             _say_gone(found, settings.index, output)
-        found = found if lists is None else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
+        found = (
+            found
+            if lists is None
+            else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
+        )
         named = _name_sources(pictures.sources)
         write_results(folder, found, grouped, settings.rule, output, settings.stacks, named)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
         involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
-        origin = {"descriptor": extractor.identity, "pictures": [len(found.digests), involved], **settings.made_by}
+        origin = {
+            "descriptor": extractor.identity,
+            "pictures": [len(found.digests), involved],
+            **settings.made_by,
+        }
         notes = SearchNotes(
             index=known,
             keep=settings.grouping.keep,
@@ -154,7 +173,9 @@ def search(extractor: Extractor, settings: SearchSettings, pictures: Pictures, f
         if found.decided and within:
             _report_shares(settings, pictures, found, folder, output)
         if found.pairs:
-            output.say(f"decide pairs and choose what to keep: {name_review()} {shlex.quote(text_of(folder))}")
+            output.say(
+                f"decide pairs and choose what to keep: {name_review()} {shlex.quote(text_of(folder))}"
+            )
     return Searched(found, grouped, left_out)
 
 
@@ -165,16 +186,31 @@ def _is_within(settings: SearchSettings, pictures: Pictures) -> bool:
 
 def _open_index(extractor: Extractor, index: Path | None, folder: Path) -> AbstractContextManager[Store]:
     own = index is None
-    return open_store(index or folder / OWN_INDEX, extractor.identity, extractor.dimensions, replace=own, new=own)
+    return open_store(
+        index or folder / OWN_INDEX, extractor.identity, extractor.dimensions, replace=own, new=own
+    )
 
 
 def _find_and_group(
-    store: Store, looks: Looks, verdicts: Verdicts, settings: SearchSettings, pictures: Pictures, output: Output
+    store: Store,
+    looks: Looks,
+    verdicts: Verdicts,
+    settings: SearchSettings,
+    pictures: Pictures,
+    output: Output,
 ) -> tuple[Matches, Grouped | None, str]:
     """Search the index and group what is found; no groups where nothing decides what is a copy. Return what was left out, too."""
     within = _is_within(settings, pictures)
     exclusions = make_exclusions(store, _name_sources(pictures.sources) if pictures.sources.no_self else ())
-    lookup = Search(store, looks.extractor, settings.rule, exclusions, exact=settings.exact, looks=looks, verdicts=verdicts)
+    lookup = Search(
+        store,
+        looks.extractor,
+        settings.rule,
+        exclusions,
+        exact=settings.exact,
+        looks=looks,
+        verdicts=verdicts,
+    )
     references = lookup.index.ntotal
     queries = None if within else len(pictures.queries.paths)
     effort = choose_effort(settings.rule, queries, references, settings.verified, settings.views)
@@ -210,17 +246,27 @@ def _find_and_group(
         is_protected=make_protection_check([*sources.protected, *sources.read_only]),
         is_reference=_make_reference_check(settings, pictures),
     )
-    grouped = make_groups(found, facts, PairScores(store, looks.extractor).scores, judge, exclusions, grouping)
+    grouped = make_groups(
+        found, facts, PairScores(store, looks.extractor).scores, judge, exclusions, grouping
+    )
     verdicts.keep()
     pairs = number_series(found.pairs, facts, grouped.rows)
     return replace(found, pairs=pairs), grouped, effort.left_out
 
 
-def _add_listed(found: Matches, lists: HashLists, most: int, queries: Sequence[Path], output: Output) -> Matches:
+def _add_listed(
+    found: Matches, lists: HashLists, most: int, queries: Sequence[Path], output: Output
+) -> Matches:
     """Return what was found, and after it what lists of hashes name; no group or plan knows of that."""
-    listed = [match for matches in map_in_threads(lists.find, queries, choose_workers(None)) for match in matches[:most]]
+    listed = [
+        match
+        for matches in map_in_threads(lists.find, queries, choose_workers(None))
+        for match in matches[:most]
+    ]
     skipped = f" ({lists.skipped} other lines hold none that can be matched)" if lists.skipped else ""
-    output.say(f"PDQ hashes: {len(lists.names)}{skipped}; matches within {MAX_DISTANCE} of {BITS} bits: {len(listed)}")
+    output.say(
+        f"PDQ hashes: {len(lists.names)}{skipped}; matches within {MAX_DISTANCE} of {BITS} bits: {len(listed)}"
+    )
     return replace(found, pairs=[*found.pairs, *listed], hashes=len(lists.names))
 
 
@@ -236,7 +282,11 @@ def _say_nearest(lookup: Search, query: Path, found: Matches, output: Output) ->
 def _say_gone(found: Matches, index: Path, output: Output) -> None:
     """Say how many of the references that were found are not there any more: no copy can be confirmed by them, or removed."""
     references = sorted({match.reference for match in found.pairs})
-    gone = [path for path in references if not is_remote(path) and not is_there(path) and find_archive(path) is None]
+    gone = [
+        path
+        for path in references
+        if not is_remote(path) and not is_there(path) and find_archive(path) is None
+    ]
     if gone:
         output.say(
             f"not there any more: {count(len(gone), 'reference')} found in {index}, such as {text_of(gone[0])}. Take them out "
@@ -255,11 +305,16 @@ def _make_reference_check(settings: SearchSettings, pictures: Pictures) -> Calla
     """Return a function that tells whether a file is a reference, which no plan removes unless it is asked to."""
     if _is_within(settings, pictures) or settings.removes_references:
         return lambda path: False
-    references, queries = set(pictures.references.paths if pictures.references else ()), set(pictures.queries.paths)
+    references, queries = (
+        set(pictures.references.paths if pictures.references else ()),
+        set(pictures.queries.paths),
+    )
     return lambda path: path in references or path not in queries
 
 
-def _fill_own_index(store: Store, looks: Looks, settings: SearchSettings, pictures: Pictures, output: Output) -> None:
+def _fill_own_index(
+    store: Store, looks: Looks, settings: SearchSettings, pictures: Pictures, output: Output
+) -> None:
     """Let the index in the results' folder hold the pictures to be searched, and no others."""
     searched, sources = pictures.references or pictures.queries, pictures.sources
     held = list(dict.fromkeys([*searched.paths, *pictures.protected.paths]))
@@ -286,16 +341,21 @@ def _judge_pairs(found: Matches, judge: PairJudge) -> Matches:
     pairs = found.pairs
     judgements = judge.judge_all(pairs, found.threshold)
     judged = [replace(match, judgement=judgement) for match, judgement in zip(pairs, judgements, strict=True)]
-    ordered = sorted(judged, key=lambda match: match.judgement is not None and not match.judgement.confirmed)  # those come last
+    # those come last
+    ordered = sorted(judged, key=lambda match: match.judgement is not None and not match.judgement.confirmed)
     return replace(found, pairs=ordered)
 
 
-def _report_shares(settings: SearchSettings, pictures: Pictures, found: Matches, folder: Path, output: Output) -> None:
+def _report_shares(
+    settings: SearchSettings, pictures: Pictures, found: Matches, folder: Path, output: Output
+) -> None:
     """Report the folders that share pictures, and what sets share if there are any, by the pairs that are called copies."""
     pairs = [match for match in found.pairs if match.is_copy]
     report_folders(folder, pairs, found.digests, output)
     if settings.sets:
-        across = report_leakage(folder, pairs, found.digests, [known_path(path) for path in settings.sets], output)
+        across = report_leakage(
+            folder, pairs, found.digests, [known_path(path) for path in settings.sets], output
+        )
         across_sets = replace(found, pairs=across)
         named = _name_sources(pictures.sources)
         page = write_matches_page(folder / LEAKAGE_GALLERY, across_sets, settings.rule, sources=named)

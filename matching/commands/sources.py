@@ -10,7 +10,15 @@ from image_copies.data.sources.discovery import Discovered, discover, format_ski
 from image_copies.data.sources.walking import expand_sources, known_path
 from image_copies.data.targets import check_target_folder
 from image_copies.matching.output import Output
-from image_copies.matching.results.folder import GALLERY, LEAKAGE_GALLERY, LOCK, MOVED, OWN_INDEX, SEARCH, WRITTEN
+from image_copies.matching.results.folder import (
+    GALLERY,
+    LEAKAGE_GALLERY,
+    LOCK,
+    MOVED,
+    OWN_INDEX,
+    SEARCH,
+    WRITTEN,
+)
 from image_copies.submissions.report.inputs import check_output_folder
 
 
@@ -47,7 +55,11 @@ class Pictures:
     @property
     def paths(self) -> list[Path]:
         """All of them."""
-        return [*self.queries.paths, *self.protected.paths, *(self.references.paths if self.references else ())]
+        return [
+            *self.queries.paths,
+            *self.protected.paths,
+            *(self.references.paths if self.references else ()),
+        ]
 
 
 def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
@@ -63,7 +75,11 @@ def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     return Pictures(
         sources=sources,
         queries=look_in(sources.queries, folder, output),
-        references=look_in(sources.references, folder, output) if sources.references else nothing if sources.hash_lists else None,
+        references=look_in(sources.references, folder, output)
+        if sources.references
+        else nothing
+        if sources.hash_lists
+        else None,
         protected=look_in(sources.protected, folder, output) if sources.protected else nothing,
     )
 

@@ -36,7 +36,9 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
     """
     listed = folder / f"{REMOVE}.parquet"
     if not is_file(listed):
-        raise UserError(f"{listed} does not exist: run the command without --apply first, which writes what would go.")
+        raise UserError(
+            f"{listed} does not exist: run the command without --apply first, which writes what would go."
+        )
     check_target_folder(target, "--apply", [MANIFEST])
     gone: dict[str, set[int]] = defaultdict(set)
     staying = set[str]()
@@ -48,8 +50,14 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
     inputs = read_json(folder / INPUTS)
     for source in sorted(filter(_is_packed, gone.keys() | inputs)):
         if is_changed(source, inputs.get(source, "")):
-            raise UserError(f"{source} has gone or changed since it was searched. Run the command without --apply again.")
-    with whole_file(target / FILES) as temporary, temporary.open("wb") as lines, open_table(folder / f"{KEEP}.parquet") as table:
+            raise UserError(
+                f"{source} has gone or changed since it was searched. Run the command without --apply again."
+            )
+    with (
+        whole_file(target / FILES) as temporary,
+        temporary.open("wb") as lines,
+        open_table(folder / f"{KEEP}.parquet") as table,
+    ):
         for batch in table.iter_batches(columns=["source", "id", "sha256"]):
             loose = [row for row in batch.to_pylist() if not _is_packed(row["source"])]
             _check_files([row for row in loose if row["id"] in staying])
@@ -59,7 +67,11 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
         (target / name).unlink()
     became = {source: ("unchanged", source) if _is_packed(source) else ("listed", FILES) for source in inputs}
     became |= {source: ("filtered", path.name) for source, path in copies.items()}
-    write_table(target / MANIFEST, ["source", "became", "file"], [(source, *became[source]) for source in sorted(became)])
+    write_table(
+        target / MANIFEST,
+        ["source", "became", "file"],
+        [(source, *became[source]) for source in sorted(became)],
+    )
     for source, places in gone.items():
         with whole_file(copies[source]) as temporary:
             (copy_tar if is_tar(source) else copy_table)(as_path(source), places, temporary)

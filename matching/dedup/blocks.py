@@ -99,7 +99,9 @@ def pack_block(
     files = range(block.first, block.end)
     found = [read_vectors(collection.files[file]) for file in files]
     firsts = [collection.starts[file] - collection.starts[block.first] for file in files]
-    rows = np.concatenate([first + own for first, (_, own, _) in zip(firsts, found, strict=True)]).astype(np.int32)
+    rows = np.concatenate([first + own for first, (_, own, _) in zip(firsts, found, strict=True)]).astype(
+        np.int32
+    )
     digests = np.array([digest for *_, table in found for digest in table["sha256"].to_pylist()], "S32")
     flat = np.concatenate([table["flat"].to_numpy() for *_, table in found])
     _, first, contents = np.unique(digests, return_index=True, return_inverse=True)
@@ -108,7 +110,9 @@ def pack_block(
     compared = np.flatnonzero(alone & ~flat)
     every = np.concatenate([compared, np.flatnonzero(alone & flat)])
     vectors = np.concatenate([own for own, _, _ in found])[compared]
-    kept, queries = (own.astype(np.float16) for own in (vectors, normalize(vectors) if len(vectors) else vectors))
+    kept, queries = (
+        own.astype(np.float16) for own in (vectors, normalize(vectors) if len(vectors) else vectors)
+    )
     nearest = Neighbours(centroids).nearest(vectors, copies).rows
     sizes = np.bincount(nearest.ravel(), minlength=len(centroids))
     return Packed(

@@ -93,7 +93,9 @@ class Collection:
 
     def sample(self) -> NDArray[np.float32]:
         """Return vectors [m, d] of pictures that others are compared with, to which a threshold is fitted."""
-        return self.draw(MAX_REFERENCES, int(np.searchsorted(self.starts, self.inputs)) if self.has_test_sets else 0)
+        return self.draw(
+            MAX_REFERENCES, int(np.searchsorted(self.starts, self.inputs)) if self.has_test_sets else 0
+        )
 
     def look_up(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield each number of an ascending array [n] with the columns of its row."""
@@ -104,7 +106,9 @@ class Collection:
             yield from zip(own.tolist(), rows, strict=True)
 
 
-def make_collection(embedding: Embedding, inputs: Sequence[Embedded], tests: Sequence[Embedded]) -> Collection:
+def make_collection(
+    embedding: Embedding, inputs: Sequence[Embedded], tests: Sequence[Embedded]
+) -> Collection:
     """Return the pictures of the containers of inputs and of test sets."""
     every = [*inputs, *tests]
     files = [embedding.place(name) for container in every for name in container.files]

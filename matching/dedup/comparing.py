@@ -10,7 +10,8 @@ from image_copies.submissions.search.neighbours import Neighbours, Rows, ScoredP
 
 MOST_NEAR = 256  # pictures of a list and a block that one picture is paired with, at most: the nearest
 MOST_WAITING = 2**22  # pairs that are held before equal ones are joined
-NEAR = np.dtype([("pair", "<i8"), ("distance", "<f8")])  # row of a vector · number of the others + row of another one
+# row of a vector · number of the others + row of another one
+NEAR = np.dtype([("pair", "<i8"), ("distance", "<f8")])
 # Rows of two blocks, their squared distance, and whether the bytes are equal.
 MET = np.dtype([("one", "<i4"), ("other", "<i4"), ("distance", "<f8"), ("same", "?")])
 
@@ -37,20 +38,28 @@ def compare_blocks(one: Packed, other: Packed, limit: float) -> NDArray[np.void]
     return np.concatenate([np.rec.fromarrays(pairs, dtype=MET), np.rec.fromarrays(same, dtype=MET)])
 
 
-def _compare_lists(one: Packed, other: Packed, limit: float) -> Iterator[tuple[Rows, Rows, NDArray[np.float64]]]:
+def _compare_lists(
+    one: Packed, other: Packed, limit: float
+) -> Iterator[tuple[Rows, Rows, NDArray[np.float64]]]:
     """Yield, of each list, vectors that are near each other, and their squared distances; of one block the lower row first."""
     directions = [(one, other)]
     if one is not other and (len(one.queries) or len(other.queries)):
         directions.append((other, one))
     for asked, compared in directions:
         queries = asked.queries if len(asked.queries) else asked.vectors
-        for members, others in zip(*(np.split(block.members, block.starts[1:-1]) for block in (asked, compared)), strict=True):
+        for members, others in zip(
+            *(np.split(block.members, block.starts[1:-1]) for block in (asked, compared)), strict=True
+        ):
             references = Neighbours(compared.vectors[others].astype(np.float32))
             near = _keep_nearest(references.within(queries[members].astype(np.float32), limit))
             first, second = members[near.queries], others[near.references]
             if one is other:
                 apart = first != second
-                yield np.minimum(first, second)[apart], np.maximum(first, second)[apart], near.distances[apart]
+                yield (
+                    np.minimum(first, second)[apart],
+                    np.maximum(first, second)[apart],
+                    near.distances[apart],
+                )
             elif asked is one:
                 yield first, second, near.distances
             else:

@@ -38,7 +38,9 @@ PAIRS_PER_JOB = 64
 # A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), its
 # group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal and nothing else
 # belongs to it.
-CANDIDATE = np.dtype([("number", "<i8"), ("kept", "<i8"), ("group", "<i8"), ("distance", "<f8"), ("same", "?")])
+CANDIDATE = np.dtype(
+    [("number", "<i8"), ("kept", "<i8"), ("group", "<i8"), ("distance", "<f8"), ("same", "?")]
+)
 Candidates = NDArray[np.void]  # of type CANDIDATE
 Pairs = list[tuple[int, int]]  # numbers of a candidate and of the picture that it is compared with
 
@@ -79,7 +81,9 @@ def plan_pair(knowledge: Knowledge, file: Path, kept: Path, leaked: bool) -> Pai
     judged = row.judgement or knowledge.of(kept, file).judgement
     if row.action == "remove" and not knowledge.is_intact(kept):
         return PairVerdict(judged.kind, f"{row.reason}, but {DAMAGED}", judged.certainty, True)
-    return PairVerdict(judged.kind, row.reason, judged.certainty, judged.is_certain and row.action != "remove")
+    return PairVerdict(
+        judged.kind, row.reason, judged.certainty, judged.is_certain and row.action != "remove"
+    )
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,9 @@ class Judging:
         return self.folder / f"judged-{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:20]}.json"
 
 
-def find_candidates(collection: Collection, pairs: NDArray[np.void], damaged: Container[str] = ()) -> Candidates:
+def find_candidates(
+    collection: Collection, pairs: NDArray[np.void], damaged: Container[str] = ()
+) -> Candidates:
     """Group the pictures that occur in pairs PAIR [n] and return those that might go [n], by their numbers.
 
     Equal bytes come first, whatever else is in the group. Of these, and of the contents of a group, the picture stays that
@@ -149,12 +155,15 @@ def find_candidates(collection: Collection, pairs: NDArray[np.void], damaged: Co
     twins = standing != np.arange(len(numbers))
     kept = np.where(twins, standing, _find_best(groups, order))
     distances = np.full(len(numbers), np.inf)
-    np.minimum.at(distances, np.concatenate([packed["first"], packed["second"]]), np.tile(-packed["score"], 2))
+    np.minimum.at(
+        distances, np.concatenate([packed["first"], packed["second"]]), np.tile(-packed["score"], 2)
+    )
     distances[twins] = 0
     going = np.flatnonzero((kept != np.arange(len(numbers))) & (~archived | archived[kept]))
     labels = np.unique(groups[going], return_inverse=True)[1] + 1
     return np.rec.fromarrays(
-        [numbers[going], numbers[kept[going]], labels, distances[going], (twins & alone)[going]], dtype=CANDIDATE
+        [numbers[going], numbers[kept[going]], labels, distances[going], (twins & alone)[going]],
+        dtype=CANDIDATE,
     )
 
 
@@ -171,7 +180,9 @@ def _look_up(
     criteria = [criterion for criterion in (*ASKED, *CRITERIA) if criterion.column]
     keys = [np.empty(count, criterion.column or bool) for criterion in criteria]
     within, archived, alone = (np.zeros(count, bool) for _ in range(3))
-    for place, (_, about) in enumerate(collection.look_up(numbers, ["width", "height", "bytes", "id", "source"])):
+    for place, (_, about) in enumerate(
+        collection.look_up(numbers, ["width", "height", "bytes", "id", "source"])
+    ):
         path, loose = Path(about["id"]), is_loose(about["source"], about["id"])
         facts = Facts(
             path,
@@ -180,7 +191,8 @@ def _look_up(
             about["bytes"],
             linked=is_parquet(about["source"]) or (loose and is_link(path)),
             archived=loose and not is_there(path),
-            companions=find_companions(path) if loose and is_shared[place] else (),  # others are asked for by the plan
+            # others are asked for by the plan
+            companions=find_companions(path) if loose and is_shared[place] else (),
         )
         within[place], archived[place] = about["source"] in damaged, facts.archived
         alone[place] = not (facts.companions or is_in_library(path) or (loose and read_attributes(path)))
@@ -197,25 +209,39 @@ def _find_best(labels: Numbers, order: Numbers) -> Numbers:
     return best
 
 
-def _find_leaked(numbers: Numbers, contents: Numbers, pairs: NDArray[np.void], places: Numbers, begin: int) -> Candidates:
+def _find_leaked(
+    numbers: Numbers, contents: Numbers, pairs: NDArray[np.void], places: Numbers, begin: int
+) -> Candidates:
     """Return each input that occurs in a pair with a test set, by itself or by its bytes, with the nearest; equal bytes first."""
     first, second = np.split(places, 2)
     rows = np.flatnonzero(pairs["second"] >= begin)
-    ordered = rows[np.lexsort((second[rows], pairs["distance"][rows], ~pairs["same"][rows], contents[first[rows]]))]
+    ordered = rows[
+        np.lexsort((second[rows], pairs["distance"][rows], ~pairs["same"][rows], contents[first[rows]]))
+    ]
     labels, begins = np.unique(contents[first[ordered]], return_index=True)
     inputs = np.flatnonzero((numbers < begin) & np.isin(contents, labels))
     chosen = ordered[begins[np.searchsorted(labels, contents[inputs])]]
     nearest = pairs[["second", "distance", "same"]][chosen]
-    columns = numbers[inputs], nearest["second"], np.arange(1, len(inputs) + 1), nearest["distance"], nearest["same"]
+    columns = (
+        numbers[inputs],
+        nearest["second"],
+        np.arange(1, len(inputs) + 1),
+        nearest["distance"],
+        nearest["same"],
+    )
     return np.rec.fromarrays(columns, dtype=CANDIDATE)
 
 
 def judge_candidates(judging: Judging, candidates: Candidates, by_pixels: bool) -> list[PairVerdict]:
     """Return the verdict on each candidate; with `by_pixels` those of other bytes are looked at."""
-    equal, unseen = PairVerdict("same file", "the same bytes", 100), PairVerdict(NOT_JUDGED, "nobody looked at the pixels", 0)
+    equal, unseen = (
+        PairVerdict("same file", "the same bytes", 100),
+        PairVerdict(NOT_JUDGED, "nobody looked at the pixels", 0),
+    )
     verdicts = [equal if same else unseen for same in candidates["same"]]
     rows = np.flatnonzero(~candidates["same"] & by_pixels)
-    rows = rows[np.argsort(candidates["group"][rows], kind="stable")]  # pictures of a group are compared with the same one
+    # pictures of a group are compared with the same one
+    rows = rows[np.argsort(candidates["group"][rows], kind="stable")]
     jobs = [rows[start : start + PAIRS_PER_JOB] for start in range(0, len(rows), PAIRS_PER_JOB)]
     pairs, known = candidates[["number", "kept"]], list_names(judging.folder)
     paths = [judging.path(pairs[job].tolist()) for job in jobs]

@@ -69,8 +69,14 @@ def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, outpu
 
     (settings.folder / f"{REMOVE}.parquet").unlink(missing_ok=True)  # or --apply took it for what follows
     inputs, tests = embed(settings.inputs, settings.test_sets), embed(settings.test_sets)
-    write_text(settings.folder / INPUTS, json.dumps({container.source: container.state for container in inputs}))
-    problems = [(text_of(container.source), problem) for container in (*inputs, *tests) for problem in container.problems]
+    write_text(
+        settings.folder / INPUTS, json.dumps({container.source: container.state for container in inputs})
+    )
+    problems = [
+        (text_of(container.source), problem)
+        for container in (*inputs, *tests)
+        for problem in container.problems
+    ]
     for source, problem in problems[:NAMED]:
         output.say(f"{source}: {problem}")
     collection = make_collection(embedding, inputs, tests)
@@ -90,7 +96,9 @@ def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, outpu
     parent, across = embedding.folder / PAIRS, bool(settings.test_sets)
     lists = Lists(opened, collection, -threshold, parent, embedding.identity, across)
     candidates = find_candidates(collection, find_pairs(lists), {source for source, _ in problems})
-    verdicts = judge_candidates(Judging(collection, embedding.folder / JUDGED, settings.column), candidates, settings.judged)
+    verdicts = judge_candidates(
+        Judging(collection, embedding.folder / JUDGED, settings.column), candidates, settings.judged
+    )
     decided = decide(candidates, verdicts, settings.removes)
     counts = write_lists(settings.folder, collection, decided, problems)
     page = write_page(settings.folder, collection, decided, counts, settings.column)

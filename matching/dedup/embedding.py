@@ -95,7 +95,11 @@ def embed_containers(
         return container, Embedded(**known) if known.get("made_from") == made_from else None
 
     def choose() -> Iterator[Container]:
-        looked = map_in_threads(look, containers, READERS) if is_remote(embedding.folder) else map(look, containers)
+        looked = (
+            map_in_threads(look, containers, READERS)
+            if is_remote(embedding.folder)
+            else map(look, containers)
+        )
         for container, found[container.key] in looked:
             if found[container.key] is None:
                 yield container
@@ -157,13 +161,17 @@ def write_container(
 
     They come in pieces, of which so many go into a file.
     """
-    embedded = Embedded(container.key, container.source, container.state, embedding.describe(container), [], problems)
+    embedded = Embedded(
+        container.key, container.source, container.state, embedding.describe(container), [], problems
+    )
     record = embedding.place(f"{container.key}.json")
     record.unlink(missing_ok=True)
     while pieces := list(islice(found, together)):
         rows = [row for own, _ in pieces for row in own]
         embedded.counts.append(len(rows))
-        _write_vectors(embedding.place(embedded.files[-1]), rows, np.concatenate([vectors for _, vectors in pieces]))
+        _write_vectors(
+            embedding.place(embedded.files[-1]), rows, np.concatenate([vectors for _, vectors in pieces])
+        )
     write_text(record, json.dumps(asdict(embedded)))
     return embedded
 
@@ -177,7 +185,9 @@ class _Decoded(Loaded):
 
 def _decode_batch(sizes: Sequence[int], source: str, pictures: Sequence[Picture]) -> _Decoded:
     """Decode pictures into squares of each size."""
-    named = [(Path(name_picture(source, text_of(picture.id))), picture.content or b"") for picture in pictures]
+    named = [
+        (Path(name_picture(source, text_of(picture.id))), picture.content or b"") for picture in pictures
+    ]
     loaded = load_batch(named, sizes)
     rows = list[Row]()
     for picture, bad, square in zip(pictures, loaded.unreadable, loaded.squares[max(sizes)], strict=True):

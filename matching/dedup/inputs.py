@@ -69,7 +69,9 @@ def _describe(state: os.stat_result) -> bytes:
     return f"{state.st_size} {state.st_mtime_ns};".encode()
 
 
-def _find_files(sources: Sequence[Path], results: Path, apart: Sequence[Path]) -> Iterator[tuple[str, Path, os.stat_result]]:
+def _find_files(
+    sources: Sequence[Path], results: Path, apart: Sequence[Path]
+) -> Iterator[tuple[str, Path, os.stat_result]]:
     """Yield the folder that was named, empty for files that were named themselves, with the path and state of each file."""
     failed, own = list[OSError](), str(known_path(results))
     skipped = {own, *(str(known_path(source)) for source in expand_sources(apart))}
@@ -86,7 +88,9 @@ def _find_files(sources: Sequence[Path], results: Path, apart: Sequence[Path]) -
             if stat.S_ISREG(state.st_mode):
                 yield "" if str(path) == known else known, path, state
         if failed:
-            raise UserError(f"{failed[0].filename} cannot be opened ({failed[0].strerror}). Change its rights, or name others.")
+            raise UserError(
+                f"{failed[0].filename} cannot be opened ({failed[0].strerror}). Change its rights, or name others."
+            )
         skipped.add(known)
 
 

@@ -20,17 +20,27 @@ from image_copies.data.files import is_file, whole_file
 from image_copies.data.remote import map_files
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.data.sources.walking import walk
-from image_copies.matching.dedup.blocks import PICTURES_PER_ROOT, Block, Packed, pack_block, plan_blocks, read_twins
+from image_copies.matching.dedup.blocks import (
+    PICTURES_PER_ROOT,
+    Block,
+    Packed,
+    pack_block,
+    plan_blocks,
+    read_twins,
+)
 from image_copies.matching.dedup.collection import Collection, list_names, load_array
 from image_copies.matching.dedup.comparing import compare_blocks
 from image_copies.matching.extractor import Extractor
 
 EXACT = 20_000  # pictures up to which all are compared with all
 LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
-NEAREST, GROWTH = 13, 1 / 8  # lists that a vector goes to, of EXACT pictures; the power of their number with which they grow
+# lists that a vector goes to, of EXACT pictures; the power of their number with which they grow
+NEAREST, GROWTH = 13, 1 / 8
 SAMPLES = 48  # vectors per list that the centroids are computed from
 ROUNDS = 10  # iterations of k-means
-LIMITS = 32  # limits per unit of squared distance, to which one is raised: a slightly other threshold then finds what it needs
+# limits per unit of squared distance, to which one is raised: a slightly other threshold then finds what it
+# needs
+LIMITS = 32
 PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("distance", "<f8"), ("same", "?")])
 Meeting = tuple[Block, Block]  # two blocks to be compared, or one with itself
 Job = TypeVar("Job")
@@ -104,7 +114,9 @@ def find_pairs(lists: Lists) -> NDArray[np.void]:
     """
     starts = lists.collection.starts
     border, end = int(np.searchsorted(starts, lists.collection.inputs)), len(lists.collection.files)
-    inputs, tests = (plan_blocks(lists.collection, *ends, lists.planned) for ends in ((0, border), (border, end)))
+    inputs, tests = (
+        plan_blocks(lists.collection, *ends, lists.planned) for ends in ((0, border), (border, end))
+    )
     both = product(inputs, tests) if lists.across else combinations_with_replacement(inputs, 2)
     meetings = [(min(pair), max(pair)) for pair in both]
     blocks = {lists.block(block): block for block in [*inputs, *tests]}
@@ -176,7 +188,9 @@ def make_centroids(lists: Lists, _: None) -> None:
 
 def write_block(lists: Lists, block: Block) -> None:
     """Pack a block."""
-    packed = pack_block(lists.collection, block, lists.open().normalize, load_array(lists.centroids), lists.copies)
+    packed = pack_block(
+        lists.collection, block, lists.open().normalize, load_array(lists.centroids), lists.copies
+    )
     packed.write(lists.block(block))
 
 

@@ -61,30 +61,45 @@ def decide(candidates: Candidates, verdicts: Sequence[PairVerdict], removes: Con
     return Decided(candidates, verdicts, np.array(going, bool))
 
 
-def write_lists(folder: Path, collection: Collection, decided: Decided, problems: Sequence[tuple[str, str]]) -> dict[str, int]:
+def write_lists(
+    folder: Path, collection: Collection, decided: Decided, problems: Sequence[tuple[str, str]]
+) -> dict[str, int]:
     """Write the lists as Parquet, all with the same columns, the one of what goes last, and return their lengths.
 
     `problems` are those of whole containers, after their paths. What is to be looked at is kept.
     """
     candidates, going, staying = decided.candidates, decided.going, decided.find_staying()
     stays, originals = np.unique(candidates["kept"][staying], return_inverse=True)
-    found_names = (name_picture(about["source"], about["id"]) for _, about in collection.look_up(stays, ["id", "source"]))
+    found_names = (
+        name_picture(about["source"], about["id"]) for _, about in collection.look_up(stays, ["id", "source"])
+    )
     names = np.fromiter(found_names, np.dtypes.StringDType(), len(stays))
     gone = np.zeros(collection.inputs, bool)
     gone[candidates["number"][going]] = True
 
     def list_copies(rows: Numbers) -> Iterator[Row]:
-        for row, (_, about) in zip(rows.tolist(), collection.look_up(candidates["number"][rows], READ), strict=True):
-            told = int(staying[row]) if candidates["same"][row] else row  # what is true of its bytes is true of it
+        for row, (_, about) in zip(
+            rows.tolist(), collection.look_up(candidates["number"][rows], READ), strict=True
+        ):
+            # what is true of its bytes is true of it
+            told = int(staying[row]) if candidates["same"][row] else row
             one, verdict = candidates[told], decided.verdicts[told]
             about |= {"class": verdict.kind, "reason": verdict.reason, "certainty": verdict.certainty}
-            yield about | {"copy_of": names[originals[row]], "group": one["group"], "score": 0.0 - one["distance"]}
+            yield about | {
+                "copy_of": names[originals[row]],
+                "group": one["group"],
+                "score": 0.0 - one["distance"],
+            }
 
     broken = ({"id": "", "source": source, "error": problem} for source, problem in problems)
     lists = {
-        KEEP: (row for number, row in collection.list_inputs(READ) if row["error"] is None and not gone[number]),
+        KEEP: (
+            row for number, row in collection.list_inputs(READ) if row["error"] is None and not gone[number]
+        ),
         REVIEW: list_copies(np.flatnonzero(~going)),
-        UNREADABLE: chain(broken, (row for _, row in collection.list_inputs(READ) if row["error"] is not None)),
+        UNREADABLE: chain(
+            broken, (row for _, row in collection.list_inputs(READ) if row["error"] is not None)
+        ),
         REMOVE: list_copies(np.flatnonzero(going)),
     }
     return {name: _write_list(folder / f"{name}.parquet", rows) for name, rows in lists.items()}
@@ -103,21 +118,29 @@ def _write_list(path: Path, rows: Iterable[Row]) -> int:
     return count
 
 
-def write_page(folder: Path, collection: Collection, decided: Decided, counts: dict[str, int], column: str) -> Path:
+def write_page(
+    folder: Path, collection: Collection, decided: Decided, counts: dict[str, int], column: str
+) -> Path:
     """Write a page with counts and a sample of the pairs of each class, and return its path."""
     classes, wanted = list[tuple[str, int, list[Any]]](), set[int]()
     for kind in sorted({verdict.kind for verdict in decided.verdicts}):
-        rows = np.random.default_rng(0).permutation(np.flatnonzero([verdict.kind == kind for verdict in decided.verdicts]))
+        rows = np.random.default_rng(0).permutation(
+            np.flatnonzero([verdict.kind == kind for verdict in decided.verdicts])
+        )
         pairs = [(decided.candidates[row], decided.verdicts[row]) for row in rows[:SHOWN]]
         classes.append((kind, len(rows), pairs))
         wanted |= {int(one[name]) for one, _ in pairs for name in ("number", "kept")}
     with whole_folder(folder / PAGE) as page, Rereader(column) as rereader:
         set_aside(page)
         pictures = {}
-        for number, about in collection.look_up(np.array(sorted(wanted), np.int64), ["id", "source", "place", "bytes"]):
+        for number, about in collection.look_up(
+            np.array(sorted(wanted), np.int64), ["id", "source", "place", "bytes"]
+        ):
             shown = ""
             with suppress(ImageError):
-                shown = f"{number}.jpg" if write_thumbnail(rereader.read(about), page / f"{number}.jpg") else ""
+                shown = (
+                    f"{number}.jpg" if write_thumbnail(rereader.read(about), page / f"{number}.jpg") else ""
+                )
             pictures[number] = shown, name_picture(about["source"], about["id"])
         text = render(TEMPLATE, counts=counts, classes=classes, pictures=pictures)
         (page / "index.html").write_text(text, encoding="utf-8")

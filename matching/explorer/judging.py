@@ -15,7 +15,9 @@ from image_copies.matching.verification.picture import Picture
 MAX_CACHED_PICTURES = 50
 
 
-def judge_found(judge: PairJudge, query: Picture, found: Sequence[Match], rule: Rule, references: int) -> list[Match]:
+def judge_found(
+    judge: PairJudge, query: Picture, found: Sequence[Match], rule: Rule, references: int
+) -> list[Match]:
     """Return what is confirmed by features or scores enough, the confirmed first, each with what it is by the pixels.
 
     Without a threshold nothing is verified, and all is returned. What shows nothing is left out.

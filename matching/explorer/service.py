@@ -33,7 +33,12 @@ from image_copies.matching.search import Search, make_exclusions
 from image_copies.matching.verification.picture import Picture
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.app import add_page
-from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES, MAX_CONCURRENT_UPLOADS, PixelRoom, receive_picture
+from image_copies.matching.web.guard import (
+    MAX_CONCURRENT_DECODES,
+    MAX_CONCURRENT_UPLOADS,
+    PixelRoom,
+    receive_picture,
+)
 from image_copies.submissions.vectors.files import MAX_NORM
 
 PAGE = Path(__file__).parent / "page"
@@ -77,7 +82,9 @@ class SearchService:
     _searching: threading.Thread | None = None
     _opened: tuple[tuple[int, int, int], Neighbours, Rule] | None = None
     _network: threading.Lock = field(default_factory=threading.Lock)
-    _decoding: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES))
+    _decoding: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
+    )
     _opening: threading.Lock = field(default_factory=threading.Lock)
     _judge: PairJudge = field(default_factory=lambda: PairJudge(MAX_CACHED_PICTURES))
 
@@ -90,7 +97,12 @@ class SearchService:
         with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
             references = self._search_index(store)[0].ntotal
         threshold = self._threshold()
-        return {"references": references, "dimensions": self.extractor.dimensions, "threshold": threshold, "most": self.rule.most}
+        return {
+            "references": references,
+            "dimensions": self.extractor.dimensions,
+            "threshold": threshold,
+            "most": self.rule.most,
+        }
 
     def count_pixels(self, content: bytes) -> int:
         """Return the number of pixels of a picture.
@@ -103,7 +115,9 @@ class SearchService:
         except ImageError as error:
             raise UserError(f"The file {error.problem}.") from error
         if width * height > self.max_pixels:
-            raise UserError(f"The file is {width} x {height}, larger than {self.max_pixels:,} pixels. Send a smaller picture.")
+            raise UserError(
+                f"The file is {width} x {height}, larger than {self.max_pixels:,} pixels. Send a smaller picture."
+            )
         return width * height
 
     def embed(self, picture: Picture) -> NDArray[np.float32]:
@@ -125,7 +139,9 @@ class SearchService:
             UserError: they have another number of dimensions, are not finite, or have a norm that no network's have.
         """
         if any(len(vector) != self.extractor.dimensions for vector in vectors):
-            raise UserError(f"Each vector must have {self.extractor.dimensions} numbers. Send vectors of the index's network.")
+            raise UserError(
+                f"Each vector must have {self.extractor.dimensions} numbers. Send vectors of the index's network."
+            )
         with np.errstate(over="ignore"):
             array = np.array(vectors, np.float32)
             norms = np.linalg.norm(array, axis=1)  # infinite where they are too large for float32
@@ -192,7 +208,9 @@ class SearchService:
         waiting = self._next()
         while waiting is not None:
             try:
-                with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
+                with open_store(
+                    self.index, self.extractor.identity, self.extractor.dimensions, new=False
+                ) as store:
                     opened = _identify_file(self.index)
                     while (
                         waiting is not None and _identify_file(self.index) == opened
@@ -220,7 +238,8 @@ class SearchService:
         return waiting
 
     def _answer(self, store: Store, waiting: list[_Request]) -> None:
-        exclusions, (index, rule) = make_exclusions(store), self._search_index(store)  # opened once for all requests
+        # opened once for all requests
+        exclusions, (index, rule) = make_exclusions(store), self._search_index(store)
         for candidates in sorted({asked.candidates for asked in waiting}):
             search = Search(store, self.extractor, rule, exclusions, candidates, opened=index)
             together = [asked for asked in waiting if asked.candidates == candidates]
@@ -235,7 +254,8 @@ class SearchService:
     def _search_index(self, store: Store) -> tuple[Neighbours, Rule]:
         """Return the index of the store's present state and its rule, opened again when another process has changed it."""
         with self._opening:
-            state = (*_identify_file(self.index), count_changes(store))  # one made again may count the same changes
+            # one made again may count the same changes
+            state = (*_identify_file(self.index), count_changes(store))
             if self._opened is None or self._opened[0] != state:
                 index = open_search(store)
                 self._opened = state, index, self.rule.against(index.sample)
@@ -262,7 +282,9 @@ def service_router(service: SearchService) -> APIRouter:
         "/api/matches",
         summary="The references that a picture copies",
         openapi_extra={
-            "requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+            "requestBody": {
+                "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+            }
         },
     )
     async def matches(request: Request, judged: bool = True) -> dict[str, Any]:

@@ -22,7 +22,13 @@ from image_copies.matching.files.journal import MERGE, FileStep, Journal, LeftAl
 from image_copies.matching.files.merging import Merge, plan_merge, write_sidecar
 from image_copies.matching.files.plan import PlanRow, list_companions, remove_merged
 from image_copies.matching.files.relocation import digest_if_regular, relocate
-from image_copies.matching.files.trash import find_trash, find_trash_place, is_note_of, remove_orphaned_note, write_note
+from image_copies.matching.files.trash import (
+    find_trash,
+    find_trash_place,
+    is_note_of,
+    remove_orphaned_note,
+    write_note,
+)
 
 try:
     import fcntl
@@ -30,7 +36,8 @@ except ImportError:  # Windows, where the lock of all plans of a user has to do
     fcntl = None  # type: ignore[assignment]
 FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)  # a pipe of that name is not waited for
 
-LINKS: tuple[Way, ...] = ("hardlink", "symlink")  # a link takes the place of the file, and what belongs to it stays
+# a link takes the place of the file, and what belongs to it stays
+LINKS: tuple[Way, ...] = ("hardlink", "symlink")
 
 
 @dataclass
@@ -81,21 +88,34 @@ def apply_plan(
             if row.protected or is_protected(row.file):
                 raise LeftAloneError("protected")
             if way == "hardlink" and is_protected(row.kept):
-                raise LeftAloneError(f"a hard link to {row.kept}, which is protected, would let changes reach it")
-            if held := [file for file in pending if file != row.file and (is_protected(file) or file in kept_digests)]:
+                raise LeftAloneError(
+                    f"a hard link to {row.kept}, which is protected, would let changes reach it"
+                )
+            if held := [
+                file for file in pending if file != row.file and (is_protected(file) or file in kept_digests)
+            ]:
                 raise LeftAloneError(f"{held[0]}, which belongs to it, is protected or kept")
             if linked := [links[file] for file in pending if file in links]:
                 raise LeftAloneError(f"{linked[0]} is a link to it, which would lead nowhere")
-            if row.file in pending and frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected:
-                raise LeftAloneError("called no copy of the file to keep; `match decide` with undecided takes that back")
+            if (
+                row.file in pending
+                and frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected
+            ):
+                raise LeftAloneError(
+                    "called no copy of the file to keep; `match decide` with undecided takes that back"
+                )
             with hold_files(row.file, row.kept):
                 merge = None
                 if row.file in pending:
                     _check_unchanged(row, kept_digests[row.kept], way)
-                    merge = plan_merge(row.file, row.kept, bool(row.merged), is_protected) if merging else None
+                    merge = (
+                        plan_merge(row.file, row.kept, bool(row.merged), is_protected) if merging else None
+                    )
                     if way not in LINKS and row.facts:
                         _check_companions(row, planned)
-                finished |= _remove_together(journal=journal, row=row, files=pending, way=way, moved_to=moved_to, merge=merge)
+                finished |= _remove_together(
+                    journal=journal, row=row, files=pending, way=way, moved_to=moved_to, merge=merge
+                )
             outcome.done += pending
         except BlockingIOError:
             outcome.left.append((row.file, f"another process works with it, or with {row.kept}"))
@@ -145,12 +165,16 @@ def _carry_out_merge(journal: Journal, merge: Merge, kept: Path) -> FileStep:
         UserError: The disk is full.
     """
     content = merge.after.encode()
-    step = journal.begin(MERGE, merge.sidecar, merge.sidecar, kept, hashlib.sha256(content).hexdigest(), before=merge.before)
+    step = journal.begin(
+        MERGE, merge.sidecar, merge.sidecar, kept, hashlib.sha256(content).hexdigest(), before=merge.before
+    )
     try:
         write_sidecar(merge.sidecar, content)
     except OSError as error:
         journal.end(step, "left", str(error))
-        raise LeftAloneError(f"its notes cannot be written next to the kept file ({_describe(error)})") from error
+        raise LeftAloneError(
+            f"its notes cannot be written next to the kept file ({_describe(error)})"
+        ) from error
     journal.end(step, "done")
     return step
 
@@ -168,7 +192,9 @@ def _restore_sidecar(step: FileStep) -> None:
         write_sidecar(file, before)
     elif now == step.sha256:
         file.unlink()
-    elif now != (hashlib.sha256(before).hexdigest() if before else "") or (not before and os.path.lexists(file)):
+    elif now != (hashlib.sha256(before).hexdigest() if before else "") or (
+        not before and os.path.lexists(file)
+    ):
         raise LeftAloneError("it has changed since notes were added to it")
 
 
@@ -188,7 +214,8 @@ def finish(journal: Journal) -> Outcome:
                 journal.end(step, "left", "not begun")  # the plan has it still
                 continue
             if not os.path.lexists(place) and not os.path.lexists(file):
-                raise LeftAloneError(f"neither it nor {place} is there")  # the step stays begun: an undo looks for it, too
+                # the step stays begun: an undo looks for it, too
+                raise LeftAloneError(f"neither it nor {place} is there")
             _carry_out(journal, step, resumed=True)
             outcome.done.append(file)
         except LeftAloneError as reason:
@@ -250,7 +277,9 @@ def _check_companions(row: PlanRow, planned: Mapping[Path, set[str]]) -> None:
     if come := set(find_companions(row.file)) - planned.get(row.file, set()):
         raise LeftAloneError(f"{min(come)} has come to belong to it since the plan was made: search again")
     if gone := planned.get(row.kept, set()) - set(find_companions(row.kept)):
-        raise LeftAloneError(f"{min(gone)}, which belonged to {row.kept}, is gone since the plan was made: search again")
+        raise LeftAloneError(
+            f"{min(gone)}, which belonged to {row.kept}, is gone since the plan was made: search again"
+        )
 
 
 def _digest(file: Path) -> str:
@@ -269,7 +298,9 @@ def _choose_place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | No
         if place.is_relative_to(moved_to):
             set_aside(
                 moved_to
-            )  # before anything is there: a search that found it could keep it, and remove the last one elsewhere
+                # before anything is there: a search that found it could keep it, and remove the last one
+                # elsewhere
+            )
     except OSError as error:
         raise LeftAloneError(_describe(error)) from error
     if way == "move" and os.path.lexists(place):

@@ -11,14 +11,18 @@ from image_copies.data.formats import IMAGE_ENDINGS
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .kdc .mef .mos .mrw .nef .nrw .orf .pef .raf .raw .rw2 .rwl .sr2 .srf .srw .x3f"
 RAW_ENDINGS = frozenset(_RAW.split())
 LIBRARIES = frozenset({".git", "@eaDir", "iPhoto Library"})
-LIBRARY_ENDINGS = frozenset([".photoslibrary", ".photolibrary", ".aplibrary", ".lrdata", ".lrlibrary", ".cocatalog", ".app"])
+LIBRARY_ENDINGS = frozenset(
+    [".photoslibrary", ".photolibrary", ".aplibrary", ".lrdata", ".lrlibrary", ".cocatalog", ".app"]
+)
 NUMBERED = re.compile(r"\(\d+\)$")
 # of a shot of Pixel phones: X.RAW-01.COVER.jpg, X.RAW-02.ORIGINAL.dng
 PARTS = re.compile(r"\.RAW-\d+(?:\.MP)?\.(?:COVER|ORIGINAL)$", re.IGNORECASE)
 EDITED_WORDS = "edited|edit|bearbeitet|modifié|editad[ao]|modificato|bewerkt"
 EDITED = re.compile(rf"-(?:{EDITED_WORDS})(?=\(\d+\)$|$)")
-DEVELOPMENT = re.compile(r"_\d\d(?=\.[^.]+\.xmp$)", re.IGNORECASE)  # darktable's further ones: IMG_1_01.jpg.xmp of IMG_1.jpg
-LETTER = re.compile(r"(?<=^IMG_)[EO](?=\d)", re.IGNORECASE)  # Apple's IMG_E1 is the edited IMG_1, IMG_O1.AAE says how
+# darktable's further ones: IMG_1_01.jpg.xmp of IMG_1.jpg
+DEVELOPMENT = re.compile(r"_\d\d(?=\.[^.]+\.xmp$)", re.IGNORECASE)
+# Apple's IMG_E1 is the edited IMG_1, IMG_O1.AAE says how
+LETTER = re.compile(r"(?<=^IMG_)[EO](?=\d)", re.IGNORECASE)
 LONGEST_NOTED = 46  # characters of a picture's name to which Google Takeout cuts it for the notes
 MAX_LISTED_FOLDERS = 64  # folders whose names are kept
 
@@ -30,7 +34,9 @@ def is_raw(path: Path) -> bool:
 
 def is_in_library(path: Path) -> bool:
     """Whether a file lies in a folder that a program keeps for itself, and would miss it."""
-    return any(part in LIBRARIES or PurePath(part).suffix.lower() in LIBRARY_ENDINGS for part in path.parts[:-1])
+    return any(
+        part in LIBRARIES or PurePath(part).suffix.lower() in LIBRARY_ENDINGS for part in path.parts[:-1]
+    )
 
 
 def find_companions(picture: Path) -> tuple[str, ...]:
@@ -50,7 +56,10 @@ def find_companions(picture: Path) -> tuple[str, ...]:
             owned.add(name)
         if name.lower().startswith(f"{picture.name}.".lower()) and not NUMBERED.search(stem):
             owned.add(name)
-        if DEVELOPMENT.sub("", name).lower().startswith(f"{picture.name}.".lower()) and not (picture.with_name(stem)).exists():
+        if (
+            DEVELOPMENT.sub("", name).lower().startswith(f"{picture.name}.".lower())
+            and not (picture.with_name(stem)).exists()
+        ):
             owned.add(name)
     files = [name for name in names if name in owned and _ending(name) not in IMAGE_ENDINGS - RAW_ENDINGS]
     return (*files, *_find_notes(picture, listed))
@@ -82,7 +91,10 @@ def _find_notes(picture: Path, listed: dict[str, list[str]]) -> tuple[str, ...]:
     return tuple(
         each
         for each in listed.get(_first_part(name), ())
-        if name != picture.name and each.startswith(name) and _ending(each) == ".json" and _find_number(_stem(each)) == number
+        if name != picture.name
+        and each.startswith(name)
+        and _ending(each) == ".json"
+        and _find_number(_stem(each)) == number
     )
 
 
@@ -92,7 +104,9 @@ def find_pictures(raw: Path) -> list[str]:
         names = _list_names(raw.parent, raw.parent.stat().st_mtime_ns)[_first_part(raw.name)]
     except OSError:
         return []
-    return [name for name in names if _name_shot(name) == _name_shot(raw.name) and _ending(name) in IMAGE_ENDINGS]
+    return [
+        name for name in names if _name_shot(name) == _name_shot(raw.name) and _ending(name) in IMAGE_ENDINGS
+    ]
 
 
 @lru_cache(MAX_LISTED_FOLDERS)

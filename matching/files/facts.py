@@ -26,13 +26,15 @@ from image_copies.data.sources.archives import find_archive, read_bytes
 from image_copies.matching.files.companions import find_companions
 
 STDERR = 2  # file descriptor
-BROKEN_SCAN = re.compile(rb"premature end|bad Huffman|instead of RST|bad arithmetic", re.IGNORECASE)  # libjpeg's warnings
+# libjpeg's warnings
+BROKEN_SCAN = re.compile(rb"premature end|bad Huffman|instead of RST|bad arithmetic", re.IGNORECASE)
 _redirecting = threading.Lock()
 
 MEASURED_SIDE = 256  # pixels of the long side at which sharpness and flatness are measured
 # how the dates begin that clocks show when they have been reset: those of Macintosh, Unix, here and in America, FAT and cameras
 RESET_CLOCKS = "1904-01-01", "1969-12-31", "1970-01-01", "1980-01-01", "2000-01-01 00:00:00"
-MAX_FLAT_DEVIATION = 2.0  # grey levels: standard deviation around a plane below which a picture counts as flat
+# grey levels: standard deviation around a plane below which a picture counts as flat
+MAX_FLAT_DEVIATION = 2.0
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,9 @@ def _read_header(content: bytes) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])) as image:
+            with Image.open(
+                io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])
+            ) as image:
                 exif = image.getexif()
                 inner = exif.get_ifd(ExifTags.IFD.Exif)
                 turned = exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
@@ -202,7 +206,9 @@ def is_intact(path: Path) -> bool:
         decode_rgb(content, short_side=1)
     except (OSError, UserError, ImageError):
         return False
-    return detect_format(content[:SIGNATURE_BYTES]) != "JPEG" or not BROKEN_SCAN.search(_read_warnings(content))
+    return detect_format(content[:SIGNATURE_BYTES]) != "JPEG" or not BROKEN_SCAN.search(
+        _read_warnings(content)
+    )
 
 
 def _read_warnings(content: bytes) -> bytes:

@@ -86,7 +86,9 @@ class Journal:
         except OSError as error:
             if is_disk_full(error):
                 raise disk_full(path) from error
-            raise UserError(f"{path} is not a journal that can be read ({error.strerror or error}).") from error
+            raise UserError(
+                f"{path} is not a journal that can be read ({error.strerror or error})."
+            ) from error
 
     def begin(
         self,
@@ -103,7 +105,8 @@ class Journal:
         Raises:
             UserError: The disk is full.
         """
-        number = secrets.randbits(NUMBER_BITS)  # another machine, whose locks do not reach here, may write the journal, too
+        # another machine, whose locks do not reach here, may write the journal, too
+        number = secrets.randbits(NUMBER_BITS)
         step = FileStep(
             number=number,
             way=way,
@@ -155,9 +158,12 @@ class Journal:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 if number == len(text.splitlines()) and not text.endswith("\n"):
-                    self._cut_last_line(text)  # a kill or a full disk broke it off: what it announced was not begun
+                    # a kill or a full disk broke it off: what it announced was not begun
+                    self._cut_last_line(text)
                     return
-                raise UserError(f"{self.path}, line {number} is not a line of a journal ({error}). It is left alone.") from error
+                raise UserError(
+                    f"{self.path}, line {number} is not a line of a journal ({error}). It is left alone."
+                ) from error
 
     def _take(self, line: Any) -> None:
         if not isinstance(line, dict):
@@ -170,9 +176,13 @@ class Journal:
             step = FileStep(**line)
             if any(not isinstance(value, str) for name, value in asdict(step).items() if name != "number"):
                 raise TypeError("a path is not text")
-            if number in self.steps:  # two processes counted alike, before numbers were drawn: neither step is forgotten
+            # two processes counted alike, before numbers were drawn: neither step is forgotten
+            if number in self.steps:
                 other = -len(self.steps)
-                self.steps[other], self.states[other] = replace(self.steps.pop(number), number=other), self.states[number]
+                self.steps[other], self.states[other] = (
+                    replace(self.steps.pop(number), number=other),
+                    self.states[number],
+                )
             self.steps[number] = step
         elif number not in self.steps:
             raise KeyError(number)

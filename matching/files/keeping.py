@@ -30,7 +30,8 @@ MADE_OF_ANOTHER = re.compile(
 # folders of copies and of what was thrown away: "Backup", "old disk", "Kopien", "Downloads", "$RECYCLE.BIN", ".Trash-1000"
 AWAY = r"back-?ups?|sicherung(?:en)?|sauvegardes?|old|copies|kopien|duplicates?|downloads?|trash(?:es)?|recycle|papierkorb"
 OF_COPIES = re.compile(rf"(?:^|[\W_])(?:{MADE}|{AWAY})(?:[\W\d_]|$)|{MADE_ATTACHED}", re.IGNORECASE)
-NEAR_IN_TIME = 600 * 10**9  # nanoseconds between file dates that say nothing: copying and unpacking write many in a row
+# nanoseconds between file dates that say nothing: copying and unpacking write many in a row
+NEAR_IN_TIME = 600 * 10**9
 MOST_COMPANIONS = 99  # that are counted
 
 
@@ -104,7 +105,9 @@ def read_rules(words: Sequence[str]) -> tuple[KeepRule, tuple[str, ...]]:
     patterns = tuple(word.removeprefix(PATH) for word in words if word.startswith(PATH))
     rules = [word for word in words if not word.startswith(PATH)]
     if len(rules) > 1:
-        raise UserError(f"--keep {' '.join(rules)}: give one of them; any number of {PATH}PATTERN may come before it.")
+        raise UserError(
+            f"--keep {' '.join(rules)}: give one of them; any number of {PATH}PATTERN may come before it."
+        )
     rule: KeepRule = KEEP_RULES[KEEP_RULES.index(rules[0])] if rules else "largest"
     return rule, patterns
 
@@ -115,7 +118,9 @@ def find_pattern(path: Path, patterns: Sequence[str]) -> int:
     A pattern is one of a shell, but `*` matches slashes, too; unless it begins with a slash, it may begin at any folder.
     """
     whole = path.as_posix()
-    matches = (fnmatchcase(whole, pattern if pattern.startswith("/") else f"*/{pattern}") for pattern in patterns)
+    matches = (
+        fnmatchcase(whole, pattern if pattern.startswith("/") else f"*/{pattern}") for pattern in patterns
+    )
     return next((number for number, matching in enumerate(matches) if matching), len(patterns))
 
 
@@ -156,7 +161,9 @@ def _have_near_dates(one: Facts, other: Facts) -> bool:
     return not (one.taken or other.taken) and abs(one.modified - other.modified) < NEAR_IN_TIME
 
 
-OLDEST = Criterion(lambda facts, _: facts.date, "older: {0.described_date}, the next {1.described_date}", _have_near_dates)
+OLDEST = Criterion(
+    lambda facts, _: facts.date, "older: {0.described_date}, the next {1.described_date}", _have_near_dates
+)
 IN_ORDER = Criterion(_find_place, "in folder {2} of the order, the next in {3}")
 BY_RULE: dict[KeepRule, list[Criterion]] = {"largest": [], "oldest": [OLDEST], "folder-order": [IN_ORDER]}
 ASKED = [  # before the rule
@@ -175,25 +182,44 @@ CRITERIA = [  # after the rule
         _have_near_sides,
         np.int64,
     ),
-    Criterion(lambda facts, _: -facts.frames, "as large, more frames or pages: {0.frames}, the next {1.frames}"),
+    Criterion(
+        lambda facts, _: -facts.frames, "as large, more frames or pages: {0.frames}, the next {1.frames}"
+    ),
     Criterion(
         lambda facts, _: -min(len(facts.companions), MOST_COMPANIONS),
         "as large, more files belong to it than to the next",
         column=np.int8,
     ),
     Criterion(lambda facts, _: facts.form == "GIF", "as large, the next is a GIF of at most 256 colours"),
-    Criterion(lambda facts, _: -facts.size, "as large in pixels, more bytes: {0.size:,}, the next {1.size:,}", column=np.int64),
+    Criterion(
+        lambda facts, _: -facts.size,
+        "as large in pixels, more bytes: {0.size:,}, the next {1.size:,}",
+        column=np.int64,
+    ),
     Criterion(lambda facts, _: -facts.tags, "as large, more EXIF entries: {0.tags}, the next {1.tags}"),
     Criterion(
         lambda facts, choice: not choice.targets or facts.path.resolve() not in choice.targets,
         "all the same, but a link leads to it",
     ),
-    Criterion(lambda facts, _: not is_in_library(facts.path), "all the same, but inside the library of a program", column=bool),
-    Criterion(lambda facts, _: is_named_as_copy(facts.path), "all the same, but {1.name} is named as a copy", column=bool),
     Criterion(
-        lambda facts, _: is_among_copies(facts.path), "all the same, but the next is in a folder of copies", column=np.bool_
+        lambda facts, _: not is_in_library(facts.path),
+        "all the same, but inside the library of a program",
+        column=bool,
     ),
-    Criterion(lambda facts, choice: -choice.count_copies(facts.path), "all the same, but more files are certainly copies of it"),
+    Criterion(
+        lambda facts, _: is_named_as_copy(facts.path),
+        "all the same, but {1.name} is named as a copy",
+        column=bool,
+    ),
+    Criterion(
+        lambda facts, _: is_among_copies(facts.path),
+        "all the same, but the next is in a folder of copies",
+        column=np.bool_,
+    ),
+    Criterion(
+        lambda facts, choice: -choice.count_copies(facts.path),
+        "all the same, but more files are certainly copies of it",
+    ),
     OLDEST,
 ]
 
@@ -216,7 +242,10 @@ def choose_kept(
     """
     criteria, ranked = _rank(members, Choice(settings, find_link_targets(members), count_copies))
     (keys, best), (next_keys, second) = ranked[0], ranked[min(1, len(ranked) - 1)]
-    if len(ranked) > 1 and (sound := next((facts for _, facts in ranked if is_sound(facts.path)), best)) is not best:
+    if (
+        len(ranked) > 1
+        and (sound := next((facts for _, facts in ranked if is_sound(facts.path)), best)) is not best
+    ):
         return sound, f"{best.name}, which comes before it, is damaged"
     for criterion, *both in zip(criteria, keys, next_keys, strict=True):
         if both[0] != both[1]:
@@ -226,10 +255,15 @@ def choose_kept(
 
 def sort_files(members: Sequence[Facts], settings: KeepSettings | None = None) -> list[Facts]:
     """Sort files, those to keep first."""
-    return [facts for _, facts in _rank(members, Choice(settings or KeepSettings(), find_link_targets(members)))[1]]
+    return [
+        facts
+        for _, facts in _rank(members, Choice(settings or KeepSettings(), find_link_targets(members)))[1]
+    ]
 
 
-def _rank(members: Sequence[Facts], choice: Choice) -> tuple[list[Criterion], list[tuple[tuple[Any, ...], Facts]]]:
+def _rank(
+    members: Sequence[Facts], choice: Choice
+) -> tuple[list[Criterion], list[tuple[tuple[Any, ...], Facts]]]:
     """Return the criteria, and the files with their keys, those to keep first; near the best key counts for that."""
     criteria = [*ASKED, *BY_RULE[choice.settings.keep], *CRITERIA]
     columns = list[list[Any]]()
@@ -237,5 +271,12 @@ def _rank(members: Sequence[Facts], choice: Choice) -> tuple[list[Criterion], li
         keys = [criterion.key(facts, choice) for facts in members]
         best = min(keys)
         first = members[keys.index(best)]
-        columns.append([best if criterion.is_near(first, facts) else key for key, facts in zip(keys, members, strict=True)])
-    return criteria, sorted(zip(zip(*columns, strict=True), members, strict=True), key=lambda ranked: (ranked[0], ranked[1].path))
+        columns.append(
+            [
+                best if criterion.is_near(first, facts) else key
+                for key, facts in zip(keys, members, strict=True)
+            ]
+        )
+    return criteria, sorted(
+        zip(zip(*columns, strict=True), members, strict=True), key=lambda ranked: (ranked[0], ranked[1].path)
+    )

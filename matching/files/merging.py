@@ -26,7 +26,13 @@ from image_copies.matching.files.notes import (
     list_properties,
     parse_xmp,
 )
-from image_copies.matching.files.surplus import find_surplus, join_words, list_sidecars, name_sidecar, read_holdings
+from image_copies.matching.files.surplus import (
+    find_surplus,
+    join_words,
+    list_sidecars,
+    name_sidecar,
+    read_holdings,
+)
 
 NEW = f'''<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/">
@@ -37,7 +43,9 @@ NEW = f'''<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 '''
 END = re.compile(r"</([\w.-]+:)?RDF\s*>(?!.*</(?:[\w.-]+:)?RDF\s*>)", re.DOTALL)
 ABOUT = re.compile(r"""<rdf:Description\b[^>]*?\brdf:about\s*=\s*("[^"]*"|'[^']*')""")
-SUBJECT = re.compile(r"(<dc:subject\b[^>]*>\s*<rdf:(Bag|Seq)\b[^>]*>(?:(?!</dc:subject).)*?)(</rdf:\2\s*>)", re.DOTALL)
+SUBJECT = re.compile(
+    r"(<dc:subject\b[^>]*>\s*<rdf:(Bag|Seq)\b[^>]*>(?:(?!</dc:subject).)*?)(</rdf:\2\s*>)", re.DOTALL
+)
 NO_RATING = re.compile(r"""\s+xmp:Rating\s*=\s*(?:"0"|'0')|<xmp:Rating>\s*0?\s*</xmp:Rating>""")
 
 
@@ -151,7 +159,9 @@ def _write(key: Key, note: Note) -> str:
 def _list(values: tuple[str, ...], languages: bool = False) -> str:
     names = ["x-default", *(f"x-{number}" for number in range(2, len(values) + 1))]
     said = [f' xml:lang="{name}"' if languages else "" for name in names]
-    return "".join(f"<rdf:li{language}>{escape(value)}</rdf:li>" for language, value in zip(said, values, strict=False))
+    return "".join(
+        f"<rdf:li{language}>{escape(value)}</rdf:li>" for language, value in zip(said, values, strict=False)
+    )
 
 
 def _format_degrees(value: float, marks: str) -> str:

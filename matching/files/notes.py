@@ -55,10 +55,12 @@ TOOLS = (
 STEPS = "xmpMM:History"  # the words of their own that those say of a step
 PARAMETERS = "{http://ns.adobe.com/xap/1.0/sType/ResourceEvent#}parameters"
 DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf.net/"
-Key = str  # "dc:title", by a prefix, or a namespace that has none, and a name; tags of EXIF and TIFF as XMP names them
+# "dc:title", by a prefix, or a namespace that has none, and a name; tags of EXIF and TIFF as XMP names them
+Key = str
 Form = Literal["", "Alt", "Seq", "Bag", "structure"]
 PLACE, LATITUDE, LONGITUDE = "exif:GPS", "exif:GPSLatitude", "exif:GPSLongitude"
-TAKEN, DIGITIZED = DATES = "exif:DateTimeOriginal", "exif:DateTimeDigitized"  # the latter often is the only date of a scan
+# the latter often is the only date of a scan
+TAKEN, DIGITIZED = DATES = "exif:DateTimeOriginal", "exif:DateTimeDigitized"
 CAPTION, TITLE, COMMENT, HEADLINE = "dc:description", "dc:title", "exif:UserComment", "photoshop:Headline"
 RIGHTS, KEYWORDS, RATING = "dc:rights", "dc:subject", "xmp:Rating"
 TEXTS = CAPTION, TITLE, COMMENT, HEADLINE  # a text may stand in any of them
@@ -151,8 +153,10 @@ WORD = r"(?:[^\sa-z]\S*|\S*[\d.:]\S*|for|with|and|version|ver|build|mini|bit)"
 WRITER = re.compile(
     rf"(?=(?:{KNOWN})|.*(?:\d\.\d|\b[vV]er|\bV\d)|\S*(?:[\d.]|[A-Z]\S*[A-Z])\S*$)(?:(?:{KNOWN})\S*|{WORD})(?:\s+{WORD})*"
 )
-TOOL_TEXT = re.compile("date:|jpeg:|png:|icc:|Thumb::")  # begins the names of texts that programs write about the file
-FACEBOOK = re.compile(r"FBMD[0-9a-f]+")  # among the instructions of an IPTC block, of which the reference is no person's either
+# begins the names of texts that programs write about the file
+TOOL_TEXT = re.compile("date:|jpeg:|png:|icc:|Thumb::")
+# among the instructions of an IPTC block, of which the reference is no person's either
+FACEBOOK = re.compile(r"FBMD[0-9a-f]+")
 DATE = re.compile(r"(\d{4})[:-]?(\d\d)[:-]?(\d\d)(?:[T ](\d\d):?(\d\d)(?::?(\d\d))?)?")
 DEGREES = re.compile(r"(\d+),([\d.]+)(?:,([\d.]+))?([NSEW])")
 NUMERIC = "exif:", "tiff:", "aux:"  # begin the keys whose numbers may be written as fractions
@@ -260,7 +264,9 @@ def find_missing(kept: Notes, file: Notes) -> tuple[dict[Key, Note], list[Key]]:
             continue
         stands = TEXTS if key in TEXTS else DATES if key == DIGITIZED else (key,)
         known = [value for each in stands if each in kept for value in kept[each].values]
-        values = tuple(value for value in note.values if not any(_agree(key, value, theirs) for theirs in known))
+        values = tuple(
+            value for value in note.values if not any(_agree(key, value, theirs) for theirs in known)
+        )
         if not values:
             continue
         if note.form == "structure" or (key in kept and key != KEYWORDS):
@@ -336,7 +342,9 @@ def _read_property(element: ElementTree.Element) -> Note:
     items = list(children[0]) if children else []
     if form in ("Alt", "Seq", "Bag") and not any(len(item) or _is_structure(item) for item in items):
         return Note(tuple(item.text or "" for item in items), form)  # type: ignore[arg-type]
-    return Note((ElementTree.canonicalize(ElementTree.tostring(element, "unicode"), strip_text=True),), "structure")
+    return Note(
+        (ElementTree.canonicalize(ElementTree.tostring(element, "unicode"), strip_text=True),), "structure"
+    )
 
 
 def _is_structure(item: ElementTree.Element) -> bool:
@@ -384,7 +392,9 @@ def _read_value(key: Key, value: Value) -> Note:
     else:
         text = _decode(value.removeprefix(b"ASCII\0\0\0") if key == COMMENT else value)
     text = text.strip("\0 ")
-    return Note((text,)) if all(letter.isprintable() or letter.isspace() for letter in text) else _digest(value)
+    return (
+        Note((text,)) if all(letter.isprintable() or letter.isspace() for letter in text) else _digest(value)
+    )
 
 
 def _digest(data: bytes) -> Note:
@@ -396,7 +406,9 @@ def _read_iptc(data: bytes) -> Read:
     while data[place : place + 1] == b"\x1c":
         record, number, length = struct.unpack_from(">BBH", data, place + 1)
         place += 5 + length
-        records[f"iptc:{number}" if record == 2 else f"iptc:{record}:{number}"].append(_decode(data[place - length : place]))
+        records[f"iptc:{number}" if record == 2 else f"iptc:{record}:{number}"].append(
+            _decode(data[place - length : place])
+        )
     if data[place:].strip(b"\0"):
         yield parts.IPTC, _digest(data)
     if FACEBOOK.fullmatch("".join(records.get("iptc:40", ()))):

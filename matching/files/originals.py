@@ -30,12 +30,16 @@ from image_copies.matching.verification.recompression import MAX_PIXELS, follow_
 
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
 PLANNED_TOGETHER = 4  # groups that threads plan side by side
-MAX_DECODED = 2 * PLANNED_TOGETHER  # pictures kept as a whole, two of each: the largest file is compared with several
+# pictures kept as a whole, two of each: the largest file is compared with several
+MAX_DECODED = 2 * PLANNED_TOGETHER
 MAX_REDUCED = 400  # pictures of which the colours are kept, 0.05 MB each
-DECODED_SIDE = 4 * SIDE  # pixels of their shorter side: JPEG decoders round up, which would visibly shift smaller ones
+# pixels of their shorter side: JPEG decoders round up, which would visibly shift smaller ones
+DECODED_SIDE = 4 * SIDE
 MAX_COMPARED = 8  # files that are compared with the largest one
-MIN_DENSITY = 0.5  # resolution that a file kept instead of the largest one must have, as a share of the largest one's
-MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5  # grey levels, and steps of its compression, of new detail that is no trace of either
+# resolution that a file kept instead of the largest one must have, as a share of the largest one's
+MIN_DENSITY = 0.5
+# grey levels, and steps of its compression, of new detail that is no trace of either
+MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5
 UNKNOWN_STEP = 8.0  # assumed step of formats whose compression is not known
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
 MIN_PART = 0.25  # share of a picture below which a part of it was cut out for its own sake
@@ -102,7 +106,10 @@ class EditComparer:
                 else Origin((one, other)[late[1] < late[0]].path, "holds the pixels of a compressed file")
             )
         made = _find_made(
-            one, other, found, lambda: self._verdicts.ask(pair, "made", [found], partial(self._find_derived, one, other, found))
+            one,
+            other,
+            found,
+            lambda: self._verdicts.ask(pair, "made", [found], partial(self._find_derived, one, other, found)),
         )
         return made and Origin((other, one)[made[0]].path, made[1])
 
@@ -111,7 +118,9 @@ class EditComparer:
         if not (one.width and other.width and _is_same_scale(found)):
             return None
         try:
-            query, reference = ((self._pixels.require(facts.path), read_image_bytes(facts.path)) for facts in (one, other))
+            query, reference = (
+                (self._pixels.require(facts.path), read_image_bytes(facts.path)) for facts in (one, other)
+            )
         except ImageError:
             return None
         return find_made(query, reference, _map_pixels(found, query[0], reference[0]))
@@ -134,7 +143,12 @@ class EditComparer:
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]
         with suppress(ImageError):
             found = found.add(
-                compare_detail(found, sizes, lambda: (self._pixels.require(one.path), self._pixels.require(other.path)), trusted)
+                compare_detail(
+                    found,
+                    sizes,
+                    lambda: (self._pixels.require(one.path), self._pixels.require(other.path)),
+                    trusted,
+                )
             )
         return found.add({"step": [self._steps.of(facts.path) for facts in (one, other)]})
 
@@ -168,7 +182,9 @@ class EditComparer:
         return self._left[query, reference]
 
 
-def choose_least_edited(largest: Facts, others: Iterable[Facts], comparer: EditComparer) -> tuple[Facts, str] | None:
+def choose_least_edited(
+    largest: Facts, others: Iterable[Facts], comparer: EditComparer
+) -> tuple[Facts, str] | None:
     """Choose the file to keep instead of the largest one, and give the reason; None where the largest one is to be kept.
 
     Args:
@@ -211,16 +227,19 @@ def find_advantage(kept: Facts, file: Facts, comparer: EditComparer, distrusted:
         "it is the larger file": distrusted and theirs and sort_files([kept, file])[0] is file,
         f"the kept file {' and '.join(own)}": own,
         f"one of the two {' and '.join(unclear)}": unclear,
-        "it has something that the kept file lacks": found.reference.covered,  # a caption, or another name in the same form
+        # a caption, or another name in the same form
+        "it has something that the kept file lacks": found.reference.covered,
         PART_DIFFERS: found.differing >= MIN_DIFFERING and not found.compressed,
         "it shows more than the kept file": found.query.cropped,
-        "it is a small part of the kept file, which somebody chose": found.reference.cropped and _measure_part(found) < MIN_PART,
+        "it is a small part of the kept file, which somebody chose": found.reference.cropped
+        and _measure_part(found) < MIN_PART,
         "it has more pixels than the kept file": found.reference.density > MAX_DENSITY,
         "it is sharper than the kept file": found.query.blurred and not sure,
         "what the kept file shows beyond it may have been added": found.query.extended,
         "nothing says that the kept file was not enlarged": found.query.density > MAX_DENSITY and not sure,
         "the kept file was compressed more, or once more": more == "kept",
-        f"both {kept.form} and {file.form} have as many pixels, and neither says which was first": more == "unclear",
+        f"both {kept.form} and {file.form} have as many pixels, and neither says which was first": more
+        == "unclear",
         f"they differ by more than {by}": not found.compressed,
     }
     return next((words for words, holds in advantages.items() if holds), "")
@@ -247,10 +266,16 @@ def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
     """Return the changes that were made to the query, to the reference, and to one of the two."""
     one, other = found.query.changes, found.reference.changes
     unclear = [change for change in one if change in other]
-    return [change for change in one if change not in unclear], [change for change in other if change not in unclear], unclear
+    return (
+        [change for change in one if change not in unclear],
+        [change for change in other if change not in unclear],
+        unclear,
+    )
 
 
-def _find_made(one: Facts, other: Facts, found: Comparison, find_derived: Callable[[], int | None]) -> tuple[int, str] | None:
+def _find_made(
+    one: Facts, other: Facts, found: Comparison, find_derived: Callable[[], int | None]
+) -> tuple[int, str] | None:
     """Return which of two files, 0 or 1, was made of the other, and what says so in words; None where nothing does.
 
     Args:
@@ -278,7 +303,9 @@ def _find_made(one: Facts, other: Facts, found: Comparison, find_derived: Callab
         "does not say when it was taken": [not facts.taken for facts in (one, other)],
         "has fewer EXIF entries": [-one.tags, -other.tags],
         "is named as a copy": [is_named_as_copy(facts.path) for facts in (one, other)],
-        "has a younger file": [one.modified, other.modified] if abs(one.modified - other.modified) > NEAR_IN_TIME else [0, 0],
+        "has a younger file": [one.modified, other.modified]
+        if abs(one.modified - other.modified) > NEAR_IN_TIME
+        else [0, 0],
     }
     for words, (mine, others) in clues.items():
         if mine != others:

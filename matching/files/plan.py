@@ -19,8 +19,31 @@ from image_copies.matching.verification.judgement import Judgement, Kind
 Action = Literal["keep", "remove", "review", "leave"]
 BY_HAND = "chosen by hand"  # the reason to keep a file
 COLUMNS = [
-    *("group", "action", "file", "kept", "reason", "score", "class", "certainty", "width", "height", "bytes", "format"),
-    *("taken", "exif_entries", "modified_ns", "sharpness", "frames", "companions", "protected", "reference", "merged"),
+    *(
+        "group",
+        "action",
+        "file",
+        "kept",
+        "reason",
+        "score",
+        "class",
+        "certainty",
+        "width",
+        "height",
+        "bytes",
+        "format",
+    ),
+    *(
+        "taken",
+        "exif_entries",
+        "modified_ns",
+        "sharpness",
+        "frames",
+        "companions",
+        "protected",
+        "reference",
+        "merged",
+    ),
     *("original", "sha256"),
 ]
 
@@ -64,12 +87,19 @@ class PlanRow:
 def remove_merged(rows: Sequence[PlanRow]) -> list[PlanRow]:
     """Return the rows of a plan with those removed that only notes keep from it, which are written next to the kept file."""
     kept = {row.file for row in rows if row.action == "keep"}
-    return [replace(row, action="remove") if row.action == "review" and row.merged and row.kept in kept else row for row in rows]
+    return [
+        replace(row, action="remove") if row.action == "review" and row.merged and row.kept in kept else row
+        for row in rows
+    ]
 
 
 def list_companions(row: PlanRow) -> list[Path]:
     """Return the files that go with a file that is removed."""
-    return [row.file.with_name(name) for name in row.facts.companions] if row.action == "remove" and row.facts else []
+    return (
+        [row.file.with_name(name) for name in row.facts.companions]
+        if row.action == "remove" and row.facts
+        else []
+    )
 
 
 def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
@@ -79,8 +109,14 @@ def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
 
 def plan_values(row: PlanRow) -> dict[str, object]:
     """Return the cells of a row by column; those of what is not known are empty or missing."""
-    known = {name: getattr(row, name) for name in ("group", "action", "file", "kept", "reason", "merged", "original", "sha256")}
-    shown = {"score": "" if row.score is None else f"{row.score:.6g}", "protected": "yes" if row.protected else ""}
+    known = {
+        name: getattr(row, name)
+        for name in ("group", "action", "file", "kept", "reason", "merged", "original", "sha256")
+    }
+    shown = {
+        "score": "" if row.score is None else f"{row.score:.6g}",
+        "protected": "yes" if row.protected else "",
+    }
     shown |= {"reference": "yes" if row.reference else ""}
     if row.judgement is not None:
         shown |= {"class": row.judgement.kind, "certainty": str(row.judgement.certainty)}
@@ -104,10 +140,14 @@ def read_plan(path: Path) -> list[PlanRow]:
             lines = list(reader)
             columns = reader.fieldnames or []
     except FileNotFoundError as error:
-        raise UserError(f"{path}: there is no plan. Search first: {name_command('match')} DIR writes one.") from error
+        raise UserError(
+            f"{path}: there is no plan. Search first: {name_command('match')} DIR writes one."
+        ) from error
     except (OSError, csv.Error) as error:
         raise UserError(f"{path} is not a plan that can be read ({error}).") from error
-    missing = [name for name in ("group", "action", "file", "kept", "protected", "sha256") if name not in columns]
+    missing = [
+        name for name in ("group", "action", "file", "kept", "protected", "sha256") if name not in columns
+    ]
     if missing:
         raise UserError(f"{path} has no column {missing[0]!r}: it is no plan. Search again.")
     if "class" not in columns:
@@ -123,7 +163,9 @@ def read_plan(path: Path) -> list[PlanRow]:
 def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
     action = line["action"]
     if action not in get_args(Action):
-        raise UserError(f"{path}, line {number}: the action {action!r} is none of keep, remove, review, leave.")
+        raise UserError(
+            f"{path}, line {number}: the action {action!r} is none of keep, remove, review, leave."
+        )
     file, kept = as_path(line["file"] or ""), as_path(line["kept"] or "")
     if is_remote(file) or is_remote(kept):
         raise UserError(
@@ -131,7 +173,9 @@ def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
             "deleted from here. Carry out the plan with the store's own tools: its lines with the action 'remove' name the files."
         )
     if not file.is_absolute() or not kept.is_absolute() or ".." in file.parts + kept.parts:
-        raise UserError(f"{path}, line {number}: {line['file']!r} and {line['kept']!r} must be absolute paths without '..'.")
+        raise UserError(
+            f"{path}, line {number}: {line['file']!r} and {line['kept']!r} must be absolute paths without '..'."
+        )
     try:
         group = int(line["group"])
         score = float(line["score"]) if line.get("score") else None
@@ -172,7 +216,10 @@ def _parse_judgement(line: dict[str, str]) -> Judgement | None:
 def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     """What the line says of the file; None where it says nothing, or what no number is."""
     try:
-        numbers = [int(line.get(name) or "") for name in ("width", "height", "bytes", "modified_ns", "exif_entries", "frames")]
+        numbers = [
+            int(line.get(name) or "")
+            for name in ("width", "height", "bytes", "modified_ns", "exif_entries", "frames")
+        ]
         sharpness = float(line.get("sharpness") or "")
     except ValueError:
         return None
@@ -190,7 +237,9 @@ def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
         linked=is_link(file),
         archived=not is_there(file) and find_archive(file) is not None,
         frames=frames,
-        companions=tuple(name for name in (line.get("companions") or "").split("/") if name not in ("", ".", "..")),
+        companions=tuple(
+            name for name in (line.get("companions") or "").split("/") if name not in ("", ".", "..")
+        ),
     )
 
 

@@ -9,7 +9,16 @@ from image_copies.data.files import digest_file, is_there
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive, read_image_bytes
 from image_copies.matching.files.companions import find_companions
-from image_copies.matching.files.notes import WORDS, Key, Note, Notes, describe, find_missing, read_notes, read_sidecars
+from image_copies.matching.files.notes import (
+    WORDS,
+    Key,
+    Note,
+    Notes,
+    describe,
+    find_missing,
+    read_notes,
+    read_sidecars,
+)
 from image_copies.matching.verification.contents import Contents, list_missing, read_contents
 
 SIDECAR = ".xmp"
@@ -57,7 +66,11 @@ def list_sidecars(picture: Path) -> list[Path]:
     if is_remote(picture) or (not is_there(picture) and find_archive(picture) is not None):
         return []
     own = name_sidecar(picture)
-    found = (picture.with_name(name) for name in find_companions(picture) if PurePath(name).suffix.lower() == SIDECAR)
+    found = (
+        picture.with_name(name)
+        for name in find_companions(picture)
+        if PurePath(name).suffix.lower() == SIDECAR
+    )
     return [*([own] if is_there(own) else []), *(path for path in found if path != own)]
 
 
@@ -89,7 +102,11 @@ def read_attributes(path: Path) -> dict[str, bytes]:
     if is_remote(path) or not hasattr(os, "listxattr"):
         return {}
     try:
-        names = [name for name in os.listxattr(path) if name.startswith("user.") and not name.startswith(DOWNLOADED)]
+        names = [
+            name
+            for name in os.listxattr(path)
+            if name.startswith("user.") and not name.startswith(DOWNLOADED)
+        ]
         return {name: os.getxattr(path, name) for name in names}
     except OSError:  # a file system without any
         return {}
@@ -103,8 +120,16 @@ def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
     lasting = [
         *list_missing(kept.contents, file.contents),
         *(f"{describe(key)} of its own" for key in other),
-        *(f"the attribute {name}" for name, value in file.attributes.items() if kept.attributes.get(name) != value),
-        *(path.name for path in file.companions if not any(_is_equal(path, theirs) for theirs in kept.companions)),
+        *(
+            f"the attribute {name}"
+            for name, value in file.attributes.items()
+            if kept.attributes.get(name) != value
+        ),
+        *(
+            path.name
+            for path in file.companions
+            if not any(_is_equal(path, theirs) for theirs in kept.companions)
+        ),
     ]
     return Surplus(tuple(lasting), added)
 

@@ -24,7 +24,11 @@ def find_trash(file: Path, spare: Path) -> Path:
         return home
     if sys.platform == "darwin":
         return spare
-    top = next(folder for folder in (file.parent, *file.parents) if os.path.ismount(folder) or folder == folder.parent)
+    top = next(
+        folder
+        for folder in (file.parent, *file.parents)
+        if os.path.ismount(folder) or folder == folder.parent
+    )
     trash = top / f".Trash-{os.getuid()}"
     return trash if (_is_own_folder(trash) if os.path.lexists(trash) else os.access(top, os.W_OK)) else spare
 

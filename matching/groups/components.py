@@ -83,7 +83,9 @@ def group_components(
 
 def _keep_once(pairs: Pairs, contents: int) -> Pairs:
     """Return each pair once, its lower number first, with its highest score, ordered by its numbers."""
-    keys = np.minimum(pairs["first"], pairs["second"]) * contents + np.maximum(pairs["first"], pairs["second"])
+    keys = np.minimum(pairs["first"], pairs["second"]) * contents + np.maximum(
+        pairs["first"], pairs["second"]
+    )
     order = np.lexsort((-pairs["score"], keys))
     keys = keys[order]
     best = np.diff(keys, prepend=-1) != 0

@@ -27,7 +27,9 @@ from image_copies.matching.verification.judgement import Judgement
 TO_LOOK_AT = "a person should look"
 
 
-def plan_group(group: int, files: Sequence[Path], knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
+def plan_group(
+    group: int, files: Sequence[Path], knowledge: Knowledge, settings: KeepSettings
+) -> list[PlanRow]:
     """Plan one group: the kept file first, then those that may be removed, those to be looked at, and those that are left.
 
     A file may be removed only if it certainly is a copy of the kept file itself, is no link, lies in no archive and is neither
@@ -63,7 +65,9 @@ def _choose(members: Sequence[Facts], knowledge: Knowledge, settings: KeepSettin
             copies.update((digests[one], digests[other]))
     is_sound = knowledge.is_intact if len(set(digests.values())) > 1 else lambda path: True
     kept, why = choose_kept(members, settings, is_sound, lambda path: copies[digests[path]])
-    chosen = settings.is_reference(kept.path) or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
+    chosen = settings.is_reference(kept.path) or find_pattern(kept.path, settings.preferred) < len(
+        settings.preferred
+    )
     if settings.keep != "largest" or chosen:
         return kept, why
     others = (facts for facts in sort_files(members) if _can_replace(facts, kept, knowledge))
@@ -74,25 +78,41 @@ def suggest(two: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) 
     """Return which of two files to keep, and why; None where they are copies of which nothing says which is the original."""
     known = knowledge.of(two[0].path, two[1].path)
     kept, why = _choose(two, knowledge, settings)
-    asked = settings.keep != "largest" or find_pattern(kept.path, settings.preferred) < len(settings.preferred)
+    asked = settings.keep != "largest" or find_pattern(kept.path, settings.preferred) < len(
+        settings.preferred
+    )
     sure = asked or known.same_bytes or not known.judgement.is_certain or known.judgement.kind == "same file"
     return (kept, why) if sure or known.origin is not None else (None, "")
 
 
-def _plan_remaining(planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge, settings: KeepSettings) -> list[PlanRow]:
+def _plan_remaining(
+    planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge, settings: KeepSettings
+) -> list[PlanRow]:
     """Let files that stay beside the kept one be kept instead of their own certain copies; none of those goes through a chain."""
     rows = {row.file: row for row in planned}
     ordered = sort_files([row.facts for row in planned if row.facts is not None], settings)
     for certain, facts in itertools.product(("same_bytes", "was_certain"), ordered):
         file, center, equal = facts.path, rows[facts.path], certain == "same_bytes"
-        if file == kept or center.action == "remove" or (center.merged and not equal) or not facts.width or is_raw(file):
+        if (
+            file == kept
+            or center.action == "remove"
+            or (center.merged and not equal)
+            or not facts.width
+            or is_raw(file)
+        ):
             continue
-        others = (row for row in rows.values() if row.action in ("review", "leave") and (equal or not row.merged))
-        copies = [row for row in others if row.file != file and getattr(knowledge.of(file, row.file), certain)]
+        others = (
+            row for row in rows.values() if row.action in ("review", "leave") and (equal or not row.merged)
+        )
+        copies = [
+            row for row in others if row.file != file and getattr(knowledge.of(file, row.file), certain)
+        ]
         if not copies or not (equal or knowledge.is_intact(file)):
             continue
         members = [facts, *(row.facts for row in copies if row.facts is not None)]
-        best, why = (facts, center.reason) if center.action == "keep" else _choose(members, knowledge, settings)
+        best, why = (
+            (facts, center.reason) if center.action == "keep" else _choose(members, knowledge, settings)
+        )
         part = plan_around([center, *copies], best.path, why, knowledge)
         gone = [row for row in part if row.action == "remove" or row.merged]
         if gone:
@@ -135,16 +155,22 @@ def plan_around(
             if guard or judgement is None:
                 action, reason = guard or ("leave", different)
             else:
-                find_loss = partial(known.find_loss, distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND)
+                find_loss = partial(
+                    known.find_loss, distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND
+                )
                 loss = find_loss()
                 merged = known.surplus.noted if loss and not find_loss(merging=True) else ""
                 action, reason = _decide_action(judgement, loss)
             original = _name_original(known) if name_originals and action == "review" else ""
-            made = replace(row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement)
+            made = replace(
+                row, action=action, kept=kept, reason=reason, score=known.score, judgement=judgement
+            )
             planned.append(replace(made, merged=merged, original=original))
             going |= dict.fromkeys(list_companions(planned[-1]), row.file)
     planned = [
-        replace(row, reason=f"goes with {text_of(going[row.file].name)}") if row.action == "leave" and row.file in going else row
+        replace(row, reason=f"goes with {text_of(going[row.file].name)}")
+        if row.action == "leave" and row.file in going
+        else row
         for row in planned
     ]
     return _sort_rows(planned, kept)
@@ -198,7 +224,9 @@ def _name_original(known: PairKnowledge) -> str:
         return ""
     if known.origin is None:
         return "not known"
-    of, made = ("the kept file", "this one") if known.origin.path == known.kept else ("this file", "the kept one")
+    of, made = (
+        ("the kept file", "this one") if known.origin.path == known.kept else ("this file", "the kept one")
+    )
     return f"{of}: {made} {known.origin.reason}"
 
 

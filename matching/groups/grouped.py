@@ -55,13 +55,16 @@ def group_files(
         one, other = digests.get(match.query), digests.get(match.reference)
         if one is not None and other is not None and one != other and not {one, other} & empty:
             link = Link(names[one], names[other], match.score, match.judgement)
-            links[_pair_of(link)] = min(link, links.get(_pair_of(link), link), key=lambda link: (-link.score, link.first))
+            links[_pair_of(link)] = min(
+                link, links.get(_pair_of(link), link), key=lambda link: (-link.score, link.first)
+            )
 
     def matching(asked: Sequence[tuple[int, int]]) -> list[bool]:
         named = [(by_number[first], by_number[second]) for first, second in asked]
         scores = score_pairs(named)
         return [
-            pair[1] in called.get(pair[0], frozenset()) or (bool(score >= threshold) and frozenset(pair) not in rejected)
+            pair[1] in called.get(pair[0], frozenset())
+            or (bool(score >= threshold) and frozenset(pair) not in rejected)
             for pair, score in zip(named, scores, strict=True)
         ]
 
@@ -72,7 +75,9 @@ def group_files(
     def named_cut(cut: Cut[int]) -> Cut[Path]:
         return Cut(named_link(cut.link), cut.matching, cut.compared, cut.reason)
 
-    table = np.array([(link.first, link.second, link.score) for link in links.values()], np.float64).reshape(-1, 3)
+    table = np.array([(link.first, link.second, link.score) for link in links.values()], np.float64).reshape(
+        -1, 3
+    )
     packed = pack_pairs(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2])
     found = group_pairs(packed, len(names), bound, matching, least_of_hub)
     joined = [sorted(path for member in group for path in files[member]) for group in found.groups]

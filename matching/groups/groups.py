@@ -66,7 +66,8 @@ class Grouping:
     """The result of grouping."""
 
     groups: list[list[int]]  # each ascending
-    cuts: list[Cut[int]]  # the highest-scoring link of any two groups that it did not merge, highest score first
+    # the highest-scoring link of any two groups that it did not merge, highest score first
+    cuts: list[Cut[int]]
     hubs: list[Hub[int]] = field(default_factory=list)  # in no group; the one with the most matches first
     pairs: int = 0  # different ones that were considered
     dropped: int = 0  # pairs that were not, because too many are connected with each other
@@ -122,7 +123,10 @@ def _sample_pairs(contents: Sequence[int]) -> list[tuple[int, int]]:
     if len(firsts) > MAX_SAMPLED_PAIRS:
         chosen = np.random.default_rng(0).choice(len(firsts), MAX_SAMPLED_PAIRS, replace=False)
         firsts, seconds = firsts[chosen], seconds[chosen]
-    return [(contents[first], contents[second]) for first, second in zip(firsts.tolist(), seconds.tolist(), strict=True)]
+    return [
+        (contents[first], contents[second])
+        for first, second in zip(firsts.tolist(), seconds.tolist(), strict=True)
+    ]
 
 
 class _Pairs:
@@ -140,7 +144,9 @@ class _Pairs:
         return sum(self._known[pair] for pair in wanted)
 
 
-def _find_refusal(link: Link[int], one: list[int], other: list[int], pairs: _Pairs, bound: int) -> Cut[int] | None:
+def _find_refusal(
+    link: Link[int], one: list[int], other: list[int], pairs: _Pairs, bound: int
+) -> Cut[int] | None:
     compared = len(one) * len(other)
     if len(one) + len(other) > bound:
         return Cut(link, 0, compared, "bound")
@@ -150,7 +156,10 @@ def _find_refusal(link: Link[int], one: list[int], other: list[int], pairs: _Pai
 
 def _collect_groups(group_of: dict[int, list[int]]) -> list[list[int]]:
     unique = {id(members): members for members in group_of.values()}.values()
-    return sorted((sorted(members) for members in unique if len(members) > 1), key=lambda members: (-len(members), members))
+    return sorted(
+        (sorted(members) for members in unique if len(members) > 1),
+        key=lambda members: (-len(members), members),
+    )
 
 
 def _collect_cuts(

@@ -72,7 +72,9 @@ def read_facts(paths: Sequence[Path], verdicts: Verdicts) -> dict[Path, Facts]:
     """Read the facts of many pictures; returns them by path."""
 
     def read(path: Path) -> Facts:
-        return picture_facts(path, lambda path: verdicts.ask((path,), "facts", (), lambda: read_content_facts(path)))
+        return picture_facts(
+            path, lambda path: verdicts.ask((path,), "facts", (), lambda: read_content_facts(path))
+        )
 
     with ThreadPoolExecutor(READER_THREADS) as pool:
         found = tqdm(pool.map(read, paths), "comparing files", len(paths), leave=False, unit="image")
@@ -81,7 +83,11 @@ def read_facts(paths: Sequence[Path], verdicts: Verdicts) -> dict[Path, Facts]:
 
 def drop_flat(pairs: Sequence[Match], flat: Collection[Path]) -> list[Match]:
     """Return the pairs but for those of pictures that show nothing; the same bytes are a pair all the same."""
-    return [match for match in pairs if match.score == 0 or (match.query not in flat and match.reference not in flat)]
+    return [
+        match
+        for match in pairs
+        if match.score == 0 or (match.query not in flat and match.reference not in flat)
+    ]
 
 
 def make_groups(
@@ -100,7 +106,9 @@ def make_groups(
         rejected=exclusions.rejected,
         accepted=exclusions.accepted,
     )
-    facts = facts | read_facts([path for group in grouped.groups for path in group if path not in facts], judge.verdicts)
+    facts = facts | read_facts(
+        [path for group in grouped.groups for path in group if path not in facts], judge.verdicts
+    )
 
     def score(one: Path, other: Path) -> float | None:
         if exclusions.same_folder(one, other):
@@ -112,9 +120,15 @@ def make_groups(
         return exclusions.decision(found.digests[one], found.digests[other])
 
     knowledge = Knowledge(
-        digests=found.digests, facts=facts, listed=list_pairs(found.pairs), score=score, decide=decide, judge=judge
+        digests=found.digests,
+        facts=facts,
+        listed=list_pairs(found.pairs),
+        score=score,
+        decide=decide,
+        judge=judge,
     )
-    score_pairs([(found.digests[path],) * 2 for group in grouped.groups for path in group])  # reads vectors: threads must not
+    # reads vectors: threads must not
+    score_pairs([(found.digests[path],) * 2 for group in grouped.groups for path in group])
     large = threading.Lock()
 
     def plan(numbered: tuple[int, list[Path]]) -> list[PlanRow]:

@@ -31,7 +31,9 @@ def is_of_series(match: Match, facts: Mapping[Path, Facts]) -> bool:
 
 def list_joining(pairs: Sequence[Match], facts: Mapping[Path, Facts]) -> list[Match]:
     """Return the pairs that may join a group: copies, but neither shots in a row nor what are certainly copies of such shots."""
-    certain = [match.settled or (match.judgement is not None and match.judgement.is_certain) for match in pairs]
+    certain = [
+        match.settled or (match.judgement is not None and match.judgement.is_certain) for match in pairs
+    ]
     same = _join(match.files for match, sure in zip(pairs, certain, strict=True) if sure)
     ends = [frozenset(same.get(path, [path])[0] for path in match.files) for match in pairs]
     shots = {pair for pair, match in zip(ends, pairs, strict=True) if is_of_series(match, facts)}
@@ -39,15 +41,26 @@ def list_joining(pairs: Sequence[Match], facts: Mapping[Path, Facts]) -> list[Ma
     return [match for match, sure, pair in of_pairs if match.is_copy and (sure or pair not in shots)]
 
 
-def number_series(pairs: Sequence[Match], facts: Mapping[Path, Facts], planned: Sequence[PlanRow]) -> list[Match]:
+def number_series(
+    pairs: Sequence[Match], facts: Mapping[Path, Facts], planned: Sequence[PlanRow]
+) -> list[Match]:
     """Return pairs, those within a series with its number, from 1 for the largest, and its sharpest picture (`Facts.sharpness`).
 
     Copies count as the one that stays instead of them.
     """
     kept, facts = _find_kept(planned), {row.file: row.facts for row in planned if row.facts} | dict(facts)
-    ends = [(kept.get(match.query, match.query), kept.get(match.reference, match.reference)) for match in pairs]
-    together = _join(pair for pair, match in zip(ends, pairs, strict=True) if pair[0] != pair[1] and is_of_series(match, facts))
-    ordered = sorted({id(files): sorted(files) for files in together.values()}.values(), key=lambda files: (-len(files), files))
+    ends = [
+        (kept.get(match.query, match.query), kept.get(match.reference, match.reference)) for match in pairs
+    ]
+    together = _join(
+        pair
+        for pair, match in zip(ends, pairs, strict=True)
+        if pair[0] != pair[1] and is_of_series(match, facts)
+    )
+    ordered = sorted(
+        {id(files): sorted(files) for files in together.values()}.values(),
+        key=lambda files: (-len(files), files),
+    )
     sharpest = [max(files, key=lambda path: (facts[path].sharpness, facts[path].width)) for files in ordered]
     number_of = {file: number for number, files in enumerate(ordered) for file in files}
     return [

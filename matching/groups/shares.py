@@ -53,13 +53,16 @@ def find_copies_in_sets(
     return found
 
 
-def shared_pictures(pairs: Iterable[Match], digests: Mapping[Path, bytes], set_of: Callable[[Path], Path | None]) -> list[Share]:
+def shared_pictures(
+    pairs: Iterable[Match], digests: Mapping[Path, bytes], set_of: Callable[[Path], Path | None]
+) -> list[Share]:
     """Count the pictures that any two sets share, largest share first; sets that share nothing are omitted."""
     sizes: dict[Path, int] = defaultdict(int)
     for path in digests:
         if (name := set_of(path)) is not None:
             sizes[name] += 1
-    copied: dict[tuple[Path, Path], int] = defaultdict(int)  # (set, other set) → pictures of the first with a copy in the other
+    # (set, other set) → pictures of the first with a copy in the other
+    copied: dict[tuple[Path, Path], int] = defaultdict(int)
     for path, names in find_copies_in_sets(pairs, digests, set_of).items():
         own = set_of(path)
         if own is not None:
@@ -77,11 +80,17 @@ def shared_pictures(pairs: Iterable[Match], digests: Mapping[Path, bytes], set_o
         for (one, other), count in list(copied.items())
         if one <= other
     ]
-    return sorted(shares, key=lambda share: (-max(share.share_of_first, share.share_of_second), share.first, share.second))
+    return sorted(
+        shares,
+        key=lambda share: (-max(share.share_of_first, share.share_of_second), share.first, share.second),
+    )
 
 
 def clean_lists(
-    pairs: Iterable[Match], digests: Mapping[Path, bytes], sets: Sequence[Path], set_of: Callable[[Path], Path | None]
+    pairs: Iterable[Match],
+    digests: Mapping[Path, bytes],
+    sets: Sequence[Path],
+    set_of: Callable[[Path], Path | None],
 ) -> Mapping[Path, list[Path]]:
     """Return for each set, such as train, val, test, the pictures that have no copy in a later set."""
     order = {name: place for place, name in enumerate(sets)}

@@ -25,17 +25,23 @@ from image_copies.matching.index.store import Store, count_changes
 from image_copies.matching.threshold import choose_sample
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
-LISTS_PER_ROOT = 4  # inverted lists per square root of the number of contents; fewer where there are too few to train them
-MAX_GROWTH = 2  # lists are made again once so many times as many are due: the index holds four times the contents
-PROBED_LISTS = 1.8  # lists searched for a query's copies, times the number of lists to this power: 905 of 4,000 (docs/scale.md);
+# inverted lists per square root of the number of contents; fewer where there are too few to train them
+LISTS_PER_ROOT = 4
+# lists are made again once so many times as many are due: the index holds four times the contents
+MAX_GROWTH = 2
+# lists searched for a query's copies, times the number of lists to this power: 905 of 4,000 (docs/scale.md);
+PROBED_LISTS = 1.8
 PROBED_LISTS_POWER = 0.75  # among more lists, copies scatter over more of them, but over a smaller share
-PROBED_LIST_SHARE = 0.5  # share of the lists, if more, searched for neighbours at any distance, which scatter over many lists
+# share of the lists, if more, searched for neighbours at any distance, which scatter over many lists
+PROBED_LIST_SHARE = 0.5
 COARSE_COORDINATES = 4  # that share 4 bits of a coarse code, where this divides the number of dimensions
 TRAINING_VECTORS_PER_LIST = 64
 KMEANS_ROUNDS = 10  # iterations of k-means, for the lists and for the codes
-MIN_UNCODED, UNCODED_SHARE = 20_000, 0.01  # codes are added once more rows, and a larger share of the coded ones, lack them
+# codes are added once more rows, and a larger share of the coded ones, lack them
+MIN_UNCODED, UNCODED_SHARE = 20_000, 0.01
 VECTORS_PER_BLOCK = 65_536  # vectors encoded at once
-NAME = re.compile(r"codes-(\d+)-([0-9a-f]{16})\.faiss")  # of the state of the database, and the SHA-256 of the bytes
+# of the state of the database, and the SHA-256 of the bytes
+NAME = re.compile(r"codes-(\d+)-([0-9a-f]{16})\.faiss")
 
 
 def search_codes(index: Any, queries: NDArray[np.float32], depth: int, near: bool) -> NDArray[np.int64]:
@@ -76,7 +82,8 @@ def open_codes(store: Store, parts: Parts) -> Any:
     written = store.folder / f"codes-{count_changes(store)}-{hashlib.sha256(content).hexdigest()[:16]}.faiss"
     with whole_file(written) as temporary:
         temporary.write_bytes(content)
-    stale = {*store.folder.glob("codes-*"), *store.folder.glob("quantizers-*")} - {written}  # the latter of earlier versions
+    # the latter of earlier versions
+    stale = {*store.folder.glob("codes-*"), *store.folder.glob("quantizers-*")} - {written}
     for other in stale:
         with suppress(OSError):  # Windows keeps what another process has mapped: the next change removes it
             other.unlink()
@@ -99,7 +106,9 @@ def _find_codes(store: Store, most: int, flags: int) -> Any:
     import faiss
 
     now = count_changes(store)
-    named = [(int(name[1]), path) for path in store.folder.glob("codes-*") if (name := NAME.fullmatch(path.name))]
+    named = [
+        (int(name[1]), path) for path in store.folder.glob("codes-*") if (name := NAME.fullmatch(path.name))
+    ]
     for _, path in sorted((own for own in named if own[0] <= now), reverse=True):
         with suppress(RuntimeError):  # it is damaged, or another process has removed it
             index = faiss.read_index(str(path), flags)

@@ -37,7 +37,8 @@ def decide(store: Store, pictures: tuple[Path, Path], digests: tuple[bytes, byte
     (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, pictures), strict=True))
     now = datetime.now().isoformat(sep=" ", timespec="seconds")
     store.database.execute(
-        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)", (first, second, int(copy), now, one, other)
+        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)",
+        (first, second, int(copy), now, one, other),
     )
 
 
@@ -52,15 +53,23 @@ def read_decisions(store: Store) -> list[Decision]:
     )
     decisions = []
     for first, second, copy, decided, one, other in rows:
-        if not all(isinstance(value, bytes) for value in (first, second, one, other)) or not isinstance(decided, str):
+        if not all(isinstance(value, bytes) for value in (first, second, one, other)) or not isinstance(
+            decided, str
+        ):
             raise sqlite3.DatabaseError("one of its decisions lacks a name, a digest or its time")
-        decisions.append(Decision(first, second, bool(copy), decided, (as_path(os.fsdecode(one)), as_path(os.fsdecode(other)))))
+        decisions.append(
+            Decision(
+                first, second, bool(copy), decided, (as_path(os.fsdecode(one)), as_path(os.fsdecode(other)))
+            )
+        )
     return decisions
 
 
 def take_back(store: Store, digests: tuple[bytes, bytes]) -> bool:
     """Delete the decision about a pair, in any order, and return whether there was one."""
-    done = store.database.execute("DELETE FROM decisions WHERE first = ? AND second = ?", tuple(sorted(digests)))
+    done = store.database.execute(
+        "DELETE FROM decisions WHERE first = ? AND second = ?", tuple(sorted(digests))
+    )
     return done.rowcount > 0
 
 

@@ -39,7 +39,8 @@ IMAGES_PER_COMMIT = 1024  # that a worker elsewhere embeds together, the most th
 READ_TOGETHER = 4  # files that a thread reads before a batch is made of them
 MOST_KEPT_BYTES = 32 * 2**20  # files read together that wait to be decoded; what exceeds it is read again
 Digests = dict[Path, bytes | None]  # SHA-256 of each file; None where it cannot be opened
-Opened = tuple[Path, bytes | None, bytes | None]  # a file, its SHA-256, None where it cannot be opened, and its bytes if kept
+# a file, its SHA-256, None where it cannot be opened, and its bytes if kept
+Opened = tuple[Path, bytes | None, bytes | None]
 Item = TypeVar("Item")
 
 
@@ -62,7 +63,9 @@ class Added:
     doubles: int = 0
 
 
-def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None) -> Added:
+def add_pictures(
+    store: Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None
+) -> Added:
     """Add pictures as references; only contents that are new to the index are embedded, and shown to `look`.
 
     Raises:
@@ -75,7 +78,11 @@ def add_pictures(store: Store, extractor: Extractor, paths: Sequence[Path], look
     def choose(digests: Digests) -> _Part:
         known = digests_of_files(store, digests)
         closed.extend(path for path, digest in digests.items() if digest is None)
-        new = {path: digest for path, digest in digests.items() if digest is not None and known.get(path) != digest}
+        new = {
+            path: digest
+            for path, digest in digests.items()
+            if digest is not None and known.get(path) != digest
+        }
         lacking = set(new.values()) - contents_of(store, new.values()).keys() - chosen
         before = vectors_by_digest(store, lacking)  # embedded as queries
         chosen.update(lacking)
@@ -99,7 +106,9 @@ def forget_missing(store: Store, paths: Iterable[Path]) -> None:
         remove_files(store, gone)
 
 
-def embed_queries(store: Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None) -> dict[Path, bytes]:
+def embed_queries(
+    store: Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None
+) -> dict[Path, bytes]:
     """Embed the queries whose contents the index knows neither as references nor from an earlier search.
 
     They are shown to `look`. Returns the SHA-256 of every query that can be opened.
@@ -263,7 +272,9 @@ def order_by_size(paths: Sequence[Path]) -> list[Path]:
     return sorted(paths, key=lambda path: -sizes.get(path, 0))
 
 
-def _open_knowing(source: Callable[[], Extractor], known: frozenset[bytes]) -> tuple[Extractor, frozenset[bytes]]:
+def _open_knowing(
+    source: Callable[[], Extractor], known: frozenset[bytes]
+) -> tuple[Extractor, frozenset[bytes]]:
     return source(), known
 
 
@@ -290,8 +301,12 @@ def _embed_unknown(
 
 
 def _embed_shard(extractor: Extractor, paths: Sequence[Path], place: Place) -> Vectors:
-    found = with_decoders(extractor, place).extract_all(ImageSet(list(map(str, paths)), list(paths)), place.advance)
-    place.report_absent([path for path, bad in zip(paths, found.unreadable, strict=True) if bad and not path.exists()])
+    found = with_decoders(extractor, place).extract_all(
+        ImageSet(list(map(str, paths)), list(paths)), place.advance
+    )
+    place.report_absent(
+        [path for path, bad in zip(paths, found.unreadable, strict=True) if bad and not path.exists()]
+    )
     return found
 
 

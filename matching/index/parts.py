@@ -26,7 +26,8 @@ CONTENTS_PER_PART = 500_000  # 488 MiB with 256 dimensions
 MIN_NEW_CONTENTS = 10_000  # the last file is written once more contents than this were added
 Mapped = np.memmap[Any, np.dtype[np.float32]]
 Part = tuple[NDArray[np.bool_], Mapped]
-NAME = re.compile(r"vectors-(\d+)-(\d+)\.npy")  # of the first row, and of the state of the database that it was made from
+# of the first row, and of the state of the database that it was made from
+NAME = re.compile(r"vectors-(\d+)-(\d+)\.npy")
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,9 @@ def open_parts(store: Store) -> Parts:
     searched = np.concatenate([*(own for own, _ in parts), known])
     removed = removed_contents(store)
     searched[removed[removed <= len(searched)] - 1] = False
-    stale = {path.absolute() for path in store.folder.glob("vectors-*")} - {Path(str(rows.filename)) for rows in files}
+    stale = {path.absolute() for path in store.folder.glob("vectors-*")} - {
+        Path(str(rows.filename)) for rows in files
+    }
     for path in stale:  # of a later state, too: the database was brought back from a copy
         with suppress(OSError):  # Windows keeps what another process has mapped: the next search removes it
             path.unlink()
@@ -146,7 +149,11 @@ def _find_part(store: Store, first: int) -> Part | None:
         with suppress(UserError):
             if name is not None and int(name[2]) <= now:
                 found.append(map_part(path))
-    return max((part for part in found if part[1].shape[1:] == (store.dimensions,)), key=lambda part: len(part[0]), default=None)
+    return max(
+        (part for part in found if part[1].shape[1:] == (store.dimensions,)),
+        key=lambda part: len(part[0]),
+        default=None,
+    )
 
 
 def _write_part(store: Store, first: int, last: int) -> Part:

@@ -67,7 +67,9 @@ class Neighbours:
         """
         queries, count = np.ascontiguousarray(queries, np.float32), min(count, self.ntotal)
         if not np.isfinite(queries).all():
-            raise UserError("a query's vector is not finite (NaN or infinite): the checkpoint is probably damaged.")
+            raise UserError(
+                "a query's vector is not finite (NaN or infinite): the checkpoint is probably damaged."
+            )
         if self.codes is None or not count:
             found = neighbours.Neighbours(self.parts.rows()).nearest(queries, count)
             return Nearest(self._rows[found.rows] + 1, found.values)
@@ -111,7 +113,9 @@ def open_search(store: Store, exact: bool = False) -> Neighbours:
     store.database.execute("BEGIN")  # one state for the number of changes and the vectors
     try:
         parts = open_parts(store)
-        coded = not exact and find_spec("faiss") and np.count_nonzero(parts.searched) >= coding.MIN_CODED_CONTENTS
+        coded = (
+            not exact and find_spec("faiss") and np.count_nonzero(parts.searched) >= coding.MIN_CODED_CONTENTS
+        )
         return Neighbours(parts, coding.open_codes(store, parts) if coded else None)
     finally:
         if store.database.in_transaction:

@@ -20,7 +20,14 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.sources.archives import find_archive, read_bytes
-from image_copies.matching.index.database import DATABASE, compute_checksum, open_database, read_about, read_maker, write_together
+from image_copies.matching.index.database import (
+    DATABASE,
+    compute_checksum,
+    open_database,
+    read_about,
+    read_maker,
+    write_together,
+)
 
 ROWS_PER_READ = 4096  # vectors read from the database at once
 MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives
@@ -77,7 +84,9 @@ def read_content(path: Path, most: int) -> tuple[bytes, bytes | None]:
 
 
 @contextmanager
-def open_store(folder: Path, identity: str, dimensions: int, replace: bool = False, new: bool = True) -> Iterator[Store]:
+def open_store(
+    folder: Path, identity: str, dimensions: int, replace: bool = False, new: bool = True
+) -> Iterator[Store]:
     """Open an index, or make a new one, unless it must be there; `replace` empties one that was made with another extractor.
 
     `identity` is a digest of everything that determines the vectors (`Extractor.identity`), of so many dimensions.
@@ -102,7 +111,9 @@ def require_index(folder: Path) -> None:
         UserError: It holds none.
     """
     if not (folder / DATABASE).exists():
-        raise UserError(f"{folder} holds no index. Make it with: {name_command('match')} add DIR --index {folder}")
+        raise UserError(
+            f"{folder} holds no index. Make it with: {name_command('match')} add DIR --index {folder}"
+        )
 
 
 @contextmanager
@@ -168,7 +179,9 @@ def names_below(folder: PurePath) -> tuple[bytes, bytes]:
 
 def stored_files(store: Store) -> dict[Path, bytes]:
     """Return every file with the SHA-256 of its content, ordered by path."""
-    found = store.database.execute("SELECT path, digest FROM files JOIN contents USING (content) ORDER BY path")
+    found = store.database.execute(
+        "SELECT path, digest FROM files JOIN contents USING (content) ORDER BY path"
+    )
     return {as_path(os.fsdecode(path)): digest for path, digest in found}
 
 
@@ -202,7 +215,9 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDA
         if row is not None:
             vector, checksum = row
             if vector is not None and _is_damaged(store, vector, checksum):
-                raise UserError(f"{store.folder / DATABASE} holds a damaged vector: remove {store.folder}, add the images again.")
+                raise UserError(
+                    f"{store.folder / DATABASE} holds a damaged vector: remove {store.folder}, add the images again."
+                )
             found[digest] = None if vector is None else np.frombuffer(vector, np.float32)
     return found
 
@@ -224,13 +239,19 @@ def keep_queries(store: Store, contents: Iterable[Content]) -> None:
 def forget_queries(store: Store, kept: Iterable[bytes]) -> None:
     """Forget the vectors of all queries but those with the digests `kept`."""
     wanted = set(kept)
-    gone = [(digest,) for (digest,) in store.database.execute("SELECT digest FROM queries") if digest not in wanted]
+    gone = [
+        (digest,)
+        for (digest,) in store.database.execute("SELECT digest FROM queries")
+        if digest not in wanted
+    ]
     store.database.executemany("DELETE FROM queries WHERE digest = ?", gone)
 
 
 def unreadable_files(store: Store) -> list[Path]:
     """Return the files of contents that cannot be read as pictures."""
-    found = store.database.execute("SELECT path FROM files JOIN contents USING (content) WHERE vector IS NULL ORDER BY path")
+    found = store.database.execute(
+        "SELECT path FROM files JOIN contents USING (content) WHERE vector IS NULL ORDER BY path"
+    )
     return [as_path(os.fsdecode(path)) for (path,) in found]
 
 
@@ -252,7 +273,12 @@ def stored_vectors(
             if _is_damaged(store, vector, checksum):
                 raise _damaged_vector_error(store, number)
         numbers = np.array([number for number, _, _ in block], np.int64)
-        yield numbers, np.frombuffer(b"".join(vector for _, vector, _ in block), np.float32).reshape(-1, store.dimensions)
+        yield (
+            numbers,
+            np.frombuffer(b"".join(vector for _, vector, _ in block), np.float32).reshape(
+                -1, store.dimensions
+            ),
+        )
 
 
 def check_vectors(store: Store) -> int:
@@ -264,7 +290,9 @@ def check_vectors(store: Store) -> int:
     count = sum(len(numbers) for numbers, _ in stored_vectors(store))
     find = "SELECT count(*) FROM queries WHERE checksum IS NOT NULL AND checksum IS NOT checksum(vector)"
     if store.database.execute(find).fetchone()[0]:
-        raise UserError(f"{store.folder / DATABASE} holds a damaged vector of a query: remove {store.folder}, add all again.")
+        raise UserError(
+            f"{store.folder / DATABASE} holds a damaged vector of a query: remove {store.folder}, add all again."
+        )
     (found,) = store.database.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(found)
@@ -278,7 +306,9 @@ def _is_damaged(store: Store, vector: bytes, checksum: int | None) -> bool:
 def _damaged_vector_error(store: Store, content: int) -> UserError:
     _, files = read_content_files(store, content)
     if not files:
-        return UserError(f"{store.folder / DATABASE} holds a damaged vector of no file: remove {store.folder}, add all again.")
+        return UserError(
+            f"{store.folder / DATABASE} holds a damaged vector of no file: remove {store.folder}, add all again."
+        )
     return UserError(
         f"{store.folder / DATABASE} holds a damaged vector, of {files[0]}. Remove it (`match remove`) and add it again."
     )
@@ -294,7 +324,10 @@ def count_changes(store: Store) -> int:
 
 def removed_contents(store: Store) -> NDArray[np.int64]:
     """Return the numbers [n] of all readable contents that were removed; numbers are never given again."""
-    return np.array([number for (number,) in store.database.execute("SELECT content FROM removed ORDER BY content")], np.int64)
+    return np.array(
+        [number for (number,) in store.database.execute("SELECT content FROM removed ORDER BY content")],
+        np.int64,
+    )
 
 
 @contextmanager

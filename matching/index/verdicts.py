@@ -15,13 +15,15 @@ import numpy as np
 from image_copies.data.sources.archives import find_archive
 from image_copies.matching.index.database import write_together
 
-VERSION = 5  # whoever changes what is found out, or how, raises it: all that an index keeps of another version is dropped
+# whoever changes what is found out, or how, raises it: all that an index keeps of another version is dropped
+VERSION = 5
 TABLE = (
     "CREATE TABLE IF NOT EXISTS verdicts (first BLOB NOT NULL, second BLOB NOT NULL, question BLOB NOT NULL, "
     "version INTEGER NOT NULL, answer BLOB NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (first, second, question))"
 )
 READ = (
-    "SELECT answer FROM verdicts WHERE first = ? AND second = ? AND question = ? AND version = ? AND checksum = checksum(answer)"
+    "SELECT answer FROM verdicts WHERE first = ? AND second = ? AND question = ? AND version = ? "
+    "AND checksum = checksum(answer)"
 )
 WRITE = "INSERT OR REPLACE INTO verdicts VALUES (?1, ?2, ?3, ?4, ?5, checksum(?5))"
 KNOWN = "(SELECT digest FROM contents UNION ALL SELECT digest FROM queries)"
@@ -53,7 +55,9 @@ class Verdicts:
         if self._database is not None:
             self._digests.update(digests)
 
-    def ask(self, files: Files, question: str, given: Sequence[object], find: Callable[[], T], *types: type) -> T:
+    def ask(
+        self, files: Files, question: str, given: Sequence[object], find: Callable[[], T], *types: type
+    ) -> T:
         """Return what is known of one file or two, in their order, as `ask_all` does; an error of `find` is passed on."""
         return self.ask_all([files], question, given, lambda asked: {files: find()}, *types)[files]
 
@@ -78,11 +82,14 @@ class Verdicts:
             return find(asked)
         what = hashlib.sha256(_encode([question, *given])).digest()
         keys: dict[Files, Key] = {
-            files: (self._digests.get(files[0]), self._digests.get(files[-1]), what, VERSION) for files in asked
+            files: (self._digests.get(files[0]), self._digests.get(files[-1]), what, VERSION)
+            for files in asked
         }
         with self._lock:
             rows = {files: self._database.execute(READ, key).fetchone() for files, key in keys.items()}
-        known: dict[Files, T] = {files: _decode(row[0], types) for files, row in rows.items() if row is not None}
+        known: dict[Files, T] = {
+            files: _decode(row[0], types) for files, row in rows.items() if row is not None
+        }
         unknown = [files for files in asked if files not in known]
         found = find(unknown) if unknown else {}
         self._found.update((keys[files], (files, _encode(answer))) for files, answer in found.items())
@@ -121,10 +128,16 @@ def _encode(value: object) -> bytes:
 def _describe(value: Any) -> object:
     """Return a value that JSON does not know as one that it knows."""
     if isinstance(value, np.ndarray):
-        return {"array": base64.b64encode(value.tobytes()).decode(), "dtype": value.dtype.str, "shape": value.shape}
+        return {
+            "array": base64.b64encode(value.tobytes()).decode(),
+            "dtype": value.dtype.str,
+            "shape": value.shape,
+        }
     if isinstance(value, np.generic):
         return value.item()
-    return {"type": type(value).__name__} | {field.name: getattr(value, field.name) for field in fields(value)}
+    return {"type": type(value).__name__} | {
+        field.name: getattr(value, field.name) for field in fields(value)
+    }
 
 
 def _decode(answer: bytes, types: Sequence[type]) -> Any:
@@ -133,11 +146,17 @@ def _decode(answer: bytes, types: Sequence[type]) -> Any:
 
     def make(values: dict[str, Any]) -> Any:
         if "array" in values:
-            return np.frombuffer(base64.b64decode(values["array"]), values["dtype"]).reshape(values["shape"]).copy()
+            return (
+                np.frombuffer(base64.b64decode(values["array"]), values["dtype"])
+                .reshape(values["shape"])
+                .copy()
+            )
         if "type" not in values:
             return values
         maker = makers[values.pop("type")]
-        return maker(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        return maker(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        )
 
     return json.loads(answer, object_hook=make)
 

@@ -22,7 +22,8 @@ GALLERY, LEAKAGE_GALLERY = "gallery", "leakage"
 UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
 LEAKAGE, FOLDERS = "leakage.csv", "folders.csv"
 LOCK = ".lock"
-WRITTEN = (MATCHES, GROUPS, CUTS, HUBS, PLAN, STACKS, STACK_LIST, OWN_INDEX, UNREADABLE, LEAKAGE, FOLDERS)  # by a search
+# by a search
+WRITTEN = (MATCHES, GROUPS, CUTS, HUBS, PLAN, STACKS, STACK_LIST, OWN_INDEX, UNREADABLE, LEAKAGE, FOLDERS)
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,12 @@ def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
     except FileExistsError as error:
         raise UserError(f"--output {folder} is a file. Name a folder.") from error
     except OSError as error:
-        raise UserError(f"--output {folder} cannot be made ({error.strerror}). Name a folder that you may write to.") from error
-    return hold_lock_file(folder / LOCK, f"another search is writing into {folder}. Wait for it, or name another --output.")
+        raise UserError(
+            f"--output {folder} cannot be made ({error.strerror}). Name a folder that you may write to."
+        ) from error
+    return hold_lock_file(
+        folder / LOCK, f"another search is writing into {folder}. Wait for it, or name another --output."
+    )
 
 
 def write_notes(folder: Path, notes: SearchNotes) -> None:
@@ -84,7 +89,9 @@ def read_notes(folder: Path) -> SearchNotes:
     try:
         notes = SearchNotes(**json.loads(path.read_text(encoding="utf-8")))
         valid = notes.keep in KEEP_RULES and isinstance(notes.index, (str, type(None)))
-        valid = valid and all(isinstance(word, str) for word in [*notes.preferred, *notes.read_only, *notes.sources])
+        valid = valid and all(
+            isinstance(word, str) for word in [*notes.preferred, *notes.read_only, *notes.sources]
+        )
     except FileNotFoundError as error:
         raise UserError(
             f"{path}: there are no results of a search. Search first: {name_command('match')} DIR writes them."

@@ -22,7 +22,8 @@ from image_copies.submissions.report.inputs import render
 
 TEMPLATE = Path(__file__).parent / "templates" / "matches.html.jinja"
 PAGE = 50  # groups or pairs on a page
-MAX_MATCHES, MAX_GROUPS, MAX_GROUP_FILES = 200, 200, 12  # pairs of each section, groups, and files of a group that are shown
+# pairs of each section, groups, and files of a group that are shown
+MAX_MATCHES, MAX_GROUPS, MAX_GROUP_FILES = 200, 200, 12
 FIGURES = re.compile(
     r" \([^()]*( of 100| blocks[^()]*| of the picture differ|pixels of \d+)\)|; \d+ features agree|, sharpness \d+"
 )  # in review.js, too
@@ -41,7 +42,8 @@ class GroupCard:
 
     number: int
     files: int
-    pictures: Sequence[tuple[str | None, str, str, str]]  # thumbnail's path, label, name and a line of facts of each
+    # thumbnail's path, label, name and a line of facts of each
+    pictures: Sequence[tuple[str | None, str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,10 @@ def write_matches_page(
                 section=section,
                 cards=section.pages[number - 1],
                 here=address,
-                navigation=[(each, [addresses[each.key, place] for place in range(1, len(each.pages) + 1)]) for each in sections],
+                navigation=[
+                    (each, [addresses[each.key, place] for place in range(1, len(each.pages) + 1)])
+                    for each in sections
+                ],
                 cuts=[(_describe_link(cut.link, name), cut) for cut in groups.cuts[:MAX_LISTED]],
                 hubs=[(name(hub.content[0]), hub) for hub in groups.hubs[:MAX_LISTED]],
                 flat=[name(path) for path in groups.flat[:MAX_LISTED]],
@@ -119,7 +124,9 @@ def write_matches_page(
     return folder / "index.html"
 
 
-def _make_sections(folder: Path, matches: Matches, grouped: Grouped | None, name: Callable[[Path], str]) -> list[Section]:
+def _make_sections(
+    folder: Path, matches: Matches, grouped: Grouped | None, name: Callable[[Path], str]
+) -> list[Section]:
     """Return the sections, whose thumbnails are written into `folder`."""
     copies = grouped.copies if grouped else []
     series = list_series(matches.pairs, grouped.rows if grouped else ())
@@ -129,17 +136,32 @@ def _make_sections(folder: Path, matches: Matches, grouped: Grouped | None, name
 
     def make_card(match: Match) -> PairCard:
         pictures = thumbnails(str(match.query)), thumbnails(str(match.reference))
-        return PairCard(pictures, (name(match.query), name(match.reference)), match, describe_match(match).replace("-", "−"))
+        return PairCard(
+            pictures,
+            (name(match.query), name(match.reference)),
+            match,
+            describe_match(match).replace("-", "−"),
+        )
 
     sections = []
     if grouped:
         shown = [[(row.file, row.action, _facts(row)) for row in group.rows] for group in copies[:MAX_GROUPS]]
-        sections.append(Section("groups", "Certain copies", len(copies), _cut_pages(_make_group_cards(shown, thumbnails, name))))
+        sections.append(
+            Section(
+                "groups",
+                "Certain copies",
+                len(copies),
+                _cut_pages(_make_group_cards(shown, thumbnails, name)),
+            )
+        )
     for key, pairs in best.items():
         made = [make_card(match) for match in pairs[:MAX_MATCHES]]
         sections.append(Section(key, SECTIONS[key][0], len(pairs), _cut_pages(made)))
         if key == "look":
-            labelled = [[(file, "" if place else "sharpest", "") for place, file in enumerate(files)] for files in series]
+            labelled = [
+                [(file, "" if place else "sharpest", "") for place, file in enumerate(files)]
+                for files in series
+            ]
             cards = _make_group_cards(labelled, thumbnails, name)
             sections.append(Section("series", "Series", len(series), _cut_pages(cards)))
     return sections
@@ -179,7 +201,10 @@ def _make_group_cards(
         GroupCard(
             number,
             len(group),
-            [(thumbnail(str(file)), label, name(file), known) for file, label, known in group[:MAX_GROUP_FILES]],
+            [
+                (thumbnail(str(file)), label, name(file), known)
+                for file, label, known in group[:MAX_GROUP_FILES]
+            ],
         )
         for number, group in enumerate(groups[:MAX_GROUPS], 1)
     ]

@@ -12,7 +12,8 @@ from image_copies.matching.results.overlays import NOT_LAID, data_url, lay_pair
 
 SHOWN_SIDE = 160  # pixels of a thumbnail's long side
 ROW = "display:flex;flex-wrap:wrap;gap:8px;margin:8px 0"
-FIGURE = f"margin:0;width:{SHOWN_SIDE}px;overflow-wrap:anywhere"  # a long name is broken, and does not run into the next one
+# a long name is broken, and does not run into the next one
+FIGURE = f"margin:0;width:{SHOWN_SIDE}px;overflow-wrap:anywhere"
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,9 @@ class PictureGrid:
 
 def _show(path: Path, caption: str) -> str:
     try:
-        picture = f'<img src="{data_url(decode_rgb(path, SHOWN_SIDE), SHOWN_SIDE)}" alt="{escape(text_of(path))}">'
+        picture = (
+            f'<img src="{data_url(decode_rgb(path, SHOWN_SIDE), SHOWN_SIDE)}" alt="{escape(text_of(path))}">'
+        )
     except (UserError, OSError) as error:
         picture = escape(str(error))
     return f'<figure style="{FIGURE}">{picture}<figcaption>{escape(caption)}</figcaption></figure>'

@@ -47,14 +47,22 @@ def report_leakage(
         with whole_file(path) as temporary:
             temporary.write_bytes(b"".join(os.fsencode(picture) + b"\n" for picture in listed))
         output.record("clean_list", {"set": name, "list": path, "pictures": len(listed)})
-        unlisted = f"; {len(kept) - len(listed)} whose names break the line are not listed" if len(listed) < len(kept) else ""
+        unlisted = (
+            f"; {len(kept) - len(listed)} whose names break the line are not listed"
+            if len(listed) < len(kept)
+            else ""
+        )
         output.say(f"without copies in later sets: {path} ({len(listed)} pictures{unlisted})")
     return [
-        match for match in pairs if None not in (places := {set_of(match.query), set_of(match.reference)}) and len(places) > 1
+        match
+        for match in pairs
+        if None not in (places := {set_of(match.query), set_of(match.reference)}) and len(places) > 1
     ]
 
 
-def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], output: Output) -> None:
+def report_folders(
+    folder: Path, pairs: Sequence[Match], digests: Mapping[Path, bytes], output: Output
+) -> None:
     """Write folders.csv, which lists folders that share pictures, and print those that share most.
 
     Raises:
@@ -63,7 +71,8 @@ def report_folders(folder: Path, pairs: Sequence[Match], digests: Mapping[Path, 
     shares = [
         share
         for share in shared_pictures(pairs, digests, lambda path: path.parent)
-        if share.first != share.second and min(share.copies_of_first, share.copies_of_second) >= MIN_SHARED_PICTURES
+        if share.first != share.second
+        and min(share.copies_of_first, share.copies_of_second) >= MIN_SHARED_PICTURES
     ]
     _write(folder / FOLDERS, shares)
     if shares:
@@ -91,10 +100,16 @@ def _line(one: str, other: str, count: int, share: float) -> str:
 
 
 def _write(path: Path, shares: Sequence[Share]) -> None:
-    of_each = [f"{value}_of_{which}" for which in ("first", "second") for value in ("copies", "size", "share")]
+    of_each = [
+        f"{value}_of_{which}" for which in ("first", "second") for value in ("copies", "size", "share")
+    ]
 
     def cells(share: Share) -> list[object]:
         values = (getattr(share, name) for name in of_each)
-        return [share.first, share.second, *(f"{value:.4f}" if isinstance(value, float) else value for value in values)]
+        return [
+            share.first,
+            share.second,
+            *(f"{value:.4f}" if isinstance(value, float) else value for value in values),
+        ]
 
     write_table(path, ["first", "second", *of_each], map(cells, shares))

@@ -18,7 +18,8 @@ from image_copies.data.files import whole_file
 from image_copies.data.squares import shrink
 from image_copies.matching.verification.overlay import SHOWN_SIDE, Overlay, lay_on_each_other
 
-GAP, LINE_HEIGHT, LETTER_WIDTH, MIN_COLUMN = 8, 24, 10, 240  # pixels of a file: between its pictures, and of the lines above them
+# pixels of a file: between its pictures, and of the lines above them
+GAP, LINE_HEIGHT, LETTER_WIDTH, MIN_COLUMN = 8, 24, 10, 240
 SHOWN_AS = (".png", ".jpg", ".webp")  # formats of files
 SHEET = "image-copies: two pictures laid on each other"  # what a file of ours says of itself
 NOT_LAID = "Nothing says how these two could be laid on each other."
@@ -53,8 +54,15 @@ class LaidPair:
 
     def values(self) -> dict[str, Any]:
         """Return the pictures as data URLs, and what is said of them, by name."""
-        shown = {"under": self.overlay.under, "laid": self.overlay.laid, "differences": self.overlay.differences}
-        return {name: data_url(pixels) for name, pixels in shown.items()} | {"frame": self.overlay.frame, "differ": self.differ}
+        shown = {
+            "under": self.overlay.under,
+            "laid": self.overlay.laid,
+            "differences": self.overlay.differences,
+        }
+        return {name: data_url(pixels) for name, pixels in shown.items()} | {
+            "frame": self.overlay.frame,
+            "differ": self.differ,
+        }
 
     def save(self, path: Path) -> None:
         """Write the two in their order, one laid on the other, and what differs side by side, in the format of the name.

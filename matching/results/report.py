@@ -12,11 +12,33 @@ from image_copies.matching.files.plan import PlanRow, list_companions, write_pla
 from image_copies.matching.groups.components import MAX_COMPONENT_PAIRS
 from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.groups.series import list_series
-from image_copies.matching.matches import Match, Matches, Rule, describe_count, match_values, write_matches_csv
+from image_copies.matching.matches import (
+    Match,
+    Matches,
+    Rule,
+    describe_count,
+    match_values,
+    write_matches_csv,
+)
 from image_copies.matching.output import Output, count
-from image_copies.matching.results.folder import CUTS, GALLERY, GROUPS, HUBS, MATCHES, PLAN, STACK_LIST, STACKS, UNREADABLE
+from image_copies.matching.results.folder import (
+    CUTS,
+    GALLERY,
+    GROUPS,
+    HUBS,
+    MATCHES,
+    PLAN,
+    STACK_LIST,
+    STACKS,
+    UNREADABLE,
+)
 from image_copies.matching.results.gallery import write_matches_page
-from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv, write_hubs_csv, write_stacks
+from image_copies.matching.results.tables import (
+    write_cuts_csv,
+    write_groups_csv,
+    write_hubs_csv,
+    write_stacks,
+)
 
 
 def write_results(
@@ -56,7 +78,9 @@ def write_results(
             else "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs",
             figures=matches.exact,
         )
-    output.record("search", {"exact": matches.exact, "queries": matches.queries, "references": matches.references})
+    output.record(
+        "search", {"exact": matches.exact, "queries": matches.queries, "references": matches.references}
+    )
     report_unreadable(matches.unreadable, folder / UNREADABLE, output)
     for match in matches.pairs:
         output.record("match", match_values(match))
@@ -64,7 +88,9 @@ def write_results(
         _write_grouped(folder, grouped, list_series(matches.pairs, grouped.rows), output)
         if stacks:
             write_stacks(folder / STACKS, folder / STACK_LIST, grouped.copies)
-            output.say(f"stacks: {folder / STACK_LIST} and {folder / STACKS}; no plan was written, and no file is to be removed")
+            output.say(
+                f"stacks: {folder / STACK_LIST} and {folder / STACKS}; no plan was written, and no file is to be removed"
+            )
     output.say(f"matches: {folder / MATCHES}\ngallery: {page}")
 
 
@@ -77,7 +103,11 @@ def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
     from image_copies.submissions.formats.matching_track import write_pairs  # imported here: rarely asked for
 
     rows = [
-        (match.query.stem, match.reference.stem, float(match.evidence.inliers) if match.evidence else match.score)
+        (
+            match.query.stem,
+            match.reference.stem,
+            float(match.evidence.inliers) if match.evidence else match.score,
+        )
         for match in pairs
     ]
     output.say(f"matching track: {path}, {write_pairs(path, rows)} pairs")
@@ -94,7 +124,9 @@ def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> N
         output.record("unreadable", {"file": image})
     if images:
         count, first = len(images), line_of(images[0])
-        output.say(f"images that cannot be read and match nothing: {count}, the first is {first}; all, with reasons: {listed}")
+        output.say(
+            f"images that cannot be read and match nothing: {count}, the first is {first}; all, with reasons: {listed}"
+        )
 
 
 def _describe_decision(matches: Matches, rule: Rule) -> str:
@@ -103,7 +135,11 @@ def _describe_decision(matches: Matches, rule: Rule) -> str:
     confirmed = f"{sum(match.evidence is not None for match in matches.pairs)} confirmed by their features"
     if matches.threshold is None:
         return f"({confirmed})"
-    alarms = "" if rule.score is not None else f"; {rule.rate:g} false alarms per query to be expected of unrelated pictures"
+    alarms = (
+        ""
+        if rule.score is not None
+        else f"; {rule.rate:g} false alarms per query to be expected of unrelated pictures"
+    )
     return f"({confirmed}, the others of at least {matches.threshold:.3f}{alarms})"
 
 
@@ -120,16 +156,24 @@ def _write_grouped(folder: Path, grouped: Grouped, series: Sequence[Sequence[Pat
         pictures = f"{len(series)} series of {sum(map(len, series))} pictures that were taken in a row"
         output.say(f"{pictures}, with the sharpest of each: {folder / MATCHES}; nothing is planned for them")
     for number, group in enumerate(grouped.copies, 1):
-        output.record("group", {"group": number, "files": group, "keep": group[0], "removable": group.removable})
+        output.record(
+            "group", {"group": number, "files": group, "keep": group[0], "removable": group.removable}
+        )
     if not (grouped.groups.groups or grouped.groups.cuts or grouped.groups.hubs or grouped.groups.flat):
         return
     output.say(
         f"groups of certain copies: {folder / GROUPS}"
-        + (f"; {len(grouped.groups.cuts)} links that join no group: {folder / CUTS}" if grouped.groups.cuts else "")
+        + (
+            f"; {len(grouped.groups.cuts)} links that join no group: {folder / CUTS}"
+            if grouped.groups.cuts
+            else ""
+        )
     )
     if grouped.groups.flat:
         first = grouped.groups.flat[0]
-        output.say(f"pictures that show nothing, kept apart: {len(grouped.groups.flat)}, the first is {first}")
+        output.say(
+            f"pictures that show nothing, kept apart: {len(grouped.groups.flat)}, the first is {first}"
+        )
     if grouped.groups.dropped:
         output.say(
             f"{grouped.groups.dropped:,} of the lowest-scoring pairs were not considered: more than {MAX_COMPONENT_PAIRS:,} are "
@@ -159,7 +203,11 @@ def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
         + (f" and {belonging} that belong to them" if belonging else "")
         + f", {reviewed} to look at"
         + (f" ({merged} only for notes such as captions, which --merge-metadata keeps)" if merged else "")
-        + (f", in {count(len({row.group for row in rows}), 'group')} of {count(len(rows), 'file')}" if rows else "")
+        + (
+            f", in {count(len({row.group for row in rows}), 'group')} of {count(len(rows), 'file')}"
+            if rows
+            else ""
+        )
     )
     if removed:
         carried_out = f"{name_command('match')} --apply move|hardlink|symlink|delete-to-trash{place}"

@@ -23,10 +23,14 @@ def write_groups_csv(path: Path, groups: Iterable[CopyGroup]) -> None:
     _write_rows(path, columns, groups, {"suggestion": "action"})
 
 
-def _write_rows(path: Path, columns: Sequence[str], groups: Iterable[CopyGroup], plan: Mapping[str, str]) -> None:
+def _write_rows(
+    path: Path, columns: Sequence[str], groups: Iterable[CopyGroup], plan: Mapping[str, str]
+) -> None:
     """Write columns of the plan's rows; `plan` has the names there of those that are named otherwise here."""
     rows = (plan_values(row) for group in groups for row in group.rows)
-    write_table(path, columns, ([values.get(plan.get(name, name), "") for name in columns] for values in rows))
+    write_table(
+        path, columns, ([values.get(plan.get(name, name), "") for name in columns] for values in rows)
+    )
 
 
 def write_cuts_csv(path: Path, cuts: Iterable[Cut[Path]]) -> None:
@@ -66,6 +70,11 @@ def write_stacks(table: Path, listed: Path, groups: Sequence[CopyGroup]) -> None
     Raises:
         UserError: the disk is full.
     """
-    _write_rows(table, ["stack", "file", "primary", "class", "certainty"], groups, {"stack": "group", "primary": "kept"})
+    _write_rows(
+        table,
+        ["stack", "file", "primary", "class", "certainty"],
+        groups,
+        {"stack": "group", "primary": "kept"},
+    )
     lists = [{"primary": str(group[0]), "files": list(map(str, group))} for group in groups]
     write_text(listed, json.dumps(lists, indent=1) + "\n")

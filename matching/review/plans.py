@@ -58,7 +58,9 @@ class ReviewedPlan:
         group = self._group_of.get(one)
         return group if group == self._group_of.get(other) else None
 
-    def find_certain(self, removed: Collection[Path], words: Mapping[Pair, Word]) -> list[tuple[PlanRow, PlanRow]]:
+    def find_certain(
+        self, removed: Collection[Path], words: Mapping[Pair, Word]
+    ) -> list[tuple[PlanRow, PlanRow]]:
         """Certain copies that are undecided and not removed, each with the kept file, of groups where none is to be looked at."""
         found = []
         for rows in self.groups.values():
@@ -84,7 +86,9 @@ class ReviewedPlan:
         if row is None:
             raise UserError("The file is not in this group.")
         if row.facts is None or row.facts.linked or row.facts.archived or not row.facts.width:
-            raise UserError("A link, a file inside an archive or one that cannot be read is not kept instead of another.")
+            raise UserError(
+                "A link, a file inside an archive or one that cannot be read is not kept instead of another."
+            )
         self._write(group, plan_around(self.groups[group], file, BY_HAND, self._know(group, words)))
 
     def follow(self, group: int, files: tuple[Path, Path], words: Mapping[Pair, Word]) -> None:
@@ -95,7 +99,10 @@ class ReviewedPlan:
         """
         rows = {row.file: row for row in self.groups[group]}
         main = find_center(self.groups[group])
-        centers = [main, *(row for row in rows.values() if row.action == "keep" and row.kept == row.file != main.file)]
+        centers = [
+            main,
+            *(row for row in rows.values() if row.action == "keep" and row.kept == row.file != main.file),
+        ]
         staying = {center.file for center in centers}
         beside = (rows[one] for one, other in (files, files[::-1]) if other in staying)
         changed = next((row for row in beside if row.action != "keep"), None)
@@ -104,8 +111,14 @@ class ReviewedPlan:
         knowledge = self._know(group, words)
         planned = _find_row(plan_around(list(rows.values()), main.file, main.reason, knowledge), changed.file)
         for center in centers[1:]:
-            if planned.action != "remove" and not planned.merged and knowledge.of(center.file, changed.file).was_certain:
-                other = _find_row(plan_around([center, changed], center.file, center.reason, knowledge), changed.file)
+            if (
+                planned.action != "remove"
+                and not planned.merged
+                and knowledge.of(center.file, changed.file).was_certain
+            ):
+                other = _find_row(
+                    plan_around([center, changed], center.file, center.reason, knowledge), changed.file
+                )
                 planned = other if other.action == "remove" or other.merged else planned
         self._write(group, [planned if row is changed else row for row in rows.values()])
 
@@ -133,7 +146,9 @@ class ReviewedPlan:
             return None if word is None else word == "copy"
 
         facts = {row.file: row.facts for row in self.groups[group] if row.facts is not None}
-        return Knowledge(digests=digests, facts=facts, listed=self.listed, score=score, decide=decide, judge=self._judge)
+        return Knowledge(
+            digests=digests, facts=facts, listed=self.listed, score=score, decide=decide, judge=self._judge
+        )
 
     def _write(self, group: int, rows: list[PlanRow]) -> None:
         if rows == self.groups[group]:

@@ -27,7 +27,14 @@ from image_copies.matching.matches import Match, evidence_values, match_values, 
 from image_copies.matching.pairs import verify_two
 from image_copies.matching.results.folder import JOURNAL, MATCHES, MOVED, SearchNotes, read_notes
 from image_copies.matching.results.overlays import lay_pair
-from image_copies.matching.review.plans import CHANGED, ReviewedPlan, find_center, pair_of, read_groups, read_state
+from image_copies.matching.review.plans import (
+    CHANGED,
+    ReviewedPlan,
+    find_center,
+    pair_of,
+    read_groups,
+    read_state,
+)
 from image_copies.matching.review.shown import (
     describe_outcome,
     facts_of,
@@ -92,7 +99,9 @@ class Results:
     def overview(self) -> dict[str, Any]:
         """Return everything the page needs before it shows the first pair: pairs, groups and what is decided already."""
         decided = self._read_listed_decisions()
-        pairs = [[*pair, decided.get(pair)] for pair, match in self.matches.items() if not self._same_bytes(match)]
+        pairs = [
+            [*pair, decided.get(pair)] for pair, match in self.matches.items() if not self._same_bytes(match)
+        ]
         return {
             "token": self.token,
             "folder": text_of(self.folder),
@@ -102,7 +111,9 @@ class Results:
             "same_bytes": len(self.matches) - len(pairs),
             "series": [
                 [{"number": self._numbers[file], **show_name(file)} for file in files]
-                for files in list_series(self.matches.values(), [row for rows in self.plan.groups.values() for row in rows])
+                for files in list_series(
+                    self.matches.values(), [row for rows in self.plan.groups.values() for row in rows]
+                )
             ],
             "bounded": len(self.matches) >= MAX_SHOWN_PAIRS,
             "apply": f"{name_command('match')} --apply move --output {shlex.quote(text_of(self.folder))}",
@@ -113,8 +124,15 @@ class Results:
         """Return what the plan would do, what of it is certain, and what was done already."""
         groups, removed = self.plan.groups, self._find_removed()
         certain = self.plan.find_certain(removed, self.decisions.words())
-        going = [row for rows in groups.values() for row in rows if row.action == "remove" and row.file not in removed]
-        ranked = [[group, len(rows), rank_group(rows), sum_bytes(rows, removed)] for group, rows in groups.items()]
+        going = [
+            row
+            for rows in groups.values()
+            for row in rows
+            if row.action == "remove" and row.file not in removed
+        ]
+        ranked = [
+            [group, len(rows), rank_group(rows), sum_bytes(rows, removed)] for group, rows in groups.items()
+        ]
         return {
             "groups": sorted(ranked, key=lambda group: (group[2], -group[3], group[0])),
             "remove": {"files": len(going), "bytes": sum_bytes(going, removed), "plan": _digest_plan(going)},
@@ -137,7 +155,9 @@ class Results:
         if match is None:
             match, turned = self.matches.get((second, first)), True
         return {
-            "files": [self._describe_file(number, fact) for number, fact in zip((first, second), facts, strict=True)],
+            "files": [
+                self._describe_file(number, fact) for number, fact in zip((first, second), facts, strict=True)
+            ],
             "sha256": [digest.hex() for digest in digests],
             "same_bytes": digests[0] == digests[1],
             **show_values({} if match is None else match_values(match), turned),
@@ -236,7 +256,8 @@ class Results:
             if len(found) != pairs:
                 raise UserError(CHANGED)
             named = [
-                ((row.file, center.file), (bytes.fromhex(row.sha256), bytes.fromhex(center.sha256))) for row, center in found
+                ((row.file, center.file), (bytes.fromhex(row.sha256), bytes.fromhex(center.sha256)))
+                for row, center in found
             ]
             self.decisions.record_copies(named)
             self._accepted.append([digests for _, digests in named])
@@ -301,7 +322,9 @@ class Results:
         if not all(fact.width for fact in facts) or self.notes.keep == "folder-order":
             return None
         paths = [fact.path for fact in facts]
-        known = Knowledge(dict(zip(paths, digests, strict=True)), dict(zip(paths, facts, strict=True)), self.plan.listed)
+        known = Knowledge(
+            dict(zip(paths, digests, strict=True)), dict(zip(paths, facts, strict=True)), self.plan.listed
+        )
         kept, why = suggest(facts, known, KeepSettings(self.notes.keep, self.notes.preferred))
         return None if kept is None else {"file": self._numbers[kept.path], "reason": why}
 
@@ -343,7 +366,9 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     place = find_index(index, folder)
     matches, groups = read_matches_csv(folder / MATCHES, MAX_SHOWN_PAIRS), read_groups(folder)
     planned = {row.file: bytes.fromhex(row.sha256) for rows in groups.values() for row in rows}
-    files = list(dict.fromkeys([path for match in matches for path in (match.query, match.reference)] + list(planned)))
+    files = list(
+        dict.fromkeys([path for match in matches for path in (match.query, match.reference)] + list(planned))
+    )
     with open_known_store(place) as store:
         known = digests_of_files(store, files)
     numbers = {path: number for number, path in enumerate(files)}

@@ -56,7 +56,11 @@ def rank_group(rows: Sequence[PlanRow]) -> int:
 
 def sum_bytes(rows: Sequence[PlanRow], removed: Collection[Path]) -> int:
     """Return the bytes of the files that would go, without those that are removed already."""
-    return sum(row.facts.size for row in rows if row.action == "remove" and row.facts is not None and row.file not in removed)
+    return sum(
+        row.facts.size
+        for row in rows
+        if row.action == "remove" and row.facts is not None and row.file not in removed
+    )
 
 
 def describe_outcome(outcome: Outcome) -> dict[str, Any]:

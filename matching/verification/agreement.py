@@ -6,7 +6,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import HOMOGRAPHY_BLOCKS, LAST_REACH, Aligned, find_covered, invert, map_points
+from image_copies.matching.verification.alignment import (
+    HOMOGRAPHY_BLOCKS,
+    LAST_REACH,
+    Aligned,
+    find_covered,
+    invert,
+    map_points,
+)
 from image_copies.matching.verification.blocks import (
     BLOCK,
     MIN_TEXTURE,
@@ -19,7 +26,8 @@ from image_copies.matching.verification.blocks import (
 from image_copies.matching.verification.edits import MIN_COVERED, SAME_TONE, match_tones
 
 CHANGED_BELOW = 0.6  # correlation of a block below which something else is seen there
-CLEAR_TEXTURE = 2 * MIN_TEXTURE  # grey levels of a block that shows something, where the other picture shows nothing
+# grey levels of a block that shows something, where the other picture shows nothing
+CLEAR_TEXTURE = 2 * MIN_TEXTURE
 MIN_NEIGHBOURS = 4  # displaced blocks of the 3 × 3 around one from which their mean is taken
 MIN_CORNER = 0.1  # least strength of structure across a block's strongest direction, over that along it
 PATCH_MARGIN = 4  # pixels left out on each side of a block that is searched elsewhere
@@ -80,8 +88,12 @@ def measure_agreement(aligned: Aligned) -> Agreement:
         changed=float(changed.sum() / max(1, len(values))),
         moved=_measure_motion(aligned, apart, cut_off),
         parallax=_measure_parallax(moved),
-        perspective=_measure_perspective(aligned, places[~np.isnan(moved[..., 0])], moved[~np.isnan(moved[..., 0])]),
-        outside=min(_measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, covered_moving)),
+        perspective=_measure_perspective(
+            aligned, places[~np.isnan(moved[..., 0])], moved[~np.isnan(moved[..., 0])]
+        ),
+        outside=min(
+            _measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, covered_moving)
+        ),
         overlap=float(max(aligned.covered.mean(), covered_moving.mean())),
     )
 
@@ -90,14 +102,20 @@ def _find_cut_off(aligned: Aligned) -> NDArray[np.bool_]:
     """Return in which blocks [rows, columns] tones were cut off in one of the pictures, which otherwise show the same there."""
     fixed, warped = aligned.alike
     inside, found = aligned.covered > 0.5, np.zeros_like(aligned.blocks.covered)
-    for own, other, whole in ((fixed, warped, aligned.fixed), (warped, fixed, aligned.moving)) if inside.any() else ():
+    for own, other, whole in (
+        ((fixed, warped, aligned.fixed), (warped, fixed, aligned.moving)) if inside.any() else ()
+    ):
         at_end = (own < whole.min() + SAME_TONE) | (own > whole.max() - SAME_TONE)
         apart = own - match_tones(other, own, inside)
-        found |= (block_means(at_end.astype(np.float32)) > MIN_CUT_OFF) & (block_means(apart * apart) < MIN_TEXTURE**2)
+        found |= (block_means(at_end.astype(np.float32)) > MIN_CUT_OFF) & (
+            block_means(apart * apart) < MIN_TEXTURE**2
+        )
     return found
 
 
-def _find_residuals(aligned: Aligned, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _find_residuals(
+    aligned: Aligned, chosen: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the centres of all blocks and by how much those are displaced that can be, both [rows, columns, 2]; else NaN."""
     chosen = chosen & _find_corners(aligned.fixed_details)  # along an edge, a displacement is not determined
     moved = find_displacements(aligned.fixed_details, aligned.warped_details, chosen, LAST_REACH)
@@ -108,7 +126,10 @@ def _measure_parallax(moved: NDArray[np.float64]) -> float:
     """Return the upper quartile of the mean displacements of neighbouring blocks: noise averages out, depth does not."""
     found = ~np.isnan(moved[..., 0])
     count = _sum_neighbours(found.astype(np.float32))
-    x, y = (_sum_neighbours(np.nan_to_num(moved[..., axis]).astype(np.float32)) / np.maximum(count, 1) for axis in (0, 1))
+    x, y = (
+        _sum_neighbours(np.nan_to_num(moved[..., axis]).astype(np.float32)) / np.maximum(count, 1)
+        for axis in (0, 1)
+    )
     lengths = np.hypot(x, y)[found & (count >= MIN_NEIGHBOURS)]
     return float(np.percentile(lengths, 75)) if len(lengths) else float("nan")
 
@@ -128,7 +149,9 @@ def _measure_perspective(aligned: Aligned, places: NDArray[np.float64], moved: N
     parameters, *_ = np.linalg.lstsq(flat.reshape(-1, 8), target.ravel(), rcond=None)
     mapped = (flat[:, :, :6] @ parameters[:6]) / (1 + source @ parameters[6:])[:, None]
     affine, *_ = np.linalg.lstsq(np.c_[source, np.ones(len(source))], mapped, rcond=None)
-    return float(np.percentile(np.linalg.norm(np.c_[source, np.ones(len(source))] @ affine - mapped, axis=1), 90))
+    return float(
+        np.percentile(np.linalg.norm(np.c_[source, np.ones(len(source))] @ affine - mapped, axis=1), 90)
+    )
 
 
 def _find_corners(details: Grey) -> NDArray[np.bool_]:
@@ -144,7 +167,9 @@ def _find_corners(details: Grey) -> NDArray[np.bool_]:
 
 def _sum_neighbours(values: Grey) -> Grey:
     """Return the sum over the 3 × 3 blocks around each."""
-    return np.asarray(cv2.boxFilter(values, cv2.CV_32F, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT), np.float32)
+    return np.asarray(
+        cv2.boxFilter(values, cv2.CV_32F, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT), np.float32
+    )
 
 
 def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray[np.bool_]) -> float:
@@ -155,7 +180,10 @@ def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray
     searched = moved = 0
     for row, column in (places * STRIDE).tolist():
         for own, other in (pair, pair[::-1]):
-            patch = own[row + PATCH_MARGIN : row + BLOCK - PATCH_MARGIN, column + PATCH_MARGIN : column + BLOCK - PATCH_MARGIN]
+            patch = own[
+                row + PATCH_MARGIN : row + BLOCK - PATCH_MARGIN,
+                column + PATCH_MARGIN : column + BLOCK - PATCH_MARGIN,
+            ]
             if patch.std() < CLEAR_TEXTURE:
                 continue
             searched += 1

@@ -19,7 +19,8 @@ from image_copies.matching.verification.blocks import (
 )
 
 MAX_SIDE = 480  # pixels of the longer side; larger pictures are reduced to it
-NARROW, MAX_LONGER = 4, 8  # aspect ratio beyond which the shorter side decides, up to so many times that of the longer one
+# aspect ratio beyond which the shorter side decides, up to so many times that of the longer one
+NARROW, MAX_LONGER = 4, 8
 MIN_SIDE = 8  # pixels of a reduced picture
 FIRST_REACH, LAST_REACH = 6, 3  # pixels within which blocks are searched
 MAX_FIT_ERROR = 1.0  # pixels
@@ -92,10 +93,14 @@ def resize_by(pixels: NDArray[np.uint8], factor: float) -> NDArray[np.uint8]:
 
 def scale_points(horizontal: float, vertical: float) -> Homography:
     """Return the map of pixel coordinates when a picture is resized; the centre of the first pixel is 0, 0."""
-    return np.array([[horizontal, 0, (horizontal - 1) / 2], [0, vertical, (vertical - 1) / 2], [0, 0, 1]], np.float64)
+    return np.array(
+        [[horizontal, 0, (horizontal - 1) / 2], [0, vertical, (vertical - 1) / 2], [0, 0, 1]], np.float64
+    )
 
 
-def align(query: NDArray[np.uint8], reference: NDArray[np.uint8], homography: Homography, negative: bool) -> Aligned | None:
+def align(
+    query: NDArray[np.uint8], reference: NDArray[np.uint8], homography: Homography, negative: bool
+) -> Aligned | None:
     """Lay a picture on another.
 
     Args:
@@ -115,7 +120,9 @@ def align(query: NDArray[np.uint8], reference: NDArray[np.uint8], homography: Ho
     factor = min(scale, 1 / scale)
     if factor < NO_SCALE:
         reduced = resize_by(moving, factor)
-        rough = rough @ invert(scale_points(reduced.shape[1] / moving.shape[1], reduced.shape[0] / moving.shape[0]))
+        rough = rough @ invert(
+            scale_points(reduced.shape[1] / moving.shape[1], reduced.shape[0] / moving.shape[0])
+        )
         moving = reduced
     if min(*fixed.shape[:2], *moving.shape[:2]) < BLOCK:
         return None
@@ -129,7 +136,9 @@ def align(query: NDArray[np.uint8], reference: NDArray[np.uint8], homography: Ho
 def warp(picture: Grey, homography: Homography, shape: tuple[int, ...]) -> Grey:
     """Return a picture warped into a frame [h, w]; its border is repeated outside."""
     return np.asarray(
-        cv2.warpPerspective(picture, homography, (shape[1], shape[0]), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE),
+        cv2.warpPerspective(
+            picture, homography, (shape[1], shape[0]), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+        ),
         np.float32,
     )
 
@@ -137,7 +146,9 @@ def warp(picture: Grey, homography: Homography, shape: tuple[int, ...]) -> Grey:
 def find_covered(shape: tuple[int, ...], homography: Homography, frame: tuple[int, ...]) -> Grey:
     """Return 1 where a picture of this shape lies in a frame [h, w], else 0."""
     return np.asarray(
-        cv2.warpPerspective(np.ones(shape[:2], np.float32), homography, (frame[1], frame[0]), flags=cv2.INTER_NEAREST),
+        cv2.warpPerspective(
+            np.ones(shape[:2], np.float32), homography, (frame[1], frame[0]), flags=cv2.INTER_NEAREST
+        ),
         np.float32,
     )
 
@@ -154,7 +165,9 @@ def map_points(homography: Homography, points: NDArray[np.float64]) -> NDArray[n
     return found
 
 
-def _measure_scale(homography: Homography, query: tuple[int, ...], reference: tuple[int, ...]) -> float | None:
+def _measure_scale(
+    homography: Homography, query: tuple[int, ...], reference: tuple[int, ...]
+) -> float | None:
     """Return the median length in the reference over length in the query where they overlap; None where they do not."""
     rows, columns = np.mgrid[0 : query[0] : 9j, 0 : query[1] : 9j]
     points = np.c_[columns.ravel(), rows.ravel(), np.ones(81)]
@@ -170,7 +183,9 @@ def _measure_scale(homography: Homography, query: tuple[int, ...], reference: tu
     return scale if np.isfinite(scale) and scale > 0 else None
 
 
-def _lay(fixed: Grey, moving: Grey, homography: Homography, blurs: tuple[float, float] = (0.0, 0.0)) -> Aligned:
+def _lay(
+    fixed: Grey, moving: Grey, homography: Homography, blurs: tuple[float, float] = (0.0, 0.0)
+) -> Aligned:
     warped = warp(moving, homography, fixed.shape)
     covered = find_covered(moving.shape, homography, fixed.shape)
     details = keep_details(_blur(fixed, blurs[0])), keep_details(_blur(warped, blurs[1]))
@@ -204,13 +219,19 @@ def _refine(aligned: Aligned, reach: int) -> Aligned:
         return best
     affine, _ = cv2.estimateAffine2D(before, centres + moved[found], ransacReprojThreshold=MAX_FIT_ERROR)
     if affine is not None:
-        best = _pick(best, _lay(aligned.fixed, aligned.moving, np.vstack([affine, [0, 0, 1]]), aligned.blurs), 0.0)
+        best = _pick(
+            best, _lay(aligned.fixed, aligned.moving, np.vstack([affine, [0, 0, 1]]), aligned.blurs), 0.0
+        )
     if best.blocks.median < AFFINE_MEDIAN and len(centres) >= HOMOGRAPHY_BLOCKS:
         step, _ = cv2.findHomography(
             centres, centres + moved[found], cv2.USAC_MAGSAC, MAX_FIT_ERROR, maxIters=1000, confidence=0.999
         )
         if step is not None and abs(step[2, 2]) > 1e-9:
-            best = _pick(best, _lay(aligned.fixed, aligned.moving, step @ aligned.homography, aligned.blurs), HOMOGRAPHY_GAIN)
+            best = _pick(
+                best,
+                _lay(aligned.fixed, aligned.moving, step @ aligned.homography, aligned.blurs),
+                HOMOGRAPHY_GAIN,
+            )
     return best
 
 

@@ -56,7 +56,8 @@ def to_grey(pixels: NDArray[np.uint8]) -> Grey:
 
 def keep_details(grey: Grey) -> Grey:
     """Return a picture [h, w] without its coarse structure."""
-    coarse = cv2.blur(cv2.blur(grey, (COARSE, COARSE)), (COARSE, COARSE))  # almost a Gaussian, in a fraction of its time
+    # almost a Gaussian, in a fraction of its time
+    coarse = cv2.blur(cv2.blur(grey, (COARSE, COARSE)), (COARSE, COARSE))
     return grey - np.asarray(coarse, np.float32)
 
 
@@ -88,10 +89,14 @@ def compare_blocks(first: Grey, second: Grey, covered: Grey) -> BlockAgreement:
     variance_second = np.maximum(block_means(second * second) - mean_second**2, 0)
     covariance = block_means(first * second) - mean_first * mean_second
     correlation = covariance / np.sqrt(np.maximum(variance_first * variance_second, 1e-6))
-    return BlockAgreement(correlation, np.sqrt(variance_first), np.sqrt(variance_second), block_means(covered) > FULL)
+    return BlockAgreement(
+        correlation, np.sqrt(variance_first), np.sqrt(variance_second), block_means(covered) > FULL
+    )
 
 
-def find_displacements(first: Grey, second: Grey, chosen: NDArray[np.bool_], reach: int) -> NDArray[np.float64]:
+def find_displacements(
+    first: Grey, second: Grey, chosen: NDArray[np.bool_], reach: int
+) -> NDArray[np.float64]:
     """Search each chosen block of the second picture in the first, around its place.
 
     Args:
@@ -113,7 +118,10 @@ def find_displacements(first: Grey, second: Grey, chosen: NDArray[np.bool_], rea
         scores = np.asarray(cv2.matchTemplate(area, block, cv2.TM_CCOEFF_NORMED), np.float32)
         _, peak, _, (x, y) = cv2.minMaxLoc(scores)
         if peak >= MIN_PEAK:
-            found[row, column] = x + _refine_peak(scores[y], x) + before - left, y + _refine_peak(scores[:, x], y) + upper - top
+            found[row, column] = (
+                x + _refine_peak(scores[y], x) + before - left,
+                y + _refine_peak(scores[:, x], y) + upper - top,
+            )
     return found
 
 

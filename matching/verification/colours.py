@@ -18,7 +18,8 @@ BLUR = 2.0  # standard deviation in pixels of the square: only tones are compare
 MAX_APART = 1.0  # levels by which most of the pixels of copies with the same tones differ
 TONE_STEP = 32  # levels of brightness and of each colour channel that count as one tone
 MIN_TONE_SHARE = 0.02  # of the pixels that have a tone, from which it is compared
-MAX_TONE_APART = 4.0  # levels by which most of the pixels of one tone differ: of a thing before a plain background, too
+# levels by which most of the pixels of one tone differ: of a thing before a plain background, too
+MAX_TONE_APART = 4.0
 
 
 def reduce_colours(pixels: Pixels) -> Pixels:
@@ -51,7 +52,10 @@ def _measure_colours(channels: list[Grey], shared: NDArray[np.bool_]) -> float:
 
 def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.bool_]) -> bool:
     """Whether most of the pixels of two pictures differ, or of those that have one tone; whatever is laid over a part of them."""
-    smooth = [np.stack([cv2.GaussianBlur(channel, (0, 0), BLUR)[shared] for channel in channels]) for channels in (one, other)]
+    smooth = [
+        np.stack([cv2.GaussianBlur(channel, (0, 0), BLUR)[shared] for channel in channels])
+        for channels in (one, other)
+    ]
     difference = np.abs(smooth[0] - smooth[1])  # [3, n]
     if np.median(difference, axis=1).max() > MAX_APART:
         return True
@@ -68,4 +72,6 @@ def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.boo
 
 def _split(pixels: Pixels) -> list[Grey]:
     """Return brightness and the two channels of colour."""
-    return [np.asarray(channel, np.float32) for channel in cv2.split(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb))]
+    return [
+        np.asarray(channel, np.float32) for channel in cv2.split(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb))
+    ]

@@ -23,14 +23,17 @@ from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.verification import parts
 from image_copies.matching.verification.directories import shows_picture
 
-SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")  # RGB with transparency shows all that they hold
+# RGB with transparency shows all that they hold
+SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")
 MAX_COMPARED_PIXELS = 2_000_000_000  # of all frames of two files, which are not called the same beyond
 MAX_ALPHA_SIDE = 1024  # pixels of the longer side at which the transparency of copies is compared
-MAX_ALPHA_APART = 64.0  # levels by which it may differ, averaged over ALPHA_REACH × ALPHA_REACH pixels, as scaling and coding do
+# levels by which it may differ, averaged over ALPHA_REACH × ALPHA_REACH pixels, as scaling and coding do
+MAX_ALPHA_APART = 64.0
 ALPHA_REACH = 5
 MAX_ASPECT_APART = 1.02  # ratio of the aspect ratios of copies of which transparency can be compared
 MAX_PROFILES = 64  # that are known at a time
-MAX_COLOURS_APART = 8  # levels by which the colours of profiles differ that say what a picture without one is taken for
+# levels by which the colours of profiles differ that say what a picture without one is taken for
+MAX_COLOURS_APART = 8
 # what says that numbers are those of sRGB: as code points, as JPEG 2000 names it, also in grey and YCC; as gamma and primaries,
 # which programs round. What is not known is as if unsaid.
 SAYS_SRGB = re.compile(
@@ -39,11 +42,13 @@ SAYS_SRGB = re.compile(
     re.DOTALL,
 )
 OTHER_COLOURS = "they are to be shown in other colours"
-LOOK_SIDE, LOOK_CELLS = 256, 16  # pixels at which pictures in other colours are looked at, and parts of their sides
+# pixels at which pictures in other colours are looked at, and parts of their sides
+LOOK_SIDE, LOOK_CELLS = 256, 16
 PPM_WHITE = re.compile(rb"P[2356]\s+(?:#[^\n]*\n\s*)*\d+\s+\d+\s+(\d+)")
 OTHER_ALPHA = "other parts of them are transparent"
 KEPT_DEEP = {"PNG", "TIFF"}  # formats of which all bits of a channel are compared
-CODESTREAM, DEPTH_OFFSET = b"\xff\x4f\xff\x51", 42  # of JPEG 2000, and where it says the depth of the first channel
+# of JPEG 2000, and where it says the depth of the first channel
+CODESTREAM, DEPTH_OFFSET = b"\xff\x4f\xff\x51", 42
 
 
 @dataclass(frozen=True)
@@ -120,12 +125,18 @@ def list_missing(kept: Contents, file: Contents) -> list[str]:
         "a colour profile of its own": file.colours and file.colours != kept.colours,
     }
     others = {name for name, _ in kept.embedded}
-    own = {name for name, _ in file.embedded - kept.embedded - kept.thumbnails} if file.frames <= kept.frames else set()
+    own = (
+        {name for name, _ in file.embedded - kept.embedded - kept.thumbnails}
+        if file.frames <= kept.frames
+        else set()
+    )
     words = [name for name, lacks in lacking.items() if lacks]
     return words + sorted(f"{name} of its own" if name in others else name for name in own)
 
 
-def match_contents(one: Path | bytes, other: Path | bytes, held: tuple[Contents, Contents], shown_alike: bool) -> ContentsMatch:
+def match_contents(
+    one: Path | bytes, other: Path | bytes, held: tuple[Contents, Contents], shown_alike: bool
+) -> ContentsMatch:
     """Compare all that two files hold, of which one certainly is a copy of the other by what is shown first.
 
     Args:
@@ -181,16 +192,24 @@ def _match_frames(one: Path | bytes, other: Path | bytes, first: Contents, secon
             if read > MAX_COMPARED_PIXELS:
                 return ContentsMatch(False, f"they hold too much to be compared beyond frame {number}")
             if not np.array_equal(own, theirs, equal_nan=own.dtype.kind == "f"):
-                return ContentsMatch(False, _describe_difference(number, first, second, own, theirs), apart=number > 0)
+                return ContentsMatch(
+                    False, _describe_difference(number, first, second, own, theirs), apart=number > 0
+                )
             if shown != shown_too and min(first.frames, second.frames) > 1:
                 return ContentsMatch(False, f"frame {number + 1} is shown for another time")
         exact = first.depth == 8 or (_is_deep(query.mode) and _is_deep(reference.mode))
-        if not exact and not (first.frames == second.frames == 1 and _has_same_depths(query, reference, contents)):
-            return ContentsMatch(False, f"of {first.depth} bits a channel, only the upper 8 are known to agree")
+        if not exact and not (
+            first.frames == second.frames == 1 and _has_same_depths(query, reference, contents)
+        ):
+            return ContentsMatch(
+                False, f"of {first.depth} bits a channel, only the upper 8 are known to agree"
+            )
     return ContentsMatch(first == second)
 
 
-def _describe_difference(number: int, first: Contents, second: Contents, own: NDArray[Any], theirs: NDArray[Any]) -> str:
+def _describe_difference(
+    number: int, first: Contents, second: Contents, own: NDArray[Any], theirs: NDArray[Any]
+) -> str:
     """Return why two files that are shown alike do not go for each other; empty where one may."""
     if number:
         return f"the first {number} of {first.frames} and {second.frames} frames or pages are the same, the next ones differ"
@@ -239,7 +258,9 @@ def _has_same_depths(one: Image.Image, other: Image.Image, contents: Sequence[by
     """Whether channels of more than 8 bits, of which the decoder gives 8, are known to agree in all of them."""
     if not {one.format, other.format} <= KEPT_DEEP:
         return False
-    first, second = (cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED) for content in contents)
+    first, second = (
+        cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED) for content in contents
+    )
     return first is not None and second is not None and np.array_equal(first, second)
 
 
@@ -247,7 +268,9 @@ def _digest(listed: Sequence[parts.Part]) -> frozenset[tuple[str, str]]:
     return frozenset((name, hashlib.sha256(data).hexdigest()) for name, data in listed)
 
 
-def _find_usual(source: Path | bytes, content: bytes, thumbnails: Sequence[parts.Part]) -> frozenset[tuple[str, str]]:
+def _find_usual(
+    source: Path | bytes, content: bytes, thumbnails: Sequence[parts.Part]
+) -> frozenset[tuple[str, str]]:
     """Return the digests of the thumbnails that show a file's picture."""
     if not thumbnails:
         return frozenset()
@@ -331,7 +354,9 @@ def _look_alike(*files: tuple[Path | bytes, Contents]) -> bool:
             image.thumbnail((LOOK_SIDE, LOOK_SIDE))
             picture = ImageOps.exif_transpose(image)
             picture = picture if picture.mode in ("L", "CMYK") else picture.convert("RGB")
-            looks.append(_show(picture.resize((LOOK_CELLS, LOOK_CELLS), Image.Resampling.BOX), contents.colours))
+            looks.append(
+                _show(picture.resize((LOOK_CELLS, LOOK_CELLS), Image.Resampling.BOX), contents.colours)
+            )
     return _are_near(*looks)
 
 
@@ -341,7 +366,9 @@ def _show(picture: Image.Image, colours: bytes) -> Image.Image | None:
         return picture
     try:
         profile, srgb = ImageCms.ImageCmsProfile(io.BytesIO(colours)), ImageCms.createProfile("sRGB")
-        return ImageCms.profileToProfile(picture, profile, srgb, ImageCms.Intent.RELATIVE_COLORIMETRIC, outputMode="RGB")
+        return ImageCms.profileToProfile(
+            picture, profile, srgb, ImageCms.Intent.RELATIVE_COLORIMETRIC, outputMode="RGB"
+        )
     except (ImageCms.PyCMSError, OSError):
         return None
 

@@ -18,17 +18,26 @@ from image_copies.matching.verification.quantisation import GREY, SIDE, read_ste
 Pixels = NDArray[np.uint8]
 Saved = tuple[Pixels, bytes]  # the pixels [h, w, 3] of a file, and its bytes
 SAME_SCALE = 0.012  # by which a map may differ from one that only turns, mirrors and shifts
-MEASURED_SIDE, MIN_SIDE, MIN_BLOCKS = 1024, 48, 30  # pixels of the part in the middle that is compared, and blocks
+# pixels of the part in the middle that is compared, and blocks
+MEASURED_SIDE, MIN_SIDE, MIN_BLOCKS = 1024, 48, 30
 DARKEST, BRIGHTEST = 1, 254  # grey levels beyond which values were cut off, and follow from nothing
 KNOTS = np.linspace(0, 255, 32)  # of the curves
-HATS = np.maximum(0, 1 - np.abs(np.arange(256)[:, None] / KNOTS[1] - np.arange(len(KNOTS))))  # share of each in a value
+# share of each in a value
+HATS = np.maximum(0, 1 - np.abs(np.arange(256)[:, None] / KNOTS[1] - np.arange(len(KNOTS))))
 REACH, SAMPLES, RIDGE = 2, 6_000, 1e-8  # pixels to each side of the filter, and those to which it is fitted
-ROUNDS, BELIEVED = 5, 0.65  # of the fit, each to the share that the one before met best: the rest may be laid over
-OUTLIER = 6.0  # usual differences from which a pixel does not belong to what was predicted: a caption, a sticker
-MIN_BELONGING = 0.65  # share of the blocks that do, from which the others are no part of the picture that was copied
-DOWN, ACROSS = np.array([(down, across) for down in range(6) for across in range(6) if 0 < down + across <= 5]).T  # frequencies
+# of the fit, each to the share that the one before met best: the rest may be laid over
+ROUNDS, BELIEVED = 5, 0.65
+# usual differences from which a pixel does not belong to what was predicted: a caption, a sticker
+OUTLIER = 6.0
+# share of the blocks that do, from which the others are no part of the picture that was copied
+MIN_BELONGING = 0.65
+# frequencies
+DOWN, ACROSS = np.array(
+    [(down, across) for down in range(6) for across in range(6) if 0 < down + across <= 5]
+).T
 ROUNDING = 0.25  # grey levels over which a step ends: pixels were rounded
-MISFIT, LEAST_TAIL = 0.02, 4.0  # share of coefficients that were predicted wrongly, and levels by which they are
+# share of coefficients that were predicted wrongly, and levels by which they are
+MISFIT, LEAST_TAIL = 0.02, 4.0
 # difference of the mean log likelihoods that tells which was made of the other; by how much a likelihood usually falls short of
 # that of saving alone: what is missing beyond is needed more
 MIN_RATIO, USUAL = 0.05, 1.0
@@ -72,7 +81,9 @@ def _lay(target: Pixels, source: Pixels, homography: Homography) -> tuple[Pixels
         return None
     right, down = whole.sum(axis=1).astype(int)
     turned = (source if whole[0, 0] else source.swapaxes(0, 1))[::down, ::right]
-    corner = np.rint(map_points(homography, middle[None])[0, ::-1] - (np.array(turned.shape[:2]) - 1) / 2).astype(int)
+    corner = np.rint(
+        map_points(homography, middle[None])[0, ::-1] - (np.array(turned.shape[:2]) - 1) / 2
+    ).astype(int)
     low, high = np.maximum(corner, 0), np.minimum(corner + turned.shape[:2], target.shape[:2])
     low = np.maximum(low, (low + high - MEASURED_SIDE) // 2)
     low += -low % SIDE
@@ -110,7 +121,9 @@ def _explain(shown: Pixels, given: Pixels, steps: Grey) -> tuple[float, float] |
     possible, whole = (~each.reshape(shape).any(axis=(1, 3)) for each in (cut, cut | laid_over))
     if whole.sum() < max(MIN_BLOCKS, MIN_BELONGING * possible.sum()):
         return None
-    own, predicted, before = (transform_blocks(each)[whole][:, DOWN, ACROSS] for each in (grey, made, given @ GREY))
+    own, predicted, before = (
+        transform_blocks(each)[whole][:, DOWN, ACROSS] for each in (grey, made, given @ GREY)
+    )
     rest, step = own - predicted, np.broadcast_to(steps[DOWN, ACROSS], own.shape)
     spread = np.sqrt(np.mean(np.square(rest), axis=0)) + ROUNDING
     dense = np.abs(own - rest / 2) >= np.maximum(step, 2 * spread)
@@ -125,7 +138,9 @@ def _weigh(rest: Grey, step: Grey) -> Grey:
     """Return the log likelihoods of prediction errors [n]: even within a quantisation step, but for a few."""
     within = (1 - np.tanh((np.abs(rest) - step / 2) / (2 * ROUNDING))) / (2 * step)
     tail = np.maximum(step, LEAST_TAIL)
-    return np.asarray(np.log((1 - MISFIT) * within + MISFIT * np.exp(-np.abs(rest) / tail) / (2 * tail) + 1e-30), np.float32)
+    return np.asarray(
+        np.log((1 - MISFIT) * within + MISFIT * np.exp(-np.abs(rest) / tail) / (2 * tail) + 1e-30), np.float32
+    )
 
 
 def _predict(source: Pixels, wanted: Grey, used: NDArray[np.bool_]) -> Grey:
@@ -135,7 +150,10 @@ def _predict(source: Pixels, wanted: Grey, used: NDArray[np.bool_]) -> Grey:
     step = max(1, len(rows) // SAMPLES)
     rows, columns = rows[::step], columns[::step]
     curves = [HATS[channel] for channel in source[rows, columns].T]
-    around = [padded[rows + down, columns + across, None] for down, across in np.ndindex(2 * REACH + 1, 2 * REACH + 1)]
+    around = [
+        padded[rows + down, columns + across, None]
+        for down, across in np.ndindex(2 * REACH + 1, 2 * REACH + 1)
+    ]
     seen = np.concatenate([*curves, *around], axis=1).astype(np.float64)
     values, near = wanted[rows, columns], np.ones(len(rows), bool)
     for _ in range(ROUNDS):

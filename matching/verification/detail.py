@@ -13,17 +13,21 @@ from image_copies.matching.verification.enlargement import measure_new_detail
 from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]
-MIN_DENSITY = 1.15  # resolution, as a share of the other picture's, from which a picture may have been enlarged
+# resolution, as a share of the other picture's, from which a picture may have been enlarged
+MIN_DENSITY = 1.15
 MAX_DENSITY = 1.1  # pixels per length up to which a picture shows no more than the other one
 DETAIL_GAIN = (
-    0.25  # by which detail must grow with the density: that of sharp originals grows by 0.5, that of enlarged copies hardly
+    # by which detail must grow with the density: that of sharp originals grows by 0.5, that of enlarged
+    # copies hardly
+    0.25
 )
 MAX_ANISOTROPY = 1.04  # ratio of the densities along two directions up to which the aspect ratio is the same
 MAX_TILT = 1.0  # degrees up to which a picture was not turned
 MEASURED_SIDE = 1024  # pixels of the part in the middle in which detail is measured
 MIN_DETAIL = 2.0  # grey levels of the second difference in a block that shows something
 MIN_BLOCKS = 4  # blocks that must show something
-SECOND_DIFFERENCES = (np.array([[-1, 2, -1]], np.float32), np.array([[-1], [2], [-1]], np.float32))  # along x and y
+# along x and y
+SECOND_DIFFERENCES = (np.array([[-1, 2, -1]], np.float32), np.array([[-1], [2], [-1]], np.float32))
 
 
 def compare_detail(
@@ -43,7 +47,9 @@ def compare_detail(
     to_reference = from_shares(sizes[1][::-1]) @ comparison.homography @ invert(from_shares(sizes[0][::-1]))
     steps = find_steps(to_reference, sizes[0])
     # pixels of each along its x and y for a length of one pixel of the other
-    densities = [1 / np.linalg.norm(each, axis=0) for each in (steps, find_steps(invert(to_reference), sizes[1]))]
+    densities = [
+        1 / np.linalg.norm(each, axis=0) for each in (steps, find_steps(invert(to_reference), sizes[1]))
+    ]
     enlarged = [[False, False], [False, False]]  # of query and reference, along x and y
     new_detail = [0.0, 0.0]
     denser = [max(density) > MAX_DENSITY for density in densities]
@@ -51,11 +57,14 @@ def compare_detail(
         pixels = read()
         for own, homography in enumerate((to_reference, invert(to_reference))):
             if denser[own]:
-                new_detail[own] = measure_new_detail(to_grey(pixels[own]), to_grey(pixels[1 - own]), homography)
+                new_detail[own] = measure_new_detail(
+                    to_grey(pixels[own]), to_grey(pixels[1 - own]), homography
+                )
             if denser[own] and not trusted[own]:
                 gains = _measure_gains(pixels[own], pixels[1 - own], homography)
                 enlarged[own] = [
-                    d >= MIN_DENSITY and g < 1 + DETAIL_GAIN * (d - 1) for d, g in zip(densities[own], gains, strict=True)
+                    d >= MIN_DENSITY and g < 1 + DETAIL_GAIN * (d - 1)
+                    for d, g in zip(densities[own], gains, strict=True)
                 ]
     stretched = [False, False]
     if _measure_anisotropy(steps) > MAX_ANISOTROPY:
@@ -67,10 +76,17 @@ def compare_detail(
     turned = [bool(np.linalg.det(steps) < 0 or abs(angle) > MAX_TILT)] * 2
     cropped = comparison.query.cropped, comparison.reference.cropped
     if cropped[0] != cropped[1] and MAX_TILT < angle % 90 < 90 - MAX_TILT:
-        turned = [own and inner for own, inner in zip(turned, cropped, strict=True)]  # what shows more was not made of the other
+        # what shows more was not made of the other
+        turned = [own and inner for own, inner in zip(turned, cropped, strict=True)]
     whole = [all(axes) for axes in enlarged]
     ratios = density, 1 / density
-    return {"enlarged": whole, "stretched": stretched, "turned": turned, "density": ratios, "new_detail": new_detail}
+    return {
+        "enlarged": whole,
+        "stretched": stretched,
+        "turned": turned,
+        "density": ratios,
+        "new_detail": new_detail,
+    }
 
 
 def find_steps(homography: Homography, size: tuple[int, int]) -> NDArray[np.float64]:
@@ -110,10 +126,16 @@ def _measure_gains(picture: Pixels, other: Pixels, homography: Homography) -> tu
     for difference in SECOND_DIFFERENCES:
         one, two = (_measure_blocks(grey, difference) for grey in (own, enlarged))
         shown = covered & (np.maximum(one, two) > MIN_DETAIL)
-        gains.append(float(np.median(one[shown] / np.maximum(two[shown], 0.5))) if shown.sum() >= MIN_BLOCKS else float("inf"))
+        gains.append(
+            float(np.median(one[shown] / np.maximum(two[shown], 0.5)))
+            if shown.sum() >= MIN_BLOCKS
+            else float("inf")
+        )
     return gains[0], gains[1]
 
 
 def _measure_blocks(grey: Grey, difference: Grey) -> Grey:
     """Return the size of the second differences in each block."""
-    return np.sqrt(np.maximum(block_means(np.asarray(cv2.filter2D(grey, cv2.CV_32F, difference) ** 2, np.float32)), 0))
+    return np.sqrt(
+        np.maximum(block_means(np.asarray(cv2.filter2D(grey, cv2.CV_32F, difference) ** 2, np.float32)), 0)
+    )

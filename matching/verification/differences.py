@@ -18,7 +18,8 @@ from image_copies.matching.verification.edits import (
     take_some,
 )
 
-WINDOW = 9  # pixels of the windows in which differences and detail are measured; as many along the frame are left out
+# pixels of the windows in which differences and detail are measured; as many along the frame are left out
+WINDOW = 9
 COARSE = 16.0  # pixels: differences wider than this are those of tones
 STEPS = 12  # parts of a picture, by how much detail they show, in which usual differences are found
 USUAL = 0.75  # share of a part's windows that differ by less than the usual difference
@@ -27,13 +28,17 @@ SPOT = 2.0  # pixels over which differences are smoothed, too: a spot of another
 SPOT_NOISE = 0.3  # NOISE, of smoothed differences
 SPOT_MARGIN = 0.45  # by which the logarithms of copies' smoothed differences reach further
 MIN_DIFFERING = 1.9  # logarithm of the ratio from which two may be filled-in forms, or one has a part hidden
-CLEAR_EXCESS = 2.25  # logarithm of the ratio from which a window shows something else: compressed and scaled copies reach 2.2
+# logarithm of the ratio from which a window shows something else: compressed and scaled copies reach 2.2
+CLEAR_EXCESS = 2.25
 CLOSE_EXCESS = 2.4  # the same of pictures that are looked at with more pixels: copies reach 2.3
-STROKE, MIN_STROKE = 7, 0.7  # pixels that a stroke is wide at most, and how far it stands out, of what differs
+# pixels that a stroke is wide at most, and how far it stands out, of what differs
+STROKE, MIN_STROKE = 7, 0.7
 SAME_TONE = 12  # grey levels around the most frequent tone that pass for it
-MIN_DRAWN = 0.975  # share of strokes and of one tone in what is drawn over a picture: of captions 1, of striped things up to .97
+# share of strokes and of one tone in what is drawn over a picture: of captions 1, of striped things up to .97
+MIN_DRAWN = 0.975
 MIN_ONE_KIND = 0.92  # share of strokes, or of one tone, that suffices alone: of striped things up to .83
-MIN_WRITTEN = 0.6  # share of strokes on both sides where another text is seen: of tables .76, beside captions up to .4
+# share of strokes on both sides where another text is seen: of tables .76, beside captions up to .4
+MIN_WRITTEN = 0.6
 
 
 def measure_differences(aligned: Aligned, spots: bool = True) -> Grey:
@@ -52,11 +57,21 @@ def measure_differences(aligned: Aligned, spots: bool = True) -> Grey:
     """
     fixed, warped = aligned.alike
     inside = (
-        cv2.erode(aligned.covered, np.ones((WINDOW, WINDOW), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
+        cv2.erode(
+            aligned.covered,
+            np.ones((WINDOW, WINDOW), np.uint8),
+            borderType=cv2.BORDER_CONSTANT,
+            borderValue=0.0,
+        )
+        > 0.5
     )
     if not inside.any():
         return np.zeros_like(fixed)
-    matched = ((fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped), (fixed, warped))
+    matched = (
+        (fixed, match_tones(warped, fixed, inside)),
+        (match_tones(fixed, warped, inside), warped),
+        (fixed, warped),
+    )
     share = np.maximum(cv2.GaussianBlur(inside.astype(np.float32), (0, 0), COARSE), 1e-3)
     excess = np.min([_measure_excess(one, other, inside, share) for one, other in matched], axis=0)
     return np.where(inside, excess.max(axis=0) if spots else excess[0], 0).astype(np.float32)
@@ -77,7 +92,9 @@ def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     inside, differing = aligned.covered > 0.5, find_differing(aligned)
     sides = (fixed, match_tones(warped, fixed, inside)), (warped, match_tones(fixed, warped, inside))
     covered = find_covered_side(aligned)
-    (first, drawn, ground), (second, also_drawn, other_ground) = (_look_at_drawn(*side, differing) for side in sides)
+    (first, drawn, ground), (second, also_drawn, other_ground) = (
+        _look_at_drawn(*side, differing) for side in sides
+    )
     other_writing = min(first, second) >= MIN_WRITTEN
     if other_writing or (drawn and also_drawn and ground == other_ground):
         return True
@@ -94,16 +111,26 @@ def shows_other_colours(aligned: Aligned, query: NDArray[np.uint8], reference: N
     """
     fixed, moving = (query, reference) if aligned.swapped else (reference, query)
     frame = aligned.fixed.shape
-    moving = np.asarray(cv2.resize(moving, aligned.moving.shape[::-1], interpolation=cv2.INTER_AREA), np.uint8)
+    moving = np.asarray(
+        cv2.resize(moving, aligned.moving.shape[::-1], interpolation=cv2.INTER_AREA), np.uint8
+    )
     inside = (
-        cv2.erode(aligned.covered, np.ones((WINDOW, WINDOW), np.uint8), borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
+        cv2.erode(
+            aligned.covered,
+            np.ones((WINDOW, WINDOW), np.uint8),
+            borderType=cv2.BORDER_CONSTANT,
+            borderValue=0.0,
+        )
+        > 0.5
     )
     if not inside.any():
         return False
     own = _split_colours(fixed)
     others = np.stack([warp(channel, aligned.homography, frame) for channel in _split_colours(moving)])
     found = _find_other_colours(own, others, inside) & _find_other_colours(others, own, inside)
-    return bool(cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE), np.uint8)).any())
+    return bool(
+        cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE), np.uint8)).any()
+    )
 
 
 def _split_colours(pixels: NDArray[np.uint8]) -> Grey:
@@ -139,7 +166,8 @@ def _look_at_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> 
     same = np.abs(tones - float(usual)) <= SAME_TONE
     strokes = float(stroke.mean())
     near, far = (
-        cv2.dilate(differs.astype(np.uint8), np.ones((2 * reach + 1,) * 2, np.uint8)) > 0 for reach in (STROKE, 2 * STROKE)
+        cv2.dilate(differs.astype(np.uint8), np.ones((2 * reach + 1,) * 2, np.uint8)) > 0
+        for reach in (STROKE, 2 * STROKE)
     )
     ground = np.abs(picture[far & ~near] - usual) <= SAME_TONE
     drawn = bool((stroke | same).mean() >= MIN_DRAWN or max(strokes, same.mean()) >= MIN_ONE_KIND)
@@ -156,8 +184,12 @@ def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Gr
         share: `inside`, blurred [h, w].
     """
     shown = np.where(inside, one - other, 0).astype(np.float32)
-    difference = np.where(inside, shown - cv2.GaussianBlur(shown, (0, 0), COARSE) / share, 0).astype(np.float32)
-    detail = np.asarray(cv2.dilate(np.log(np.maximum(_vary(one), _vary(other)) + 1), np.ones((5, 5), np.uint8)), np.float32)
+    difference = np.where(inside, shown - cv2.GaussianBlur(shown, (0, 0), COARSE) / share, 0).astype(
+        np.float32
+    )
+    detail = np.asarray(
+        cv2.dilate(np.log(np.maximum(_vary(one), _vary(other)) + 1), np.ones((5, 5), np.uint8)), np.float32
+    )
     details = take_some(detail[inside])
     limits = np.quantile(details, np.linspace(0, 1, STEPS + 1))
     parts = [(details >= low) & (details <= high) for low, high in itertools.pairwise(limits)]

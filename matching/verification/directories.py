@@ -15,10 +15,13 @@ from PIL import Image, ImageOps
 
 CELLS = 16  # parts of a side in which two pictures are compared
 MAX_PIXELS = 5_000_000  # of a thumbnail that is decoded
-MAX_REST = 0.19  # share of what the cells vary that is not the picture's: 0.1 for thumbnails, 0.2 for crops to 95 %
-MAX_APART = 50.0  # grey levels of a cell, of the same tones: a thumbnail, however sharpened, differs by up to 47
+# share of what the cells vary that is not the picture's: 0.1 for thumbnails, 0.2 for crops to 95 %
+MAX_REST = 0.19
+# grey levels of a cell, of the same tones: a thumbnail, however sharpened, differs by up to 47
+MAX_APART = 50.0
 
-NUMBERS = {3: "u2", 4: "u4", 5: "u4", 6: "i1", 8: "i2", 9: "i4", 10: "i4", 11: "f4", 12: "f8", 13: "u4"}  # by types
+# by types
+NUMBERS = {3: "u2", 4: "u4", 5: "u4", 6: "i1", 8: "i2", 9: "i4", 10: "i4", 11: "f4", 12: "f8", 13: "u4"}
 RATIONALS = 5, 10
 INNER = {34665: "EXIF", 34853: "GPS", 40965: "interoperability"}  # tags that lead to another directory
 THUMBNAIL = 513, 514
@@ -74,7 +77,9 @@ def iterate_thumbnails(exif: bytes) -> Iterator[bytes]:
         yield from (exif[start : start + length] for start, length in zip(*places, strict=False))
 
 
-def _read_directory(content: bytes, place: int, order: str, left: int) -> tuple[dict[int, Value], int, int, int]:
+def _read_directory(
+    content: bytes, place: int, order: str, left: int
+) -> tuple[dict[int, Value], int, int, int]:
     """Return the tags of a directory, where all that it takes ends, the place of the next one, and the bytes left to be read."""
     (count,) = struct.unpack_from(f"{order}H", content, place)
     next_place = place + 2 + 12 * count
@@ -110,7 +115,11 @@ def shows_picture(thumbnail: bytes, picture: Image.Image) -> bool:
             grey = image.convert("L")
     except Exception:  # damaged ones raise anything
         return False
-    pairs = (grey, picture), (ImageOps.fit(grey, picture.size), picture), (grey, ImageOps.fit(picture, grey.size))
+    pairs = (
+        (grey, picture),
+        (ImageOps.fit(grey, picture.size), picture),
+        (grey, ImageOps.fit(picture, grey.size)),
+    )
     return any(_agree(_reduce(one), _reduce(other)) for one, other in pairs)
 
 

@@ -20,7 +20,8 @@ LEVELS = 32  # steps of grey in which the tones of two pictures are compared
 MEASURED = 40_000  # pixels, about, by which tones and usual differences are measured
 MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
 MIN_DIFFERENCE = 24.0  # grey levels by which a pixel differs
-CLEAR_DIFFERENCE = 80.0  # grey levels by which it differs clearly: what a change of contrast cuts off differs by less
+# grey levels by which it differs clearly: what a change of contrast cuts off differs by less
+CLEAR_DIFFERENCE = 80.0
 USUAL_DIFFERENCES = 6.0  # multiples of the usual difference by which it differs, too
 MIN_COVERED, MAX_COVERED = 0.004, 0.4  # share of the pixels that something laid over a copy covers
 CLOSED = 7  # pixels of gaps in what differs that are closed
@@ -28,11 +29,13 @@ STRONGER_EDGES = 1.25  # factor by which the edges of one picture are stronger a
 MIN_MARGIN = 0.01  # share of a side that one picture shows beyond the other
 STRIP = 12  # pixels on either side of the other picture's frame that are looked at
 SEAM_REACH = 2  # pixels by which the frame may be misplaced
-MIN_SEAM, SEAM_CONTRAST = 10.0, 1.5  # grey levels of a step along the frame, and how far it exceeds the steps next to it
+# grey levels of a step along the frame, and how far it exceeds the steps next to it
+MIN_SEAM, SEAM_CONTRAST = 10.0, 1.5
 MOST = 0.7  # share of a side, or of what lies along it
 SAME_TONE = 6.0  # grey levels within which pixels have one tone
 MIN_UNIFORM = 0.9  # share of a border that has one tone
-MIN_ALIVE, MAX_MIRRORED = 0.25, 0.3  # detail beyond the frame, of that within it, and its likeness to that detail's mirror image
+# detail beyond the frame, of that within it, and its likeness to that detail's mirror image
+MIN_ALIVE, MAX_MIRRORED = 0.25, 0.3
 COVERED, FRAMED = "has something laid over it", "has something added around it"
 TURNED, RECOLOURED = "was mirrored or turned", "has other tones or colours"
 FULL = 0.95  # share of a side beyond which the other picture shows something
@@ -114,7 +117,9 @@ class Comparison:
     def add(self, seen: Fields) -> "Comparison":
         """Return the same with what a detector has seen."""
         query, reference = ({name: of[side] for name, of in seen.items()} for side in (0, 1))
-        return replace(self, query=replace(self.query, **query), reference=replace(self.reference, **reference))
+        return replace(
+            self, query=replace(self.query, **query), reference=replace(self.reference, **reference)
+        )
 
     def turned(self) -> "Comparison":
         """Return the same with query and reference exchanged."""
@@ -136,17 +141,29 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
         query: Height and width of the query when it was aligned.
         reference: Height and width of the reference when it was aligned.
     """
-    shapes = (query, reference) if aligned.swapped else (reference, query)  # of the frame, and of the other one
-    to_frame = aligned.homography @ scale_points(aligned.moving.shape[1] / shapes[1][1], aligned.moving.shape[0] / shapes[1][0])
+    # of the frame, and of the other one
+    shapes = (query, reference) if aligned.swapped else (reference, query)
+    to_frame = aligned.homography @ scale_points(
+        aligned.moving.shape[1] / shapes[1][1], aligned.moving.shape[0] / shapes[1][0]
+    )
     shares = invert(from_shares(shapes[0])) @ to_frame @ from_shares(shapes[1])
     fixed_covered, moving_covered = find_covered_side(aligned)
     to_moving = invert(aligned.homography)
-    fixed_framed, moving_cropped, fixed_extended = _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography)
-    moving_framed, fixed_cropped, moving_extended = _look_beyond(aligned.moving, aligned.fixed.shape, to_moving)
-    fixed_blurred, moving_blurred = aligned.blurs[1] > 0, aligned.blurs[0] > 0  # to look alike, the sharper one is blurred
+    fixed_framed, moving_cropped, fixed_extended = _look_beyond(
+        aligned.fixed, aligned.moving.shape, aligned.homography
+    )
+    moving_framed, fixed_cropped, moving_extended = _look_beyond(
+        aligned.moving, aligned.fixed.shape, to_moving
+    )
+    # to look alike, the sharper one is blurred
+    fixed_blurred, moving_blurred = aligned.blurs[1] > 0, aligned.blurs[0] > 0
     fixed = Edits(fixed_covered, fixed_framed, fixed_cropped, fixed_extended, fixed_blurred)
     moving = Edits(moving_covered, moving_framed, moving_cropped, moving_extended, moving_blurred)
-    return Comparison(moving, fixed, shares) if not aligned.swapped else Comparison(fixed, moving, invert(shares))
+    return (
+        Comparison(moving, fixed, shares)
+        if not aligned.swapped
+        else Comparison(fixed, moving, invert(shares))
+    )
 
 
 def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
@@ -182,7 +199,9 @@ def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
         return inside
     pairs = (fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped)
     differing = np.logical_or.reduce([differ_by(*pair, inside, CLEAR_DIFFERENCE) for pair in pairs])
-    return cv2.morphologyEx(differing.astype(np.uint8), cv2.MORPH_OPEN, np.ones((CLOSED, CLOSED), np.uint8)).astype(bool)
+    return cv2.morphologyEx(
+        differing.astype(np.uint8), cv2.MORPH_OPEN, np.ones((CLOSED, CLOSED), np.uint8)
+    ).astype(bool)
 
 
 def _find_inside(aligned: Aligned) -> NDArray[np.bool_]:
@@ -190,9 +209,13 @@ def _find_inside(aligned: Aligned) -> NDArray[np.bool_]:
     return found
 
 
-def _compare_edges(picture: Grey, outline: NDArray[np.bool_], elsewhere: NDArray[np.bool_], band: NDArray[np.uint8]) -> float:
+def _compare_edges(
+    picture: Grey, outline: NDArray[np.bool_], elsewhere: NDArray[np.bool_], band: NDArray[np.uint8]
+) -> float:
     """Return how much stronger the edges along an outline are than elsewhere."""
-    edges = cv2.dilate(np.hypot(cv2.Sobel(picture, cv2.CV_32F, 1, 0), cv2.Sobel(picture, cv2.CV_32F, 0, 1)), band)
+    edges = cv2.dilate(
+        np.hypot(cv2.Sobel(picture, cv2.CV_32F, 1, 0), cv2.Sobel(picture, cv2.CV_32F, 0, 1)), band
+    )
     return float(edges[outline].mean() / max(edges[elsewhere].mean(), 1.0))
 
 
@@ -230,7 +253,9 @@ def take_quantile(values: Grey, share: float) -> float:
     return float(np.partition(values, place)[place])
 
 
-def differ_by(one: Grey, other: Grey, inside: NDArray[np.bool_], by: float = MIN_DIFFERENCE) -> NDArray[np.bool_]:
+def differ_by(
+    one: Grey, other: Grey, inside: NDArray[np.bool_], by: float = MIN_DIFFERENCE
+) -> NDArray[np.bool_]:
     """Return where two pictures [h, w] differ by so many grey levels, and by more than pictures displaced by a pixel do."""
     around = np.ones((3, 3), np.uint8)
     least = np.maximum(one - cv2.dilate(other, around), cv2.erode(other, around) - one)
@@ -262,8 +287,12 @@ def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) 
     height, width = other[:2]
     to_other = np.array([[1, 0, STRIP], [0, 1, STRIP], [0, 0, 1]], np.float64) @ invert(homography)
     size = width + 2 * STRIP, height + 2 * STRIP
-    seen = np.asarray(cv2.warpPerspective(picture, to_other, size, borderMode=cv2.BORDER_REPLICATE), np.float32)
-    shown = np.asarray(cv2.warpPerspective(np.ones_like(picture), to_other, size, flags=cv2.INTER_NEAREST), np.float32)
+    seen = np.asarray(
+        cv2.warpPerspective(picture, to_other, size, borderMode=cv2.BORDER_REPLICATE), np.float32
+    )
+    shown = np.asarray(
+        cv2.warpPerspective(np.ones_like(picture), to_other, size, flags=cv2.INTER_NEAREST), np.float32
+    )
     added, natural = [], []
     for axis, flipped in ((1, False), (1, True), (0, False), (0, True)):  # left, right, top, bottom
         side, there = (_cut_side(each, axis, flipped) for each in (seen, shown))
@@ -272,7 +301,8 @@ def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) 
             added.append(_is_added(side))
             natural.append(_continues(side))
     framed = 2 * sum(added) > len(added)
-    cropped = bool(added) and (not framed or len(added) == 1)  # one side alone may end at an edge of the scene
+    # one side alone may end at an edge of the scene
+    cropped = bool(added) and (not framed or len(added) == 1)
     return framed, cropped, cropped and (len(natural) == 1 or not any(natural))
 
 
@@ -291,10 +321,14 @@ def _continues(side: Grey) -> bool:
     across = float(steps[STRIP - 2 * SEAM_REACH - 1 : STRIP].max())
     slopes = np.diff(side, axis=1)
     within = slopes[:, STRIP + SEAM_REACH : 2 * STRIP - SEAM_REACH]
-    beyond = [slopes[:, SEAM_REACH + shift : STRIP - SEAM_REACH + shift][:, ::-1] for shift in range(-SEAM_REACH, SEAM_REACH + 1)]
+    beyond = [
+        slopes[:, SEAM_REACH + shift : STRIP - SEAM_REACH + shift][:, ::-1]
+        for shift in range(-SEAM_REACH, SEAM_REACH + 1)
+    ]
     alive = float(np.abs(beyond[SEAM_REACH]).mean()) > MIN_ALIVE * float(np.abs(within).mean())
     mirrored = max(
-        -float((each * within).sum()) / max(float(np.sqrt((each**2).sum() * (within**2).sum())), 1e-6) for each in beyond
+        -float((each * within).sum()) / max(float(np.sqrt((each**2).sum() * (within**2).sum())), 1e-6)
+        for each in beyond
     )
     seamless = across < SEAM_CONTRAST * max(usual, 1.0)
     return bool(uniform.mean() < MOST and seamless and alive and mirrored < MAX_MIRRORED)

@@ -18,13 +18,17 @@ SHARED = (0.5, 0.92)  # multiples of it between which frequencies are compared w
 REACH = 3  # pixels on each side that the predicting filter reads
 SAMPLES = 12_000  # pixels that the filter is fitted to
 RIDGE = 1e-5
-DARKEST, BRIGHTEST, CLIPPED_REACH = 2, 253, 9  # grey levels beyond which values were cut off, and pixels around them
+# grey levels beyond which values were cut off, and pixels around them
+DARKEST, BRIGHTEST, CLIPPED_REACH = 2, 253, 9
 TAPER = 16  # pixels along the frame that are left out
 MIN_BLOCKS = 8  # blocks that are measured
-MAX_PREDICTED = 0.12  # share of the energy of new detail that can be predicted: 0.06 in originals, 0.2 in enlarged copies
-MIN_LIKENESS = 0.6  # correlation over the blocks of the logarithms of new and shared detail: noise lies elsewhere
+# share of the energy of new detail that can be predicted: 0.06 in originals, 0.2 in enlarged copies
+MAX_PREDICTED = 0.12
+# correlation over the blocks of the logarithms of new and shared detail: noise lies elsewhere
+MIN_LIKENESS = 0.6
 MIN_RATIO = 0.55  # new to shared detail, for a picture of twice the size; less for others
-DRAWN = 2.5  # by what MIN_RATIO and MAX_PREDICTED are multiplied where values that are cut off count: drawings reach 3
+# by what MIN_RATIO and MAX_PREDICTED are multiplied where values that are cut off count: drawings reach 3
+DRAWN = 2.5
 NOTHING = 0.0
 
 
@@ -61,7 +65,9 @@ def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> fl
     return NOTHING
 
 
-def _judge(bands: tuple[Grey, Grey, Grey], counted: NDArray[np.bool_], density: float, factor: float) -> float:
+def _judge(
+    bands: tuple[Grey, Grey, Grey], counted: NDArray[np.bool_], density: float, factor: float
+) -> float:
     """Return the size of what was not predicted where most is seen, if that is detail.
 
     Args:
@@ -75,7 +81,9 @@ def _judge(bands: tuple[Grey, Grey, Grey], counted: NDArray[np.bool_], density: 
     if used.sum() < MIN_BLOCKS:
         return NOTHING
     left, new, shared = (
-        np.maximum(block_means(np.where(counted, values, 0).astype(np.float32) ** 2) / np.maximum(share, 0.5), 0)[used]
+        np.maximum(
+            block_means(np.where(counted, values, 0).astype(np.float32) ** 2) / np.maximum(share, 0.5), 0
+        )[used]
         for values in bands
     )
     order = np.argsort(shared)
@@ -85,18 +93,27 @@ def _judge(bands: tuple[Grey, Grey, Grey], counted: NDArray[np.bool_], density: 
     ratio = size / max(float(np.sqrt(np.median(shared[strong]))), 1e-6)
     predicted = 1 - float(left.sum()) / max(float(new.sum()), 1e-6)
     likeness = float(np.corrcoef(np.log(left + 0.01), np.log(shared + 0.01))[0, 1])
-    sure = predicted < factor * MAX_PREDICTED and likeness > MIN_LIKENESS and ratio > factor * MIN_RATIO * (1 - 1 / density)
+    sure = (
+        predicted < factor * MAX_PREDICTED
+        and likeness > MIN_LIKENESS
+        and ratio > factor * MIN_RATIO * (1 - 1 / density)
+    )
     return size if sure else NOTHING
 
 
 def _cut_band(picture: Grey, densities: tuple[float, float], low: float, high: float = np.inf) -> Grey:
     """Return the frequencies of a picture [h, w] from low to high, in those of the finest detail of the smaller one."""
     height, width = picture.shape
-    edges = [np.minimum(1, np.minimum(np.arange(side) + 1, side - np.arange(side)) / TAPER) for side in (height, width)]
+    edges = [
+        np.minimum(1, np.minimum(np.arange(side) + 1, side - np.arange(side)) / TAPER)
+        for side in (height, width)
+    ]
     spectrum = np.fft.rfft2((picture - picture.mean()) * np.outer(*edges))
     down, across = np.abs(np.fft.fftfreq(height)) * densities[1], np.fft.rfftfreq(width) * densities[0]
     frequency = 2 * np.maximum(down[:, None], across[None])
-    return np.asarray(np.fft.irfft2(spectrum * ((frequency >= low) & (frequency < high)), (height, width)), np.float32)
+    return np.asarray(
+        np.fft.irfft2(spectrum * ((frequency >= low) & (frequency < high)), (height, width)), np.float32
+    )
 
 
 def _predict(wanted: Grey, inputs: list[Grey], counted: NDArray[np.bool_]) -> Grey:
@@ -105,10 +122,14 @@ def _predict(wanted: Grey, inputs: list[Grey], counted: NDArray[np.bool_]) -> Gr
     step = max(1, len(rows) // SAMPLES)
     rows, columns = rows[::step], columns[::step]
     shifts = [(down, across) for down in range(-REACH, REACH + 1) for across in range(-REACH, REACH + 1)]
-    seen = np.stack([each[rows + down, columns + across] for each in inputs for down, across in shifts], axis=1)
+    seen = np.stack(
+        [each[rows + down, columns + across] for each in inputs for down, across in shifts], axis=1
+    )
     seen = seen.astype(np.float64)
     products = seen.T @ seen
-    products += RIDGE * np.trace(products) / len(products) * np.eye(len(products)) + 1e-9 * np.eye(len(products))
+    products += RIDGE * np.trace(products) / len(products) * np.eye(len(products)) + 1e-9 * np.eye(
+        len(products)
+    )
     weights = np.linalg.solve(products, seen.T @ wanted[rows, columns])
     made = np.zeros_like(wanted)
     for each, kernel in zip(inputs, weights.reshape(len(inputs), 2 * REACH + 1, 2 * REACH + 1), strict=True):
@@ -120,5 +141,8 @@ def _warp_nearest(picture: Grey, homography: Homography, shape: tuple[int, ...])
     """Return a picture warped into a frame [h, w] without smoothing, from which any way of enlarging can be predicted."""
     size = shape[1], shape[0]
     return np.asarray(
-        cv2.warpPerspective(picture, homography, size, flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE), np.float32
+        cv2.warpPerspective(
+            picture, homography, size, flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE
+        ),
+        np.float32,
     )

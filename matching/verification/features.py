@@ -56,7 +56,9 @@ class Features:
     def descriptors(self) -> NDArray[np.float32]:
         """Square roots of the L1-normalised histograms [n, 128], unit length; computed at each call."""
         values = self.histograms.astype(np.float32)
-        roots: NDArray[np.float32] = np.sqrt(values / np.maximum(values.sum(axis=1, keepdims=True), np.float32(1e-9)))
+        roots: NDArray[np.float32] = np.sqrt(
+            values / np.maximum(values.sum(axis=1, keepdims=True), np.float32(1e-9))
+        )
         return roots
 
     def mirrored(self) -> "Features":
@@ -114,9 +116,14 @@ def crop_features(pixels: NDArray[np.uint8], box: Box, whole: Features) -> Featu
         whole: Features of the whole picture.
     """
     height, width = pixels.shape[:2]
-    left, top, right, bottom = (round(side * length) for side, length in zip(box, (width, height, width, height), strict=True))
+    left, top, right, bottom = (
+        round(side * length) for side, length in zip(box, (width, height, width, height), strict=True)
+    )
     part = local_features(np.ascontiguousarray(pixels[top:bottom, left:right]))
-    enlarged = (part.points + 0.5) * np.array([(right - left) / part.width, (bottom - top) / part.height]) + (left, top)
+    enlarged = (part.points + 0.5) * np.array([(right - left) / part.width, (bottom - top) / part.height]) + (
+        left,
+        top,
+    )
     points = enlarged * np.array([whole.width / width, whole.height / height]) - 0.5
     return Features(points.astype(np.float32), part.histograms, whole.width, whole.height)
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.features import CHANGES, Box, Change, Features
 
-MAX_DISTANCE_RATIO = 0.85  # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
+# distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
+MAX_DISTANCE_RATIO = 0.85
 MAX_REPROJECTION_ERROR = 4.0  # pixels of the reduced picture
 MIN_INLIERS = 10  # features that must agree with the homography for two pictures to count as verified
 CERTAIN_INLIERS = 30  # with this many inliers, no further change of the picture is tried
@@ -76,7 +77,8 @@ def _fit_homography(
 ) -> Evidence | None:
     if len(np.unique(shared_reference)) < least:  # many to one is no evidence
         return None
-    source, target = changed.points[shared_query], reference.points[shared_reference]  # MAGSAC fits no reflections
+    # MAGSAC fits no reflections
+    source, target = changed.points[shared_query], reference.points[shared_reference]
     homography, mask = cv2.findHomography(
         source, target, cv2.USAC_MAGSAC, MAX_REPROJECTION_ERROR, maxIters=2000, confidence=0.999
     )
@@ -93,7 +95,9 @@ def _fit_homography(
         change,
         _compute_box(query.points[shared_query][inside], query.width, query.height),
         _compute_box(target[inside], reference.width, reference.height),
-        np.linalg.inv(from_shares((reference.height, reference.width))) @ homography @ from_shares((query.height, query.width)),
+        np.linalg.inv(from_shares((reference.height, reference.width)))
+        @ homography
+        @ from_shares((query.height, query.width)),
     )
 
 
@@ -103,7 +107,9 @@ def from_shares(shape: tuple[int, ...]) -> NDArray[np.float64]:
     return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1]], np.float64)
 
 
-def _match_descriptors(query: NDArray[np.float32], reference: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _match_descriptors(
+    query: NDArray[np.float32], reference: NDArray[np.float32]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows of the query [n, 128] that pass the ratio test, and their matches' rows in the reference [m, 128]."""
     cosines = query @ reference.T
     best = cosines.argmax(axis=1)
@@ -131,7 +137,9 @@ def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool
         return False
     scale = float(np.sqrt(abs(_compute_area(mapped)) / area))
     lengths = np.linalg.norm(sides, axis=1)
-    return 1 / MAX_SCALE < scale < MAX_SCALE and lengths.min() > 0.1 * lengths.max() * min(1.0, _compute_aspect(corners))
+    return 1 / MAX_SCALE < scale < MAX_SCALE and lengths.min() > 0.1 * lengths.max() * min(
+        1.0, _compute_aspect(corners)
+    )
 
 
 def _compute_aspect(corners: NDArray[np.float64]) -> float:

@@ -17,16 +17,22 @@ MIN_BLOCKS = 12  # blocks that must show something, for their agreement to mean 
 MIN_MEDIAN = 0.85  # median correlation of a certain copy's blocks
 OTHER_MEDIAN = 0.5  # median correlation below which the pixels disagree
 MAX_CHANGED = 0.25  # share of the blocks that a caption or a sticker may cover
-MAX_MOVED = 0.25  # share of changed blocks that may be found near by: those of repeated patterns are, without having moved
+# share of changed blocks that may be found near by: those of repeated patterns are, without having moved
+MAX_MOVED = 0.25
 MIN_CHANGED = 2  # changed blocks from which something may have moved
 MAX_PARALLAX = 0.2  # pixels by which near and far may be displaced against each other in a certain copy
 CLEAR_PARALLAX = 0.6  # pixels from which they surely are: below, coarse blocks of blurred copies may seem so
 MAX_PERSPECTIVE = 0.12  # pixels: cropping, turning and scaling are affine, another point of view is not
-APART, MAX_LIKELY, MAX_CERTAIN = 30, 89, 99  # certainty: of two shots of a scene or reports with one cover, and the highest
-UNCONFIRMED, BARELY_CONFIRMED = 50, 55  # certainty of a likely copy by the descriptor's score alone; if hardly more is known
-MAX_OUTSIDE = 0.0005  # share of each picture that shows something outside the other: a copy is contained, or contains
-FEW_FEATURES = 100  # features of a picture with less detail than a pair needs to be confirmed: flat, tiny or blurred
-MAX_FALSE_ALARMS = 1e-6  # expected per query, up to which such a pair needs no confirmation: a thousandth of the default
+# certainty: of two shots of a scene or reports with one cover, and the highest
+APART, MAX_LIKELY, MAX_CERTAIN = 30, 89, 99
+# certainty of a likely copy by the descriptor's score alone; if hardly more is known
+UNCONFIRMED, BARELY_CONFIRMED = 50, 55
+# share of each picture that shows something outside the other: a copy is contained, or contains
+MAX_OUTSIDE = 0.0005
+# features of a picture with less detail than a pair needs to be confirmed: flat, tiny or blurred
+FEW_FEATURES = 100
+# expected per query, up to which such a pair needs no confirmation: a thousandth of the default
+MAX_FALSE_ALARMS = 1e-6
 NOT_CONFIRMED = "not confirmed: similar as a whole; too few details were found in both"
 FAR_BEYOND = "similar as a whole, far beyond the threshold; one has too little detail to be confirmed"
 AGREE = "the pixels agree"
@@ -87,7 +93,9 @@ def judge(
         verified: Whether their features agree, as was found before.
     """
     laid = None
-    if registration is not None and (registration.inliers >= MIN_INLIERS or registration.agreement.median >= SURE_MEDIAN):
+    if registration is not None and (
+        registration.inliers >= MIN_INLIERS or registration.agreement.median >= SURE_MEDIAN
+    ):
         laid = registration
     matched = verified or (registration is not None and registration.matched >= MIN_INLIERS)
     if laid is None and not matched and not described:
@@ -98,7 +106,11 @@ def judge(
         return _judge_pixels(laid)
     if matched:
         return Judgement("likely", DETAILS_ALONE, BARELY_CONFIRMED)
-    return Judgement("likely", FAR_BEYOND, BARELY_CONFIRMED) if far_beyond else Judgement("likely", NOT_CONFIRMED, UNCONFIRMED)
+    return (
+        Judgement("likely", FAR_BEYOND, BARELY_CONFIRMED)
+        if far_beyond
+        else Judgement("likely", NOT_CONFIRMED, UNCONFIRMED)
+    )
 
 
 def _judge_pixels(registration: Registration) -> Judgement:
@@ -107,16 +119,22 @@ def _judge_pixels(registration: Registration) -> Judgement:
     agreeing = f"{found.median:.0%} agreement of {found.blocks} blocks".replace("%", " %")
     if (found.parallax > MAX_PARALLAX and found.median < SURE_MEDIAN) or found.median < OTHER_MEDIAN:
         return Judgement(
-            "same scene", f"details fit, pixels do not ({agreeing})", _grade(found.median, 0.0, OTHER_MEDIAN, 10, 39)
+            "same scene",
+            f"details fit, pixels do not ({agreeing})",
+            _grade(found.median, 0.0, OTHER_MEDIAN, 10, 39),
         )
     scene = _find_motion(found)
     if scene:
         return Judgement("same scene", scene, APART)
     doubt = _find_doubt(found)
     if doubt:
-        return Judgement("likely", f"{doubt} ({agreeing})", _grade(found.median, OTHER_MEDIAN, 1.0, 60, MAX_LIKELY))
+        return Judgement(
+            "likely", f"{doubt} ({agreeing})", _grade(found.median, OTHER_MEDIAN, 1.0, 60, MAX_LIKELY)
+        )
     covered = f", {found.changed:.0%} covered".replace("%", " %") if found.is_covered else ""
-    return Judgement("certain", f"{AGREE} ({agreeing}{covered})", _grade(found.median, MIN_MEDIAN, 1.0, 90, MAX_CERTAIN))
+    return Judgement(
+        "certain", f"{AGREE} ({agreeing}{covered})", _grade(found.median, MIN_MEDIAN, 1.0, 90, MAX_CERTAIN)
+    )
 
 
 def _find_motion(found: Agreement) -> str:

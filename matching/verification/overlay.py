@@ -71,7 +71,9 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     under, other = pictures[frame], pictures[1 - frame]
     size = under.shape[1], under.shape[0]
     onto = to_shown if frame == fixed else invert(to_shown)
-    warped = cv2.warpPerspective(other, onto, size, flags=cv2.INTER_AREA if _scale(onto) < 1 else cv2.INTER_LINEAR)
+    warped = cv2.warpPerspective(
+        other, onto, size, flags=cv2.INTER_AREA if _scale(onto) < 1 else cv2.INTER_LINEAR
+    )
     covered = find_covered(other.shape, onto, under.shape)[..., None] > 0.5
     back = invert(to_fixed) if frame != fixed else _resize(pictures[fixed].shape, aligned.fixed.shape)
     apart = find_differing(aligned) | find_clearly_differing(aligned)

@@ -20,7 +20,8 @@ METADATA = {EXIF, TIFF, XMP, IPTC, TEXT, COMMENT}  # a text: its name, a zero, i
 BEHIND, FILM = "something behind the picture", "a film behind the picture"
 UNREADABLE = "what cannot be read"
 THUMBNAIL = "a thumbnail of another picture"  # if it is one (`thumbnails.py`)
-DAMAGED = struct.error, zlib.error, ValueError, LookupError, TypeError  # what damaged parts raise, and formats not known here
+# what damaged parts raise, and formats not known here
+DAMAGED = struct.error, zlib.error, ValueError, LookupError, TypeError
 PADDING = b"\0\xff\r\n "
 FILMS = re.compile(rb".{4}ftyp", re.DOTALL)
 MAX_TEXT_BYTES = 2**24  # of a compressed text
@@ -36,7 +37,24 @@ SEGMENTS_WRITTEN = re.compile(
     re.DOTALL,
 )
 # what Photoshop writes into every file: resolution, thumbnails, settings of printing and of its windows, ids, digests
-RESOURCES_WRITTEN = {1005, 1010, 1011, 1013, 1016, 1024, 1026, 1030, 1032, 1037, 1039, 1041, 1044, 1049, 1050, 1057}
+RESOURCES_WRITTEN = {
+    1005,
+    1010,
+    1011,
+    1013,
+    1016,
+    1024,
+    1026,
+    1030,
+    1032,
+    1037,
+    1039,
+    1041,
+    1044,
+    1049,
+    1050,
+    1057,
+}
 RESOURCES_WRITTEN |= {1061, 1062, 1064, 1069, 1072, 1077, 1082, 1083, 10000}
 RESOURCES_READ = {1028: IPTC, 1058: EXIF, 1060: XMP}
 THUMBNAILS, THUMBNAIL_HEAD = (1033, 1036), 28  # resources, and the bytes before their JPEG
@@ -51,7 +69,8 @@ PROFILES = {b"exif": EXIF, b"APP1": EXIF, b"xmp": XMP}  # that a text of a PNG h
 LOOPS = re.compile(rb"(?:NETSCAPE2\.0|ANIMEXTS1\.0).{3}", re.DOTALL)  # how often a GIF is shown
 FIRST_BOX_BYTES = 12  # of JPEG 2000 and JPEG XL, before the kind of file
 XMP_BOX = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
-ITEM = re.compile(rb"infe(?:\x02.{7}|\x03.{9})(.{4})[^\0]*\0([^\0]*)", re.DOTALL)  # its kind, and that of what is no picture
+# its kind, and that of what is no picture
+ITEM = re.compile(rb"infe(?:\x02.{7}|\x03.{9})(.{4})[^\0]*\0([^\0]*)", re.DOTALL)
 ITEMS_WRITTEN = re.compile(rb"hvc1|av01|grid|iden|Exif|mimeapplication/rdf\+xml")
 AUXILIARY = re.compile(rb"auxC\0{4}(?!.{0,60}alpha|urn:mpeg:hevc:2015:auxid:1\0)([^\0]*)", re.DOTALL)
 PPM_HEADER = re.compile(rb"P([56])\s+(\d+)\s+(\d+)\s+(\d+)\s")  # its kind, width, height and highest value

@@ -13,10 +13,17 @@ from image_copies.data.decode import MAX_FILE_BYTES, Decoded, decode_rgb
 from image_copies.data.sources.archives import read_image_bytes
 from image_copies.matching.verification.alignment import MAX_SIDE, reduce_picture
 from image_copies.matching.verification.contents import Contents, read_contents
-from image_copies.matching.verification.features import DECODED_SIDE, Features, detect_features, local_features, reduce_to_grey
+from image_copies.matching.verification.features import (
+    DECODED_SIDE,
+    Features,
+    detect_features,
+    local_features,
+    reduce_to_grey,
+)
 from image_copies.matching.verification.shots import Shot, read_shot
 
-THUMBNAIL = 32  # pixels of the side of a thumbnail, from which structure wider than an eighth of it is removed
+# pixels of the side of a thumbnail, from which structure wider than an eighth of it is removed
+THUMBNAIL = 32
 Pixels = NDArray[np.uint8]
 
 
@@ -34,7 +41,11 @@ class Picture:
 
     def read(self, short_side: int | None = None) -> Pixels:
         """Return its pixels [h, w, 3], RGB, reduced at most to this short side; None for all."""
-        return self.source if isinstance(self.source, np.ndarray) else decode_rgb(self.source, short_side, self.decoded)
+        return (
+            self.source
+            if isinstance(self.source, np.ndarray)
+            else decode_rgb(self.source, short_side, self.decoded)
+        )
 
     @property
     def file(self) -> Path | bytes:

@@ -14,7 +14,11 @@ from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 SIDE = 8  # pixels of a side of JPEG's blocks
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 COSINES = np.array(
-    [[np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)] for k in range(8)], np.float32
+    [
+        [np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)]
+        for k in range(8)
+    ],
+    np.float32,
 )
 LOW = 3  # frequencies, down and across, whose steps say how coarse a compression is
 LOSSLESS, LOSSLESS_FORMS = "lossless", ("PNG", "BMP", "TIFF", "PPM", "QOI")
@@ -48,7 +52,8 @@ def read_tables(content: bytes) -> Tables | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with JpegImageFile(io.BytesIO(content)) as image:
-                steps = [image.quantization[number] for number in sorted(image.quantization)]  # in a file they have any order
+                # in a file they have any order
+                steps = [image.quantization[number] for number in sorted(image.quantization)]
                 return Tables(steps, get_sampling(image), image.mode)
     except Exception:  # Pillow raises anything for damaged files
         return None

@@ -40,18 +40,25 @@ MAX_LOCAL_SHARE, MAX_LOCAL_REST = 1.1, 4.0  # the same in any window
 ROUNDED, TOLERANCE = (
     3.0,
     1.05,
-)  # levels of a coefficient that rounding of pixels leaves, and by which half steps are exceeded; tables may be turned
+    # levels of a coefficient that rounding of pixels leaves, and by which half steps are exceeded; tables may be
+    # turned
+)
 ALMOST_ALL = 0.999  # share of the coefficients that tells the unknown steps of a compression
-SCALED_TOLERANCE, FILTERED = 1.25, 0.2  # the same of a part or a scaled copy, and the share of a coefficient that filters leave
+# the same of a part or a scaled copy, and the share of a coefficient that filters leave
+SCALED_TOLERANCE, FILTERED = 1.25, 0.2
 MAX_MEAN_STEP = 60.0  # mean step of brightness in JPEG tables: 57.6 at a quality of 50
 MIN_QUALITY = 48  # the lowest of WebP and AVIF, and 34 dB of JPEG 2000
-MAX_PIXELS = {"WEBP": 30_000_000, "AVIF": 6_000_000, "JPEG2000": 6_000_000}  # of pictures that are compressed so
-FAST: dict[str, dict[str, int]] = {"WEBP": {"method": 2}, "AVIF": {"speed": 9}}  # options with which the quality is found roughly
+# of pictures that are compressed so
+MAX_PIXELS = {"WEBP": 30_000_000, "AVIF": 6_000_000, "JPEG2000": 6_000_000}
+# options with which the quality is found roughly
+FAST: dict[str, dict[str, int]] = {"WEBP": {"method": 2}, "AVIF": {"speed": 9}}
 REACH = 3  # steps of quality around it in which the nearest pixels are found
 METADATA = "exif", "icc_profile", "xmp"  # that do not count as coded picture
-SHIFTS = tuple(itertools.product((0, -1, 1), repeat=2))  # pixels by which a part may lie elsewhere than it was found
+# pixels by which a part may lie elsewhere than it was found
+SHIFTS = tuple(itertools.product((0, -1, 1), repeat=2))
 SAME_SCALE = 0.004  # share by which sides may be misjudged
-ROWS, AROUND = 256, 16  # of a strip, and of those around it that its blocks and windows may reach: whole blocks of JPEG
+# of a strip, and of those around it that its blocks and windows may reach: whole blocks of JPEG
+ROWS, AROUND = 256, 16
 PALETTE = b"PLTE"  # of a PNG
 
 
@@ -64,7 +71,10 @@ def _scale_by_opencv(interpolation: int) -> Scaling:
 
 
 SCALINGS: tuple[Scaling, ...] = (  # those of programs and libraries in common use
-    *map(_scale_by_pillow, (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.BOX)),
+    *map(
+        _scale_by_pillow,
+        (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.BOX),
+    ),
     _scale_by_pillow(Image.Resampling.HAMMING),
     *map(_scale_by_opencv, (cv2.INTER_AREA, cv2.INTER_LINEAR, cv2.INTER_CUBIC)),
 )
@@ -95,7 +105,10 @@ def follow_by_compression(
     if not parts or pixels[..., 0].size > MAX_PIXELS.get(coding, np.inf):
         return None
     if (pixels == pixels[..., :1]).all():
-        parts = [cv2.cvtColor(cv2.cvtColor(part, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB).astype(np.uint8) for part in parts]
+        parts = [
+            cv2.cvtColor(cv2.cvtColor(part, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB).astype(np.uint8)
+            for part in parts
+        ]
     if coding in MAX_PIXELS:
         part, whole = _compress_as(coding, content, pixels, parts)
     else:
@@ -121,7 +134,10 @@ def follow_by_compression(
             return None
         if _exceeds_steps(own, theirs, compressed, limits, FILTERED if scaled else 0.0):
             return None
-        sums += [np.square(to_grey(each) - to_grey(compressed))[top - first :][:ROWS].sum() for each in (own, theirs)]
+        sums += [
+            np.square(to_grey(each) - to_grey(compressed))[top - first :][:ROWS].sum()
+            for each in (own, theirs)
+        ]
     left, changed = np.sqrt(sums / pixels[..., 0].size).tolist()
     share = MAX_CODED_SHARE if coding in MAX_PIXELS else MAX_SHARE
     return left if left <= share * changed + MAX_REST else None
@@ -178,7 +194,14 @@ def _scale_part(pixels: Pixels, source: Pixels, box: NDArray[np.float64]) -> lis
     frame = np.array([0, 0, source.shape[1], source.shape[0]])
     tolerance = np.maximum(2, SAME_SCALE * frame[[2, 3, 2, 3]])
     left, top, right, bottom = np.rint(np.where(np.abs(box - frame) <= tolerance, frame, box)).astype(int)
-    if left < 0 or top < 0 or right > frame[2] or bottom > frame[3] or right - left < width or bottom - top < height:
+    if (
+        left < 0
+        or top < 0
+        or right > frame[2]
+        or bottom > frame[3]
+        or right - left < width
+        or bottom - top < height
+    ):
         return []
     return [scale(source[top:bottom, left:right], (width, height)) for scale in SCALINGS]
 
@@ -188,12 +211,18 @@ def _compress_like(tables: Tables | None, pixels: Pixels) -> Pixels:
     if tables is None:
         return pixels
     written, colours = io.BytesIO(), tables.mode == "RGB"
-    how = {"qtables": tables.steps, "subsampling": max(tables.sampling, 0)} if colours else {"qtables": tables.steps[:1]}
+    how = (
+        {"qtables": tables.steps, "subsampling": max(tables.sampling, 0)}
+        if colours
+        else {"qtables": tables.steps[:1]}
+    )
     Image.fromarray(pixels).convert("L" if tables.mode == "L" else "RGB").save(written, "JPEG", **how)
     return np.asarray(Image.open(written).convert("RGB"))
 
 
-def _compress_as(form: str, content: bytes, wanted: Pixels, parts: list[Pixels]) -> tuple[Pixels, Pixels | None]:
+def _compress_as(
+    form: str, content: bytes, wanted: Pixels, parts: list[Pixels]
+) -> tuple[Pixels, Pixels | None]:
     """Return the part of which a format makes a file of its size, and what it makes that is nearest; None for a coarse file."""
 
     @cache
@@ -209,7 +238,9 @@ def _compress_as(form: str, content: bytes, wanted: Pixels, parts: list[Pixels])
     for _ in range(2):  # the size at a quality is that of the best part
         place = bisect_left(tried, size, key=lambda each: compress(each, best, **fast)[0])
         quality = tried[min(place, len(tried) - 1)]
-        best = min(range(len(parts)), key=lambda number: _compare(compress(quality, number, **fast)[1], wanted))
+        best = min(
+            range(len(parts)), key=lambda number: _compare(compress(quality, number, **fast)[1], wanted)
+        )
     near = [each for each in tried if abs(each - quality) <= REACH]
     quality = min(near, key=lambda each: _compare(compress(each, best)[1], wanted))
     return parts[best], compress(quality, best)[1] if quality >= MIN_QUALITY else None

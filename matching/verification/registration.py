@@ -15,7 +15,8 @@ from image_copies.matching.verification.picture import THUMBNAIL, Picture
 FEWEST_INLIERS = 6  # features from which a map is tried; the pixels decide whether it holds
 SURE_MEDIAN = 0.7  # median correlation from which no further map is tried
 MIN_LIKENESS = 0.5  # correlation of thumbnails from which whole frames are laid on each other
-TURNS: tuple[NDArray[np.float64], ...] = tuple(  # maps of the square −1…1 onto itself: four turns, and those of the mirror image
+# maps of the square −1…1 onto itself: four turns, and those of the mirror image
+TURNS: tuple[NDArray[np.float64], ...] = tuple(
     np.array([[x * mirror, y, 0], [-y * mirror, x, 0], [0, 0, 1]], np.float64)
     for mirror in (1, -1)
     for x, y in ((1, 0), (0, 1), (-1, 0), (0, -1))
@@ -65,17 +66,25 @@ def register(query: Picture, reference: Picture, evidence: Evidence | None = Non
     return best
 
 
-def _propose_maps(query: Picture, reference: Picture, evidence: Evidence | None) -> Iterator[tuple[int, Homography, bool]]:
+def _propose_maps(
+    query: Picture, reference: Picture, evidence: Evidence | None
+) -> Iterator[tuple[int, Homography, bool]]:
     """Yield the number of inliers, a map from the query's pixels to the reference's, and whether one is a negative."""
     if evidence is None or evidence.homography is None:
         evidence = verify(query.close_features, reference.close_features, FEWEST_INLIERS)
     if evidence is not None and evidence.homography is not None:
         source, target = from_shares(query.pixels.shape), from_shares(reference.pixels.shape)
-        yield evidence.inliers, target @ evidence.homography @ np.linalg.inv(source), "inverted" in evidence.change
+        yield (
+            evidence.inliers,
+            target @ evidence.homography @ np.linalg.inv(source),
+            "inverted" in evidence.change,
+        )
     turned = [_compare_turned(query.thumbnail, reference.thumbnail, turn) for turn in TURNS]
     best = int(np.argmax(np.abs(turned)))
     if abs(turned[best]) >= MIN_LIKENESS:
-        frame = np.linalg.inv(_to_square(reference.pixels.shape)) @ TURNS[best] @ _to_square(query.pixels.shape)
+        frame = (
+            np.linalg.inv(_to_square(reference.pixels.shape)) @ TURNS[best] @ _to_square(query.pixels.shape)
+        )
         yield 0, frame, turned[best] < 0
 
 

@@ -9,7 +9,8 @@ from PIL import ExifTags, Image
 
 from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
 
-CLOCK_STEP = 15 * 60  # seconds: time zones differ by multiples of it, so clocks that were set right later do, too
+# seconds: time zones differ by multiples of it, so clocks that were set right later do, too
+CLOCK_STEP = 15 * 60
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,18 @@ def read_shot(content: bytes) -> Shot:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])) as image:
+            with Image.open(
+                io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])
+            ) as image:
                 outer = image.getexif()
                 inner = outer.get_ifd(ExifTags.IFD.Exif)
     except Exception:  # damaged files raise anything
         return Shot()
-    names = outer.get(ExifTags.Base.Make), outer.get(ExifTags.Base.Model), inner.get(ExifTags.Base.BodySerialNumber)
+    names = (
+        outer.get(ExifTags.Base.Make),
+        outer.get(ExifTags.Base.Model),
+        inner.get(ExifTags.Base.BodySerialNumber),
+    )
     return Shot(
         _parse_time(inner.get(ExifTags.Base.DateTimeOriginal)),
         _clean(inner.get(ExifTags.Base.SubsecTimeOriginal)),
@@ -54,7 +61,9 @@ def tell_shots_apart(first: Shot, second: Shot) -> str:
     if first.taken is None or second.taken is None:
         return ""
     apart = abs((first.taken - second.taken).total_seconds())
-    same_fraction = not first.fraction or not second.fraction or first.fraction.rstrip("0") == second.fraction.rstrip("0")
+    same_fraction = (
+        not first.fraction or not second.fraction or first.fraction.rstrip("0") == second.fraction.rstrip("0")
+    )
     if apart % CLOCK_STEP == 0 and same_fraction:
         return ""
     return f"taken {_format_seconds(apart)} apart with one camera"

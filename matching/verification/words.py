@@ -15,7 +15,8 @@ from image_copies.matching.verification.geometry import from_shares
 Pixels = NDArray[np.uint8]
 MAX_SHOWN = 0.98  # share of a picture below which the other one was cropped
 MIN_BRIGHTER = 4.0  # levels by which the mean brightness differs
-ADDED = {"framed", "captioned or covered in part"}  # words of edits beside which the rest need not be the same
+# words of edits beside which the rest need not be the same
+ADDED = {"framed", "captioned or covered in part"}
 TONES = {"a negative", "without its colours", "brighter", "other tones or colours"}
 
 
@@ -76,7 +77,10 @@ def _describe_tones(found: Comparison, query: Pixels, reference: Pixels) -> list
         return []
     square = from_shares(query.shape)
     onto = square @ found.homography @ invert(square)
-    shared = find_covered(query.shape, invert(onto), query.shape) > 0.5, find_covered(query.shape, onto, query.shape) > 0.5
+    shared = (
+        find_covered(query.shape, invert(onto), query.shape) > 0.5,
+        find_covered(query.shape, onto, query.shape) > 0.5,
+    )
     greys = (cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float32) for pixels in (query, reference))
     one, other = (grey[seen] for grey, seen in zip(greys, shared, strict=True))
     return ["brighter" if abs(float(one.mean() - other.mean())) > MIN_BRIGHTER else "other tones or colours"]

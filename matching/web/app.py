@@ -56,7 +56,9 @@ def open_listener(port: int) -> socket.socket:
         listener.close()
         why = {errno.EADDRINUSE: "is taken by another program", errno.EACCES: "is reserved for the system"}
         said = why.get(error.errno or 0, f"cannot be used ({error.strerror})")
-        raise UserError(f"port {port} of {HOST} {said}. Give one from 1024 to 65535 with --port; 0 is any free one.") from error
+        raise UserError(
+            f"port {port} of {HOST} {said}. Give one from 1024 to 65535 with --port; 0 is any free one."
+        ) from error
     return listener
 
 

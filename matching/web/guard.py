@@ -39,7 +39,8 @@ def guard(app: FastAPI) -> None:
 
     @app.exception_handler(UserError)
     async def answer_user_error(_: Request, error: UserError) -> JSONResponse:
-        message = str(error).encode("utf-8", "backslashreplace").decode()  # it may name a file whose name is no text
+        # it may name a file whose name is no text
+        message = str(error).encode("utf-8", "backslashreplace").decode()
         return JSONResponse({"message": message}, 400)
 
     @app.exception_handler(RequestValidationError)
@@ -49,15 +50,20 @@ def guard(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def answer_http_error(_: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"message": TOO_LARGE if error.status_code == 413 else error.detail}, error.status_code)
+        return JSONResponse(
+            {"message": TOO_LARGE if error.status_code == 413 else error.detail}, error.status_code
+        )
 
     @app.exception_handler(ClientDisconnect)
     async def answer_disconnect(_: Request, __: ClientDisconnect) -> Response:
         return Response(status_code=400)  # the page was closed while it sent: nobody hears this
 
     @app.middleware("http")
-    async def check_request(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        asked_by = request.headers.get("sec-fetch-site", OWN_PAGES[0])  # every browser says it, other programs need not
+    async def check_request(
+        request: Request, call_next: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        # every browser says it, other programs need not
+        asked_by = request.headers.get("sec-fetch-site", OWN_PAGES[0])
         if request.url.path.startswith("/api/") and asked_by not in OWN_PAGES:
             return JSONResponse({"message": "Only the service's own page is answered."}, 403)
         origin = request.headers.get("origin")
@@ -67,7 +73,9 @@ def guard(app: FastAPI) -> None:
         if request.method == "POST" and not length.isdecimal():
             return JSONResponse({"message": "The request has no Content-Length. Send one, in bytes."}, 411)
         if length.isdecimal() and int(length) > (
-            MAX_PICTURE_BYTES if request.url.path in LARGE_REQUESTS else min(MAX_PICTURE_BYTES, MAX_REQUEST_BYTES)
+            MAX_PICTURE_BYTES
+            if request.url.path in LARGE_REQUESTS
+            else min(MAX_PICTURE_BYTES, MAX_REQUEST_BYTES)
         ):
             with suppress(TimeoutError, ClientDisconnect):
                 async with asyncio.timeout(MAX_SILENT_SECONDS):
@@ -92,7 +100,9 @@ class _ConcurrencyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
         elif self.active >= MAX_CONCURRENT:
-            busy = JSONResponse({"message": "The service is busy. Send it again in a moment."}, 503, {"Retry-After": "1"})
+            busy = JSONResponse(
+                {"message": "The service is busy. Send it again in a moment."}, 503, {"Retry-After": "1"}
+            )
             await busy(scope, receive, send)
         else:
             self.active += 1
@@ -148,7 +158,8 @@ async def receive_picture(request: Request, places: asyncio.Semaphore) -> AsyncI
                     limit.reschedule(min(last, clock.time() + MAX_SILENT_SECONDS))
         except TimeoutError:
             raise HTTPException(
-                408, f"The file did not arrive: it may take {MAX_ARRIVAL_SECONDS:g} s, and pause for {MAX_SILENT_SECONDS:g} s."
+                408,
+                f"The file did not arrive: it may take {MAX_ARRIVAL_SECONDS:g} s, and pause for {MAX_SILENT_SECONDS:g} s.",
             ) from None
         if len(content) <= SMALL_BYTES:
             await held.enter_async_context(places)

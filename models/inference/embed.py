@@ -24,7 +24,9 @@ from image_copies.models.inference.parallel import map_in_parallel
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint
 
-MEMORY_REMEDY = "Lower batch_size (of `embedding` in the recipe), image_size, or stop other programs that use memory."
+MEMORY_REMEDY = (
+    "Lower batch_size (of `embedding` in the recipe), image_size, or stop other programs that use memory."
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,10 @@ def load_batches(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSe
 
 
 def embed_images(
-    checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings, batches: LoadedBatches | None = None
+    checkpoint: Checkpoint,
+    images: ImageSet,
+    settings: EmbeddingSettings,
+    batches: LoadedBatches | None = None,
 ) -> Iterator[EmbeddedBlock]:
     """Embed images batch by batch, in order, on the best device, by default at the size that the descriptor was trained at.
 
@@ -79,11 +84,15 @@ def embed_images(
         first += len(vectors)
 
 
-def prepare_network(checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device) -> Callable[[Batch], _Launched]:
+def prepare_network(
+    checkpoint: Checkpoint, settings: EmbeddingSettings, device: torch.device
+) -> Callable[[Batch], _Launched]:
     """Put a copy of a network, for inference, on the device and return what sends a batch through it."""
     size = settings.image_size or checkpoint.image_size
     with report_lack_of_memory("while a network was put on the device", MEMORY_REMEDY):
-        descriptor = fold_batch_norms(checkpoint.descriptor, size).to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+        descriptor = fold_batch_norms(checkpoint.descriptor, size).to(
+            device, memory_format=torch.channels_last
+        )  # type: ignore[call-overload]  # torch's types lack memory_format
     descriptor.pool_with(settings.pooling_exponent)
     descriptor.whitens = settings.whiten
 
@@ -93,7 +102,9 @@ def prepare_network(checkpoint: Checkpoint, settings: EmbeddingSettings, device:
         with report_lack_of_memory(describe_batch(len(whole), size), MEMORY_REMEDY):
             batch = normalize_pixels(whole.to(device, non_blocking=True), descriptor.mean, descriptor.std)
             vectors = embed_batch(descriptor, batch, settings.flip, settings.precision)[: len(pixels)].float()
-            return _Launched(vectors.to("cpu", non_blocking=device.type == "cuda"), readable, mark_arrival(device))
+            return _Launched(
+                vectors.to("cpu", non_blocking=device.type == "cuda"), readable, mark_arrival(device)
+            )
 
     return launch
 
@@ -116,7 +127,9 @@ def describe_batch(images: int, size: int) -> str:
 def embed_batch(descriptor: nn.Module, pixels: Tensor, flip: bool = False, precision: str = "32") -> Tensor:
     """Embed normalised images [n, 3, s, s] as unit vectors [n, d]; `flip` is as for `embed_views`."""
     with autocast(pixels.device, precision):
-        return embed_views(lambda view: descriptor(view.contiguous(memory_format=torch.channels_last)), pixels, flip)
+        return embed_views(
+            lambda view: descriptor(view.contiguous(memory_format=torch.channels_last)), pixels, flip
+        )
 
 
 def embed_views(embed: Callable[[Tensor], Tensor], pixels: Tensor, flip: bool) -> Tensor:
@@ -130,7 +143,8 @@ def _lower_priority(_: int) -> None:
     os.nice(10)
 
 
-ALIGNED_IMAGES = 16  # below, one thread of torch computes 1 × 1 convolutions in another way; the vector loops of a CPU end evenly
+# below, one thread of torch computes 1 × 1 convolutions in another way; the vector loops of a CPU end evenly
+ALIGNED_IMAGES = 16
 
 
 def pad_batch(pixels: Tensor, batch_size: int, device: torch.device) -> Tensor:

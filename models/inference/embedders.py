@@ -20,7 +20,8 @@ from image_copies.data.threads import map_in_threads, overlap
 from image_copies.models.inference.settings import EmbeddingSettings
 
 SAME_VECTORS = 1e-5  # largest difference in a coordinate between vectors of one descriptor, whatever runs it
-MOST_SIDE_BY_SIDE = 16  # images of a batch that a core works on alone; more take more memory and are no faster
+# images of a batch that a core works on alone; more take more memory and are no faster
+MOST_SIDE_BY_SIDE = 16
 Squares = Mapping[int, NDArray[np.uint8]]  # size → uint8 [n, 3, size, size], the same images at several sizes
 Waiting = Callable[[], NDArray[np.float32]]
 Source = tuple[Path, bytes | None]  # an image file, and its bytes where they have been read
@@ -42,10 +43,14 @@ class Embedder:
 
     sizes: tuple[int, ...]  # input sizes in pixels
     dimensions: int
-    embed: Callable[[Squares], NDArray[np.float32]]  # maps images at each of `sizes` to unit vectors [n, d], of any batch alike
-    side_by_side: Callable[[], AbstractContextManager[object]] | None  # held while threads embed a batch each; None on a GPU
-    launch: Callable[[Squares], Waiting] | None = None  # the same on a GPU, which need not be waited for at once
-    alone: Callable[[Squares], NDArray[np.float32]] | None = None  # `embed` without mirror images, where that is less work
+    # maps images at each of `sizes` to unit vectors [n, d], of any batch alike
+    embed: Callable[[Squares], NDArray[np.float32]]
+    # held while threads embed a batch each; None on a GPU
+    side_by_side: Callable[[], AbstractContextManager[object]] | None
+    # the same on a GPU, which need not be waited for at once
+    launch: Callable[[Squares], Waiting] | None = None
+    # `embed` without mirror images, where that is less work
+    alone: Callable[[Squares], NDArray[np.float32]] | None = None
 
     def embed_alone(self, squares: Squares) -> NDArray[np.float32]:
         """Return the vectors [n, d] of images without averaging in their mirror images: half the work, nearly as good."""
@@ -56,7 +61,9 @@ class Embedder:
         return partial(self.embed, squares) if self.launch is None else self.launch(squares)
 
 
-def embed_with_all(networks: Sequence[Embedder], images: ImageSet, settings: EmbeddingSettings) -> Iterator[EmbeddedBlock]:
+def embed_with_all(
+    networks: Sequence[Embedder], images: ImageSet, settings: EmbeddingSettings
+) -> Iterator[EmbeddedBlock]:
     """Embed images with several networks, each file read once; the vectors are concatenated, [m, Σ dimensions].
 
     Raises:
@@ -64,7 +71,8 @@ def embed_with_all(networks: Sequence[Embedder], images: ImageSet, settings: Emb
     """
     count, first = choose_batch(networks, settings), 0
     batches: Iterable[list[Source]] = (
-        [(path, None) for path in images.paths[start : start + count]] for start in range(0, len(images), count)
+        [(path, None) for path in images.paths[start : start + count]]
+        for start in range(0, len(images), count)
     )
     load = partial(load_batch, sizes=list_square_sizes(networks))
     for loaded, vectors in embed_batches(networks, batches, load, settings):
@@ -91,7 +99,10 @@ AnyLoaded = TypeVar("AnyLoaded", bound=Loaded)
 
 
 def embed_batches(
-    networks: Sequence[Embedder], batches: Iterable[Batch], load: Callable[[Batch], AnyLoaded], settings: EmbeddingSettings
+    networks: Sequence[Embedder],
+    batches: Iterable[Batch],
+    load: Callable[[Batch], AnyLoaded],
+    settings: EmbeddingSettings,
 ) -> Iterator[tuple[AnyLoaded, NDArray[np.float32]]]:
     """Yield each batch as it was loaded, with its concatenated vectors [n, Σ dimensions]; zero for images that cannot be read.
 

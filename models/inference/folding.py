@@ -58,7 +58,11 @@ def _find_pairs(descriptor: ImageDescriptor, picture: Tensor) -> list[tuple[nn.C
         if type(module) in CONVOLUTIONS:
             handles.append(module.register_forward_hook(note_convolution))
         elif type(module) in NORMALISATIONS and module.running_mean is not None:
-            handles.append(module.register_forward_pre_hook(lambda _, inputs, name=name: note_normalisation(name, inputs)))
+            handles.append(
+                module.register_forward_pre_hook(
+                    lambda _, inputs, name=name: note_normalisation(name, inputs)
+                )
+            )
     try:
         descriptor(picture)
     finally:
@@ -72,12 +76,15 @@ def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
     mean, variance = normalisation.running_mean, normalisation.running_var
     assert mean is not None and variance is not None
     bias, scale, shift = (
-        None if value is None else value.double() for value in (convolution.bias, normalisation.weight, normalisation.bias)
+        None if value is None else value.double()
+        for value in (convolution.bias, normalisation.weight, normalisation.bias)
     )
     fused = fuse_conv_bn_weights(
         convolution.weight.double(), bias, mean.double(), variance.double(), normalisation.eps, scale, shift
     )
-    convolution.weight, convolution.bias = (nn.Parameter(value.float(), requires_grad=False) for value in fused)
+    convolution.weight, convolution.bias = (
+        nn.Parameter(value.float(), requires_grad=False) for value in fused
+    )
 
 
 def _keep_activation(normalisation: nn.BatchNorm2d) -> nn.Module:
@@ -96,7 +103,9 @@ def draw_pictures(size: int, count: int) -> Tensor:
     """
     generator = torch.Generator().manual_seed(size + count)
     coarse = torch.rand(count, 3, 5, 5, generator=generator)
-    pictures = (nn.functional.interpolate(coarse, (size, size), mode="bilinear") * 255).round().to(torch.uint8)
+    pictures = (
+        (nn.functional.interpolate(coarse, (size, size), mode="bilinear") * 255).round().to(torch.uint8)
+    )
     if count > 1:
         pictures[-1, :, : size // 2] = 255
     return pictures

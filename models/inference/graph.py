@@ -43,7 +43,8 @@ def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
             f"{name_install('train')}; or write the graph where it is installed: "
             f"{name_command('export')} --checkpoint {checkpoint} --graph"
         )
-    from image_copies.models.inference.torch_embedder import load_embedder  # imported here: torch takes seconds
+    # imported here: torch takes seconds
+    from image_copies.models.inference.torch_embedder import load_embedder
 
     return load_embedder(checkpoint, settings)
 
@@ -86,4 +87,6 @@ def _check(checkpoint: Path) -> None:
         with safe_open(checkpoint, framework="numpy"):
             pass
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{checkpoint} is not a safetensors file that can be read ({error}). Name another file.") from error
+        raise UserError(
+            f"{checkpoint} is not a safetensors file that can be read ({error}). Name another file."
+        ) from error

@@ -39,7 +39,9 @@ def whiten_handmade(settings: HandmadeSettings, images: ImageSet, path: Path, wo
 
 
 @torch.no_grad()
-def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | None) -> tuple[HandmadeDescriptor, int]:
+def fit_handmade(
+    settings: HandmadeSettings, images: ImageSet, workers: int | None
+) -> tuple[HandmadeDescriptor, int]:
     """Return a whitened descriptor, of at most one dimension less than the images that can be read, and how many these are.
 
     Raises:
@@ -54,13 +56,16 @@ def fit_handmade(settings: HandmadeSettings, images: ImageSet, workers: int | No
         )
     if len(found) <= descriptor.dimensions:
         descriptor = HandmadeDescriptor(settings.model_copy(update={"dimensions": len(found) - 1})).eval()
-    with use_one_thread():  # the last bits of the sums depend on the number of threads: torchrun gives each process one
+    # the last bits of the sums depend on the number of threads: torchrun gives each process one
+    with use_one_thread():
         descriptor.whiten(found)
     return descriptor, len(found)
 
 
 @torch.no_grad()
-def compute_raw(descriptor: ImageDescriptor, images: ImageSet, size: int, batch: int, workers: int | None) -> Tensor:
+def compute_raw(
+    descriptor: ImageDescriptor, images: ImageSet, size: int, batch: int, workers: int | None
+) -> Tensor:
     """Return the raw embeddings [n, d] float32 of the images that can be read, as squares of `size` pixels, in their order."""
     device, found = next(iter(descriptor.state_dict().values())).device, list[Tensor]()
     loader = DataLoader(PreprocessedImages(images, size), batch, num_workers=choose_workers(workers))

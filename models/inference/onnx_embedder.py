@@ -23,8 +23,10 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the import leaves a devic
 DESCRIPTION, VECTORS = "description", "vectors"
 MADE_OF = "made_of"  # among a graph's notes: the SHA-256 of its checkpoint
 OPEN_SIZE = 288  # pixels, where a file takes squares of any size: what SSCD is commonly given
-PIXELS = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}  # by the types of inputs
-MEAN = np.array([0.485, 0.456, 0.406], np.float32)[:, None, None]  # ImageNet's, of pixels in 0…1, for floating-point inputs
+# by the types of inputs
+PIXELS = {"tensor(uint8)": np.uint8, "tensor(float)": np.float32, "tensor(float16)": np.float16}
+# ImageNet's, of pixels in 0…1, for floating-point inputs
+MEAN = np.array([0.485, 0.456, 0.406], np.float32)[:, None, None]
 DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)[:, None, None]
 SHORTEST = 1e-12  # length of a vector that is divided by it
 
@@ -68,11 +70,15 @@ def open_onnx(path: Path, checkpoint: Path | None = None, size: int | None = Non
         UserError: The file is missing, cannot be run, takes or gives something else, or is the graph of other weights.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such ONNX file. Write one with: {name_command('export')} --run DIR --output {path}")
+        raise UserError(
+            f"{path}: no such ONNX file. Write one with: {name_command('export')} --run DIR --output {path}"
+        )
     return open_session(path, path.read_bytes(), checkpoint, size)
 
 
-def open_session(path: Path, content: bytes, checkpoint: Path | None = None, size: int | None = None) -> Embedder:
+def open_session(
+    path: Path, content: bytes, checkpoint: Path | None = None, size: int | None = None
+) -> Embedder:
     """Open an ONNX model; `path` is for messages, `content` the model's bytes, the rest is as for `open_onnx`.
 
     Raises:
@@ -84,8 +90,11 @@ def open_session(path: Path, content: bytes, checkpoint: Path | None = None, siz
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # none: errors are raised
     options.intra_op_num_threads = 0 if on_gpu else 1  # threads embed batches side by side
-    weights_folder = path if checkpoint is None else checkpoint.parent  # a file is no folder: weights elsewhere are an error
-    options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(weights_folder))
+    # a file is no folder: weights elsewhere are an error
+    weights_folder = path if checkpoint is None else checkpoint.parent
+    options.add_session_config_entry(
+        "session.model_external_initializers_file_folder_path", str(weights_folder)
+    )
     providers = ["CUDAExecutionProvider", "CPUExecutionProvider"] if on_gpu else ["CPUExecutionProvider"]
     try:
         session = onnxruntime.InferenceSession(content, options, providers=providers)
@@ -156,4 +165,6 @@ def _find_vectors(path: Path, session: "onnxruntime.InferenceSession") -> tuple[
     for name, shape in outputs.items():
         if len(shape) == 2 and isinstance(shape[1], int):
             return name, shape[1]
-    raise UserError(f"{path} gives {outputs}; expected vectors [n, d] of a known dimension. Export the network so.")
+    raise UserError(
+        f"{path} gives {outputs}; expected vectors [n, d] of a known dimension. Export the network so."
+    )

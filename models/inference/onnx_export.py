@@ -27,7 +27,13 @@ from image_copies.models.inference.embed import embed_views
 from image_copies.models.inference.embedders import SAME_VECTORS, Embedder
 from image_copies.models.inference.folding import draw_pictures
 from image_copies.models.inference.graph import GRAPH, VIEWS
-from image_copies.models.inference.onnx_embedder import DESCRIPTION, MADE_OF, VECTORS, input_name, open_session
+from image_copies.models.inference.onnx_embedder import (
+    DESCRIPTION,
+    MADE_OF,
+    VECTORS,
+    input_name,
+    open_session,
+)
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.descriptor import Descriptor
@@ -66,7 +72,9 @@ class Exported(nn.Module):
     def __init__(self, models: Sequence[Model], projection: LinearMap | None) -> None:
         super().__init__()
         self.descriptors = nn.ModuleList([checkpoint.descriptor.eval() for checkpoint, _ in models])
-        self.views = [(settings.image_size or checkpoint.image_size, settings.flip) for checkpoint, settings in models]
+        self.views = [
+            (settings.image_size or checkpoint.image_size, settings.flip) for checkpoint, settings in models
+        ]
         self.sizes = sorted({size for size, _ in self.views})
         self.projects = projection is not None
         for checkpoint, settings in models:
@@ -90,7 +98,11 @@ class Exported(nn.Module):
 
 
 def export_onnx(
-    models: Sequence[Model], projection: LinearMap | None, notes: dict[str, Any], path: Path, photographs: Sequence[Path] = ()
+    models: Sequence[Model],
+    projection: LinearMap | None,
+    notes: dict[str, Any],
+    path: Path,
+    photographs: Sequence[Path] = (),
 ) -> float:
     """Write descriptors as one ONNX file with a dynamic batch size, and verify it against torch before it gets its name.
 
@@ -102,7 +114,9 @@ def export_onnx(
     """
     module = Exported(models, projection).eval().cpu()
     dimensions = (
-        projection.axes.shape[1] if projection is not None else sum(checkpoint.descriptor.dimensions for checkpoint, _ in models)
+        projection.axes.shape[1]
+        if projection is not None
+        else sum(checkpoint.descriptor.dimensions for checkpoint, _ in models)
     )
     model = _make_graph(module)
     _describe(model, module, dimensions, notes)
@@ -206,13 +220,23 @@ def _leave_weights(model: ir.Model, checkpoint: Path) -> None:
             continue
         first, end = stored["data_offsets"]
         value.const_value = ir.ExternalTensor(
-            checkpoint.name, 8 + length + first, end - first, ir.DataType.FLOAT, shape=ir.Shape(shape), name=name
+            checkpoint.name,
+            8 + length + first,
+            end - first,
+            ir.DataType.FLOAT,
+            shape=ir.Shape(shape),
+            name=name,
         )
 
 
 def _describe(model: ir.Model, module: Exported, dimensions: int, notes: dict[str, Any]) -> None:
     """Add the description to the metadata of a graph."""
-    description = {"sizes": module.sizes, "dimensions": dimensions, "preprocessing": PREPROCESSING, "notes": notes}
+    description = {
+        "sizes": module.sizes,
+        "dimensions": dimensions,
+        "preprocessing": PREPROCESSING,
+        "notes": notes,
+    }
     model.metadata_props[DESCRIPTION] = json.dumps(description)
 
 
@@ -224,7 +248,9 @@ def _verify(module: Exported, network: Embedder, most: float, photographs: Seque
     """
     difference = largest_difference(module, network, photographs)
     if not difference <= most:
-        raise UserError(f"the exported network differs from torch by {difference:.1e}, more than {most:g}; nothing was written.")
+        raise UserError(
+            f"the exported network differs from torch by {difference:.1e}, more than {most:g}; nothing was written."
+        )
     return difference
 
 

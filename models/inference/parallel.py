@@ -14,7 +14,9 @@ Result = TypeVar("Result")
 MAX_CONCURRENT = 16  # batches; each has its own activations in memory
 
 
-def map_in_parallel(work: Callable[[Item], Result], items: Iterable[Item], device: torch.device) -> Iterator[Result]:
+def map_in_parallel(
+    work: Callable[[Item], Result], items: Iterable[Item], device: torch.device
+) -> Iterator[Result]:
     """Yield work(item) for every item, in order.
 
     On a CPU, as many items are processed concurrently as torch has threads, but at most MAX_CONCURRENT, each by one thread: the

@@ -28,7 +28,8 @@ class LearningSettings:
     """How p* is learnt by SGD, with the paper's values (MultiGrain)."""
 
     batch_size: int = 4
-    learning_rate: float = 0.005  # initial learning rate, which decays as (1 − i / steps)^power over one epoch
+    # initial learning rate, which decays as (1 − i / steps)^power over one epoch
+    learning_rate: float = 0.005
     momentum: float = 0.9
     power: float = 0.9  # exponent of the decay
 
@@ -43,7 +44,11 @@ class LearntExponent:
 
 
 def embed_at_exponents(
-    descriptor: Descriptor, images: ReadImages, exponents: Sequence[float], workers: int = 0, raw: bool = False
+    descriptor: Descriptor,
+    images: ReadImages,
+    exponents: Sequence[float],
+    workers: int = 0,
+    raw: bool = False,
 ) -> dict[float, NDArray[np.float32]]:
     """Return vectors float32 [n, d], unit or `raw`, by exponent of GeM; the descriptor is left in evaluation mode."""
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
@@ -107,11 +112,17 @@ def _extract_features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, b
     device = descriptor.pooling.exponent.device
     for pixels, _ in tqdm(loader, desc="embedding", unit="batch", leave=False):
         with torch.no_grad():
-            features = descriptor.features(normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std))
+            features = descriptor.features(
+                normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std)
+            )
         yield features
 
 
-def _classification_loss(descriptor: Descriptor, features: Tensor, classifier: tuple[Tensor, Tensor], classes: Tensor) -> Tensor:
+def _classification_loss(
+    descriptor: Descriptor, features: Tensor, classifier: tuple[Tensor, Tensor], classes: Tensor
+) -> Tensor:
     """Compute the classifier's cross-entropy on raw embeddings at the descriptor's current p."""
     weight, bias = (part.to(features.device) for part in classifier)
-    return functional.cross_entropy(functional.linear(descriptor.describe_features(features, raw=True), weight, bias), classes)
+    return functional.cross_entropy(
+        functional.linear(descriptor.describe_features(features, raw=True), weight, bias), classes
+    )

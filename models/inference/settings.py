@@ -120,7 +120,9 @@ class FileModelSettings(Settings):
         """
         file = self.weights_file
         if not (file.is_file() or file.resolve().is_relative_to(made_here)):
-            raise UserError(f"{file}: no such file. `file` of the recipe names a checkpoint or a published descriptor.")
+            raise UserError(
+                f"{file}: no such file. `file` of the recipe names a checkpoint or a published descriptor."
+            )
 
     def make(self, path: Path, images: "ImageSet", workers: int | None) -> None:
         """Write what the file holds as a checkpoint.

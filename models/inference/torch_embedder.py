@@ -27,7 +27,8 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     """
     loaded, device = load_descriptor(checkpoint), best_device()
     if device.type == "cuda":
-        torch.backends.cudnn.allow_tf32 = False  # its errors of 1e-3 would belong into another index than the CPU's vectors
+        # its errors of 1e-3 would belong into another index than the CPU's vectors
+        torch.backends.cudnn.allow_tf32 = False
     size = settings.image_size or loaded.image_size
 
     def prepare(checkpoint: Checkpoint) -> Callable[[Squares], Waiting]:
@@ -61,5 +62,10 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
     if device.type == "cpu":
         return Embedder((size,), loaded.descriptor.dimensions, embed, use_one_thread, alone=embed_alone)
     return Embedder(
-        sizes=(size,), dimensions=loaded.descriptor.dimensions, embed=embed, side_by_side=None, launch=launch, alone=embed_alone
+        sizes=(size,),
+        dimensions=loaded.descriptor.dimensions,
+        embed=embed,
+        side_by_side=None,
+        launch=launch,
+        alone=embed_alone,
     )

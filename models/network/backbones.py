@@ -36,7 +36,8 @@ def build_googlenet(arguments: dict[str, Any], pretrained: bool) -> Backbone:
         ) from error
     named = takewhile(lambda child: child[0] != "avgpool", whole.named_children())
     trunk = nn.Sequential(OrderedDict((name, child) for name, child in named if not name.startswith("aux")))
-    return Backbone(trunk, _compute_maps, CHANNELS, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))  # as its weights were learnt
+    # as its weights were learnt
+    return Backbone(trunk, _compute_maps, CHANNELS, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
 
 
 def _compute_maps(network: nn.Module, images: Tensor) -> Tensor:
@@ -114,7 +115,9 @@ def _build_pooled(name: str, arguments: dict[str, Any], pretrained: bool) -> Bac
     built = _build_timm(name, arguments, pretrained, pools=True)
     network: Any = built.network
     width = getattr(network, "head_hidden_size", None) or network.num_features
-    return replace(built, compute=lambda network, images: network(images), channels=width, prefix_tokens=0, pooled=True)
+    return replace(
+        built, compute=lambda network, images: network(images), channels=width, prefix_tokens=0, pooled=True
+    )
 
 
 def _compute_features(network: nn.Module, images: Tensor) -> Tensor:

@@ -14,7 +14,8 @@ class Backbone:
     """A network that makes features of RGB images [n, 3, h, w], and how it is used."""
 
     network: nn.Module  # the network; checkpoints hold its weights under `backbone.`
-    compute: Callable[[nn.Module, Tensor], Tensor]  # features of images: maps [n, c, h', w'], tokens [n, t, c] or vectors [n, c]
+    # features of images: maps [n, c, h', w'], tokens [n, t, c] or vectors [n, c]
+    compute: Callable[[nn.Module, Tensor], Tensor]
     channels: int
     prefix_tokens: int = 0  # number of class and register tokens, which come before those of the patches
     pooled: bool = False  # whether the features are vectors, which are not pooled

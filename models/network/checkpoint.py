@@ -16,7 +16,12 @@ from image_copies.models.network.description import DESCRIPTION, OLD_GRAPH, pars
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor
 from image_copies.models.network.joined import JoinedDescriptor
-from image_copies.models.network.settings import DescriptorSettings, HandmadeSettings, JoinedSettings, is_local
+from image_copies.models.network.settings import (
+    DescriptorSettings,
+    HandmadeSettings,
+    JoinedSettings,
+    is_local,
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,11 @@ def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, no
     Raises:
         UserError: The disk is full.
     """
-    description = {"descriptor": descriptor.settings.model_dump(mode="json"), "image_size": image_size, "notes": notes}
+    description = {
+        "descriptor": descriptor.settings.model_dump(mode="json"),
+        "image_size": image_size,
+        "notes": notes,
+    }
     weights = {name: tensor.contiguous() for name, tensor in descriptor.state_dict().items()}
     with whole_file_apart(path) as temporary:
         save_file(weights, temporary, metadata={DESCRIPTION: json.dumps(description, indent=1)})
@@ -95,7 +104,9 @@ def build_descriptor(settings: DescriptorSettings | HandmadeSettings | JoinedSet
         case HandmadeSettings():
             return HandmadeDescriptor(settings)
         case JoinedSettings():
-            return JoinedDescriptor(settings, [build_descriptor(member.descriptor) for member in settings.members])
+            return JoinedDescriptor(
+                settings, [build_descriptor(member.descriptor) for member in settings.members]
+            )
         case _:
             return Descriptor(settings, load_weights=False)
 

@@ -40,7 +40,8 @@ AnyDescription = Description[DescriptorSettings] | Description[HandmadeSettings]
 class Stored:
     """What the checkpoint of a whole run stores besides its networks."""
 
-    background: NDArray[np.float32]  # float32 [n, d], vectors of training images for query normalisation; n may be 0
+    # float32 [n, d], vectors of training images for query normalisation; n may be 0
+    background: NDArray[np.float32]
     notes: dict[str, Any]  # JSON values, the variant and the tail of unrelated pairs among them
 
 
@@ -86,4 +87,6 @@ def parse_description(path: Path, text: str) -> AnyDescription:
         problem = f"{'.'.join(map(str, first['loc'])) or 'description'}: {first['msg']}"
     except (ValueError, RecursionError) as error:
         problem = f"it is not JSON ({error})"
-    raise UserError(f"{path} has an invalid description: {problem}. It was not written by this project, or is damaged.")
+    raise UserError(
+        f"{path} has an invalid description: {problem}. It was not written by this project, or is damaged."
+    )

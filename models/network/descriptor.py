@@ -39,7 +39,9 @@ class Descriptor(ImageDescriptor):
     def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
         super().__init__()
         self.settings: DescriptorSettings = settings
-        built = build_backbone(settings.backbone, settings.model_args or {}, load_weights and settings.weights == "pretrained")
+        built = build_backbone(
+            settings.backbone, settings.model_args or {}, load_weights and settings.weights == "pretrained"
+        )
         self.backbone: Any = built.network
         self.compute, self.prefix_tokens, self.pooled = built.compute, built.prefix_tokens, built.pooled
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent and not built.pooled)
@@ -87,8 +89,12 @@ class Descriptor(ImageDescriptor):
             return self.compute(self.backbone, images)
         if images.shape[2] == images.shape[3]:
             return self.compute(self.backbone, rotate_to_all_domains(images))
-        parts = [self.compute(self.backbone, torch.rot90(images, domain, dims=(2, 3))) for domain in range(len(DOMAINS))]
-        turned = [part.mT if domain % 2 and part.ndim == 4 else part for domain, part in enumerate(parts)]  # equal for pooling
+        parts = [
+            self.compute(self.backbone, torch.rot90(images, domain, dims=(2, 3)))
+            for domain in range(len(DOMAINS))
+        ]
+        # equal for pooling
+        turned = [part.mT if domain % 2 and part.ndim == 4 else part for domain, part in enumerate(parts)]
         return torch.cat(turned)
 
     def _pool(self, features: Tensor) -> Tensor:
@@ -99,7 +105,9 @@ class Descriptor(ImageDescriptor):
             pooled: Tensor = self.pooling(features)
             return pooled
         if not self.prefix_tokens:
-            raise ValueError(f"the backbone gives features {list(features.shape)}, neither maps nor tokens with a class token.")
+            raise ValueError(
+                f"the backbone gives features {list(features.shape)}, neither maps nor tokens with a class token."
+            )
         patches = self.pooling(features[:, self.prefix_tokens :].mT[..., None])
         return torch.cat([features[:, 0].float(), patches], dim=1)
 
@@ -109,7 +117,11 @@ class Descriptor(ImageDescriptor):
         with torch.autocast(features.device.type, enabled=False):
             if self.settings.domains:
                 parts = self._apply_heads(pooled.float())
-                return parts if raw else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
+                return (
+                    parts
+                    if raw
+                    else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
+                )
             embeddings = pooled.float()
             if self.settings.dimensions is not None:
                 embeddings = apply_linear(embeddings, self.projection.weight, self.projection.bias)

@@ -74,7 +74,9 @@ class GaborEnergies(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("filters", _make_gabor_filters(self.directions, wavelength=4.0, sigma=2.2, reach=self.reach))
+        self.register_buffer(
+            "filters", _make_gabor_filters(self.directions, wavelength=4.0, sigma=2.2, reach=self.reach)
+        )
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features [n, 512] of images [n, 3, h, w] in 0…1."""
@@ -82,7 +84,8 @@ class GaborEnergies(nn.Module):
         energies = []
         for _ in range(self.octaves):
             padded = functional.pad(image, (self.reach,) * 4, mode="reflect")
-            even, odd = functional.conv2d(padded, self.filters, stride=2).chunk(2, dim=1)  # stride 2: energies are smooth
+            # stride 2: energies are smooth
+            even, odd = functional.conv2d(padded, self.filters, stride=2).chunk(2, dim=1)
             amplitude = (even**2 + odd**2 + 1e-12).sqrt()
             energies.append(functional.avg_pool2d(amplitude, amplitude.shape[2] // CELLS_PER_SIDE).flatten(1))
             image = functional.avg_pool2d(image, 2)

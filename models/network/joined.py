@@ -29,10 +29,14 @@ class JoinedDescriptor(ImageDescriptor):
         self.dimensions = settings.dimensions
         self.embeds = (True,) * len(members)  # whether each member does; of others the mean vector is taken
         ends = list(accumulate(member.dimensions for member in members))
-        self.columns = [slice(end - member.dimensions, end) for member, end in zip(members, ends, strict=True)]
+        self.columns = [
+            slice(end - member.dimensions, end) for member, end in zip(members, ends, strict=True)
+        ]
         self.register_buffer("projection_mean", torch.zeros(ends[-1]))
         self.register_buffer("projection_axes", torch.eye(self.dimensions, ends[-1]))
-        self.register_buffer("background", torch.zeros(settings.background, self.dimensions, dtype=torch.float16))
+        self.register_buffer(
+            "background", torch.zeros(settings.background, self.dimensions, dtype=torch.float16)
+        )
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """Return unit vectors [n, d], or with `raw` the members' concatenated vectors [n, Σ d] before the projection.
@@ -70,7 +74,9 @@ class JoinedDescriptor(ImageDescriptor):
             return self.projection_mean[self.columns[number]].expand(images.shape[0], -1)
         if images.shape[2:] != (about.image_size, about.image_size):
             size = (about.image_size, about.image_size)
-            images = functional.interpolate(images, size, mode="bilinear", antialias=True, align_corners=False)
+            images = functional.interpolate(
+                images, size, mode="bilinear", antialias=True, align_corners=False
+            )
         mean, std = (images.new_tensor(values)[:, None, None] for values in (member.mean, member.std))
         pixels = (images - mean) / std
         vectors: Tensor = member(pixels).float()

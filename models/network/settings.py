@@ -52,13 +52,17 @@ class DescriptorSettings(Settings):
     def _domains_divide_the_vector(self) -> "DescriptorSettings":
         if self.domains and (self.dimensions is None or self.dimensions % 4 or self.dimensions < 8):
             needed = "a multiple of 4, at least 8"
-            raise ValueError(f"domains: the 4 rotations share the dimensions, which must be {needed}; found {self.dimensions}")
+            raise ValueError(
+                f"domains: the 4 rotations share the dimensions, which must be {needed}; found {self.dimensions}"
+            )
         if self.domains and self.quarter_turns:
             raise ValueError("domains are the four rotations already: leave quarter_turns out")
         if self.domains and self.projection_bias:
             raise ValueError("projection_bias goes with one head: leave it or domains out")
         if self.domains and self.whiten:
-            raise ValueError("whiten goes with one head: leave domains out, or leave whitening to step 03 (eigen_power)")
+            raise ValueError(
+                "whiten goes with one head: leave domains out, or leave whitening to step 03 (eigen_power)"
+            )
         return self
 
 
@@ -86,9 +90,11 @@ class MemberSettings(Settings):
 class JoinedSettings(Settings):
     """Several descriptors and a projection of their vectors, as one file (models/network/joined.py)."""
 
-    members: tuple[MemberSettings, ...] = Field(min_length=1)  # the members, in the order in which their vectors are concatenated
+    # the members, in the order in which their vectors are concatenated
+    members: tuple[MemberSettings, ...] = Field(min_length=1)
     dimensions: int = Field(ge=2)
-    background: int = Field(0, ge=0)  # number of training images' vectors stored with it, for query normalisation
+    # number of training images' vectors stored with it, for query normalisation
+    background: int = Field(0, ge=0)
 
 
 MemberSettings.model_rebuild()  # a member may be a JoinedSettings
@@ -100,10 +106,15 @@ def without_weights_files(
     """The settings of a descriptor whose weights are in its own file: what it started from, with its path, is left out."""
     if isinstance(settings, JoinedSettings):
         members = (
-            member.model_copy(update={"descriptor": without_weights_files(member.descriptor)}) for member in settings.members
+            member.model_copy(update={"descriptor": without_weights_files(member.descriptor)})
+            for member in settings.members
         )
         return settings.model_copy(update={"members": tuple(members)})
-    return settings.model_copy(update={"weights": "none"}) if isinstance(settings, DescriptorSettings) else settings
+    return (
+        settings.model_copy(update={"weights": "none"})
+        if isinstance(settings, DescriptorSettings)
+        else settings
+    )
 
 
 def weights_path(weights: str) -> tuple[Path | None, str | None]:

@@ -10,10 +10,24 @@ from image_copies.data.errors import UserError
 from image_copies.models.distributed import group_rank
 from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.settings import weights_path
-from image_copies.models.network.weights_file import read_member_names, read_weights_file, require_weights_file, state_of
+from image_copies.models.network.weights_file import (
+    read_member_names,
+    read_weights_file,
+    require_weights_file,
+    state_of,
+)
 
-PREFIXES = ("module.", "backbone.")  # data parallel training adds the first, a descriptor that of its backbone
-HEADS = ("backbone.fc.weight", "fc.weight", "_fc.weight", "projection.weight", "head.weight", "classifier.weight")  # linear
+# data parallel training adds the first, a descriptor that of its backbone
+PREFIXES = ("module.", "backbone.")
+# linear
+HEADS = (
+    "backbone.fc.weight",
+    "fc.weight",
+    "_fc.weight",
+    "projection.weight",
+    "head.weight",
+    "classifier.weight",
+)
 LEAST_SHARE = 0.9  # of the backbone's tensors; fewer are those of another backbone
 
 
@@ -29,11 +43,19 @@ def load_start(descriptor: ImageDescriptor, backbone: nn.Module, weights: str) -
     content = state_of(read_weights_file(path), path)
     state = {name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)}
     load_backbone(backbone, without_prefixes(state), path, LEAST_SHARE)
-    own = {name: value for name, value in descriptor.state_dict().items() if name.startswith(("projection.", "pooling."))}
+    own = {
+        name: value
+        for name, value in descriptor.state_dict().items()
+        if name.startswith(("projection.", "pooling."))
+    }
     if all(name in state and state[name].shape == value.shape for name, value in own.items()):
         descriptor.load_state_dict({name: state[name].float() for name in own}, strict=False)
-    elif (head := dropped_head({name.removeprefix("module."): value for name, value in state.items()})) and group_rank() == 0:
-        print(f"  {path}: only the backbone is a start; its {head} is not used, and the linear layer begins at random")
+    elif (
+        head := dropped_head({name.removeprefix("module."): value for name, value in state.items()})
+    ) and group_rank() == 0:
+        print(
+            f"  {path}: only the backbone is a start; its {head} is not used, and the linear layer begins at random"
+        )
 
 
 def find_start(weights: str) -> tuple[Path, str]:
@@ -44,7 +66,9 @@ def find_start(weights: str) -> tuple[Path, str]:
     """
     path, member = weights_path(weights)
     if path is None:
-        raise UserError(f"weights: {weights!r}; expected none, pretrained, shipped#MEMBER, or a .pth, .pt or .safetensors file.")
+        raise UserError(
+            f"weights: {weights!r}; expected none, pretrained, shipped#MEMBER, or a .pth, .pt or .safetensors file."
+        )
     require_weights_file(path)
     names = read_member_names(path)
     if not names and member is None:
@@ -61,7 +85,9 @@ def find_start(weights: str) -> tuple[Path, str]:
 def without_prefixes(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The backbone's weights under their own names, where they stand in a descriptor's or a data-parallel network's."""
     for prefix in PREFIXES:
-        inside = {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+        inside = {
+            name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
+        }
         state = inside or state
     return state
 
@@ -72,14 +98,19 @@ def load_backbone(backbone: nn.Module, state: dict[str, Tensor], path: Path, sha
     Raises:
         UserError: They are fewer than this share of the backbone's tensors.
     """
-    if isinstance(backbone, VisionTransformer):  # DINO's and DINOv2's own names, position embeddings of another size
+    # DINO's and DINOv2's own names, position embeddings of another size
+    if isinstance(backbone, VisionTransformer):
         state = checkpoint_filter_fn(dict(state), backbone)
     own = backbone.state_dict()
     state = rename_efficientnet(state, own)
-    fitting = {key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape}
+    fitting = {
+        key: value.float() for key, value in state.items() if key in own and value.shape == own[key].shape
+    }
     if len(fitting) < share * len(own):
         missing = next(key for key in own if key not in fitting)
-        raise UserError(f"{path} matches only {len(fitting)} of the backbone's {len(own)} tensors; {missing!r} is missing.")
+        raise UserError(
+            f"{path} matches only {len(fitting)} of the backbone's {len(own)} tensors; {missing!r} is missing."
+        )
     backbone.load_state_dict(fitting, strict=False)
     return sorted(state.keys() - own.keys())
 

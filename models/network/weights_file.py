@@ -43,7 +43,9 @@ def read_weights_file(path: Path) -> dict[str, Any]:
     except Exception as error:  # damaged files raise many kinds
         raise UserError(f"{path} cannot be read as a weights file: {error}") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path).")
+        raise UserError(
+            f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path)."
+        )
     return content
 
 
@@ -74,8 +76,14 @@ def state_of(content: dict[str, Any], path: Path) -> dict[str, Tensor]:
         UserError: It has none, or others besides them.
     """
     state: Any = content.get("state_dict", content)
-    if not isinstance(state, dict) or not state or not all(isinstance(value, Tensor) for value in state.values()):
-        raise UserError(f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path).")
+    if (
+        not isinstance(state, dict)
+        or not state
+        or not all(isinstance(value, Tensor) for value in state.values())
+    ):
+        raise UserError(
+            f"{path} contains no state_dict (tensors by name). Save one with torch.save(model.state_dict(), path)."
+        )
     return state
 
 
@@ -100,4 +108,6 @@ def read_member_names(path: Path) -> list[str]:
         names = about["notes"].get("models", [])
         return [str(names[number]) if number < len(names) else str(number) for number in range(len(members))]
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(f"{path} has a damaged description ({error}). Name a checkpoint that this project wrote.") from error
+        raise UserError(
+            f"{path} has a damaged description ({error}). Name a checkpoint that this project wrote."
+        ) from error

@@ -47,8 +47,12 @@ def fit_whitening(embeddings: Tensor) -> Whitening:
     mean = unit.mean(0)
     values, axes = torch.linalg.eigh((unit - mean).T @ (unit - mean) / len(unit))
     if not values[-1] > ROUNDING_VARIANCE:
-        raise UserError(f"the {len(unit)} embeddings to whiten with are all the same: the network has collapsed. Train it again.")
-    return Whitening((axes / values.clamp(min=VARIANCE_FLOOR * values[-1]).sqrt()).T.to(embeddings), mean.to(embeddings))
+        raise UserError(
+            f"the {len(unit)} embeddings to whiten with are all the same: the network has collapsed. Train it again."
+        )
+    return Whitening(
+        (axes / values.clamp(min=VARIANCE_FLOOR * values[-1]).sqrt()).T.to(embeddings), mean.to(embeddings)
+    )
 
 
 def compute_folded_logits(embeddings: Tensor, whitening: Whitening, weight: Tensor, bias: Tensor) -> Tensor:

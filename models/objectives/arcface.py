@@ -23,9 +23,11 @@ from image_copies.models.distributed import (
 )
 from image_copies.models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
 
-WEIGHT_RANGE = 4096.0  # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
+# largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
+WEIGHT_RANGE = 4096.0
 CHUNK_SHARE = 1 / 32  # of a GPU's memory, for the temporaries of one chunk
-ROWS_PER_SEED = 65_536  # rows of the initial class matrix drawn with one generator, whatever the number of processes
+# rows of the initial class matrix drawn with one generator, whatever the number of processes
+ROWS_PER_SEED = 65_536
 
 
 class ArcFace(Objective):
@@ -70,7 +72,9 @@ class ArcFace(Objective):
         unit, labels = gather_together(functional.normalize(embeddings), labels)
         own_part = labels - self.rows.start  # outside 0…len(matrix)−1: another process holds the class
         chunk = choose_chunk(self.chunk, len(unit), unit.shape[1], unit.device)
-        of_classes = _RoundedClassSums if self.rounded_rows and product_dtype is torch.bfloat16 else _ClassSums
+        of_classes = (
+            _RoundedClassSums if self.rounded_rows and product_dtype is torch.bfloat16 else _ClassSums
+        )
         sums = of_classes.apply(  # type: ignore[no-untyped-call]  # torch's apply has no types
             unit, self.matrix, own_part, self.scale, chunk, product_dtype
         )
@@ -95,7 +99,8 @@ def choose_chunk(given: int, images: int, dimensions: int, device: torch.device)
     """
     if device.type != "cuda":
         return given
-    bytes_per_class = 4 * (3 * images + 2 * dimensions)  # logits, weights and their rounded copies; unit rows and gradients
+    # logits, weights and their rounded copies; unit rows and gradients
+    bytes_per_class = 4 * (3 * images + 2 * dimensions)
     room = int(CHUNK_SHARE * torch.cuda.get_device_properties(device).total_memory) // bytes_per_class
     return max(given, 1 << max(0, room.bit_length() - 1))
 
@@ -109,12 +114,20 @@ class _ClassSums(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int, product_dtype: torch.dtype | None
+        ctx: Any,
+        embeddings: Tensor,
+        matrix: Tensor,
+        labels: Tensor,
+        scale: float,
+        chunk: int,
+        product_dtype: torch.dtype | None,
     ) -> tuple[Tensor, Tensor]:
         lengths, inside, rows, own = _compare_with_own(embeddings, matrix, labels)
         total = torch.full((len(embeddings),), -torch.inf, device=embeddings.device)
         for start in range(0, len(matrix), chunk):
-            logits = _compute_logits_of_others(embeddings, matrix, lengths, inside, rows, scale, start, chunk, product_dtype)
+            logits = _compute_logits_of_others(
+                embeddings, matrix, lengths, inside, rows, scale, start, chunk, product_dtype
+            )
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
         own, total = sum_over_processes(own), log_sum_over_processes(total)
         ctx.save_for_backward(embeddings, matrix, lengths, inside, rows, total)
@@ -153,7 +166,13 @@ class _RoundedClassSums(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, embeddings: Tensor, matrix: Tensor, labels: Tensor, scale: float, chunk: int, product_dtype: torch.dtype
+        ctx: Any,
+        embeddings: Tensor,
+        matrix: Tensor,
+        labels: Tensor,
+        scale: float,
+        chunk: int,
+        product_dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         lengths, inside, rows, own = _compare_with_own(embeddings, matrix, labels)
         unit = _round_rows(matrix, lengths, product_dtype)
@@ -200,11 +219,14 @@ def _weigh_others(scaled: Tensor, unit: Tensor, inside: Tensor, rows: Tensor, st
     return torch.exp(logits, out=torch.empty_like(logits, dtype=unit.dtype))
 
 
-def _compare_with_own(embeddings: Tensor, matrix: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _compare_with_own(
+    embeddings: Tensor, matrix: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the rows' lengths [C]; per image whether its class is here, its row, and the cosine to it, 0 if it is not [n]."""
     lengths = matrix.norm(dim=1).clamp_(min=1e-12)
     inside = (labels >= 0) & (labels < len(matrix))
-    rows = labels.clamp(0, max(0, len(matrix) - 1))  # any row where the class is not inside: masked, as picking makes a GPU wait
+    # any row where the class is not inside: masked, as picking makes a GPU wait
+    rows = labels.clamp(0, max(0, len(matrix) - 1))
     own = torch.zeros(len(embeddings), device=embeddings.device)
     if len(matrix):
         own = ((embeddings * matrix[rows]).sum(dim=1) / lengths[rows]).masked_fill_(~inside, 0)
@@ -243,7 +265,9 @@ def _product(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
 
 def _multiply(left: Tensor, right: Tensor, product_dtype: torch.dtype | None) -> Tensor:
     """Return left @ right in float32, or from factors rounded to `product_dtype`."""
-    return left @ right if product_dtype is None else _product(left.to(product_dtype), right.to(product_dtype))
+    return (
+        left @ right if product_dtype is None else _product(left.to(product_dtype), right.to(product_dtype))
+    )
 
 
 def _remove_part_along(gradient: Tensor, unit: Tensor) -> Tensor:

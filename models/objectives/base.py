@@ -12,7 +12,8 @@ class ObjectiveOutput:
     """The result of an objective for one batch."""
 
     loss: Tensor
-    logs: dict[str, Tensor | float] = field(default_factory=dict)  # scalars by name; each becomes a column of the learning curve
+    # scalars by name; each becomes a column of the learning curve
+    logs: dict[str, Tensor | float] = field(default_factory=dict)
     rows: Tensor | None = None  # [n, d], embeddings of which more is to be measured where the batch is
 
 
@@ -35,12 +36,16 @@ class Objective(nn.Module):
     # what `forward` receives when several processes train. False: the gathered batch of all processes, the same on each. True:
     # this process's own part, and the objective communicates by itself
     takes_local_batch: bool = False
-    measures: bool = True  # whether the next batch computes figures that are only logged and make a GPU synchronise
-    others: Tensor | None = None  # [n], the class that each image of a mixed batch also shows; of the next batch
+    # whether the next batch computes figures that are only logged and make a GPU synchronise
+    measures: bool = True
+    # [n], the class that each image of a mixed batch also shows; of the next batch
+    others: Tensor | None = None
 
     if TYPE_CHECKING:  # nn.Module's own call is untyped
 
-        def __call__(self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None) -> ObjectiveOutput:
+        def __call__(
+            self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None
+        ) -> ObjectiveOutput:
             """As forward."""
 
     def forward(self, embeddings: Tensor, labels: Tensor, instances: Tensor | None = None) -> ObjectiveOutput:
@@ -91,11 +96,15 @@ def seeded_generator(seed: int, number: int, device: torch.device | None = None)
     return torch.Generator(device or "cpu").manual_seed(seed * 1_000_003 + number)
 
 
-def sum_over_domains(objective: Objective, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+def sum_over_domains(
+    objective: Objective, embeddings: Tensor, labels: Tensor, instances: Tensor
+) -> ObjectiveOutput:
     """Sum an objective over domains' embeddings [domains, n, d / domains] with equal labels and instances [n]; logs of the first.
 
     Raises:
         UserError: The batch does not contain what the objective compares.
     """
     outputs = [objective(domain, labels, instances) for domain in embeddings]
-    return ObjectiveOutput(torch.stack([output.loss for output in outputs]).sum(), outputs[0].logs, outputs[0].rows)
+    return ObjectiveOutput(
+        torch.stack([output.loss for output in outputs]).sum(), outputs[0].logs, outputs[0].rows
+    )

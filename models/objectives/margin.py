@@ -57,10 +57,11 @@ class MarginLoss(Objective):
         anchors, positives = find_positive_pairs(labels)
         near = (self.margin + distances[anchors, positives] - self.beta).relu()
         others = (labels[:, None] != labels[None]) & (processes[:, None] == processes[None])
-        weights = negative_weights(distances.detach(), others, embeddings.shape[1], cutoff=self.cutoff, farthest=self.farthest)[
-            anchors
-        ]
-        drawable = weights.sum(1) > 0  # an anchor has no negative if its process has no other class in the batch
+        weights = negative_weights(
+            distances.detach(), others, embeddings.shape[1], cutoff=self.cutoff, farthest=self.farthest
+        )[anchors]
+        # an anchor has no negative if its process has no other class in the batch
+        drawable = weights.sum(1) > 0
         anchors, weights = anchors[drawable], weights[drawable]
         if len(anchors) == 0:
             return ObjectiveOutput(near.mean(), {"beta": self.beta.detach()})

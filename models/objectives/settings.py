@@ -67,7 +67,9 @@ class ArcFaceSettings(ObjectiveSettings):
     @model_validator(mode="after")
     def _sums_stay_finite(self) -> "ArcFaceSettings":
         if self.rounded_rows and self.scale > MAX_ROUNDED_SCALE:
-            raise ValueError(f"rounded_rows needs a scale of at most {MAX_ROUNDED_SCALE:g}, for finite sums of exp(scale)")
+            raise ValueError(
+                f"rounded_rows needs a scale of at most {MAX_ROUNDED_SCALE:g}, for finite sums of exp(scale)"
+            )
         return self
 
     def build(self, dimensions: int, classes: int, seed: int) -> "ArcFace":
@@ -96,7 +98,9 @@ class ContrastiveSettings(PairwiseSettings):
 
         from image_copies.models.objectives.pairs import PairObjective
 
-        return PairObjective(ContrastiveLoss(self.positive_margin, self.negative_margin, reducer=MeanReducer()))
+        return PairObjective(
+            ContrastiveLoss(self.positive_margin, self.negative_margin, reducer=MeanReducer())
+        )
 
 
 class TripletSettings(PairwiseSettings):
@@ -218,7 +222,9 @@ class DistanceWeightedSettings(ObjectiveSettings):
         """Build the margin loss."""
         from image_copies.models.objectives.margin import MarginLoss
 
-        return MarginLoss(**self.model_dump(include=set(DistanceWeightedSettings.model_fields) - {"kind"}), seed=seed)
+        return MarginLoss(
+            **self.model_dump(include=set(DistanceWeightedSettings.model_fields) - {"kind"}), seed=seed
+        )
 
 
 class MarginSettings(DistanceWeightedSettings, PairwiseSettings):
@@ -266,7 +272,14 @@ class MultiGrainSettings(DistanceWeightedSettings):
         return "instance" if self.weight < 1 else None
 
 
-PairSettings = ContrastiveSettings | TripletSettings | MultiSimilaritySettings | NPairSettings | InfoNceSettings | AngularSettings
+PairSettings = (
+    ContrastiveSettings
+    | TripletSettings
+    | MultiSimilaritySettings
+    | NPairSettings
+    | InfoNceSettings
+    | AngularSettings
+)
 AnyObjectiveSettings = ArcFaceSettings | PairSettings | MarginSettings | SoftmaxSettings | MultiGrainSettings
 
 
@@ -275,7 +288,10 @@ def _name_default_kind(value: Any) -> Any:
     return {"kind": "arcface"} | value if isinstance(value, dict) else value
 
 
-ObjectiveChoice = Annotated[AnyObjectiveSettings, Field(discriminator="kind"), BeforeValidator(_name_default_kind)]  # by `kind`
+# by `kind`
+ObjectiveChoice = Annotated[
+    AnyObjectiveSettings, Field(discriminator="kind"), BeforeValidator(_name_default_kind)
+]
 PAIRWISE: tuple[str, ...] = tuple(
     settings().kind for settings in get_args(AnyObjectiveSettings) if issubclass(settings, PairwiseSettings)
 )  # kinds that compare images of one class

@@ -60,11 +60,17 @@ class Svmax(Objective):
         with torch.set_grad_enabled(learns and torch.is_grad_enabled()):
             mean = mean_singular_value(functional.normalize(rows))
         if self.settings.form == "spread_out":
-            penalty = spread_out_penalty(functional.normalize(rows) if of_unit_rows else rows, self.gather(labels))
+            penalty = spread_out_penalty(
+                functional.normalize(rows) if of_unit_rows else rows, self.gather(labels)
+            )
         else:
             s = mean if of_unit_rows else mean_singular_value(rows)
             penalty = torch.exp((upper - s) / (upper - lower)) if self.settings.form == "bounded" else -s
-        return replace(output, loss=output.loss + self.settings.weight * penalty, logs=output.logs | describe_spread(rows, mean))
+        return replace(
+            output,
+            loss=output.loss + self.settings.weight * penalty,
+            logs=output.logs | describe_spread(rows, mean),
+        )
 
     def class_matrix(self) -> ClassMatrix | None:
         """Return the objective's class matrix."""

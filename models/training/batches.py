@@ -56,7 +56,9 @@ def build_batches(
         case SamplingSettings(kind="pk", per_class=per_class):
             batches = pk_batches(rows, [class_of[row] for row in rows], size // per_class, per_class, stream)
         case _:
-            batches = epoch_batches(rows, size, stream, whole=settings.compile or suits_graph(settings, fabric.device))
+            batches = epoch_batches(
+                rows, size, stream, whole=settings.compile or suits_graph(settings, fabric.device)
+            )
     fixed = settings.iterations_of(stage)
     return replace(batches if fixed is None else _fix_length(batches, fixed), done=progress.batch)
 

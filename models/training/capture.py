@@ -26,7 +26,9 @@ def suits_graph(settings: ModelSettings, device: torch.device) -> bool:
     of_classes = settings.objective.positives is None and settings.svmax is None
     same_batches = settings.sampling.kind == "epoch" and settings.mix is None and not settings.turn
     wanted = settings.graph == "auto" and not settings.compile and settings.precision != "16"
-    return device.type in GRAPH_DEVICES and group_size() == 1 and wanted and adam and of_classes and same_batches
+    return (
+        device.type in GRAPH_DEVICES and group_size() == 1 and wanted and adam and of_classes and same_batches
+    )
 
 
 class StaticStep:
@@ -41,7 +43,8 @@ class StaticStep:
         self.rates: list[Tensor] = []
         self.aside: Any = None  # the stream of what precedes a capture, and of the capture
         self.made = 0
-        self.graph: tuple[Callable[[], object], ObjectiveOutput] | None = None  # repeats the step; what it leaves each time
+        # repeats the step; what it leaves each time
+        self.graph: tuple[Callable[[], object], ObjectiveOutput] | None = None
 
     def __call__(self, step: Callable[..., ObjectiveOutput], *batch: Tensor) -> ObjectiveOutput:
         """Make a step on a batch whose tensors have the shapes of the first one's."""
@@ -64,7 +67,9 @@ class StaticStep:
                 return run_aside(work, self.aside)
             repeat, output = self.graph
             repeat()
-        logs = {name: value.clone() if isinstance(value, Tensor) else value for name, value in output.logs.items()}
+        logs = {
+            name: value.clone() if isinstance(value, Tensor) else value for name, value in output.logs.items()
+        }
         return replace(output, loss=output.loss.clone(), logs=logs)  # the next step overwrites them
 
     def _capture(self, work: Work) -> None:
@@ -74,7 +79,9 @@ class StaticStep:
             for optimizer in self.optimizers:
                 optimizer.zero_grad()  # gradients that were never computed
             reason = str(error.__context__ or error).partition("\n")[0]
-            self.fabric.print(f"  steps are made kernel by kernel, as no CUDA graph can be captured: {reason}")
+            self.fabric.print(
+                f"  steps are made kernel by kernel, as no CUDA graph can be captured: {reason}"
+            )
 
 
 @contextmanager
@@ -112,7 +119,8 @@ def record_graph(work: Work, aside: Any) -> tuple[Callable[[], object], Objectiv
     try:
         with (
             torch.cuda.stream(torch.cuda.current_stream()),  # which a capture that fails does not restore
-            torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"),  # others have the loader and saving
+            # others have the loader and saving
+            torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"),
             torch.autocast("cuda", enabled=False, cache_enabled=False),
         ):
             return graph.replay, work()

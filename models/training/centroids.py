@@ -40,8 +40,12 @@ def compute_centroids(
         for dataset, epoch in passes:
             keys = [(epoch, row, 0) for row in rows]
             first = 0
-            for pixels, _ in DataLoader(dataset, batch_size, sampler=keys, num_workers=workers, pin_memory=on_gpu):
-                images = normalize_pixels(pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std)
+            for pixels, _ in DataLoader(
+                dataset, batch_size, sampler=keys, num_workers=workers, pin_memory=on_gpu
+            ):
+                images = normalize_pixels(
+                    pixels.to(device, non_blocking=True), descriptor.mean, descriptor.std
+                )
                 with autocast(device, precision):
                     vectors = descriptor(images)
                 total.index_add_(0, place[first : first + len(vectors)], vectors.float())

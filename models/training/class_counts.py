@@ -33,7 +33,9 @@ def check_class_counts(stages: Sequence[StageSettings], available: int, report: 
             "of other classes if there is a training_labels.csv."
         )
     wanted = [(number, stage.classes or 0) for number, stage in enumerate(stages, 1)]
-    asked = ", ".join(f"stage {number} wants {classes:,} classes" for number, classes in wanted if classes > available)
+    asked = ", ".join(
+        f"stage {number} wants {classes:,} classes" for number, classes in wanted if classes > available
+    )
     if asked:
         remedy = "Add images (extra_classes) or lower the stages' classes in the recipe."
         report(f"  {asked}, but there are {available:,}: it learns those. {remedy}", flush=True)

@@ -17,7 +17,9 @@ def save_classifier(folder: Path, classifier: nn.Linear) -> None:
         UserError: The disk is full.
     """
     with whole_file_apart(folder / CLASSIFIER) as temporary:
-        save_file({name: value.cpu().contiguous() for name, value in classifier.state_dict().items()}, temporary)
+        save_file(
+            {name: value.cpu().contiguous() for name, value in classifier.state_dict().items()}, temporary
+        )
 
 
 def load_classifier(checkpoint: Path) -> tuple[Tensor, Tensor]:

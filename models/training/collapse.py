@@ -18,7 +18,8 @@ from image_copies.models.training.centroids import FIRST_CENTROID_EPOCH, compute
 
 IMAGES = 128  # that are measured at most, each of another class
 MOST_COSINE = 0.95  # mean cosine from which vectors are said to collapse
-LEAST_RANK_SHARE, LEAST_RANK = 0.1, 3.0  # of the highest possible effective rank, and in itself, below which they are
+# of the highest possible effective rank, and in itself, below which they are
+LEAST_RANK_SHARE, LEAST_RANK = 0.1, 3.0
 COSINE, RANK, RANK_BOUND = "mean_cosine", "effective_rank", "effective_rank_bound"  # columns of the curve
 REMEDY = (
     "lower optimizer.learning_rate, begin with fewer classes and weaker edits, give a stage of few steps more of them, or add "
@@ -79,7 +80,12 @@ def find_collapse(figures: dict[str, float]) -> str:
 
 @torch.no_grad()
 def embed_classes(
-    descriptor: Descriptor, squares: CachedImages, rows: list[int], class_of: list[int], image_size: int, batch_size: int
+    descriptor: Descriptor,
+    squares: CachedImages,
+    rows: list[int],
+    class_of: list[int],
+    image_size: int,
+    batch_size: int,
 ) -> Tensor:
     """Return unit vectors [n, d] of clean images on the CPU, without whitening, which would spread what has collapsed.
 
@@ -92,7 +98,13 @@ def embed_classes(
     clean = EditedImages(squares, AugmentationSettings(family="none"), image_size, 0)
     with descriptor.use_whitening(False):
         _, vectors = compute_centroids(
-            descriptor, [(clean, FIRST_CENTROID_EPOCH)], chosen, range(count), batch_size, workers=0, precision="32"
+            descriptor,
+            [(clean, FIRST_CENTROID_EPOCH)],
+            chosen,
+            range(count),
+            batch_size,
+            workers=0,
+            precision="32",
         )
     return vectors.cpu()
 
@@ -111,7 +123,8 @@ def measure_agreement(descriptor: Descriptor, images: Tensor) -> float:
     def centred(training: bool) -> Tensor:
         network = copy.deepcopy(descriptor).train(training)
         with torch.random.fork_rng(devices=[images.device] if images.is_cuda else []):
-            found: Tensor = network(images, raw=True).float().transpose(0, -2).flatten(1)  # with domains [4, n, d / 4]
+            # with domains [4, n, d / 4]
+            found: Tensor = network(images, raw=True).float().transpose(0, -2).flatten(1)
         return found - found.mean(dim=0)
 
     return float(functional.cosine_similarity(centred(True), centred(False)).mean())

@@ -45,7 +45,8 @@ class EpochRow:
     seconds: float  # seconds since the stage began
     logs: dict[str, float] = field(default_factory=dict)  # the objective's own figures, one column each
     validation: float | None = None  # µAP on the synthetic queries; None if not measured
-    ended_by: str = ""  # in the stage's last epoch "loss", "plateau", or "epochs", or "start" in stage 0; otherwise ""
+    # in the stage's last epoch "loss", "plateau", or "epochs", or "start" in stage 0; otherwise ""
+    ended_by: str = ""
     warning: str = ""  # what is wrong at the stage's end and what to try; empty where nothing is
 
     def columns(self) -> dict[str, Any]:
@@ -92,8 +93,12 @@ def _add_to_board(folder: Path, scalars: list[tuple[str, Any, int]]) -> None:
 def _write_rows(folder: Path, new: list[EpochRow]) -> None:
     """Write rows to the CSV file, replacing existing ones from the first new step on."""
     rows = [old for old in read_rows(folder) if int(old["step"]) < new[0].step]
-    rows += [{key: "" if value is None else str(value) for key, value in row.columns().items()} for row in new]
-    names = list(dict.fromkeys(name for row in rows for name in row if name not in CLOSING_COLUMNS)) + list(CLOSING_COLUMNS)
+    rows += [
+        {key: "" if value is None else str(value) for key, value in row.columns().items()} for row in new
+    ]
+    names = list(dict.fromkeys(name for row in rows for name in row if name not in CLOSING_COLUMNS)) + list(
+        CLOSING_COLUMNS
+    )
     with whole_file(folder / CURVE) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, restval="")
         writer.writeheader()

@@ -17,7 +17,9 @@ BATCH_SIZE = 64  # images
 WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, section 4.1)
 
 
-def choose_whitening_images(folder: Path | None, seed: int, overlays: ImageSet, classes: ImageSet) -> ImageSet:
+def choose_whitening_images(
+    folder: Path | None, seed: int, overlays: ImageSet, classes: ImageSet
+) -> ImageSet:
     """Choose the images that the whitening is fitted on, without duplicates.
 
     If a folder is given, its images are taken, in a seeded order; otherwise the overlays, then the classes.
@@ -27,7 +29,9 @@ def choose_whitening_images(folder: Path | None, seed: int, overlays: ImageSet, 
     """
     if folder is not None:
         found = find_images(folder, naming="path")
-        return found.select([found.ids[row] for row in generator_for(seed, 0, "whitening").permutation(len(found))])
+        return found.select(
+            [found.ids[row] for row in generator_for(seed, 0, "whitening").permutation(len(found))]
+        )
     pasted = set(overlays.ids)
     others = [row for row, image_id in enumerate(classes.ids) if image_id not in pasted]
     ids = [*overlays.ids, *(classes.ids[row] for row in others)]
@@ -50,7 +54,11 @@ def check_whitening(descriptor: Descriptor, images: int) -> None:
 
 @torch.no_grad()
 def learn_whitening(
-    descriptor: Descriptor, images: ImageSet, workers: int | None, embedding: EmbeddingSettings, trained_at: int
+    descriptor: Descriptor,
+    images: ImageSet,
+    workers: int | None,
+    embedding: EmbeddingSettings,
+    trained_at: int,
 ) -> None:
     """Fit the descriptor's whitening on clean images at the test size s* and exponent p* (MultiGrain, section 3.4), in place.
 
@@ -64,11 +72,14 @@ def learn_whitening(
     some = ImageSet(images.ids[:WHITENING_IMAGES], images.paths[:WHITENING_IMAGES])
     size = embedding.image_size or trained_at
     remedy = (
-        "Lower embedding.image_size, or stop other programs that use memory; the same command goes on from the last saved state."
+        "Lower embedding.image_size, or stop other programs that use memory; "
+        "the same command goes on from the last saved state."
     )
     with (
         descriptor.use_exponent(embedding.pooling_exponent),
-        report_lack_of_memory(f"while the whitening was fitted on batches of {BATCH_SIZE} images of {size} px", remedy),
+        report_lack_of_memory(
+            f"while the whitening was fitted on batches of {BATCH_SIZE} images of {size} px", remedy
+        ),
     ):
         whitening = fit_whitening(compute_raw(descriptor, some, size, BATCH_SIZE, workers))
     descriptor.whitening_mean.copy_(whitening.mean)

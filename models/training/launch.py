@@ -10,7 +10,11 @@ from image_copies.data.process import process_count, processes_on_machine
 from image_copies.models.device import best_device, choose_precision, keep_freed_memory
 
 PROCESS_TIMEOUT = timedelta(hours=3)  # for collective operations: rank 0 validates while the others wait
-PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}
+PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {
+    "32": "32-true",
+    "bf16": "bf16-mixed",
+    "16": "16-mixed",
+}
 
 
 def launch_fabric(precision: str) -> Fabric:
@@ -32,5 +36,7 @@ def launch_fabric(precision: str) -> Fabric:
     )
     fabric.launch()
     if chosen != precision:
-        fabric.print(f"  this processor has no arithmetic in bfloat16: computes with precision {chosen} instead of {precision}")
+        fabric.print(
+            f"  this processor has no arithmetic in bfloat16: computes with precision {chosen} instead of {precision}"
+        )
     return fabric

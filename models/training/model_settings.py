@@ -138,15 +138,21 @@ class ModelSettings(Settings):
         extra = [stage.extra_classes for stage in self.stages]
         own = [count - mixed for count, mixed in zip(counts, extra, strict=True)]
         if any(numbers != sorted(numbers) for numbers in (counts, extra, own)):
-            raise ValueError("stages must not have fewer classes than the stage before, of either kind: a class keeps its index")
+            raise ValueError(
+                "stages must not have fewer classes than the stage before, of either kind: a class keeps its index"
+            )
         if min(own) < 0:
             raise ValueError("extra_classes are some of a stage's classes: give no more of them")
         return self
 
     @model_validator(mode="after")
     def _one_schedule(self) -> "ModelSettings":
-        if self.scheduler.kind != "constant" and any(stage.last_learning_rate_factor for stage in self.stages):
-            raise ValueError(f"last_learning_rate_factor goes with scheduler kind constant, not with {self.scheduler.kind}")
+        if self.scheduler.kind != "constant" and any(
+            stage.last_learning_rate_factor for stage in self.stages
+        ):
+            raise ValueError(
+                f"last_learning_rate_factor goes with scheduler kind constant, not with {self.scheduler.kind}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -156,9 +162,13 @@ class ModelSettings(Settings):
             groups = "repeated" if positives == "instance" else "pk or repeated"
             raise ValueError(f"objective {kind} compares images of one class: set sampling.kind to {groups}")
         if positives == "instance" and sampling.kind == "pk":
-            raise ValueError("multigrain compares copies of one image: set sampling.kind to repeated, or use objective margin")
+            raise ValueError(
+                "multigrain compares copies of one image: set sampling.kind to repeated, or use objective margin"
+            )
         if self.descriptor.domains and positives != "class":
-            raise ValueError(f"domains are for objectives that compare pairs ({', '.join(PAIRWISE)}), not {kind}")
+            raise ValueError(
+                f"domains are for objectives that compare pairs ({', '.join(PAIRWISE)}), not {kind}"
+            )
         if self.mix and kind not in MIXABLE:
             raise ValueError(f"mix goes with the objectives {', '.join(MIXABLE)}, not with {kind}")
         if self.descriptor.domains and self.turn:
@@ -166,9 +176,13 @@ class ModelSettings(Settings):
         group = sampling.group
         for stage in self.stages:
             if stage.batch_size < 2 * group:
-                raise ValueError(f"batch_size {stage.batch_size} must hold two groups of {group} images at least (sampling)")
+                raise ValueError(
+                    f"batch_size {stage.batch_size} must hold two groups of {group} images at least (sampling)"
+                )
             if sampling.kind == "pk" and stage.batch_size % group:
-                raise ValueError(f"batch_size {stage.batch_size} is no multiple of the {group} images of each class (sampling)")
+                raise ValueError(
+                    f"batch_size {stage.batch_size} is no multiple of the {group} images of each class (sampling)"
+                )
         return self
 
     @model_validator(mode="after")

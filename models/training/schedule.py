@@ -20,7 +20,11 @@ ADAM_SHARE = 0.125  # of Muon's rate: what it lets Adam move, norms and biases, 
 
 
 def build_optimizers(
-    descriptor: nn.Module, objective: Objective, settings: OptimizerSettings, factor: float = 1.0, fused: bool = False
+    descriptor: nn.Module,
+    objective: Objective,
+    settings: OptimizerSettings,
+    factor: float = 1.0,
+    fused: bool = False,
 ) -> list[torch.optim.Optimizer]:
     """One optimiser over the descriptor and the objective, or, with settings.class_kind, one for each.
 
@@ -31,13 +35,24 @@ def build_optimizers(
     decay, rate = settings.weight_decay, settings.learning_rate * factor
     backbone: list[nn.Parameter] = []
     if settings.backbone_learning_rate is not None:
-        backbone = [parameter for name, parameter in descriptor.named_parameters() if name.startswith("backbone.")]
+        backbone = [
+            parameter for name, parameter in descriptor.named_parameters() if name.startswith("backbone.")
+        ]
     apart = {id(parameter) for parameter in backbone}
-    exponents = {id(part.exponent) for part in descriptor.modules() if isinstance(part, GeM)} if decay else set()
+    exponents = (
+        {id(part.exponent) for part in descriptor.modules() if isinstance(part, GeM)} if decay else set()
+    )
     of_descriptor = [
         _group(part, rate, share)
         for part, share in (
-            ([parameter for parameter in descriptor.parameters() if id(parameter) not in exponents | apart], decay),
+            (
+                [
+                    parameter
+                    for parameter in descriptor.parameters()
+                    if id(parameter) not in exponents | apart
+                ],
+                decay,
+            ),
             ([parameter for parameter in descriptor.parameters() if id(parameter) in exponents], 0.0),
         )
     ]
@@ -46,8 +61,12 @@ def build_optimizers(
     own_rates = objective.parameter_rates()
     classifier = decay if objective.linear_classifier() is not None else 0.0
     others = [parameter for name, parameter in objective.named_parameters() if name not in own_rates]
-    of_objective = [_group(others, (settings.class_learning_rate or settings.learning_rate) * factor, classifier)]
-    of_objective += [_group([objective.get_parameter(name)], rate * factor, 0.0) for name, rate in own_rates.items()]
+    of_objective = [
+        _group(others, (settings.class_learning_rate or settings.learning_rate) * factor, classifier)
+    ]
+    of_objective += [
+        _group([objective.get_parameter(name)], rate * factor, 0.0) for name, rate in own_rates.items()
+    ]
     if settings.class_kind == "same" or not any(group["params"] for group in of_objective):
         return [_optimizer(settings.kind, of_descriptor + of_objective, settings.momentum, fused)]
     return [
@@ -61,7 +80,9 @@ def _group(parameters: Iterable[nn.Parameter], rate: float, weight_decay: float)
     return {"params": trainable, "lr": rate, "weight_decay": weight_decay}
 
 
-def _optimizer(kind: str, groups: list[dict[str, Any]], momentum: float, fused: bool) -> torch.optim.Optimizer:
+def _optimizer(
+    kind: str, groups: list[dict[str, Any]], momentum: float, fused: bool
+) -> torch.optim.Optimizer:
     filled = [group for group in groups if group["params"]]
     if kind == "adafactor":
         return torch.optim.Adafactor(filled)
@@ -87,13 +108,18 @@ class EpochSchedule:
     """
 
     def __init__(
-        self, optimizers: Sequence[torch.optim.Optimizer], settings: SchedulerSettings, fall_to: float | None = None
+        self,
+        optimizers: Sequence[torch.optim.Optimizer],
+        settings: SchedulerSettings,
+        fall_to: float | None = None,
     ) -> None:
         self.settings, self.optimizers, self.fall_to = settings, optimizers, fall_to
         self.warming = False
         self.start = [float(group["lr"]) for group in self._groups()]
         self.plateaus = [
-            torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=settings.factor, patience=settings.patience)
+            torch.optim.lr_scheduler.ReduceLROnPlateau(
+                optimizer, factor=settings.factor, patience=settings.patience
+            )
             for optimizer in optimizers
         ]
 
@@ -133,7 +159,11 @@ class EpochSchedule:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what training changes."""
-        return {"plateaus": [plateau.state_dict() for plateau in self.plateaus], "start": self.start, "warming": self.warming}
+        return {
+            "plateaus": [plateau.state_dict() for plateau in self.plateaus],
+            "start": self.start,
+            "warming": self.warming,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what `state_dict` returned."""
@@ -155,12 +185,17 @@ def cosine(done: float, last: float) -> float:
     return last + (1 - last) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 
 
-def clip_gradients(parameters: Sequence[nn.Parameter], limit: float, sharded: nn.Parameter | None = None) -> None:
+def clip_gradients(
+    parameters: Sequence[nn.Parameter], limit: float, sharded: nn.Parameter | None = None
+) -> None:
     """Clip the gradients by their norm over all parameters that have one, in place; no GPU is waited for.
 
     Of the parameter `sharded` every process has other rows.
     """
-    squares = get_total_norm([each.grad for each in parameters if each.grad is not None and each is not sharded]) ** 2
+    squares = (
+        get_total_norm([each.grad for each in parameters if each.grad is not None and each is not sharded])
+        ** 2
+    )
     if sharded is not None and sharded.grad is not None:
         squares = squares + sum_over_processes(get_total_norm(sharded.grad) ** 2)
     clip_grads_with_norm_(parameters, limit, squares.sqrt())

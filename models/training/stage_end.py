@@ -13,7 +13,8 @@ from image_copies.models.training.collapse import COSINE, RANK, RANK_BOUND, REME
 from image_copies.models.training.curve import EpochRow, read_rows, stage_checkpoint
 from image_copies.models.training.settings import StageSettings
 
-NOTES: dict[str, Callable[[str], object]] = {  # what a checkpoint notes of its stage's last epoch; reads it from the curve
+# what a checkpoint notes of its stage's last epoch; reads it from the curve
+NOTES: dict[str, Callable[[str], object]] = {
     "stage": int,
     "classes": int,
     "loss": float,
@@ -47,7 +48,9 @@ def write_checkpoint(folder: Path, last: EpochRow, descriptor: Descriptor, image
     save_descriptor(stage_checkpoint(folder, last.stage), descriptor, image_size, notes)
 
 
-def restore_checkpoint(folder: Path, descriptor: Descriptor, stages: Sequence[StageSettings], fabric: Fabric) -> None:
+def restore_checkpoint(
+    folder: Path, descriptor: Descriptor, stages: Sequence[StageSettings], fabric: Fabric
+) -> None:
     """Write the last checkpoint of a finished training again where a power cut has left none that can be read.
 
     Raises:
@@ -58,7 +61,9 @@ def restore_checkpoint(folder: Path, descriptor: Descriptor, stages: Sequence[St
         try:
             load_descriptor(path)
         except UserError:
-            fabric.print(f"  {path} cannot be read: it is written again from the training's state", flush=True)
+            fabric.print(
+                f"  {path} cannot be read: it is written again from the training's state", flush=True
+            )
             ends = [row for row in read_rows(folder) if row.get("ended_by")]
             last = ends[-1] if ends else {}
             notes = {name: read(last[name]) for name, read in NOTES.items() if last.get(name)}

@@ -30,8 +30,10 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 
 STATE = "state.json"
-SAVE_INTERVAL_SECONDS = 30.0  # plus the time of writing and the steps between two checks, twice: what a killed run loses
-SAVING_PAUSE = 120.0  # times the duration of saving: a longer interval, since a million classes would be terabytes a day
+# plus the time of writing and the steps between two checks, twice: what a killed run loses
+SAVE_INTERVAL_SECONDS = 30.0
+# times the duration of saving: a longer interval, since a million classes would be terabytes a day
+SAVING_PAUSE = 120.0
 LONGEST_INTERVAL_SECONDS = 600.0
 MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
 Identity = dict[str, Any]  # of JSON values
@@ -76,7 +78,9 @@ class WrittenState:
     nothing. All processes construct and finish it together.
     """
 
-    def __init__(self, folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
+    def __init__(
+        self, folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric
+    ) -> None:
         self._folder, self._fabric = folder, fabric
         self._part = folder / f"state-{progress.step}-{fabric.global_rank}.safetensors"
         self._about = {
@@ -174,7 +178,9 @@ class StateSaver:
             writing.finish()
 
 
-def save_state(folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric) -> None:
+def save_state(
+    folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric
+) -> None:
     """Save the training state and wait until it is written (`WrittenState`).
 
     Raises:
@@ -198,7 +204,9 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         progress = Progress(**about["progress"])
         if different := _describe_differences(about["identity"], identity):
             if _is_finished(about["identity"], progress):
-                fabric.print(f"  the training in {folder} is finished, but was another one ({different}): training starts again")
+                fabric.print(
+                    f"  the training in {folder} is finished, but was another one ({different}): training starts again"
+                )
                 return None
             raise UserError(
                 f"{path} belongs to another, unfinished training; saved → now: {different}. Restore its settings and images to "
@@ -215,8 +223,18 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         own = folder / f"state-{progress.step}-{min(fabric.global_rank, about['processes'] - 1)}.safetensors"
         tensors = load_file(own)
         return progress, _from_json(json.loads(_read_metadata(own)), tensors)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError, AttributeError) as error:
-        raise UserError(f"{path} or its neighbour cannot be read ({error}). Delete it to train from the beginning.") from error
+    except (
+        OSError,
+        SafetensorError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        AttributeError,
+    ) as error:
+        raise UserError(
+            f"{path} or its neighbour cannot be read ({error}). Delete it to train from the beginning."
+        ) from error
 
 
 def _describe_threads(saved: int, fabric: Fabric) -> str:
@@ -231,7 +249,12 @@ def _describe_threads(saved: int, fabric: Fabric) -> str:
 
 
 def identify_training(
-    settings: ModelSettings, classes: ImageSet, overlays: ImageSet, labels: list[int] | None, seed: int, name: str
+    settings: ModelSettings,
+    classes: ImageSet,
+    overlays: ImageSet,
+    labels: list[int] | None,
+    seed: int,
+    name: str,
 ) -> Identity:
     """Return what identifies a training, so that a saved state is continued only by the same one.
 
@@ -284,7 +307,9 @@ def _flatten_keys(value: Any, name: str = "") -> dict[str, Any]:
     if not isinstance(value, dict):
         return {name: value}
     return {
-        path: leaf for key, item in value.items() for path, leaf in _flatten_keys(item, f"{name}.{key}" if name else key).items()
+        path: leaf
+        for key, item in value.items()
+        for path, leaf in _flatten_keys(item, f"{name}.{key}" if name else key).items()
     }
 
 
@@ -292,7 +317,9 @@ def _to_json(value: Any, tensors: dict[str, Tensor]) -> Any:
     """Convert `value` to JSON; tensors are copied to `tensors` and replaced by their names."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        tensors[name] = value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format, non_blocking=True)
+        tensors[name] = value.detach().to(
+            "cpu", copy=True, memory_format=torch.contiguous_format, non_blocking=True
+        )
         return {"tensor": name}
     if isinstance(value, Mapping):
         return {"items": [[key, _to_json(item, tensors)] for key, item in value.items()]}
@@ -303,7 +330,11 @@ def _to_json(value: Any, tensors: dict[str, Tensor]) -> Any:
 
 def _from_json(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, dict):
-        return tensors[value["tensor"]] if "tensor" in value else {key: _from_json(item, tensors) for key, item in value["items"]}
+        return (
+            tensors[value["tensor"]]
+            if "tensor" in value
+            else {key: _from_json(item, tensors) for key, item in value["items"]}
+        )
     return [_from_json(item, tensors) for item in value] if isinstance(value, list) else value
 
 

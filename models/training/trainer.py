@@ -19,7 +19,13 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from image_copies.augmentations.composition import check_probabilities
-from image_copies.augmentations.dataset import DOMAINS, EditedImages, normalize_pixels, overlay_material, rotate_to_domains
+from image_copies.augmentations.dataset import (
+    DOMAINS,
+    EditedImages,
+    normalize_pixels,
+    overlay_material,
+    rotate_to_domains,
+)
 from image_copies.augmentations.randomness import derived_seed
 from image_copies.augmentations.sampling import Batches
 from image_copies.augmentations.settings import AugmentationSettings
@@ -46,13 +52,30 @@ from image_copies.models.training.centroids import FIRST_CENTROID_EPOCH, compute
 from image_copies.models.training.class_counts import check_class_counts, choose_rows
 from image_copies.models.training.classifier import save_classifier
 from image_copies.models.training.collapse import embed_classes, find_disagreement, measure_collapse
-from image_copies.models.training.curve import EpochRow, append_rows, read_rows, record_validation, remove_curve, stage_checkpoint
-from image_copies.models.training.final_whitening import check_whitening, choose_whitening_images, learn_whitening
+from image_copies.models.training.curve import (
+    EpochRow,
+    append_rows,
+    read_rows,
+    record_validation,
+    remove_curve,
+    stage_checkpoint,
+)
+from image_copies.models.training.final_whitening import (
+    check_whitening,
+    choose_whitening_images,
+    learn_whitening,
+)
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import EpochSchedule, build_optimizers, clip_gradients
 from image_copies.models.training.settings import StageSettings
-from image_copies.models.training.stage_end import describe_end, find_troubles, restore_checkpoint, start_row, write_checkpoint
+from image_copies.models.training.stage_end import (
+    describe_end,
+    find_troubles,
+    restore_checkpoint,
+    start_row,
+    write_checkpoint,
+)
 from image_copies.models.training.state import Progress, StateSaver, identify_training, load_state, save_state
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
@@ -86,14 +109,19 @@ class Trainer:
     cache: Path  # folder of resized images, which trainings share
     seed: int  # of everything that is drawn
     validate: Validate | None = None  # scores the descriptor at an image size, at each stage's end
-    watch: Watch | None = None  # returns further columns of the curve after each epoch; nothing depends on them
-    labels: NDArray[np.int64] | None = None  # [len(classes)], the class of each image, 0 … C − 1; None: each is its own class
-    name: str = ""  # models of other names, and the stages of one, begin with other weights and see other edits of an image
-    embedding: EmbeddingSettings | None = None  # of the trained model, whose whitening is learnt so; None: the settings' own
+    # returns further columns of the curve after each epoch; nothing depends on them
+    watch: Watch | None = None
+    # [len(classes)], the class of each image, 0 … C − 1; None: each is its own class
+    labels: NDArray[np.int64] | None = None
+    # models of other names, and the stages of one, begin with other weights and see other edits of an image
+    name: str = ""
+    # of the trained model, whose whitening is learnt so; None: the settings' own
+    embedding: EmbeddingSettings | None = None
     progress: Progress = field(default_factory=Progress)
     fabric: Fabric = field(init=False)  # the processes that train together, their device and precision
     descriptor: Descriptor = field(init=False)
-    network: Any = field(init=False)  # the descriptor as Fabric wraps it: on its device, in its precision, data-parallel
+    # the descriptor as Fabric wraps it: on its device, in its precision, data-parallel
+    network: Any = field(init=False)
     objective: Objective = field(init=False)  # of the stage, as all below
     optimizers: list[Any] = field(init=False)
     schedule: EpochSchedule = field(init=False)
@@ -125,7 +153,9 @@ class Trainer:
         """
         settings = self.settings
         self.fabric = launch_fabric(settings.precision)
-        self.class_of = list(range(len(self.classes))) if self.labels is None else [int(label) for label in self.labels]
+        self.class_of = (
+            list(range(len(self.classes))) if self.labels is None else [int(label) for label in self.labels]
+        )
         check_class_counts(settings.stages, len(set(self.class_of)), self.fabric.print)
         for stage in settings.stages:
             check_probabilities(settings.edits_of(stage))
@@ -144,7 +174,8 @@ class Trainer:
     def build_network(self, saved: dict[str, Any]) -> None:
         """Build the descriptor, with its saved weights or those that it starts from, and wrap it for its device and processes."""
         settings, fabric = self.settings, self.fabric
-        self.descriptor = Descriptor(settings.descriptor, load_weights=not saved)  # whose file may have gone since
+        # whose file may have gone since
+        self.descriptor = Descriptor(settings.descriptor, load_weights=not saved)
         if saved:
             self.descriptor.load_state_dict(saved["descriptor"])
         check_image_sizes(self.descriptor, (stage.image_size for stage in settings.stages))
@@ -175,14 +206,17 @@ class Trainer:
             torch.manual_seed(seed + number * (self.fabric.world_size - 1) + self.fabric.global_rank)
             if taken_up:
                 self.restore(saved)
-            elif number > 0 or settings.descriptor.weights != "none":  # an untrained backbone has no centroids
+            # an untrained backbone has no centroids
+            elif number > 0 or settings.descriptor.weights != "none":
                 self._check_modes(squares, rows)
                 self.rebuild_class_rows(squares, edited, rows)
             batches = build_batches(settings, stage, rows, self.class_of, self.progress, seed, self.fabric)
             ended = self.learn(edited, batches, len({self.class_of[row] for row in rows}))
             if self.fabric.global_rank == 0:
                 batch = max(1, stage.batch_size // self.fabric.world_size)
-                vectors = embed_classes(self.descriptor, squares, rows, self.class_of, stage.image_size, batch)
+                vectors = embed_classes(
+                    self.descriptor, squares, rows, self.class_of, stage.image_size, batch
+                )
                 ended[-1].logs.update(measure_collapse(vectors))
         self.end_stage(ended)
 
@@ -190,14 +224,19 @@ class Trainer:
         """Take the objective of the stage, on the device, and build optimisers and schedule with the stage's learning rates."""
         settings, stage, fabric = self.settings, self.stage, self.fabric
         if settings.compile:
-            torch.compiler.reset()  # what was compiled for another image size counts towards a bound on compiling
+            # what was compiled for another image size counts towards a bound on compiling
+            torch.compiler.reset()
         fabric.to_device(objective)  # in place
         self.objective = objective
         fused = fabric.device.type == "cuda" and settings.precision != "16"
-        optimizers = build_optimizers(self.descriptor, objective, settings.optimizer, stage.learning_rate_factor, fused)
+        optimizers = build_optimizers(
+            self.descriptor, objective, settings.optimizer, stage.learning_rate_factor, fused
+        )
         self.optimizers = [fabric.setup_optimizers(optimizer) for optimizer in optimizers]
         last = stage.last_learning_rate_factor
-        self.schedule = EpochSchedule(optimizers, settings.scheduler, last and last / stage.learning_rate_factor)
+        self.schedule = EpochSchedule(
+            optimizers, settings.scheduler, last and last / stage.learning_rate_factor
+        )
         matrix, limit = objective.class_matrix(), settings.optimizer.clip_norm
         parameters = [
             *self.descriptor.parameters(),
@@ -217,7 +256,8 @@ class Trainer:
         if matrix is None:
             return
         started = time.monotonic()
-        share_buffers(self.descriptor)  # on CPUs each process gathers its own statistics: rows must come from one network
+        # on CPUs each process gathers its own statistics: rows must come from one network
+        share_buffers(self.descriptor)
         own = [row for row in rows if self.class_of[row] in matrix.classes]
         clean = EditedImages(squares, AugmentationSettings(family="none"), self.stage.image_size, edited.seed)
         passes = [(clean, FIRST_CENTROID_EPOCH)]
@@ -274,12 +314,16 @@ class Trainer:
                 if saver.due():
                     self._save(saver, pending)
 
-    def _learn_epoch(self, stream: Iterator[Batch], batches: int, saver: StateSaver, pending: list[EpochRow]) -> None:
+    def _learn_epoch(
+        self, stream: Iterator[Batch], batches: int, saver: StateSaver, pending: list[EpochRow]
+    ) -> None:
         """Make the remaining steps of an epoch of so many batches; the sums of its figures are left in `progress`."""
         progress, accumulate = self.progress, self.settings.optimizer.accumulate
         waiting: list[tuple[int, Figures, Tensor]] = []  # step, figures and image rows of batches
         label = f"stage {progress.stage + 1}/{len(self.settings.stages)} epoch {progress.epoch + 1}"
-        with tqdm(total=batches, initial=progress.batch, desc=label, unit="batch", leave=False, mininterval=1) as bar:
+        with tqdm(
+            total=batches, initial=progress.batch, desc=label, unit="batch", leave=False, mininterval=1
+        ) as bar:
             while progress.batch < batches:
                 started, count = time.monotonic(), min(accumulate, batches - progress.batch)
                 done = progress.epoch + progress.batch / batches
@@ -296,11 +340,15 @@ class Trainer:
                 if looks or progress.batch == batches:
                     self._add_figures(waiting)
                     waiting.clear()
-                    bar.set_postfix(loss=f"{progress.sums['loss'] / progress.counts['loss']:.2f}", refresh=False)
+                    bar.set_postfix(
+                        loss=f"{progress.sums['loss'] / progress.counts['loss']:.2f}", refresh=False
+                    )
                 if looks and progress.batch < batches and saver.due():
                     self._save(saver, pending)
 
-    def step(self, batches: Iterable[Batch], count: int, measure: bool = True) -> list[tuple[Figures, Tensor]]:
+    def step(
+        self, batches: Iterable[Batch], count: int, measure: bool = True
+    ) -> list[tuple[Figures, Tensor]]:
         """Make one optimiser step from the accumulated gradients of `count` batches.
 
         Return the figures of each batch, left on the device, and its image rows. Nothing here waits for the device, unless
@@ -314,13 +362,17 @@ class Trainer:
                 output = step(*batch) if self.static is None else self.static(step, *batch)
                 figures: Figures = {"loss": output.loss, **output.logs}
                 if measure and output.rows is not None:
-                    figures |= describe_spread(gather_rows(output.rows) if self.objective.takes_local_batch else output.rows)
+                    figures |= describe_spread(
+                        gather_rows(output.rows) if self.objective.takes_local_batch else output.rows
+                    )
             except torch.linalg.LinAlgError:  # type: ignore[attr-defined]  # singular values of NaN
                 figures = {"loss": math.nan}
             made.append((figures, batch[2]))
         return made
 
-    def _make_step(self, pixels: Tensor, labels: Tensor, instances: Tensor, count: int, last: bool) -> ObjectiveOutput:
+    def _make_step(
+        self, pixels: Tensor, labels: Tensor, instances: Tensor, count: int, last: bool
+    ) -> ObjectiveOutput:
         """Add the gradients of one of `count` batches, make the optimisers' step after the last, and return the detached loss."""
         with self.fabric.no_backward_sync(self.network, enabled=not last):
             output = self.compute_batch_loss(pixels, labels, instances)
@@ -339,7 +391,9 @@ class Trainer:
             UserError: The batch does not contain what the objective compares.
         """
         device, mix = self.fabric.device, self.settings.mix
-        images = normalize_pixels(pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std)
+        images = normalize_pixels(
+            pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std
+        )
         if self.settings.turn:
             images = rotate_to_domains(images, torch.randint(len(DOMAINS), (len(images),)))
         labels, instances = labels.to(device, non_blocking=True), instances.to(device, non_blocking=True)
@@ -353,7 +407,9 @@ class Trainer:
         others = self._compare(embeddings, partners, instances[partner], labels)
         return replace(own, loss=share * own.loss + (1 - share) * others.loss)
 
-    def _compare(self, embeddings: Tensor, labels: Tensor, instances: Tensor, others: Tensor | None = None) -> ObjectiveOutput:
+    def _compare(
+        self, embeddings: Tensor, labels: Tensor, instances: Tensor, others: Tensor | None = None
+    ) -> ObjectiveOutput:
         """The loss of all processes' embeddings; these [n, d], or with domains [4, n, d / 4], are this process's part.
 
         `others` [n] are the classes that mixed images also show.
@@ -393,8 +449,11 @@ class Trainer:
             if classifier is not None:
                 save_classifier(self.folder, classifier)
             write_checkpoint(self.folder, last, self.descriptor, size)
-        save_state(self.folder, self.identity, self.progress, {"descriptor": self.descriptor.state_dict()}, fabric)
-        del self.objective, self.optimizers, self.schedule, self.clip, self.static, classifier  # memory for what follows
+        save_state(
+            self.folder, self.identity, self.progress, {"descriptor": self.descriptor.state_dict()}, fabric
+        )
+        # memory for what follows
+        del self.objective, self.optimizers, self.schedule, self.clip, self.static, classifier
         score = self._look(self.validate, size)
         last = replace(last, validation=score)
         troubles = find_troubles(last, read_rows(self.folder))
@@ -402,14 +461,19 @@ class Trainer:
             last = replace(last, warning=" ".join(troubles))
             record_validation(self.folder, last)
             write_checkpoint(self.folder, last, self.descriptor, size)
-        fabric.print(*(describe_end(last), *(f"warning: {trouble}" for trouble in troubles)), sep="\n  ", flush=True)
+        fabric.print(
+            *(describe_end(last), *(f"warning: {trouble}" for trouble in troubles)), sep="\n  ", flush=True
+        )
 
     def _end_again(self) -> None:
         """Write a last checkpoint that cannot be read, and fit the whitening to how vectors are embedded now, in it."""
         restore_checkpoint(self.folder, self.descriptor, self.settings.stages, self.fabric)
         if not self.settings.descriptor.whiten:
             return
-        self.fabric.print("  the training is finished; its whitening is fitted again, as images are embedded now", flush=True)
+        self.fabric.print(
+            "  the training is finished; its whitening is fitted again, as images are embedded now",
+            flush=True,
+        )
         path = stage_checkpoint(self.folder, len(self.settings.stages))
         found = load_descriptor(path)
         self._whiten(found.image_size)
@@ -432,7 +496,8 @@ class Trainer:
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "schedule": self.schedule.state_dict(),
             "precision": self.fabric.strategy.precision.state_dict(),
-            "random": [torch.get_rng_state()] + ([torch.cuda.get_rng_state()] if torch.cuda.is_available() else []),
+            "random": [torch.get_rng_state()]
+            + ([torch.cuda.get_rng_state()] if torch.cuda.is_available() else []),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -458,7 +523,9 @@ class Trainer:
         for value in (*self.descriptor.state_dict().values(), *self.objective.state_dict().values()):
             broken += ~value.isfinite().all()
         if sum_over_processes(broken) > 0:
-            raise UserError(f"weights are NaN or infinite after step {progress.step} (stage {progress.stage + 1}). {REMEDY}")
+            raise UserError(
+                f"weights are NaN or infinite after step {progress.step} (stage {progress.stage + 1}). {REMEDY}"
+            )
 
     def _find_unlabelled(self) -> ImageSet:
         """Return the images that a whitening is fitted on, enough of them; none where the descriptor does not whiten."""
@@ -466,7 +533,9 @@ class Trainer:
         if not settings.descriptor.whiten:
             return ImageSet([], [])
         learnt_last = settings.stages[-1].classes or len(self.class_of)
-        learnt = classes.select([classes.ids[row] for row, label in enumerate(self.class_of) if label < learnt_last])
+        learnt = classes.select(
+            [classes.ids[row] for row, label in enumerate(self.class_of) if label < learnt_last]
+        )
         unlabelled = choose_whitening_images(settings.whitening_images, self.seed, self.overlays, learnt)
         check_whitening(self.descriptor, len(unlabelled))
         return unlabelled
@@ -478,7 +547,9 @@ class Trainer:
     def _report_begin(self) -> None:
         fabric = self.fabric
         threads = f", {torch.get_num_threads()} threads compute" if fabric.device.type == "cpu" else ""
-        workers = f"{choose_workers(self.settings.workers)} workers edit images{threads}, {usable_cores()} cores"
+        workers = (
+            f"{choose_workers(self.settings.workers)} workers edit images{threads}, {usable_cores()} cores"
+        )
         fabric.print(f"  trains on {describe_device(fabric.device)}; {workers}", flush=True)
 
     def _validate_start(self) -> None:
@@ -488,7 +559,8 @@ class Trainer:
         if score is not None and self.fabric.global_rank == 0:
             append_rows(self.folder, [start_row(score, size)])
             self.fabric.print(
-                f"  the start: µAP on synthetic queries {score:.3f} at {size} px, before anything is learnt", flush=True
+                f"  the start: µAP on synthetic queries {score:.3f} at {size} px, before anything is learnt",
+                flush=True,
             )
 
     def _check_modes(self, squares: CachedImages, rows: list[int]) -> None:
@@ -497,7 +569,9 @@ class Trainer:
             return
         clean = EditedImages(squares, AugmentationSettings(family="none"), self.stage.image_size, self.seed)
         pixels = torch.stack([clean[0, row, 0][0] for row in rows[:64]]).to(self.fabric.device)
-        trouble = find_disagreement(self.descriptor, normalize_pixels(pixels, self.descriptor.mean, self.descriptor.std))
+        trouble = find_disagreement(
+            self.descriptor, normalize_pixels(pixels, self.descriptor.mean, self.descriptor.std)
+        )
         started = read_rows(self.folder)
         if trouble:
             self.fabric.print(f"  warning: {trouble}", flush=True)
@@ -528,7 +602,8 @@ class Trainer:
             num_workers=workers,
             pin_memory=device.type == "cuda",
             prefetch_factor=4 if workers else None,
-            generator=torch.Generator(),  # otherwise, starting the loader would draw from the restored random state
+            # otherwise, starting the loader would draw from the restored random state
+            generator=torch.Generator(),
         )
         classes = torch.tensor(self.class_of, device=device)
         return ((pixels, classes[rows.to(device, non_blocking=True)], rows) for pixels, rows in loader)
@@ -542,7 +617,8 @@ class Trainer:
             except Exception as error:  # whatever a search or a full card raises
                 reason = (str(error).splitlines() or [""])[0]
                 fabric.print(
-                    f"  the validation failed, training goes on without it: {type(error).__name__}: {reason}", flush=True
+                    f"  the validation failed, training goes on without it: {type(error).__name__}: {reason}",
+                    flush=True,
                 )
             if fabric.device.type == "cuda":
                 torch.cuda.empty_cache()  # what was tried with other batch sizes is not needed any more
@@ -575,7 +651,9 @@ class Trainer:
             loss = figures["loss"]
             if not math.isfinite(loss):
                 named = ", ".join(self.classes.ids[row] for row in rows[:5].tolist())
-                raise UserError(f"the loss is {loss} at step {step} (stage {progress.stage + 1}, images {named}, …). {REMEDY}")
+                raise UserError(
+                    f"the loss is {loss} at step {step} (stage {progress.stage + 1}, images {named}, …). {REMEDY}"
+                )
             for name, value in figures.items():
                 progress.sums[name] = progress.sums.get(name, 0.0) + value
                 progress.counts[name] = progress.counts.get(name, 0) + 1
@@ -585,15 +663,24 @@ def _arrange_like_parameters(optimizer: torch.optim.Optimizer) -> None:
     """Give loaded moments the memory format of their parameters, which files do not store; mixed formats slow the step down."""
     for parameter, state in optimizer.state.items():
         for name, value in state.items():
-            if isinstance(value, Tensor) and value.shape == parameter.shape and value.stride() != parameter.stride():
+            if (
+                isinstance(value, Tensor)
+                and value.shape == parameter.shape
+                and value.stride() != parameter.stride()
+            ):
                 state[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
 
 
 def read_figures(batches: list[Figures]) -> list[dict[str, float]]:
     """Return the figures of several batches as numbers, with a single copy from the device."""
-    tensors = [value.detach() for figures in batches for value in figures.values() if isinstance(value, Tensor)]
+    tensors = [
+        value.detach() for figures in batches for value in figures.values() if isinstance(value, Tensor)
+    ]
     numbers = iter(torch.stack(tensors).tolist() if tensors else [])
     return [
-        {name: next(numbers) if isinstance(value, Tensor) else float(value) for name, value in figures.items()}
+        {
+            name: next(numbers) if isinstance(value, Tensor) else float(value)
+            for name, value in figures.items()
+        }
         for figures in batches
     ]

@@ -30,7 +30,9 @@ prepare_streams()  # before the first --help: every command imports this module
 class CommandParser(argparse.ArgumentParser):
     """A parser that answers what it does not understand in one line, and a misspelt option with the nearest right one."""
 
-    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:  # type: ignore[override]
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
         """Answer --version, and look for misspelt options first: otherwise what they leave out is reported as missing."""
         given = list(sys.argv[1:] if args is None else args)
         words = given[: given.index("--")] if "--" in given else given
@@ -47,7 +49,9 @@ class CommandParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the message and where the options are listed, and exit with code 2."""
-        self.exit(2, f"error: {message.rstrip('.')}{'' if message.endswith('?') else '.'} See {self.prog} --help\n")
+        self.exit(
+            2, f"error: {message.rstrip('.')}{'' if message.endswith('?') else '.'} See {self.prog} --help\n"
+        )
 
 
 def named_path(text: str) -> Path:
@@ -58,7 +62,9 @@ def named_path(text: str) -> Path:
     """
     path = named_place(text)
     if is_remote(path):
-        raise argparse.ArgumentTypeError(f"{text} is on an object store; this option needs a file or folder of this machine")
+        raise argparse.ArgumentTypeError(
+            f"{text} is on an object store; this option needs a file or folder of this machine"
+        )
     return path
 
 
@@ -70,7 +76,9 @@ def named_place(text: str) -> Path:
             when it is a URL that cannot be used.
     """
     if not text:
-        raise argparse.ArgumentTypeError("the path is empty; give a file or a folder ('.' is the current folder)")
+        raise argparse.ArgumentTypeError(
+            "the path is empty; give a file or a folder ('.' is the current folder)"
+        )
     try:
         return as_path(text)
     except UserError as error:
@@ -95,9 +103,21 @@ def named_run(text: str) -> Path:
 def make_step_parser(description: str | None, program: str | None = None) -> argparse.ArgumentParser:
     """Return a parser with the options that every step has; `program` is the command's name, if not that of its file."""
     parser = CommandParser(program, description=description)
-    parser.add_argument("--run", type=named_run, metavar="DIR", help="run folder; default: the latest under runs/")
-    parser.add_argument("--recipe", type=named_path, metavar="FILE", help="recipe of a new run, or a changed recipe for this run")
-    parser.add_argument("--data", type=named_place, metavar="DIR", help="data set of a new run, in the ISC2021 layout; or s3://…")
+    parser.add_argument(
+        "--run", type=named_run, metavar="DIR", help="run folder; default: the latest under runs/"
+    )
+    parser.add_argument(
+        "--recipe",
+        type=named_path,
+        metavar="FILE",
+        help="recipe of a new run, or a changed recipe for this run",
+    )
+    parser.add_argument(
+        "--data",
+        type=named_place,
+        metavar="DIR",
+        help="data set of a new run, in the ISC2021 layout; or s3://…",
+    )
     parser.add_argument(
         "--scale",
         type=float,
@@ -143,7 +163,10 @@ def report_errors() -> Iterator[None]:
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:
-        print("\nstopped; finished files and vectors are kept, the same command does the rest again", file=sys.stderr)
+        print(
+            "\nstopped; finished files and vectors are kept, the same command does the rest again",
+            file=sys.stderr,
+        )
         sys.exit(143 if isinstance(error, Terminated) or terminated.is_set() else 130)  # Ray raises its own
 
 
@@ -172,7 +195,9 @@ def describe_outside_cause(error: Exception) -> str | None:
             "lower `workers` in the recipe. The same command continues from what is finished."
         )
     if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("image_copies"):
-        return f"{error.name} is not installed, which this task needs. Install it with: {name_install('train')}"
+        return (
+            f"{error.name} is not installed, which this task needs. Install it with: {name_install('train')}"
+        )
     if getattr(error, "errno", None) == errno.ENAMETOOLONG:
         return f"{file} cannot be used: the name is longer than the disk allows. Choose a shorter one."
     if is_disk_full(error):
@@ -213,7 +238,9 @@ def above_zero(such_as: str) -> Callable[[str], float]:
 RATE = checked(float, lambda rate: 0 < rate < 1, "give a rate per query between 0 and 1, such as 0.001")
 PORT = checked(int, lambda port: 0 <= port < 2**16, "give a port from 1024 to 65535, or 0 for any free one")
 PIXELS = checked(int, lambda side: side >= 16, "give at least 16 pixels")
-SCORE = checked(float, lambda score: score <= 0, "scores are −‖q − r‖², at most 0; give a number such as -0.5")
+SCORE = checked(
+    float, lambda score: score <= 0, "scores are −‖q − r‖², at most 0; give a number such as -0.5"
+)
 SEED = checked(int, lambda seed: 0 <= seed < 2**32, "give a whole number from 0 to 4294967295")
 DIR: dict[str, Any] = {"type": named_path, "metavar": "DIR"}
 FILE: dict[str, Any] = {"type": named_path, "metavar": "FILE"}
@@ -223,11 +250,17 @@ FLAG: dict[str, Any] = {"action": "store_true"}
 OPTIONS: Table = {
     "--run": DIR | {"help": "run folder; without it the latest run under runs/"},
     "--data": PLACE | {"help": "the run's data set, if it has been moved"},
-    "--checkpoint": FILE | {"help": "use this checkpoint, or any network as FILE.onnx[@PIXELS], instead of a run"},
-    "--with": FILE | {"dest": "joined", "help": "join another network, as FILE.onnx[@PIXELS] or a checkpoint"},
+    "--checkpoint": FILE
+    | {"help": "use this checkpoint, or any network as FILE.onnx[@PIXELS], instead of a run"},
+    "--with": FILE
+    | {"dest": "joined", "help": "join another network, as FILE.onnx[@PIXELS] or a checkpoint"},
     "--false-alarms": {"type": RATE, "default": 0.001, "metavar": "RATE"}
     | {"help": "expected per query that copies nothing; default 0.001"},
-    "--threshold": {"type": SCORE, "metavar": "SCORE", "help": "lowest score of a copy, instead of --false-alarms"},
+    "--threshold": {
+        "type": SCORE,
+        "metavar": "SCORE",
+        "help": "lowest score of a copy, instead of --false-alarms",
+    },
     "--json": FLAG | {"help": "results as JSON lines; messages go to standard error"},
 }
 NETWORK = ("--run", "--data", "--checkpoint", "--with")
@@ -237,10 +270,14 @@ RULE = ("--false-alarms", "--threshold")
 def make_task_parser(script: str, description: str | None) -> argparse.ArgumentParser:
     """Return the parser of a script of pipeline/, which is named as the user called it."""
     about = describe_command(description)
-    return CommandParser(name_command(script), description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    return CommandParser(
+        name_command(script), description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
 
 
-def add_options(options: argparse._ActionsContainer, names: Iterable[str | tuple[str, ...]], table: Table = OPTIONS) -> None:
+def add_options(
+    options: argparse._ActionsContainer, names: Iterable[str | tuple[str, ...]], table: Table = OPTIONS
+) -> None:
     """Add options of a table by their names; of those in a tuple one may be given, and a name with a colon heads what follows."""
     group = options
     for name in names:

@@ -33,7 +33,8 @@ class RunPaths:
         self.queries = folder / "queries"  # the synthetic ones
         self.query_images = self.queries / QUERY
         self.query_ground_truth = self.queries / GROUND_TRUTH
-        self.query_records = self.queries / QUERY_RECORDS  # the source image and the edits of each, as JSON lines
+        # the source image and the edits of each, as JSON lines
+        self.query_records = self.queries / QUERY_RECORDS
         self.contact_sheet = folder / "edits.jpg"  # every edit at three intensities
         self.ensemble = folder / "ensemble"  # its vectors, projection and choice
         self.projection = self.ensemble / "projection.h5"  # the fitted PCA

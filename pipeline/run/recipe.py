@@ -9,7 +9,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, TableSettings
 from image_copies.data.errors import UserError
@@ -62,7 +70,9 @@ def _check_nodes(root: yaml.Node | None) -> None:
             for key, value in node.value:
                 if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
                     if key.value in seen:
-                        raise yaml.MarkedYAMLError(problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark)
+                        raise yaml.MarkedYAMLError(
+                            problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark
+                        )
                     seen.add(key.value)
                 left += [(key, depth + 1), (value, depth + 1)]
 
@@ -135,7 +145,10 @@ class QuerySettings(Settings):
     @property
     def left_out_edits(self) -> tuple[AugmentationSettings, ...]:
         """What every second query has besides: edits of one of these families, in rotation; () where all are made alike."""
-        return tuple(AugmentationSettings(intensity=self.augmentation.intensity, only=(name,)) for name in self.left_out or ())
+        return tuple(
+            AugmentationSettings(intensity=self.augmentation.intensity, only=(name,))
+            for name in self.left_out or ()
+        )
 
     @field_validator("left_out")
     @classmethod
@@ -147,7 +160,9 @@ class QuerySettings(Settings):
     @model_validator(mode="after")
     def _copies_are_queries(self) -> "QuerySettings":
         if self.copies > self.count:
-            raise ValueError(f"copies {self.copies} must be at most count, {self.count}: copies are some of the queries")
+            raise ValueError(
+                f"copies {self.copies} must be at most count, {self.count}: copies are some of the queries"
+            )
         return self
 
 
@@ -211,12 +226,16 @@ class Recipe(Settings):
     @property
     def untrained_models(self) -> dict[str, UntrainedModelSettings]:
         """The handmade models and files, by name."""
-        return {name: model for name, model in self.models.items() if isinstance(model, UntrainedModelSettings)}
+        return {
+            name: model for name, model in self.models.items() if isinstance(model, UntrainedModelSettings)
+        }
 
     @property
     def networks(self) -> dict[str, ModelSettings | UntrainedModelSettings]:
         """The models that have checkpoints, by name; without ONNX files."""
-        return {name: model for name, model in self.models.items() if not isinstance(model, OnnxModelSettings)}
+        return {
+            name: model for name, model in self.models.items() if not isinstance(model, OnnxModelSettings)
+        }
 
     def fingerprint(self) -> str:
         """Return the hexadecimal SHA-256 of all settings that results depend on: all but the numbers of loader workers."""
@@ -227,7 +246,9 @@ class Recipe(Settings):
     def _weights_of_models(self) -> "Recipe":
         unknown = [name for name in self.ensemble.weights or {} if name not in self.models]
         if unknown:
-            raise ValueError(f"ensemble.weights names {unknown[0]!r}, which is not a model: {', '.join(self.models)}")
+            raise ValueError(
+                f"ensemble.weights names {unknown[0]!r}, which is not a model: {', '.join(self.models)}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -295,20 +316,28 @@ def read_recipe(path: Path) -> Recipe:
             unknown key, the most similar valid one.
     """
     if not path.is_file():
-        raise UserError(f"{path}: no such recipe. The project's own recipes are in {Path(__file__).parents[2] / 'recipes'}.")
+        raise UserError(
+            f"{path}: no such recipe. The project's own recipes are in {Path(__file__).parents[2] / 'recipes'}."
+        )
     try:
         content = read_yaml(path)
     except (yaml.YAMLError, ValueError) as error:  # impossible numbers and dates raise ValueError
         raise UserError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} must be a mapping of keys to values, such as `seed: 0`; found {type(content).__name__}.")
+        raise UserError(
+            f"{path} must be a mapping of keys to values, such as `seed: 0`; found {type(content).__name__}."
+        )
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
         problems = [
-            f"  {_describe_problem(dict(item))}" for item in error.errors() if not _follows_from_others(dict(item), error)
+            f"  {_describe_problem(dict(item))}"
+            for item in error.errors()
+            if not _follows_from_others(dict(item), error)
         ]
-        raise UserError(f"the recipe {path} has {len(problems)} problem(s):\n" + "\n".join(problems)) from error
+        raise UserError(
+            f"the recipe {path} has {len(problems)} problem(s):\n" + "\n".join(problems)
+        ) from error
 
 
 def scale_recipe(recipe: Recipe, share: float) -> Recipe:
@@ -329,7 +358,9 @@ def scale_recipe(recipe: Recipe, share: float) -> Recipe:
         models[name] = model.model_copy(update={"stages": tuple(stages)})
     queries, count = recipe.queries, max(20, round(share * recipe.queries.count))
     copies = max(1, round(count * queries.copies / queries.count))
-    return recipe.model_copy(update={"models": models, "queries": queries.model_copy(update={"count": count, "copies": copies})})
+    return recipe.model_copy(
+        update={"models": models, "queries": queries.model_copy(update={"count": count, "copies": copies})}
+    )
 
 
 def _follows_from_others(item: dict[str, Any], error: ValidationError) -> bool:
@@ -342,9 +373,12 @@ def _follows_from_others(item: dict[str, Any], error: ValidationError) -> bool:
 
 def _describe_problem(item: dict[str, Any]) -> str:
     where = ".".join(
-        str(part) if str(part).isprintable() else repr(part) for part in item["loc"] if not str(part).startswith("[")
+        str(part) if str(part).isprintable() else repr(part)
+        for part in item["loc"]
+        if not str(part).startswith("[")
     )
-    if item["type"] == "value_error":  # where the input is a whole section, the message itself says what was found
+    # where the input is a whole section, the message itself says what was found
+    if item["type"] == "value_error":
         return f"{where}: {item['ctx']['error']}" + (
             "" if isinstance(item["input"], dict) else f" (found {reprlib.repr(item['input'])})"
         )
@@ -355,7 +389,8 @@ def _describe_problem(item: dict[str, Any]) -> str:
     if item["loc"][-1] in GONE:
         return f"{where}: this key is gone, as nothing was gained by it; remove it from the recipe"
     key = str(item["loc"][-1])
-    nearest = difflib.get_close_matches(key, [known for known in _list_keys() if known != key], n=1)  # the key of another section
+    # the key of another section
+    nearest = difflib.get_close_matches(key, [known for known in _list_keys() if known != key], n=1)
     return f"{where}: unknown key" + (f"; did you mean {nearest[0]!r}?" if nearest else "")
 
 

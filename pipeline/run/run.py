@@ -14,7 +14,15 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.files import describe_no_folder, is_folder, read_json, write_text
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.layout import QUERY, REFERENCE, TRAINING, TRAINING_LABELS, IscFolder, open_isc_folder, split_training
+from image_copies.data.layout import (
+    QUERY,
+    REFERENCE,
+    TRAINING,
+    TRAINING_LABELS,
+    IscFolder,
+    open_isc_folder,
+    split_training,
+)
 from image_copies.data.locks import hold_folder
 from image_copies.data.process import is_first_process
 from image_copies.data.remote import as_path
@@ -53,7 +61,9 @@ class Run:
         if file is None:
             return training
         if not file.is_file():
-            raise UserError(f"split.exclude: {file} is missing. Give a text file of ids of training images, one a line.")
+            raise UserError(
+                f"split.exclude: {file} is missing. Give a text file of ids of training images, one a line."
+            )
         excluded = set(file.read_text(encoding="utf-8").split())
         if unknown := sorted(excluded.difference(training.ids)):
             raise UserError(
@@ -84,11 +94,18 @@ class Run:
         if not path.exists():
             step = self.paths.maker(path)
             command = f"{name_command(step)} --run {self.folder}"
-            raise UserError(f"{path} is missing: step {step} has not been done in {self.folder}. Run: {command}")
+            raise UserError(
+                f"{path} is missing: step {step} has not been done in {self.folder}. Run: {command}"
+            )
         return path
 
 
-def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path | None = None, scale: float | None = None) -> Run:
+def open_run(
+    folder: Path | None = None,
+    recipe: Path | None = None,
+    data: Path | None = None,
+    scale: float | None = None,
+) -> Run:
     """Open a run, creating it if it is new; what is not given is what the run records.
 
     Without a folder it is the latest run or, with a recipe or data, the one named after the recipe. A recipe, which is copied
@@ -98,23 +115,33 @@ def open_run(folder: Path | None = None, recipe: Path | None = None, data: Path 
         UserError: when there is no such run, data set or recipe, or the recipe is invalid.
     """
     if folder is None:
-        folder = find_latest_run() if data is None and recipe is None else RUNS / (recipe or DEFAULT_RECIPE).stem
+        folder = (
+            find_latest_run() if data is None and recipe is None else RUNS / (recipe or DEFAULT_RECIPE).stem
+        )
     paths = RunPaths(folder)
     known = read_json(paths.description)
     if not isinstance(known.get("data", ""), str) or not isinstance(known.get("scale", 1.0), (int, float)):
-        raise UserError(f"{paths.description} does not name a data folder and a scale. Delete it and give --data DIR again.")
+        raise UserError(
+            f"{paths.description} does not name a data folder and a scale. Delete it and give --data DIR again."
+        )
     if data is None and "data" not in known:
-        raise UserError(f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh")
+        raise UserError(
+            f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh"
+        )
     given, data = data, as_path(known["data"]) if data is None else data.resolve()
     if not is_folder(data):
         remedy = (
-            "Give the folder of a data set" if given else f"{folder} was made from it; if it has been moved, name its new place"
+            "Give the folder of a data set"
+            if given
+            else f"{folder} was made from it; if it has been moved, name its new place"
         )
         raise UserError(f"{describe_no_folder(data)}. {remedy}: --data DIR.")
     source = recipe or (paths.recipe if paths.recipe.is_file() else DEFAULT_RECIPE)
     share = known.get("scale", 1.0) if scale is None else scale
     if not 0 < share <= 1:
-        raise UserError(f"--scale {share}: give a share of the recipe's classes above 0 and at most 1, such as 0.001.")
+        raise UserError(
+            f"--scale {share}: give a share of the recipe's classes above 0 and at most 1, such as 0.001."
+        )
     content = read_recipe(source)
     if source != paths.recipe:  # an existing run must open
         refuse_pca_after_whitening(content)
@@ -164,7 +191,9 @@ def find_latest_run() -> Path:
             f"there is no run under {RUNS.resolve()}. Name what to work on (--help lists how), or start one in a checkout: "
             "bash run_all.sh"
         )
-    return max(runs, key=lambda folder: max(path.stat().st_mtime for path in (folder, *folder.glob("*.json"))))
+    return max(
+        runs, key=lambda folder: max(path.stat().st_mtime for path in (folder, *folder.glob("*.json")))
+    )
 
 
 def _remember(paths: RunPaths, known: dict[str, object], recipe: Path, data: Path, scale: float) -> None:
@@ -247,7 +276,8 @@ def _read_labels(run: Run, classes: list[str], extra: list[ImageSet]) -> NDArray
     # imported here: an up-to-date step must return at once
     from image_copies.data.labels import read_labels
 
-    labelled = read_labels(path, find_images(run.data / TRAINING))  # those that the recipe excludes have labels, too
+    # those that the recipe excludes have labels, too
+    labelled = read_labels(path, find_images(run.data / TRAINING))
     label_of = dict(zip(labelled.images.ids, labelled.labels.tolist(), strict=True))
     return np.unique([label_of[image_id] for image_id in classes], return_inverse=True)[1].astype(np.int64)
 
@@ -259,7 +289,9 @@ def _join_sets(first: ImageSet, others: list[ImageSet]) -> ImageSet:
         paths += images.paths
     if len(set(ids)) != len(ids):
         double = next(image_id for image_id, count in Counter(ids).items() if count > 1)
-        raise UserError(f"the image id {double!r} occurs in two folders of training classes. Rename one of the files.")
+        raise UserError(
+            f"the image id {double!r} occurs in two folders of training classes. Rename one of the files."
+        )
     return ImageSet(ids, paths)
 
 
@@ -272,11 +304,14 @@ def require_no_tests(run: Run, images: ImageSet, purpose: str) -> None:
     Raises:
         UserError: when one is a query or a reference.
     """
-    from image_copies.submissions.ensemble.projection import require_training_only  # here: an up-to-date step is quick
+    # here: an up-to-date step is quick
+    from image_copies.submissions.ensemble.projection import require_training_only
 
     files = {identity: path for path in images.paths if (identity := _identify(path)) is not None}
     others = {name: _find_tests(run.data / name) for name in (QUERY, REFERENCE)}
-    require_training_only(images.ids, {name.removesuffix("_images"): found.ids for name, found in others.items()})
+    require_training_only(
+        images.ids, {name.removesuffix("_images"): found.ids for name, found in others.items()}
+    )
     for name, found in others.items():
         for path in found.paths:
             if (identity := _identify(path)) in files:

@@ -58,7 +58,8 @@ def code_version() -> str:
     """Return the git description of the code; without git the version of the package, or "unknown"."""
     here = Path(__file__)
     try:
-        _ask_git(here.parent, "ls-files", "--error-unmatch", here.name)  # an environment may lie in a checkout of something else
+        # an environment may lie in a checkout of something else
+        _ask_git(here.parent, "ls-files", "--error-unmatch", here.name)
         return _ask_git(here.parent, "describe", "--always", "--dirty")
     except (OSError, subprocess.SubprocessError):
         pass
@@ -70,7 +71,9 @@ def code_version() -> str:
 
 def _ask_git(folder: Path, *arguments: str) -> str:
     """Return git's answer in a folder; subprocess.SubprocessError when it refuses."""
-    answer = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True)
+    answer = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True
+    )
     return answer.stdout.strip()
 
 
@@ -120,7 +123,9 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
         return ["its manifest is damaged"]
     found = [problem for path in outputs if (problem := _describe_loss(path, sizes.get(str(path), 1)))]
     inputs = (_without_folders(state.get("inputs")) for state in (before, now))
-    return found + _compare("input", *inputs) + _compare_parameters(before.get("parameters"), now["parameters"])
+    return (
+        found + _compare("input", *inputs) + _compare_parameters(before.get("parameters"), now["parameters"])
+    )
 
 
 def _compare_parameters(recorded: Any, parameters: Any) -> list[str]:
@@ -146,7 +151,11 @@ def _compare(kind: str, old: Any, new: Any) -> list[str]:
     """Name the keys of JSON objects whose values differ; null is the same as no key."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return [] if old == new else [f"{kind}s changed{_describe_invalid(old)}"]
-    return [f"{kind} {key} changed{_describe_invalid(old.get(key))}" for key in old | new if old.get(key) != new.get(key)]
+    return [
+        f"{kind} {key} changed{_describe_invalid(old.get(key))}"
+        for key in old | new
+        if old.get(key) != new.get(key)
+    ]
 
 
 def _describe_invalid(old: Any) -> str:
@@ -213,13 +222,15 @@ def _item_to_json(value: Any) -> Any:
 class Product:
     """One result of a step, with its own manifest."""
 
-    inputs: Callable[[], Mapping[str, Any]]  # files, image sets or JSON values by label; called only when it is due
+    # files, image sets or JSON values by label; called only when it is due
+    inputs: Callable[[], Mapping[str, Any]]
     outputs: list[Path]  # that exist once it is made
     parameters: Any  # settings that it depends on: JSON values or pydantic models
     work: Callable[[], None]
     name: str = ""  # which of the step's products; empty for the only one
     unfinished: Sequence[Path] = ()  # folders of unfinished work, which --force removes first
-    images: Callable[[], Mapping[str, ImageSet]] = dict  # those among the inputs, at whose folders later steps look
+    # those among the inputs, at whose folders later steps look
+    images: Callable[[], Mapping[str, ImageSet]] = dict
 
 
 def _need_nothing(_: Run) -> list[Path]:
@@ -232,7 +243,8 @@ class Step:
 
     name: str  # number and verb, such as "03_ensemble"; the command is pipeline/<name>.py
     products: Callable[[Run], list[Product]]  # what it makes in a run, in order
-    needs: Callable[[Run], list[Path]] = _need_nothing  # files of earlier steps that must exist before it starts
+    # files of earlier steps that must exist before it starts
+    needs: Callable[[Run], list[Path]] = _need_nothing
 
     def label(self, product: Product) -> str:
         """Return a product's name in messages and manifests: the step's name and, after a space, the product's own."""
@@ -253,10 +265,16 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
     state, before = describe_state(inputs, product.parameters), read_manifest(run, label)
     changed = find_changes(before, state, product.outputs)
     if not changed and not force:
-        other = "" if before.get("code") == code_version() else "  (made by another version of the code; --force makes it again)"
+        other = (
+            ""
+            if before.get("code") == code_version()
+            else "  (made by another version of the code; --force makes it again)"
+        )
         print_once(f"{label}: up to date{other}")
         return
-    print_once(f"{label}: {'; '.join(changed) if changed and before else 'starting' if not before else 'forced'}")
+    print_once(
+        f"{label}: {'; '.join(changed) if changed and before else 'starting' if not before else 'forced'}"
+    )
     with hold_folder(run.folder, label) if is_first_process() else nullcontext():
         if force and is_first_process():
             for folder in product.unfinished:
@@ -307,7 +325,8 @@ class _ImageChanges:
     """Looks at the folders of images once, whichever products were made from them."""
 
     def __init__(self) -> None:
-        self.states: dict[int, tuple[ImageSet, Any]] = {}  # by the set's identity, with the set, which keeps it in use
+        # by the set's identity, with the set, which keeps it in use
+        self.states: dict[int, tuple[ImageSet, Any]] = {}
 
     def changed_images(self, before: Manifest, product: Product) -> list[str]:
         """Describe which of the product's image sets differ from those that its manifest `before` records."""
@@ -318,7 +337,11 @@ class _ImageChanges:
             images = product.images()
         except UserError as error:  # moved away, perhaps to make room
             return [str(error)]
-        return [f"input {name} changed" for name in images if name in known and known[name] != self._state(images[name])]
+        return [
+            f"input {name} changed"
+            for name in images
+            if name in known and known[name] != self._state(images[name])
+        ]
 
     def _state(self, images: ImageSet) -> Any:
         if id(images) not in self.states:
@@ -336,7 +359,11 @@ def _is_image_set(recorded: Any) -> bool:
 
 def _describe_changes(before: Manifest, parameters: Any) -> list[str]:
     """Describe what changed since the manifest was written."""
-    return find_changes(before, {"inputs": _refresh(before.get("inputs")), "parameters": parameters}, []) if before else []
+    return (
+        find_changes(before, {"inputs": _refresh(before.get("inputs")), "parameters": parameters}, [])
+        if before
+        else []
+    )
 
 
 def _refresh(recorded: Any) -> Any:
@@ -357,7 +384,8 @@ def search_on_gpu() -> Iterator[None]:
     if find_spec("torch") is None or not has_gpu():  # without importing torch, which takes seconds
         yield
         return
-    from image_copies.models.device import best_device  # imported here: files are scored and validated without torch, too
+    # imported here: files are scored and validated without torch, too
+    from image_copies.models.device import best_device
 
     device = best_device()
     if device.type == "cpu":

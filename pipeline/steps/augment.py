@@ -22,7 +22,9 @@ def make_queries(run: Run, folder: Path, count: int) -> None:
     roles, settings = assign_training_roles(run), run.recipe.queries
     for name, edits in zip(settings.left_out or (), settings.left_out_edits, strict=True):
         if not list_edits(edits):
-            raise UserError(f"queries.left_out names {name!r}, of which no table has an edit to make queries with: remove it.")
+            raise UserError(
+                f"queries.left_out names {name!r}, of which no table has an edit to make queries with: remove it."
+            )
     require_no_tests(run, run.training_images, "the synthetic queries")
     make_query_set(
         references=roles.references,
@@ -40,7 +42,9 @@ def make_queries(run: Run, folder: Path, count: int) -> None:
 def draw_sheet(run: Run, images: int) -> None:
     """Draw the contact sheet of the edits, applied to this many training images."""
     roles = assign_training_roles(run)
-    draw_contact_sheet(roles.classes, roles.overlays, count=images, seed=run.recipe.seed, path=run.paths.contact_sheet)
+    draw_contact_sheet(
+        roles.classes, roles.overlays, count=images, seed=run.recipe.seed, path=run.paths.contact_sheet
+    )
 
 
 def synthetic_truths(paths: RunPaths, names: Sequence[str] | None) -> tuple[GroundTruth, GroundTruth | None]:

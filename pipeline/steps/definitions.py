@@ -15,7 +15,13 @@ from image_copies.models.inference.settings import (
     OnnxModelSettings,
 )
 from image_copies.pipeline.run.paths import SETS
-from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
+from image_copies.pipeline.run.run import (
+    Run,
+    TrainingRoles,
+    assign_training_roles,
+    digest_labels,
+    find_images_to_embed,
+)
 from image_copies.pipeline.run.step import Product, Step, make_product, report_stale
 
 
@@ -74,7 +80,8 @@ def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Pro
             "overlays": roles().overlays,
             "synthetic queries": run.paths.query_ground_truth,
             "weights": settings.weights_file,
-            "whitening images": settings.whitening_images and find_images(settings.whitening_images, naming="path"),
+            "whitening images": settings.whitening_images
+            and find_images(settings.whitening_images, naming="path"),
         },
         outputs=[run.checkpoint(name)],
         parameters={
@@ -103,11 +110,18 @@ def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
 def _embed(run: Run) -> list[Product]:
     sets, models = cache(partial(find_images_to_embed, run)), list(run.recipe.networks)
     embedded = [_embed_set(run, model, part, sets) for model in models for part in SETS]
-    others = {name: model for name, model in run.recipe.models.items() if isinstance(model, OnnxModelSettings)}
-    return [*embedded, *(_embed_by_onnx(run, name, model, part, sets) for name, model in others.items() for part in SETS)]
+    others = {
+        name: model for name, model in run.recipe.models.items() if isinstance(model, OnnxModelSettings)
+    }
+    return [
+        *embedded,
+        *(_embed_by_onnx(run, name, model, part, sets) for name, model in others.items() for part in SETS),
+    ]
 
 
-def _embed_by_onnx(run: Run, name: str, model: OnnxModelSettings, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
+def _embed_by_onnx(
+    run: Run, name: str, model: OnnxModelSettings, part: str, sets: Callable[[], dict[str, ImageSet]]
+) -> Product:
     """The vectors of a set of images by the network of an ONNX file."""
 
     def work() -> None:
@@ -116,7 +130,9 @@ def _embed_by_onnx(run: Run, name: str, model: OnnxModelSettings, part: str, set
         from image_copies.pipeline.steps.vectors import write_blocks
 
         images, network = sets()[part], open_onnx(model.file, size=model.image_size)
-        write_blocks(embed_with_all([network], images, model.embedding), images, run.paths.embeddings(name, part))
+        write_blocks(
+            embed_with_all([network], images, model.embedding), images, run.paths.embeddings(name, part)
+        )
 
     return Product(
         name=f"{name} {part}",
@@ -253,7 +269,11 @@ def has_ground_truth(run: Run) -> bool:
 
 AUGMENT = Step("00_augment", _augment)
 TRAIN = Step("01_train", _train, needs=lambda run: [run.paths.query_ground_truth])
-EMBED = Step("02_embed", _embed, needs=lambda run: [run.paths.query_ground_truth, *map(run.checkpoint, run.recipe.networks)])
+EMBED = Step(
+    "02_embed",
+    _embed,
+    needs=lambda run: [run.paths.query_ground_truth, *map(run.checkpoint, run.recipe.networks)],
+)
 ENSEMBLE = Step("03_ensemble", _join, needs=_list_embeddings)
 NORMALIZE = Step(
     "04_normalize",

@@ -51,7 +51,8 @@ def write_background(checkpoint: Path, output: Path) -> list[str]:
     return ids
 
 
-MIN_FOLDER_SHARD, FOLDER_SHARDS = 1000, 100  # images of a shard at least, and shards, about, of a folder outside a run
+# images of a shard at least, and shards, about, of a folder outside a run
+MIN_FOLDER_SHARD, FOLDER_SHARDS = 1000, 100
 _LOADED: dict[Path, LoadedBatches] = {}  # of the shard that comes next, by its output
 
 
@@ -77,7 +78,11 @@ def embed_to_file(
     made_from = [fingerprint(checkpoint), fingerprint(images), settings.what_makes_shards()]
     folder = make_shard_folder(output, hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16])
     files = [folder / f"{number:06d}.h5" for number in range(-(-len(images) // settings.shard))]
-    left = [_cut_shard(images, settings.shard, number, file) for number, file in enumerate(files) if not is_whole(file)]
+    left = [
+        _cut_shard(images, settings.shard, number, file)
+        for number, file in enumerate(files)
+        if not is_whole(file)
+    ]
     network = checkpoint.absolute()  # workers have other current folders
     work = ShardWork(
         name=f"embedding {output.stem}",
@@ -107,7 +112,9 @@ def embed_to_file(
 def _cut_shard(images: ImageSet, size: int, number: int, output: Path) -> EmbeddingShard:
     """Return the shard of `size` images with this number."""
     part = slice(number * size, (number + 1) * size)
-    return EmbeddingShard(ImageSet(images.ids[part], [path.absolute() for path in images.paths[part]]), output)
+    return EmbeddingShard(
+        ImageSet(images.ids[part], [path.absolute() for path in images.paths[part]]), output
+    )
 
 
 def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:
@@ -118,8 +125,11 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
     """
     check_parquet(output)
     images, defaults = find_images(folder, naming="path"), EmbeddingSettings()
-    shard = min(defaults.shard, max(MIN_FOLDER_SHARD, len(images) // FOLDER_SHARDS))  # so that a few workers share a small folder
-    embed_to_file(checkpoint, images, defaults.model_copy(update={"workers": workers, "shard": shard}), output)
+    # so that a few workers share a small folder
+    shard = min(defaults.shard, max(MIN_FOLDER_SHARD, len(images) // FOLDER_SHARDS))
+    embed_to_file(
+        checkpoint, images, defaults.model_copy(update={"workers": workers, "shard": shard}), output
+    )
     print(f"vectors: {output}", flush=True)
 
 
@@ -152,7 +162,8 @@ def _embed_shard(network: Network, shard: EmbeddingShard, place: Place) -> None:
     unreadable = np.zeros(len(images), bool)
     batches = _LOADED.pop(shard.output, None)
     _LOADED.clear()  # of a shard that another worker got
-    ahead = 2 * choose_workers(settings.workers) * settings.batch_size  # images that the processes have taken, but for the last
+    # images that the processes have taken, but for the last
+    ahead = 2 * choose_workers(settings.workers) * settings.batch_size
 
     def vectors() -> Iterator[NDArray[np.float32]]:
         for block in embed_images(checkpoint, images, settings, batches):
@@ -160,7 +171,12 @@ def _embed_shard(network: Network, shard: EmbeddingShard, place: Place) -> None:
             unreadable[block.first : done] = block.unreadable
             place.advance(len(block.vectors))
             upcoming = place.upcoming
-            if upcoming is not None and upcoming.output not in _LOADED and len(images) - done <= ahead and _starts_early():
+            if (
+                upcoming is not None
+                and upcoming.output not in _LOADED
+                and len(images) - done <= ahead
+                and _starts_early()
+            ):
                 _LOADED[upcoming.output] = load_batches(checkpoint, upcoming.images, settings)
             yield block.vectors
         bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]

@@ -36,7 +36,12 @@ from image_copies.submissions.ensemble.selection import (
     merge_candidates,
     project_validation,
 )
-from image_copies.submissions.ensemble.variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, Variant, write_choice
+from image_copies.submissions.ensemble.variant import (
+    LEARNT_FAMILIES,
+    LEFT_OUT_FAMILIES,
+    Variant,
+    write_choice,
+)
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from image_copies.submissions.vectors.files import open_vectors, write_vectors
 
@@ -55,7 +60,9 @@ def join_models(run: Run) -> None:
     refuse_pca_after_whitening(recipe)
     _require_same_dimensions(paths, models)
     training = open_joined(paths, models, "training")
-    require_training_only(training.ids, {name: open_joined(paths, models, name).ids for name in ("reference", "query")})
+    require_training_only(
+        training.ids, {name: open_joined(paths, models, name).ids for name in ("reference", "query")}
+    )
     variant, table = find_only_candidate(recipe.ensemble, recipe.normalization, models) or _choose(
         recipe, training, open_joined(paths, models, "synthetic"), assign_training_roles(run), paths
     )
@@ -73,14 +80,18 @@ def join_models(run: Run) -> None:
 
 
 def _report(variant: Variant, table: pd.DataFrame, models: list[str]) -> None:
-    weights = "".join(f", {name} × {weight:g}" for name, weight in zip(models, variant.weights or (), strict=False))
+    weights = "".join(
+        f", {name} × {weight:g}" for name, weight in zip(models, variant.weights or (), strict=False)
+    )
     print(
         f"  chosen on the synthetic queries: {variant.dimensions} dimensions, eigenvalue power {variant.eigen_power:g}, "
         f"{variant.method}, β {variant.beta:g}{weights}"
     )
     if LEFT_OUT_FAMILIES in table:
         learnt, other = table.iloc[0][LEARNT_FAMILIES], table.iloc[0][LEFT_OUT_FAMILIES]
-        print(f"  its µAP: {learnt:.3f} on queries of learnt families of edits, {other:.3f} of families left out of training")
+        print(
+            f"  its µAP: {learnt:.3f} on queries of learnt families of edits, {other:.3f} of families left out of training"
+        )
 
 
 def open_joined(paths: RunPaths, models: Iterable[str], part: str) -> ConcatenatedVectors:
@@ -103,7 +114,11 @@ def _require_same_dimensions(paths: RunPaths, models: list[str]) -> None:
 
 
 def _choose(
-    recipe: Recipe, training: ConcatenatedVectors, synthetic: ConcatenatedVectors, roles: TrainingRoles, paths: RunPaths
+    recipe: Recipe,
+    training: ConcatenatedVectors,
+    synthetic: ConcatenatedVectors,
+    roles: TrainingRoles,
+    paths: RunPaths,
 ) -> tuple[Variant, pd.DataFrame]:
     """Return the best candidate and the table of all."""
     others = len(training) - len(roles.references) - len(roles.distractors)
@@ -120,7 +135,9 @@ def _choose(
     for weights in recipe.ensemble.weightings(list(recipe.models)):
         most = max(recipe.ensemble.dimensions)
         candidates = project_candidates(training, synthetic, roles, recipe, most, weights)
-        tables.append(choose_variant(candidates, truth, recipe.ensemble, recipe.normalization, weights, left_out)[1])
+        tables.append(
+            choose_variant(candidates, truth, recipe.ensemble, recipe.normalization, weights, left_out)[1]
+        )
     return merge_candidates(tables)
 
 
@@ -143,7 +160,9 @@ def project_candidates(
         training, synthetic = training.weighted(weights), synthetic.weighted(weights)
     held_out = roles.references.ids + roles.distractors.ids
     sample = recipe.ensemble.training_sample
-    return project_validation(training, roles.references.ids, held_out, synthetic, dimensions, sample, recipe.seed)
+    return project_validation(
+        training, roles.references.ids, held_out, synthetic, dimensions, sample, recipe.seed
+    )
 
 
 def _project_set(part: ConcatenatedVectors, projection: Projection, variant: Variant, output: Path) -> None:

@@ -62,25 +62,35 @@ def print_sweep(run: Run) -> None:
     from rich.table import Table
 
     variant, _ = read_choice(run.paths.choice)
-    training, synthetic = (open_joined(run.paths, run.recipe.models, part) for part in ("training", "synthetic"))
+    training, synthetic = (
+        open_joined(run.paths, run.recipe.models, part) for part in ("training", "synthetic")
+    )
     roles = assign_training_roles(run)
-    candidates = project_candidates(training, synthetic, roles, run.recipe, variant.dimensions, variant.weights)
+    candidates = project_candidates(
+        training, synthetic, roles, run.recipe, variant.dimensions, variant.weights
+    )
     queries, references, base = candidates.weight(variant.dimensions, variant.eigen_power)
     truth = read_ground_truth(run.paths.query_ground_truth)
     results = []
     normalisations = _normalize_each(queries.vectors, references.vectors, base)
     for name, moved, against in tqdm(normalisations, desc="sweeping", unit="normalisation", leave=False):
         scores, _ = evaluate(
-            Vectors(queries.ids, moved, queries.unreadable), Vectors(references.ids, against, references.unreadable), truth
+            Vectors(queries.ids, moved, queries.unreadable),
+            Vectors(references.ids, against, references.unreadable),
+            truth,
         )
         results.append((scores.micro_average_precision, name))
-    table = Table("normalisation", "µAP", title=f"{len(queries)} synthetic queries, {len(references)} references")
+    table = Table(
+        "normalisation", "µAP", title=f"{len(queries)} synthetic queries, {len(references)} references"
+    )
     for score, name in sorted(results, key=lambda result: -result[0]):
         table.add_row(name, f"{score:.4f}")
     Console(width=100).print(table)
 
 
-def _normalize_each(queries: Matrix, references: Matrix, training: Matrix) -> Iterator[tuple[str, Matrix, Matrix]]:
+def _normalize_each(
+    queries: Matrix, references: Matrix, training: Matrix
+) -> Iterator[tuple[str, Matrix, Matrix]]:
     """Yield name, queries [n, d] and references [m, d] of every normalisation; the name gives the k that was used."""
     most = min(100, len(training))
     nearest = find_neighbours(queries, training, most)

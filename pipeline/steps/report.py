@@ -42,7 +42,9 @@ def write_run_report(
     )
 
 
-def write_unscored_run_report(run: Run, data: IscFolder, pairs: list[tuple[str, str, float]], warnings: list[str]) -> Path:
+def write_unscored_run_report(
+    run: Run, data: IscFolder, pairs: list[tuple[str, str, float]], warnings: list[str]
+) -> Path:
     """Write the report of a run whose data set has no ground truth; return the path of its page.
 
     Query id, reference id and score of pairs that are suggested as copies, best first, stand in place of the scores.
@@ -50,7 +52,9 @@ def write_unscored_run_report(run: Run, data: IscFolder, pairs: list[tuple[str, 
     Raises:
         UserError: when a file of an earlier step cannot be read, or the disk is full.
     """
-    return write_unscored_report(UnscoredInputs(**_describe_run(run, data, warnings), pairs=pairs), run.paths.report)
+    return write_unscored_report(
+        UnscoredInputs(**_describe_run(run, data, warnings), pairs=pairs), run.paths.report
+    )
 
 
 def _describe_run(run: Run, data: IscFolder, warnings: list[str]) -> dict[str, Any]:
@@ -77,7 +81,9 @@ def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
     known = (
         manifests.iterdir() if manifests.is_dir() else ()
     )  # next to them what a kill left unfinished, its name begins with a dot
-    for path in sorted(path for path in known if path.suffix == ".json" and not path.name.startswith((".", "06_score"))):
+    for path in sorted(
+        path for path in known if path.suffix == ".json" and not path.name.startswith((".", "06_score"))
+    ):
         record = read_json(path)
         steps.append(StepDone(path.stem, record.get("seconds"), str(record.get("code", ""))))
         for name, number in record.get("versions", {}).items():

@@ -23,7 +23,13 @@ from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.formats.matching_track import read_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.report.gallery import MAX_SUGGESTED
-from image_copies.submissions.scoring.metrics import Interval, RankedPairs, Scores, evaluate, micro_average_precision_interval
+from image_copies.submissions.scoring.metrics import (
+    Interval,
+    RankedPairs,
+    Scores,
+    evaluate,
+    micro_average_precision_interval,
+)
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors
 
 
@@ -63,7 +69,9 @@ def score_variants(run: Run) -> None:
         raise ValueError("score_variants needs a ground truth")
     truth = read_ground_truth(data.ground_truth)
     variant, _ = read_choice(run.paths.choice)
-    name = f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHODS[variant.method].label}"
+    name = (
+        f"submitted: {variant.dimensions}-d, power {variant.eigen_power:g}, {METHODS[variant.method].label}"
+    )
     parts = open_submission(run.paths.submission)
     oddities = describe_oddities(*parts)
     submitted = _score_variant(name, *parts, truth, submitted=True)
@@ -75,7 +83,8 @@ def score_variants(run: Run) -> None:
     reached = submitted.scores.micro_average_precision
     better = [row for row in models if row.scores.micro_average_precision > reached]
     oddities += [
-        f"{row.name} alone has a µAP of {row.scores.micro_average_precision:.3f}, the submission {reached:.3f}" for row in better
+        f"{row.name} alone has a µAP of {row.scores.micro_average_precision:.3f}, the submission {reached:.3f}"
+        for row in better
     ]
     warnings, synthetic = collect_warnings(run) + oddities, read_synthetic(run.paths.choice)
     write_run_report(run, data, variants, (submitted.scores, submitted.ranked, submitted.interval), warnings)
@@ -127,7 +136,11 @@ def _score_models(run: Run, truth: GroundTruth) -> list[ScoredVariant]:
     rows = []
     for model in run.recipe.models:
         queries = read_vectors(run.paths.embeddings(model, "query"))
-        rows.append(_score_variant(f"model: {model}", queries, open_vectors(run.paths.embeddings(model, "reference")), truth))
+        rows.append(
+            _score_variant(
+                f"model: {model}", queries, open_vectors(run.paths.embeddings(model, "reference")), truth
+            )
+        )
     return rows
 
 

@@ -88,7 +88,9 @@ def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_f
     write_curve(folder / "precision_recall.csv", ranked)
     if edits_file is not None:
         edits = read_edits(edits_file)
-        write_text(folder / "recall_by_edit.csv", tabulate_recall_by_edit(ranked, truth, edits).to_csv(index=False))
+        write_text(
+            folder / "recall_by_edit.csv", tabulate_recall_by_edit(ranked, truth, edits).to_csv(index=False)
+        )
 
 
 def score_vectors(
@@ -113,7 +115,9 @@ def score_vectors(
     if training is not None:
         held = read_set(training)
         if dimensions is not None:
-            asked, searched, held = reduce_vectors([asked, read_set(references, "reference"), held], held, dimensions)
+            asked, searched, held = reduce_vectors(
+                [asked, read_set(references, "reference"), held], held, dimensions
+            )
         asked = normalize_vectors(asked, held)
     scores, _ = rank_vectors(asked, searched, truth)
     given = {"queries": queries, "references": references, "ground_truth": ground_truth, "training": training}
@@ -129,7 +133,9 @@ def _print_scores(scores: Scores, given: dict[str, Path], output: Path | None, a
     else:
         for name, title in SCORE_TITLES.items():
             print(f"{title:18}{getattr(scores, name):.4f}")
-        print(f"of {scores.queries:,} queries, {scores.references:,} references and {scores.true_pairs:,} copies")
+        print(
+            f"of {scores.queries:,} queries, {scores.references:,} references and {scores.true_pairs:,} copies"
+        )
     if output is not None:
         write_text(output, text + "\n")
 
@@ -163,7 +169,9 @@ def _find_submission(path: Path) -> Path:
         return path
     submission = RunPaths(path).submission
     if not submission.is_file():
-        raise UserError(f"{path} has no {submission.name}. Finish the run: {name_command('05_submit')} --run {path}")
+        raise UserError(
+            f"{path} has no {submission.name}. Finish the run: {name_command('05_submit')} --run {path}"
+        )
     return submission
 
 

@@ -20,7 +20,11 @@ def read_synthetic(choice: Path) -> dict[str, float]:
         UserError: There is no table of candidates, or the file is none.
     """
     best = read_choice(choice)[1].iloc[0]
-    return {title: float(best[column]) for column, title in TITLES.items() if column in best and pd.notna(best[column])}
+    return {
+        title: float(best[column])
+        for column, title in TITLES.items()
+        if column in best and pd.notna(best[column])
+    }
 
 
 def read_curve(path: Path) -> pd.DataFrame:
@@ -45,12 +49,16 @@ def collect_warnings(run: Run) -> list[str]:
 def print_scores(path: Path) -> None:
     """Print the variants of a `scores.json` as a table, the submitted one in bold, and its warnings below."""
     scores = json.loads(path.read_text(encoding="utf-8"))
-    table = Table(title=f"{scores['queries']} queries, {scores['references']} references, {scores['true_pairs']} copies")
+    table = Table(
+        title=f"{scores['queries']} queries, {scores['references']} references, {scores['true_pairs']} copies"
+    )
     for column in ("variant", "µAP", "recall at P90", "recall at rank 1"):
         table.add_column(column, justify="left" if column == "variant" else "right")
     for row in scores["variants"]:
         figures = (row["micro_average_precision"], row["recall_at_precision_90"], row["recall_at_rank_1"])
-        table.add_row(row["name"], *(f"{figure:.3f}" for figure in figures), style="bold" if row["submitted"] else None)
+        table.add_row(
+            row["name"], *(f"{figure:.3f}" for figure in figures), style="bold" if row["submitted"] else None
+        )
     Console(width=100).print(table)
     print_unscored(scores["synthetic"], scores["warnings"])
 

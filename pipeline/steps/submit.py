@@ -22,7 +22,9 @@ def submit(run: Run) -> None:
         UserError: when the submission would break a rule, or the disk is full.
     """
     paths = run.paths
-    write_submission(paths.submission, read_vectors(paths.normalized_queries), open_vectors(paths.projected("reference")))
+    write_submission(
+        paths.submission, read_vectors(paths.normalized_queries), open_vectors(paths.projected("reference"))
+    )
     queries, references = open_submission(paths.submission)
     for oddity in describe_oddities(queries, references):
         print(f"  {oddity}")
@@ -39,7 +41,9 @@ def check_submission(path: Path, data: Path | None) -> None:
     ids = (expected.query.ids, expected.reference.ids) if expected else (None, None)
     problems = find_submission_problems(path, *ids)
     if problems:
-        raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
+        raise UserError(
+            f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems)
+        )
     for oddity in describe_oddities(*open_submission(path)):
         print(f"warning: {oddity}")
     print(

@@ -25,14 +25,20 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
     check_models(run)
     settings = run.recipe.trained_models.get(name)
     if settings is None:
-        run.recipe.untrained_models[name].make(run.checkpoint(name), roles.classes, run.embedding(name).workers)
+        run.recipe.untrained_models[name].make(
+            run.checkpoint(name), roles.classes, run.embedding(name).workers
+        )
         return
     if settings.whitening_images is not None:
-        require_no_tests(run, find_images(settings.whitening_images, naming="path"), f"the whitening of {name}")
+        require_no_tests(
+            run, find_images(settings.whitening_images, naming="path"), f"the whitening of {name}"
+        )
     order = order_classes(settings.stages, roles.own, len(roles.classes) - roles.own)
     Trainer(
         settings,
-        roles.classes if roles.labels is not None else roles.classes.select([roles.classes.ids[row] for row in order]),
+        roles.classes
+        if roles.labels is not None
+        else roles.classes.select([roles.classes.ids[row] for row in order]),
         roles.overlays,
         labels=roles.labels,
         name=name,
@@ -41,7 +47,9 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         seed=run.recipe.seed,
         embedding=run.embedding(name),
         watch=None if run.recipe.watch is None else watch_folder(run.recipe.watch, run.embedding(name)),
-        validate=lambda descriptor, size: score_on_synthetic_queries(run, roles, descriptor, size, run.embedding(name)),
+        validate=lambda descriptor, size: score_on_synthetic_queries(
+            run, roles, descriptor, size, run.embedding(name)
+        ),
     ).train()
 
 

@@ -49,7 +49,9 @@ def embed_in_memory(settings: EmbeddingSettings, checkpoint: Checkpoint, images:
     """Embed images without a file."""
     blocks = list(embed_images(checkpoint, images, settings))
     return Vectors(
-        images.ids, np.concatenate([block.vectors for block in blocks]), np.concatenate([block.unreadable for block in blocks])
+        images.ids,
+        np.concatenate([block.vectors for block in blocks]),
+        np.concatenate([block.unreadable for block in blocks]),
     )
 
 
@@ -67,7 +69,9 @@ def watch_folder(folder: Path, settings: EmbeddingSettings) -> Watch:
 
 def _watch_queries(folder: Path, settings: EmbeddingSettings) -> Watch:
     truth = read_ground_truth(folder / GROUND_TRUTH)
-    queries = choose_watched(find_images(folder / QUERY).select(truth.query_ids), {query for query, _ in truth.pairs})
+    queries = choose_watched(
+        find_images(folder / QUERY).select(truth.query_ids), {query for query, _ in truth.pairs}
+    )
     references = choose_watched(find_images(folder / REFERENCE), {reference for _, reference in truth.pairs})
     truth = GroundTruth(queries.ids, truth.pairs)
 
@@ -97,10 +101,14 @@ def _watch_classes(folder: Path) -> Watch:
         if classifier is None:
             return figures
         if classifier.out_features != len(labelled.names):
-            raise UserError(f"{folder} has {len(labelled.names)} classes, the classifier {classifier.out_features}.")
+            raise UserError(
+                f"{folder} has {len(labelled.names)} classes, the classifier {classifier.out_features}."
+            )
         with torch.inference_mode():
             weight, bias = classifier.weight.cpu(), classifier.bias.cpu()
-            logits = functional.linear(torch.from_numpy(embed_view(view, labelled.images, raw=True)), weight, bias)
+            logits = functional.linear(
+                torch.from_numpy(embed_view(view, labelled.images, raw=True)), weight, bias
+            )
         loss, top1 = functional.cross_entropy(logits, labels), (logits.argmax(1) == labels).float().mean()
         return figures | {"watched_top1": float(top1), "watched_loss": float(loss)}
 

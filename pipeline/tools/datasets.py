@@ -87,7 +87,9 @@ def make_from_archive(name: str, root: Path, folder: Path, seed: int) -> None:
     }
     sets = _link_and_query(parts, folder, seed)
     labels = [found.train.names[label] for label in found.train.labels]
-    pd.DataFrame({"image_id": sets[TRAINING].ids, "label": labels}).to_csv(folder / TRAINING_LABELS, index=False)
+    pd.DataFrame({"image_id": sets[TRAINING].ids, "label": labels}).to_csv(
+        folder / TRAINING_LABELS, index=False
+    )
 
 
 def _link_and_query(parts: dict[str, list[Path]], folder: Path, seed: int) -> dict[str, ImageSet]:

@@ -35,7 +35,12 @@ from image_copies.models.network.whitening import compute_folded_logits
 from image_copies.models.training.classifier import has_classifier, load_classifier
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.scoring.any_vectors import read_set
-from image_copies.submissions.scoring.metrics import Interval, difference_interval, evaluate, micro_average_precision_interval
+from image_copies.submissions.scoring.metrics import (
+    Interval,
+    difference_interval,
+    evaluate,
+    micro_average_precision_interval,
+)
 from image_copies.submissions.scoring.retrieval import (
     mean_average_precision,
     mean_singular_value,
@@ -75,10 +80,13 @@ def evaluate_checkpoint(
         UserError: when the checkpoint cannot be read, or the folder is not the expected data set.
     """
     checkpoint = load_descriptor(checkpoint_file)
-    descriptor = require_trained_network(checkpoint, checkpoint_file).eval().to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's types lack memory_format
+    descriptor = require_trained_network(checkpoint, checkpoint_file).eval()
+    descriptor.to(best_device(), memory_format=torch.channels_last)  # type: ignore[call-overload]
     descriptor.pool_with(pooling_exponent)
     size = image_size or checkpoint.image_size
-    view = View(descriptor, size, protocol or ("center_crop" if size <= checkpoint.image_size else "long_side"))
+    view = View(
+        descriptor, size, protocol or ("center_crop" if size <= checkpoint.image_size else "long_side")
+    )
     figures = EVALUATIONS[data_set](view, Source(checkpoint_file, root, distractors))
     exponent = float(descriptor.pooling.exponent.detach())
     print(f"{data_set}: {checkpoint_file}, {view.size} px, {view.protocol}, p {exponent:.2f}")
@@ -90,7 +98,9 @@ def evaluate_checkpoint(
     Console(width=110).print(table)
 
 
-def _evaluate_classes(view: View, labelled: LabelledImages, ks: Sequence[int] = (1, 2, 4, 8)) -> dict[str, float]:
+def _evaluate_classes(
+    view: View, labelled: LabelledImages, ks: Sequence[int] = (1, 2, 4, 8)
+) -> dict[str, float]:
     """Compute Recall@K at the papers' K (IDEAL, table 3), NMI and the mean singular value s with its bounds (SVMax)."""
     vectors = embed_view(view, labelled.images)
     figures = {f"Recall@{k}": value for k, value in recall_at(vectors, labelled.labels, ks).items()}
@@ -115,10 +125,19 @@ def _evaluate_class_folders(view: View, source: Source) -> dict[str, float]:
     if has_classifier(checkpoint) and not view.descriptor.settings.domains:
         weight, bias = load_classifier(checkpoint)
         if len(weight) != len(labelled.names):
-            print(f"no top-1: the classifier has {len(weight)} classes, but {source.root} has {len(labelled.names)}")
+            print(
+                f"no top-1: the classifier has {len(weight)} classes, but {source.root} has {len(labelled.names)}"
+            )
         else:
-            raw, whitening = torch.from_numpy(embed_view(view, labelled.images, raw=True)), view.descriptor.cpu().whitening()
-            logits = raw @ weight.T + bias if whitening is None else compute_folded_logits(raw, whitening, weight, bias)
+            raw, whitening = (
+                torch.from_numpy(embed_view(view, labelled.images, raw=True)),
+                view.descriptor.cpu().whitening(),
+            )
+            logits = (
+                raw @ weight.T + bias
+                if whitening is None
+                else compute_folded_logits(raw, whitening, weight, bias)
+            )
             best = logits.topk(min(5, len(weight)), dim=1).indices.numpy() == labelled.labels[:, None]
             figures |= {"top-1": float(best[:, 0].mean()), "top-5": float(best.any(axis=1).mean())}
     return figures
@@ -126,11 +145,15 @@ def _evaluate_class_folders(view: View, source: Source) -> dict[str, float]:
 
 EVALUATIONS: dict[str, Callable[[View, Source], dict[str, float]]] = {
     "holidays": lambda view, source: _evaluate_ranking(view, read_holidays(source.root)),
-    "copydays": lambda view, source: _evaluate_ranking(view, read_copydays(source.root, distractors=source.distractors)),
+    "copydays": lambda view, source: _evaluate_ranking(
+        view, read_copydays(source.root, distractors=source.distractors)
+    ),
     "ukb": lambda view, source: _evaluate_groups(view, read_ukb(source.root)),
     "cub": lambda view, source: _evaluate_classes(view, read_cub(source.root).test),
     "cars": lambda view, source: _evaluate_classes(view, read_cars(source.root).test),
-    "online_products": lambda view, source: _evaluate_classes(view, read_online_products(source.root).test, (1, 10, 100, 1000)),
+    "online_products": lambda view, source: _evaluate_classes(
+        view, read_online_products(source.root).test, (1, 10, 100, 1000)
+    ),
     "class_folders": _evaluate_class_folders,
 }
 
@@ -143,15 +166,32 @@ def compare_descriptors(data: Path, compared: list[str]) -> None:
     """
     for name in compared:
         if not name.startswith(TIMM) and not split_size(find_file(Path(name)))[0].is_file():
-            raise UserError(f"{name}: there is no such file; give a checkpoint, shipped, timm:NAME, a .onnx, a .h5 or a .npy.")
+            raise UserError(
+                f"{name}: there is no such file; give a checkpoint, shipped, timm:NAME, a .onnx, a .h5 or a .npy."
+            )
     folder = open_isc_folder(data)
     if folder.ground_truth is None:
-        raise UserError(f"{data} has no {GROUND_TRUTH}, so nothing can be scored. Add it: query_id,reference_id.")
+        raise UserError(
+            f"{data} has no {GROUND_TRUTH}, so nothing can be scored. Add it: query_id,reference_id."
+        )
     truth = read_ground_truth(folder.ground_truth)
-    table, first = Table(title=f"{data}: {len(truth.query_ids):,} queries, {len(folder.reference):,} references"), None
-    for name in ("descriptor", "µAP", "95 % interval", "R@P90", "R@1", "µAP − first", "95 % interval", "CPU ms"):
+    table, first = (
+        Table(title=f"{data}: {len(truth.query_ids):,} queries, {len(folder.reference):,} references"),
+        None,
+    )
+    for name in (
+        "descriptor",
+        "µAP",
+        "95 % interval",
+        "R@P90",
+        "R@1",
+        "µAP − first",
+        "95 % interval",
+        "CPU ms",
+    ):
         table.add_column(name, justify="left" if name == "descriptor" else "right", overflow="fold")
-    stored = {name: _open(name, folder) for name in compared if _is_stored(name)}  # wrong ones are seen at once
+    # wrong ones are seen at once
+    stored = {name: _open(name, folder) for name in compared if _is_stored(name)}
     troubles = list[str]()
     for name in compared:
         queries, references, seconds = stored.get(name) or _open(name, folder)
@@ -180,7 +220,9 @@ def _format_interval(interval: Interval | None, form: str) -> tuple[str, str]:
 def _open(name: str, folder: IscFolder) -> tuple[Vectors, VectorSet, float | None]:
     """Return the vectors of queries and references, and processor seconds for each picture where they were made here."""
     if _is_stored(name):
-        return *(open_submission(Path(name)) if name.endswith(".h5") else _read_array(Path(name), folder)), None
+        return *(
+            open_submission(Path(name)) if name.endswith(".h5") else _read_array(Path(name), folder)
+        ), None
     with tempfile.TemporaryDirectory() as place:
         path = find_file(Path(name))
         if name.startswith(TIMM):
@@ -192,7 +234,11 @@ def _open(name: str, folder: IscFolder) -> tuple[Vectors, VectorSet, float | Non
         start = _processor_seconds()
         extractor = checkpoint_extractor(path)
         queries, references = (extractor.extract_all(images) for images in (folder.query, folder.reference))
-        return queries, references, (_processor_seconds() - start) / (len(folder.query) + len(folder.reference))
+        return (
+            queries,
+            references,
+            (_processor_seconds() - start) / (len(folder.query) + len(folder.reference)),
+        )
 
 
 def _processor_seconds() -> float:
@@ -208,5 +254,7 @@ def _read_array(path: Path, folder: IscFolder) -> tuple[Vectors, Vectors]:
         )
     return tuple(
         Vectors(images.ids, part, np.zeros(len(part), bool))
-        for images, part in zip((folder.query, folder.reference), np.split(found.vectors, [counts[0]]), strict=True)
+        for images, part in zip(
+            (folder.query, folder.reference), np.split(found.vectors, [counts[0]]), strict=True
+        )
     )  # type: ignore[return-value]  # mypy does not count a generator's items

@@ -17,7 +17,13 @@ from image_copies.data.images import find_images
 from image_copies.data.layout import QUERY
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.extractor import checkpoint_extractor
-from image_copies.matching.synthetic import DRAWN_VIEWS, MIN_REFERENCES, SyntheticQueries, synthetic_path, write_synthetic
+from image_copies.matching.synthetic import (
+    DRAWN_VIEWS,
+    MIN_REFERENCES,
+    SyntheticQueries,
+    synthetic_path,
+    write_synthetic,
+)
 from image_copies.matching.threshold import choose_sample
 from image_copies.matching.views import VIEWS, embed_views_of, smallest_side
 from image_copies.models.inference.onnx_export import LinearMap, add_graph, export_onnx
@@ -27,7 +33,12 @@ from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.joined import JoinedDescriptor
-from image_copies.models.network.settings import DescriptorSettings, JoinedSettings, MemberSettings, without_weights_files
+from image_copies.models.network.settings import (
+    DescriptorSettings,
+    JoinedSettings,
+    MemberSettings,
+    without_weights_files,
+)
 from image_copies.pipeline.run.recipe import QuerySettings
 from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.pipeline.run.step import code_version
@@ -45,7 +56,9 @@ from image_copies.submissions.vectors.files import Vectors
 PHOTOGRAPHS = 100  # training images of a run on which its export is verified
 
 
-def export(output: Path, checkpoint: Path | None = None, run: Path | None = None, data: Path | None = None) -> None:
+def export(
+    output: Path, checkpoint: Path | None = None, run: Path | None = None, data: Path | None = None
+) -> None:
     """Write a checkpoint or a run, by default the latest, as an ONNX file; print how much its vectors differ from torch's.
 
     `data` says where the run's data set has been moved to.
@@ -113,12 +126,16 @@ def export_joined(run: Run, output: Path) -> None:
     variant = normalizer.variant
     opened = [_open_member(*about) for about in zip(run_checkpoints(run), run_embeddings(run), strict=True)]
     members = tuple(about for _, about in opened)
-    chosen = normalizer.training.rows(_choose_background(run, normalizer.training) if variant.method != "none" else [])
+    chosen = normalizer.training.rows(
+        _choose_background(run, normalizer.training) if variant.method != "none" else []
+    )
     background = torch.from_numpy(chosen.vectors)
     settings = JoinedSettings(members=members, dimensions=variant.dimensions, background=len(background))
     joined = JoinedDescriptor(settings, [descriptor for descriptor, _ in opened])
     joined.projection_mean.copy_(torch.from_numpy(projection.mean))
-    joined.projection_axes.copy_(torch.from_numpy(projection.weighted_axes(variant.dimensions, variant.eigen_power).T.copy()))
+    joined.projection_axes.copy_(
+        torch.from_numpy(projection.weighted_axes(variant.dimensions, variant.eigen_power).T.copy())
+    )
     joined.background.copy_(background)
     stored = replace(chosen, vectors=scale_to_unit_length(joined.background.float().numpy()))
     notes = {
@@ -151,7 +168,12 @@ def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[ImageDescrip
     if isinstance(descriptor, Descriptor) and not embedding.whiten:
         descriptor.drop_whitening()
     size = embedding.image_size or checkpoint.image_size
-    about = {"descriptor": descriptor.settings, "image_size": size, "flips": embedding.flip, "views": embedding.views}
+    about = {
+        "descriptor": descriptor.settings,
+        "image_size": size,
+        "flips": embedding.flip,
+        "views": embedding.views,
+    }
     member = MemberSettings.model_validate(about)
     return descriptor, member.model_copy(update={"descriptor": without_weights_files(member.descriptor)})
 
@@ -173,7 +195,11 @@ def export_synthetic(checkpoint: Path, source: Path, others: Path) -> Path:
     Raises:
         UserError: There are too few pictures, or the checkpoint cannot be used.
     """
-    extractor, pictures, further = checkpoint_extractor(checkpoint), discover([source]).images(), discover([others]).images()
+    extractor, pictures, further = (
+        checkpoint_extractor(checkpoint),
+        discover([source]).images(),
+        discover([others]).images(),
+    )
     if len(pictures) < MIN_PICTURES or len(further) < MIN_REFERENCES or extractor.dimensions % 2:
         raise UserError(
             f"synthetic queries need at least {MIN_PICTURES} pictures, {MIN_REFERENCES} others, and vectors of an even number of "
@@ -181,7 +207,8 @@ def export_synthetic(checkpoint: Path, source: Path, others: Path) -> Path:
         )
     rng = np.random.default_rng(0)
     edited, pasted = (
-        pictures.select([pictures.ids[row] for row in sorted(rows)]) for rows in np.array_split(rng.permutation(len(pictures)), 2)
+        pictures.select([pictures.ids[row] for row in sorted(rows)])
+        for rows in np.array_split(rng.permutation(len(pictures)), 2)
     )
     kept = further.select([further.ids[row] for row in choose_sample(len(further), MIN_REFERENCES)])
     with tempfile.TemporaryDirectory() as place:
@@ -200,7 +227,9 @@ def export_synthetic(checkpoint: Path, source: Path, others: Path) -> Path:
         whole, views = extractor.extract_all(queries), []
         for path in tqdm(queries.paths, desc="embedding views", unit="image", leave=False):
             drawn = rng.choice(VIEWS, DRAWN_VIEWS, replace=False)
-            views.append(embed_views_of(extractor, decode_rgb(path, short_side=smallest_side(extractor)))[drawn])
+            views.append(
+                embed_views_of(extractor, decode_rgb(path, short_side=smallest_side(extractor)))[drawn]
+            )
     normalized = extractor.normalize(np.concatenate(views)).reshape(len(views), DRAWN_VIEWS, -1)
     references = extractor.extract_all(kept).readable()
     write_synthetic(checkpoint, SyntheticQueries(extractor.normalize(whole.vectors), normalized, references))
@@ -218,7 +247,9 @@ def write_timm(named: str, path: Path) -> None:
     """
     name, _, weights = named.partition("=")
     if not name.removeprefix(TIMM):
-        raise UserError("timm: names no network; expected timm:NAME, such as timm:resnet50. See timm.list_models().")
+        raise UserError(
+            "timm: names no network; expected timm:NAME, such as timm:resnet50. See timm.list_models()."
+        )
     settings = DescriptorSettings(backbone=name, weights=weights or "pretrained", dimensions=None)
     descriptor = Descriptor(settings)
     published = getattr(descriptor.backbone, "pretrained_cfg", None) or {}

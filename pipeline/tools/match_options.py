@@ -30,12 +30,20 @@ from image_copies.pipeline.run.cli import OPTIONS as SHARED
 
 A_SOURCE = "a SOURCE is a folder, a tar, zip, Parquet or Arrow file of pictures, a picture or @list.txt, here or at s3://…"
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
-RULE_TO_KEEP = checked(str, is_rule, f"give {', '.join(KEEP_RULES)} or path:PATTERN, and folders before --keep")
+RULE_TO_KEEP = checked(
+    str, is_rule, f"give {', '.join(KEEP_RULES)} or path:PATTERN, and folders before --keep"
+)
 PLACES: dict[str, Any] = {"type": named_place, "nargs": "+"}
 OPTIONS: Table = {
     **SHARED,
-    "pictures": {"type": named_place, "nargs": "*", "metavar": "PICTURE", "help": "two files: are they copies? Or folders"},
-    "sets": PLACES | {"metavar": "SET", "help": "sources of pictures; of copies across sets the last one keeps its own"},
+    "pictures": {
+        "type": named_place,
+        "nargs": "*",
+        "metavar": "PICTURE",
+        "help": "two files: are they copies? Or folders",
+    },
+    "sets": PLACES
+    | {"metavar": "SET", "help": "sources of pictures; of copies across sets the last one keeps its own"},
     "pair": PLACES | {"nargs": 2, "metavar": "PICTURE"},
     "word": {"choices": ("copy", "not-a-copy", "undecided"), "help": "undecided takes the decision back"},
     "sources": PLACES | {"metavar": "SOURCE"},
@@ -49,21 +57,31 @@ OPTIONS: Table = {
     "--index": DIR | {"help": "an index of references, which `add` makes, and which keeps decisions"},
     "--unrelated": SOURCES | {"help": "calibrate on these pictures, which must not be copies of each other"},
     "--verify": {"type": at_least(0), "nargs": "?", "const": 10, "metavar": "K"}
-    | {"help": "confirm each query's K nearest references (10) by local features; default: for up to 50,000 pictures"},
+    | {
+        "help": "confirm each query's K nearest references (10) by local features; default: for up to 50,000 pictures"
+    },
     "--no-verify": {"dest": "verify", "action": "store_const", "const": 0, "help": "go by the vectors alone"},
     "--views": {"action": argparse.BooleanOptionalAction}
     | {"help": "search with views of unsure pictures and pictures on pages, too; default: as for --verify"},
     "--matching-track": FILE | {"help": "also write the pairs as the competition's CSV"},
     "--exact": FLAG | {"help": "compare with every reference, even in a large index"},
     "--keep": {"type": RULE_TO_KEEP, "nargs": "+", "default": ["largest"], "metavar": "RULE"}
-    | {"help": f"which file of a group to keep: {', '.join(KEEP_RULES)}; path:PATTERN, such as 'path:originals/*': first these"},
-    "--stack": FLAG | {"help": "write the groups as stacks.json and stacks.csv, for a gallery; plan no removal"},
+    | {
+        "help": f"which file of a group to keep: {', '.join(KEEP_RULES)}; path:PATTERN, such as 'path:originals/*': first these"
+    },
+    "--stack": FLAG
+    | {"help": "write the groups as stacks.json and stacks.csv, for a gallery; plan no removal"},
     "--remove-references": FLAG | {"help": "let the plan remove references, too; without it they stay"},
-    "--apply": {"choices": APPLY_CHOICES, "help": "carry out OUTPUT/plan.csv, which a search wrote; `--apply move --help`"},
+    "--apply": {
+        "choices": APPLY_CHOICES,
+        "help": "carry out OUTPUT/plan.csv, which a search wrote; `--apply move --help`",
+    },
     "--undo": FLAG | {"help": "undo what --apply did"},
     "--to": DIR | {"help": "with --apply move; default: OUTPUT/moved"},
     "--merge-metadata": FLAG
-    | {"help": "write date, place, captions, keywords … that only a copy has into an XMP sidecar of the kept file"},
+    | {
+        "help": "write date, place, captions, keywords … that only a copy has into an XMP sidecar of the kept file"
+    },
     "--output": DIR | {"default": Path("matches"), "help": "default: matches"},
     "--quiet": FLAG | {"help": "no messages"},
     "--verbose": FLAG | {"help": "figures, too: matches, thresholds, false alarms"},
@@ -76,7 +94,17 @@ SEARCH = (
 )
 # What each task takes. A first word names the task; two are named by their option, and a search by nothing.
 TASKS: dict[str, tuple[str | tuple[str, ...], ...]] = {
-    "": ("pictures", f"pictures ({A_SOURCE}):", "--queries", "--references", "--index", "--show", *SEARCH, "--apply", "--undo"),
+    "": (
+        "pictures",
+        f"pictures ({A_SOURCE}):",
+        "--queries",
+        "--references",
+        "--index",
+        "--show",
+        *SEARCH,
+        "--apply",
+        "--undo",
+    ),
     "--apply": ("--apply", "--to", "--merge-metadata", "--protect", "--read-only", "--index"),
     "--undo": ("--undo",),
     "leakage": ("sets", *SEARCH),
@@ -100,7 +128,9 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
     parser = make_task_parser("match", description)
     parser.prog = f"{parser.prog} {task}".removesuffix(" ")
     parser.set_defaults(sets=[], pictures=[], queries=[], references=[], index=None, to=None)
-    add_options(parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet", "--verbose"], OPTIONS)
+    add_options(
+        parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet", "--verbose"], OPTIONS
+    )
     if task in WITH_RAY:
         add_ray_options(parser)
     options = parser.parse_args(words[task.isalpha() :])
@@ -111,13 +141,17 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
     if task == "leakage" and len(set(map(os.path.realpath, options.sets))) < 2:
         parser.error("give at least two different sets, such as: train val test")
     if options.to is not None and options.apply != "move":
-        parser.error(f"--to is the destination of --apply move: omit it, or replace --apply {options.apply} by --apply move")
+        parser.error(
+            f"--to is the destination of --apply move: omit it, or replace --apply {options.apply} by --apply move"
+        )
     return task, options
 
 
 def is_comparison(options: argparse.Namespace) -> bool:
     """Whether a search is of two pictures alone, which are compared with each other."""
-    return len(options.pictures) == 2 and _are_alone(options) and not any(map(_holds_pictures, options.pictures))
+    return (
+        len(options.pictures) == 2 and _are_alone(options) and not any(map(_holds_pictures, options.pictures))
+    )
 
 
 def _choose_task(words: Sequence[str]) -> str:
@@ -126,7 +160,9 @@ def _choose_task(words: Sequence[str]) -> str:
     for word in words:
         name = word.partition("=")[0]
         if name.startswith("--") and name[2:].isalpha() and name[2:] in TASKS:
-            raise UserError(f"{name} is a task of its own: {name_command('match')} {name[2:]} --help says how it is given.")
+            raise UserError(
+                f"{name} is a task of its own: {name_command('match')} {name[2:]} --help says how it is given."
+            )
         for task in ("--apply", "--undo"):
             if len(name) > len("--") and task.startswith(name):  # the beginning is enough, as of any option
                 return task
@@ -141,11 +177,17 @@ def _check_pictures(options: argparse.Namespace) -> None:
     if len(options.pictures) == 1 and _are_alone(options) and not _holds_pictures(options.pictures[0]):
         if not options.pictures[0].exists():
             raise UserError(f"{options.pictures[0]}: there is no such file or folder.")
-        raise UserError("got one picture: give a second one to compare it with, or search for it with --references or --index.")
+        raise UserError(
+            "got one picture: give a second one to compare it with, or search for it with --references or --index."
+        )
     if options.index is not None and not all(map(is_hash_list, options.references)):
-        raise UserError("--references cannot be combined with --index: add the folder to the index with add DIR --index DIR.")
+        raise UserError(
+            "--references cannot be combined with --index: add the folder to the index with add DIR --index DIR."
+        )
     if options.show is not None and not is_comparison(options):
-        raise UserError("--show shows how two pictures lie on each other: give it with two pictures, as A.jpg B.jpg --show FILE.")
+        raise UserError(
+            "--show shows how two pictures lie on each other: give it with two pictures, as A.jpg B.jpg --show FILE."
+        )
 
 
 def _are_alone(options: argparse.Namespace) -> bool:

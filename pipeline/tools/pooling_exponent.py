@@ -17,7 +17,12 @@ from image_copies.data.layout import TRAINING, TRAINING_LABELS
 from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.process import choose_workers
 from image_copies.models.device import best_device
-from image_copies.models.inference.pooling_exponent import LearningSettings, LearntExponent, embed_at_exponents, learn_exponent
+from image_copies.models.inference.pooling_exponent import (
+    LearningSettings,
+    LearntExponent,
+    embed_at_exponents,
+    learn_exponent,
+)
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.training.classifier import load_classifier
@@ -56,14 +61,18 @@ def choose_exponent(
     training = _training_images(checkpoint_file, data)
     _refuse_tests(checkpoint_file, training.images if isinstance(training, LabelledImages) else training)
     sizes = list(dict.fromkeys(sizes or [checkpoint.image_size]))
-    trained = f"trained at {checkpoint.image_size} px with p {float(descriptor.pooling.exponent.detach()):.2f}"
+    trained = (
+        f"trained at {checkpoint.image_size} px with p {float(descriptor.pooling.exponent.detach()):.2f}"
+    )
     print(f"{checkpoint_file}: {trained}")
     if how.method == "search":
         chosen = _search(how, descriptor, training, sizes)
     else:
         chosen = _learn(checkpoint_file, how, descriptor, training, sizes, given=data is not None)
     for size, exponent in chosen.items():
-        print(f"{size} px: p* {exponent:.4g}; in the recipe: embedding: {{image_size: {size}, pooling_exponent: {exponent:.4g}}}")
+        print(
+            f"{size} px: p* {exponent:.4g}; in the recipe: embedding: {{image_size: {size}, pooling_exponent: {exponent:.4g}}}"
+        )
 
 
 def _refuse_tests(checkpoint: Path, images: ImageSet) -> None:
@@ -84,17 +93,24 @@ def _search(
     exponents = sorted(set(how.exponents))
     scores: dict[int, dict[float, float]] = {}
     for size in sizes:
-        found = embed_at_exponents(descriptor, InAugImages(copies, size), exponents, workers=choose_workers(how.workers))
-        scores[size] = {exponent: in_aug_accuracy(vectors, copies.groups) for exponent, vectors in found.items()}
+        found = embed_at_exponents(
+            descriptor, InAugImages(copies, size), exponents, workers=choose_workers(how.workers)
+        )
+        scores[size] = {
+            exponent: in_aug_accuracy(vectors, copies.groups) for exponent, vectors in found.items()
+        }
     best = {size: max(of_size, key=lambda exponent: of_size[exponent]) for size, of_size in scores.items()}
-    print(f"IN-aug accuracy (1 to 5): {copies.copies} edited copies of each of {len(copies.sources)} training images")
+    print(
+        f"IN-aug accuracy (1 to 5): {copies.copies} edited copies of each of {len(copies.sources)} training images"
+    )
     table = Table()
     table.add_column("p", justify="right")
     for size in sizes:
         table.add_column(f"{size} px", justify="right")
     for exponent in exponents:
         table.add_row(
-            f"{exponent:g}", *(f"{scores[size][exponent]:.4f}{' *' if exponent == best[size] else '  '}" for size in sizes)
+            f"{exponent:g}",
+            *(f"{scores[size][exponent]:.4f}{' *' if exponent == best[size] else '  '}" for size in sizes),
         )
     Console(width=110).print(table)
     return best
@@ -119,19 +135,29 @@ def _learn(
     classes = len(classifier[0])
     if not isinstance(training, LabelledImages) or (given and len(training.names) != classes):
         found = (
-            f"{len(training.names)} classes" if isinstance(training, LabelledImages) else f"no {TRAINING_LABELS} or class folders"
+            f"{len(training.names)} classes"
+            if isinstance(training, LabelledImages)
+            else f"no {TRAINING_LABELS} or class folders"
         )
         raise UserError(
             f"the classifier of {checkpoint} has {classes} classes, but the training images have {found}. Give the data set "
             "that it was trained on with --data DIR."
         )
-    rows = [row for row in sample_readable(training, how.seed, how.images or SGD_IMAGES) if training.labels[row] < classes]
-    images = ImageSet([training.images.ids[row] for row in rows], [training.images.paths[row] for row in rows])
+    rows = [
+        row
+        for row in sample_readable(training, how.seed, how.images or SGD_IMAGES)
+        if training.labels[row] < classes
+    ]
+    images = ImageSet(
+        [training.images.ids[row] for row in rows], [training.images.paths[row] for row in rows]
+    )
     labels, settings = training.labels[rows], LearningSettings(learning_rate=how.learning_rate)
     learnt: dict[int, LearntExponent] = {}
     for size in sizes:
         squares, workers = PreprocessedImages(images, size), choose_workers(how.workers)
-        learnt[size] = learn_exponent(descriptor, classifier, squares, labels, settings, seed=how.seed, workers=workers)
+        learnt[size] = learn_exponent(
+            descriptor, classifier, squares, labels, settings, seed=how.seed, workers=workers
+        )
     print(f"SGD on p alone: one pass over {len(rows)} training images of {classes} classes")
     table = Table()
     for heading in ("size", "p*", "cross entropy at the trained p", "at p as it moved"):
@@ -156,4 +182,6 @@ def _training_images(checkpoint: Path, root: Path | None) -> ImageSet | Labelled
         return read_labels(root / TRAINING_LABELS, images) if (root / TRAINING_LABELS).is_file() else images
     images = find_images(root, naming="path")
     in_folders = all("/" in image_id for image_id in images.ids)
-    return label_images(images, [image_id.split("/", 1)[0] for image_id in images.ids]) if in_folders else images
+    return (
+        label_images(images, [image_id.split("/", 1)[0] for image_id in images.ids]) if in_folders else images
+    )

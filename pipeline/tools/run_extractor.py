@@ -28,7 +28,9 @@ from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import Vectors, read_vectors
 
 
-def open_extractor(run: Path | None, data: Path | None, checkpoint: Path | None, joined: Path | None = None) -> Extractor:
+def open_extractor(
+    run: Path | None, data: Path | None, checkpoint: Path | None, joined: Path | None = None
+) -> Extractor:
     """Open a checkpoint or any ONNX file if one is given, otherwise a run; `joined` is another such file next to it.
 
     By default it is the latest run or, if there is none, the descriptor that ships with the project. `data` says where the run's
@@ -60,7 +62,8 @@ def run_extractor(run: Run) -> Extractor:
             f"{run.folder} is a run, whose networks need torch. Install it with: {name_install('train')}; or search with "
             f"the descriptor that ships: --checkpoint {SHIPPED}"
         )
-    from image_copies.models.inference.torch_embedder import load_embedder  # imported here: torch takes seconds
+    # imported here: torch takes seconds
+    from image_copies.models.inference.torch_embedder import load_embedder
 
     own = run_embeddings(run)
     projection_file = run.require(run.paths.projection)
@@ -105,7 +108,9 @@ def run_normalizer(run: Run) -> Normalizer:
     """
     report_stale(run, STEPS[: STEPS.index(NORMALIZE)])
     variant, _ = read_choice(run.require(run.paths.choice))
-    return Normalizer(read_vectors(run.require(run.paths.projected("training"))), variant, run.recipe.normalization)
+    return Normalizer(
+        read_vectors(run.require(run.paths.projected("training"))), variant, run.recipe.normalization
+    )
 
 
 def run_checkpoints(run: Run) -> list[Path]:
@@ -151,7 +156,10 @@ def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None 
         outside, against = set(held_out.ids), normalizer.training
         others = against.rows([image_id for image_id in against.ids if image_id not in outside])
         queries = Normalizer(others, normalizer.variant, normalizer.settings)(synthetic.vectors)
-    sources = {line["query_id"]: line["source_id"] for line in map(json.loads, records.read_text("utf-8").splitlines())}
+    sources = {
+        line["query_id"]: line["source_id"]
+        for line in map(json.loads, records.read_text("utf-8").splitlines())
+    }
     where = {image_id: row for row, image_id in enumerate(held_out.ids)}
     own = np.array([where[sources[query_id]] for query_id in synthetic.ids], np.int64)
     return fit_tail_of_readable(Vectors(synthetic.ids, queries, synthetic.unreadable), held_out, own)

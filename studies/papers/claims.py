@@ -28,7 +28,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # whose files of measurements and data sets are used here too
+# whose files of measurements and data sets are used here too
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from claim_rows import copies, ideal, multigrain, svmax, toy
 from claim_rows.claim import Claim
 from claim_rows.curves import collect_tradeoff, plot_tradeoff
@@ -47,9 +48,15 @@ from image_copies.pipeline.tools.datasets import make_sample
 STEPS, LONGER_STEPS, COPY_STEPS = 300, 600, 400  # of claims 7 to 9, 2 to 6, 10 to 12
 QUICK_STEPS, QUICK_SEEDS = 10, 1
 SHAPES: dict[str, Any] = {"descriptor": {"backbone": "test_efficientnet"}, "side": 48, "batch": 48}
-PHOTOGRAPHS: dict[str, Any] = {"side": 32, "batch": 32, "rate_factor": 0.1}  # a size that the weights do not know
+# a size that the weights do not know
+PHOTOGRAPHS: dict[str, Any] = {"side": 32, "batch": 32, "rate_factor": 0.1}
 PHOTOGRAPH_STEPS = 100
-PHOTOGRAPH_BACKBONE = {"backbone": "mobilenetv2_100", "model_args": {"pad_type": "same"}, "mean": [0.5] * 3, "std": [0.5] * 3}
+PHOTOGRAPH_BACKBONE = {
+    "backbone": "mobilenetv2_100",
+    "model_args": {"pad_type": "same"},
+    "mean": [0.5] * 3,
+    "std": [0.5] * 3,
+}
 
 
 def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[Claim]:
@@ -71,18 +78,32 @@ def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[C
         start = {"weights": str(options.weights)} if options.weights is not None else {}
         descriptor = PHOTOGRAPH_BACKBONE | start
         place, steps = folder / "photographs", budget(PHOTOGRAPH_STEPS)
-        benches.append((ideal, Bench(place, steps, seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS)))
+        benches.append(
+            (ideal, Bench(place, steps, seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS))
+        )
     claims = toy.list_claims()
     for group, bench in benches:
         claims += group.list_claims(bench)
     if options.only is None or any(asked.startswith(("10", "11", "12")) for asked in options.only):
-        data = make_drawn_sample(folder) if options.quick and options.data is None else find_data(options.data, folder)
+        data = (
+            make_drawn_sample(folder)
+            if options.quick and options.data is None
+            else find_data(options.data, folder)
+        )
         claims += copies.list_claims(copies.CopyBench(folder, data, budget(COPY_STEPS), seeds))
-    chosen = claims if options.only is None else [claim for claim in claims if is_asked_for(claim.number, options.only)]
+    chosen = (
+        claims
+        if options.only is None
+        else [claim for claim in claims if is_asked_for(claim.number, options.only)]
+    )
     if options.only and not chosen:
         asked = " or ".join(options.only)
-        known = sorted({claim.number.split(",")[0] for claim in claims}, key=lambda number: (read_number(number), number))
-        raise UserError(f"no claim is called {asked}. There are {' '.join(known)} and 10 to 12; photographs needs --photographs.")
+        known = sorted(
+            {claim.number.split(",")[0] for claim in claims}, key=lambda number: (read_number(number), number)
+        )
+        raise UserError(
+            f"no claim is called {asked}. There are {' '.join(known)} and 10 to 12; photographs needs --photographs."
+        )
     return sorted(chosen, key=lambda claim: (read_number(claim.number), claim.number))
 
 
@@ -108,7 +129,8 @@ def make_drawn_sample(folder: Path) -> Path:
 def is_asked_for(number: str, only: Sequence[str]) -> bool:
     """Whether a claim is named: "9" names all rows of claim 9, "9d" those of 9d, "photographs" all of those."""
     return any(
-        asked in (str(read_number(number)), number.split(",")[0], number.split(", ")[-1], number.replace(", ", ","))
+        asked
+        in (str(read_number(number)), number.split(",")[0], number.split(", ")[-1], number.replace(", ", ","))
         for asked in only
     )
 
@@ -134,24 +156,45 @@ def measure_claims(store: Measurements, claims: Sequence[Claim], seeds: int) -> 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, one seed")
-    parser.add_argument("--only", nargs="*", metavar="N", help="claims (9) or rows (9d); photographs: all rows on them")
+    parser.add_argument(
+        "--only", nargs="*", metavar="N", help="claims (9) or rows (9d); photographs: all rows on them"
+    )
     parser.add_argument("--seeds", type=int, help=f"default: {MIN_DECIDING_RUNS}")
     parser.add_argument("--steps", type=int, help="of each training")
     parser.add_argument("--data", type=Path, metavar="FOLDER")
-    parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="class folders, or a collection with SOURCES.tsv")
-    parser.add_argument("--weights", type=Path, metavar="FILE", help=f"of {PHOTOGRAPH_BACKBONE['backbone']}, for --photographs")
-    parser.add_argument("--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json")
-    parser.add_argument("--docs", action="store_true", help="also write claims.json, claims.md and the table of docs/papers.md")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="MultiGrain's figures 5 and C.1 (ICLR), by λ")
+    parser.add_argument(
+        "--photographs", type=Path, metavar="FOLDER", help="class folders, or a collection with SOURCES.tsv"
+    )
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help=f"of {PHOTOGRAPH_BACKBONE['backbone']}, for --photographs",
+    )
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json"
+    )
+    parser.add_argument(
+        "--docs",
+        action="store_true",
+        help="also write claims.json, claims.md and the table of docs/papers.md",
+    )
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE.png", help="MultiGrain's figures 5 and C.1 (ICLR), by λ"
+    )
     return parser
 
 
 def main() -> None:
     """Parse the command line, measure, and print the table."""
     options = make_parser().parse_args()
-    store = Measurements.open(options.results or Path("runs") / ("claims-quick.json" if options.quick else "claims.json"))
+    store = Measurements.open(
+        options.results or Path("runs") / ("claims-quick.json" if options.quick else "claims.json")
+    )
     summary = Summary.open(SUMMARY)
     seeds = options.seeds or (QUICK_SEEDS if options.quick else MIN_DECIDING_RUNS)
     rows, failed = summary.rows, list[str]()

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))  # whose file of measurements the claims' modules need
+# whose file of measurements the claims' modules need
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from claim_rows.ideal import ROTATIONS, measure_domains
 from claim_rows.training import select_classes
 
@@ -35,22 +36,31 @@ from image_copies.submissions.scoring.retrieval import mean_singular_value
 
 READERS = {"cub": read_cub, "cars": read_cars, "online_products": read_online_products}
 OVERLAYS = 8  # images that edits may paste
-PANELS = (ROTATIONS[0], "joined", ROTATIONS[1])  # of IDEAL's figure 2: the source domain, the ensemble, and another domain
+# of IDEAL's figure 2: the source domain, the ensemble, and another domain
+PANELS = (ROTATIONS[0], "joined", ROTATIONS[1])
 Lines = Mapping[str, tuple[Sequence[float], Sequence[float]]]  # by name, x and y
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     figures = parser.add_subparsers(dest="figure", required=True)
-    exponents, curves, spread, domains = (figures.add_parser(name) for name in ("exponents", "curves", "spread", "domains"))
+    exponents, curves, spread, domains = (
+        figures.add_parser(name) for name in ("exponents", "curves", "spread", "domains")
+    )
     for figure in (exponents, curves, spread, domains):
         figure.add_argument("--plot", type=Path, metavar="FILE.png", required=True)
     for figure in (spread, domains):
-        figure.add_argument("--set", dest="data_set", choices=(*READERS, "class_folders"), default="class_folders")
+        figure.add_argument(
+            "--set", dest="data_set", choices=(*READERS, "class_folders"), default="class_folders"
+        )
         figure.add_argument("--root", type=Path, metavar="DIR", required=True)
     exponents.add_argument("--checkpoint", type=Path, metavar="FILE", required=True)
-    exponents.add_argument("--classes", type=Path, metavar="DIR", help="class folders: top-1, or R@1 without a classifier")
+    exponents.add_argument(
+        "--classes", type=Path, metavar="DIR", help="class folders: top-1, or R@1 without a classifier"
+    )
     exponents.add_argument("--holidays", type=Path, metavar="DIR", help="INRIA Holidays: mAP")
     exponents.add_argument("--sizes", type=int, nargs="+", default=[224, 320, 500, 800])
     exponents.add_argument("--exponents", type=float, nargs="+", default=[1, 2, 3, 4, 5, 7, 10])
@@ -58,7 +68,9 @@ def make_parser() -> argparse.ArgumentParser:
     curves.add_argument("--columns", nargs="+", default=["watched_top1"])
     spread.add_argument("--run", type=Path, metavar="DIR", required=True)
     domains.add_argument("--recipe", type=Path, metavar="FILE", required=True)
-    domains.add_argument("--output", type=Path, metavar="DIR", required=True, help="where the trainings are kept; they resume")
+    domains.add_argument(
+        "--output", type=Path, metavar="DIR", required=True, help="where the trainings are kept; they resume"
+    )
     return parser
 
 
@@ -106,7 +118,9 @@ def draw_curves(curves: Sequence[Path], columns: Sequence[str], plot: Path) -> N
         for column in columns:
             values = [float(row[column]) for row in rows if row.get(column)]
             if not values:
-                raise UserError(f"{curve} has no column {column}: watched ones come from `watch: DIR` in the recipe.")
+                raise UserError(
+                    f"{curve} has no column {column}: watched ones come from `watch: DIR` in the recipe."
+                )
             panels[column][curve.parent.name] = list(range(1, len(values) + 1)), values
     draw_lines(panels, "epoch", plot, marker="")
 
@@ -148,7 +162,10 @@ def draw_spread(run: Path, data_set: str, root: Path, plot: Path) -> None:
         batch = model.stages[-1].batch_size
         found.setdefault(name_line(model), {})[batch] = s
         print(f"{name}: b {batch}, s {s:.3f}, at most {upper:.3f}", flush=True)
-    lines = {name: (sorted(of_batch), [of_batch[batch] for batch in sorted(of_batch)]) for name, of_batch in found.items()}
+    lines = {
+        name: (sorted(of_batch), [of_batch[batch] for batch in sorted(of_batch)])
+        for name, of_batch in found.items()
+    }
     batches = sorted({batch for x, _ in lines.values() for batch in x})
     bound = {"upper bound": (batches, [upper] * len(batches))}
     draw_lines({"s of the test vectors": lines | bound}, "b", plot)
@@ -157,7 +174,9 @@ def draw_spread(run: Path, data_set: str, root: Path, plot: Path) -> None:
 def name_line(model: ModelSettings) -> str:
     """Return the loss, the network and the regulariser of a model in words."""
     regulariser = "alone" if model.svmax is None else f"with SVMax, {model.svmax.form}"
-    return f"{model.objective.kind}, {model.descriptor.backbone}, d {model.descriptor.dimensions}, {regulariser}"
+    return (
+        f"{model.objective.kind}, {model.descriptor.backbone}, d {model.descriptor.dimensions}, {regulariser}"
+    )
 
 
 def read_set(data_set: str, root: Path) -> TrainTest:

@@ -47,7 +47,9 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> training.Bench:
         "DIMENSIONS": 8,
     }.items():
         monkeypatch.setattr(training, name, value)
-    return training.Bench(tmp_path, 10, 5, None, descriptor={"backbone": "test_efficientnet"}, side=32, batch=12)
+    return training.Bench(
+        tmp_path, 10, 5, None, descriptor={"backbone": "test_efficientnet"}, side=32, batch=12
+    )
 
 
 @pytest.fixture
@@ -58,7 +60,9 @@ def photographs(bench: training.Bench, tmp_path: Path) -> training.Bench:
         folder = tmp_path / "photographs" / f"class {number % 4}"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / path.name).write_bytes(path.read_bytes())
-    return training.Bench(tmp_path, 10, 5, tmp_path / "photographs", descriptor={"backbone": "test_resnet"}, side=32, batch=12)
+    return training.Bench(
+        tmp_path, 10, 5, tmp_path / "photographs", descriptor={"backbone": "test_resnet"}, side=32, batch=12
+    )
 
 
 def list_claims(bench: training.Bench) -> list[Claim]:
@@ -78,7 +82,12 @@ def judge_all(bench: training.Bench) -> list[Row]:
                 stage = {"image_size": 48, "batch_size": arm.about["batch"]}
                 ModelSettings.model_validate(arm.about["settings"] | {"stages": [stage]})
         rows.append(
-            claim.judge({arm.name: {figure: rng.uniform(0.6, 0.9, 5).tolist() for figure in FIGURES} for arm in claim.arms})
+            claim.judge(
+                {
+                    arm.name: {figure: rng.uniform(0.6, 0.9, 5).tolist() for figure in FIGURES}
+                    for arm in claim.arms
+                }
+            )
         )
         assert (rows[-1].number, rows[-1].claim) == (claim.number, claim.text)
     assert len({(row.number, row.claim) for row in rows}) == len(rows)
@@ -95,8 +104,12 @@ def test_every_row_is_made_of_arms_that_can_be_trained(bench: training.Bench) ->
 
 def test_claim_9_has_rows_on_photographs(photographs: training.Bench) -> None:
     rows = judge_all(photographs)
-    assert {row.number for row in rows} == {f"9{number}, photographs" for number in ("a", "b", "d", "h", "i", "k, premise")}
-    assert all(row.number.endswith(", photographs") and "photographs, 2 classes with " in row.ran for row in rows)
+    assert {row.number for row in rows} == {
+        f"9{number}, photographs" for number in ("a", "b", "d", "h", "i", "k, premise")
+    }
+    assert all(
+        row.number.endswith(", photographs") and "photographs, 2 classes with " in row.ran for row in rows
+    )
     assert photographs.classes == (2, 2)
     assert 0 < len(photographs.sets.held_out) < len(photographs.sets.train)
 
@@ -107,7 +120,9 @@ def test_an_arm_is_trained_and_measured(bench: training.Bench, tmp_path: Path) -
     arm = next(arm for arm in claim.arms if arm.name == "repeated, λ 0.5")
     store = Measurements.open(tmp_path / "claims.json")
     figures = store.measure(arm.name, arm.about, range(1), arm.measure)[0]
-    assert 0 < figures["gradient_first"] < 1 and 0 < figures["gradient_last"] < 1 and 0 <= figures["top1"] <= 1
+    assert (
+        0 < figures["gradient_first"] < 1 and 0 < figures["gradient_last"] < 1 and 0 <= figures["top1"] <= 1
+    )
     assert store.measure(arm.name, arm.about, range(1), lambda seed: {})[0] == figures
 
 
@@ -122,7 +137,11 @@ def test_the_class_of_a_photograph_is_the_folder_it_had(tmp_path: Path) -> None:
     rows = "".join(f"{name}.jpg\ta/{repository}\t{path}\n" for name, repository, path in sources)
     (tmp_path / "SOURCES.tsv").write_text(f"file\trepository\tpath\n{rows}")
     found = read_photographs(tmp_path)
-    assert found.images.ids == ["P3", "P4", "P1"] and found.names == ["hat", "panda"] and found.labels.tolist() == [0, 0, 1]
+    assert (
+        found.images.ids == ["P3", "P4", "P1"]
+        and found.names == ["hat", "panda"]
+        and found.labels.tolist() == [0, 0, 1]
+    )
 
 
 def test_the_cost_of_the_regulariser_is_a_share_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,12 +151,16 @@ def test_the_cost_of_the_regulariser_is_a_share_of_the_pass(monkeypatch: pytest.
     assert len(shares) == 1 and all(0 < share < 10 for share in shares.values())
 
 
-def test_a_claim_that_cannot_be_measured_stops_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_claim_that_cannot_be_measured_stops_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def diverge(seed: int) -> Figures:
         raise UserError("the loss is NaN")
 
     def judge(measured: Measured) -> Row:
-        return Row("7", "it helps", "table 1", "shapes", "a, b", Difference.of(measured["sound"]["recall"]), 0.02)
+        return Row(
+            "7", "it helps", "table 1", "shapes", "a, b", Difference.of(measured["sound"]["recall"]), 0.02
+        )
 
     sound = Arm("sound", {}, lambda seed: {"recall": 0.5 + seed / 100})
     claims = [
@@ -181,7 +204,15 @@ def test_claims_10_to_12_come_from_the_same_runs(tmp_path: Path) -> None:
     assert {arm.name for claim in claims for arm in claim.arms} == {"copies"}
     figures = ("drip", "direct", "nfnet", "none", "best_member", "method1", "method2")
     figures += ("method1_small", "method2_small")
-    rows = [claim.judge({"copies": {figure: [0.1 * number] * 5 for number, figure in enumerate(figures)}}) for claim in claims]
+    rows = [
+        claim.judge({"copies": {figure: [0.1 * number] * 5 for number, figure in enumerate(figures)}})
+        for claim in claims
+    ]
     assert [row.difference.mean for row in rows] == pytest.approx([-0.1, -0.1, 0.2, 0.1])
-    assert "ensemble 0.300 ± 0.000, efficientnet 0.000 ± 0.000, nfnet 0.200 ± 0.000, the better one 0.400" in rows[1].measured
-    assert all("400 steps of 96" in row.ran and row.learnt == pytest.approx((0.3, 0.03, "best µAP")) for row in rows)
+    assert (
+        "ensemble 0.300 ± 0.000, efficientnet 0.000 ± 0.000, nfnet 0.200 ± 0.000, the better one 0.400"
+        in rows[1].measured
+    )
+    assert all(
+        "400 steps of 96" in row.ran and row.learnt == pytest.approx((0.3, 0.03, "best µAP")) for row in rows
+    )

@@ -28,8 +28,23 @@ from PIL import Image
 from image_copies.data.errors import UserError
 
 
-def row(*differences: float, smallest: float = 0.02, learnt: tuple[float, float, str] | None = None, number: str = "2") -> Row:
-    return Row(number, "it helps", "table 1", "shapes", "a, b", Difference.of(differences), smallest, learnt, cause="why")
+def row(
+    *differences: float,
+    smallest: float = 0.02,
+    learnt: tuple[float, float, str] | None = None,
+    number: str = "2",
+) -> Row:
+    return Row(
+        number,
+        "it helps",
+        "table 1",
+        "shapes",
+        "a, b",
+        Difference.of(differences),
+        smallest,
+        learnt,
+        cause="why",
+    )
 
 
 def empty_summary(folder: Path) -> Summary:
@@ -41,7 +56,9 @@ def empty_summary(folder: Path) -> Summary:
 def test_the_interval_is_students() -> None:
     """2.776 is the quantile for five runs."""
     found = Difference.of([0.1, 0.2, 0.3, 0.4, 0.5])
-    assert found.mean == pytest.approx(0.3) and found.margin == pytest.approx(2.776 * 0.025**0.5 / 5**0.5, rel=1e-3)
+    assert found.mean == pytest.approx(0.3) and found.margin == pytest.approx(
+        2.776 * 0.025**0.5 / 5**0.5, rel=1e-3
+    )
     assert Difference.between([0.3, 0.5], [0.1, 0.4]) == Difference.of([0.2, 0.1])
     assert compute_half_width(1.0, 1) == math.inf
 
@@ -58,7 +75,9 @@ def test_the_interval_is_students() -> None:
         ((-0.1, -0.11, -0.12), "undecided: 3 runs, at least 5 decide"),
     ],
 )
-def test_a_row_is_decided_by_its_interval_and_the_least_effect(differences: tuple[float, ...], verdict: str) -> None:
+def test_a_row_is_decided_by_its_interval_and_the_least_effect(
+    differences: tuple[float, ...], verdict: str
+) -> None:
     assert row(*differences).verdict == verdict
 
 
@@ -72,7 +91,11 @@ def test_an_interval_around_the_least_effect_decides_nothing(differences: tuple[
 def test_a_claim_holds_when_all_its_rows_do() -> None:
     """It was counted by its best row. Premises are apart."""
     good, bad = (0.1, 0.11, 0.12, 0.1, 0.09), (0.001, -0.001, 0.002, 0.001, 0.0)
-    rows = [row(*good, number="2"), row(*good, number="2, photographs"), row(*bad, number="2, premise, photographs")]
+    rows = [
+        row(*good, number="2"),
+        row(*good, number="2, photographs"),
+        row(*bad, number="2, premise, photographs"),
+    ]
     rows += [row(*good, number="9a"), row(*bad, number="9b"), row(*good, number="9c"), row(0.1, number="9d")]
     table = as_markdown(rows).splitlines()
     assert table[2:5] == [
@@ -84,7 +107,10 @@ def test_a_claim_holds_when_all_its_rows_do() -> None:
 
 def test_networks_that_have_not_learnt_decide_nothing() -> None:
     differences = (0.1, 0.11, 0.12, 0.1, 0.09)
-    assert row(*differences, learnt=(0.05, 0.06, "top-1")).verdict == "undecided: nothing learnt (top-1 0.050, 0.060 needed)"
+    assert (
+        row(*differences, learnt=(0.05, 0.06, "top-1")).verdict
+        == "undecided: nothing learnt (top-1 0.050, 0.060 needed)"
+    )
     assert row(*differences, learnt=(0.5, 0.06, "top-1")).verdict == "holds"
 
 
@@ -97,16 +123,36 @@ def test_networks_from_given_weights_have_to_be_better_than_these() -> None:
     given_learnt, random_learnt = (
         find_learnt(measured, (Side("", arm, "recall"),), (0.02, "R@1"), 0.02) for arm in (given, random)
     )
-    assert given_learnt == pytest.approx((0.46, 0.5, "R@1")) and random_learnt == pytest.approx((0.46, 0.03, "R@1"))
-    assert not row(0.1, 0.1, learnt=given_learnt).has_learnt and row(0.1, 0.1, learnt=random_learnt).has_learnt
-    assert {arm.name for arm in Claim("9", "", (given,), lambda measured: row(0.1)).all_arms} == {"given", "start"}
+    assert given_learnt == pytest.approx((0.46, 0.5, "R@1")) and random_learnt == pytest.approx(
+        (0.46, 0.03, "R@1")
+    )
+    assert (
+        not row(0.1, 0.1, learnt=given_learnt).has_learnt and row(0.1, 0.1, learnt=random_learnt).has_learnt
+    )
+    assert {arm.name for arm in Claim("9", "", (given,), lambda measured: row(0.1)).all_arms} == {
+        "given",
+        "start",
+    }
 
 
 def test_a_row_names_the_commits_and_machines_that_measured_it(tmp_path: Path) -> None:
     start = Arm("start", {}, lambda seed: {"recall": 0.4})
     store = Measurements.open(tmp_path / "claims.json")
-    store.add([{"name": "start", "about": {}, "seed": 0, "figures": {"recall": 0.4}, "commit": "1234567", "machine": "another"}])
-    found = Claim("9", "", (Arm("given", {}, start.measure, start),), lambda measured: row(0.1)).measure(store, [0])
+    store.add(
+        [
+            {
+                "name": "start",
+                "about": {},
+                "seed": 0,
+                "figures": {"recall": 0.4},
+                "commit": "1234567",
+                "machine": "another",
+            }
+        ]
+    )
+    found = Claim("9", "", (Arm("given", {}, start.measure, start),), lambda measured: row(0.1)).measure(
+        store, [0]
+    )
     (entry,) = store.find("given", {}).values()
     assert set(found.commit.split(", ")) == {"1234567", entry["commit"]}
     assert set(found.machine.split("; ")) == {"another", entry["machine"]}
@@ -129,13 +175,17 @@ def test_the_summary_says_what_a_verdict_is_made_of(tmp_path: Path) -> None:
     summary.put([row(0.1, 0.2, 0.3)])
     (kept,) = json.loads(summary.path.read_text())["rows"]
     assert kept["difference"] == {"mean": 0.2, "spread": 0.1, "runs": 3} and kept["seeds"] == "0 to 2"
-    assert kept["interval"] == pytest.approx([0.2 - 4.303 * 0.1 / 3**0.5, 0.2 + 4.303 * 0.1 / 3**0.5], abs=1e-4)
+    assert kept["interval"] == pytest.approx(
+        [0.2 - 4.303 * 0.1 / 3**0.5, 0.2 + 4.303 * 0.1 / 3**0.5], abs=1e-4
+    )
     assert kept["smallest"] == 0.02 and kept["verdict"].startswith("undecided")
 
 
 def test_more_runs_than_letters_are_named() -> None:
     """From the 27th on the table ended with a KeyError."""
-    rows = [replace(row(0.1, 0.2), claim=f"claim {number:02}", ran=f"setting {number}") for number in range(30)]
+    rows = [
+        replace(row(0.1, 0.2), claim=f"claim {number:02}", ran=f"setting {number}") for number in range(30)
+    ]
     assert {"- z: setting 25", "- aa: setting 26", "- ad: setting 29"} <= set(as_markdown(rows).splitlines())
 
 
@@ -153,11 +203,22 @@ def test_the_tradeoff_is_drawn_from_the_file(tmp_path: Path) -> None:
         for weight in (1.0, 0.1):
             figures = {"top1": weight + steps, "copies": 5 - weight} | (shares if weight < 1 else {})
             store.measure(f"repeated, λ {weight:g}", {"steps": steps}, range(2), partial(give, figures))
-    store.measure("repeated, λ 1, 3 × the steps", {"steps": 150}, range(2), partial(give, {"top1": 0.0, "copies": 0.0}))
+    store.measure(
+        "repeated, λ 1, 3 × the steps", {"steps": 150}, range(2), partial(give, {"top1": 0.0, "copies": 0.0})
+    )
     found = collect_tradeoff(store)
-    assert list(found) == [0.1, 1.0] and np.isnan(found[1.0].pop("gradient_first")).all() and found[1.0].pop("gradient_last")
+    assert (
+        list(found) == [0.1, 1.0]
+        and np.isnan(found[1.0].pop("gradient_first")).all()
+        and found[1.0].pop("gradient_last")
+    )
     assert found[1.0] == {"top1": [51.0] * 2, "copies": [4.0] * 2}
-    assert found[0.1] == {"top1": [50.1] * 2, "copies": [4.9] * 2, "gradient_first": [0.5] * 2, "gradient_last": [0.75] * 2}
+    assert found[0.1] == {
+        "top1": [50.1] * 2,
+        "copies": [4.9] * 2,
+        "gradient_first": [0.5] * 2,
+        "gradient_last": [0.75] * 2,
+    }
     plot_tradeoff(collect_tradeoff(store), tmp_path / "tradeoff.png")
     with Image.open(tmp_path / "tradeoff.png") as drawn:
         assert drawn.size == (1700, 400) and np.asarray(drawn)[:, 1300:].std() > 10
@@ -172,7 +233,11 @@ def test_the_documents_tables_are_those_of_the_summary() -> None:
 
 
 def test_the_documents_prose_repeats_no_figure_of_the_table() -> None:
-    text = DOCUMENT.read_text(encoding="utf-8").partition("## Conclusions")[2].partition("## What the settings require")[0]
+    text = (
+        DOCUMENT.read_text(encoding="utf-8")
+        .partition("## Conclusions")[2]
+        .partition("## What the settings require")[0]
+    )
     assert text and not re.findall(r"\.\d{3}", text)
 
 

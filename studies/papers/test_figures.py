@@ -46,7 +46,10 @@ def classes(tmp_path: Path) -> Path:
 def checkpoint(tmp_path: Path) -> Path:
     torch.manual_seed(0)
     save_descriptor(
-        tmp_path / "c.safetensors", Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)), 32, {}
+        tmp_path / "c.safetensors",
+        Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)),
+        32,
+        {},
     )
     return tmp_path / "c.safetensors"
 
@@ -55,7 +58,18 @@ def test_each_exponent_is_measured_at_each_size(
     classes: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sizes = ["--sizes", "32", "64", "--exponents", "1", "8"]
-    main(["exponents", "--checkpoint", str(checkpoint), "--classes", str(classes), *sizes, "--plot", str(tmp_path / "p.png")])
+    main(
+        [
+            "exponents",
+            "--checkpoint",
+            str(checkpoint),
+            "--classes",
+            str(classes),
+            *sizes,
+            "--plot",
+            str(tmp_path / "p.png"),
+        ]
+    )
     assert (tmp_path / "p.png").stat().st_size > 5000
     found = re.findall(r"s\* (\d+), p\* (\d): Recall@1 0\.\d{4}", capsys.readouterr().out)
     assert found == [("32", "1"), ("32", "8"), ("64", "1"), ("64", "8")]
@@ -70,14 +84,20 @@ def test_recall_of_each_domain_is_in_the_curves_and_drawn(classes: Path, tmp_pat
     assert (tmp_path / "p.png").stat().st_size > 5000
     for name in ("plain", "ideal"):
         rows = read_rows(tmp_path / "runs" / name)
-        assert len(rows) == 2 and all(0 <= float(row[column]) <= 1 for row in rows for column in ("0°", "270°", "joined"))
+        assert len(rows) == 2 and all(
+            0 <= float(row[column]) <= 1 for row in rows for column in ("0°", "270°", "joined")
+        )
     curve = str(tmp_path / "runs" / "plain" / "curve.csv")
     with pytest.raises(UserError, match=r"has no column watched_top1: .*watch: DIR"):
         main(["curves", curve, "--plot", str(tmp_path / "p.png")])
 
 
 def test_s_is_drawn_by_batch_size(
-    classes: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    classes: Path,
+    checkpoint: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     larger = "  larger: {<<: *plain, svmax: {weight: 1}, stages: [{image_size: 32, batch_size: 8}]}\n"
     (tmp_path / "recipe.yaml").write_text(RECIPE + larger)
@@ -85,5 +105,9 @@ def test_s_is_drawn_by_batch_size(
     monkeypatch.setattr(figures, "open_existing_run", lambda folder: run)
     main(["spread", "--run", str(tmp_path), "--root", str(classes), "--plot", str(tmp_path / "p.png")])
     assert (tmp_path / "p.png").stat().st_size > 5000
-    assert re.findall(r"(\w+): b (\d)", capsys.readouterr().out) == [("plain", "4"), ("ideal", "4"), ("larger", "8")]
+    assert re.findall(r"(\w+): b (\d)", capsys.readouterr().out) == [
+        ("plain", "4"),
+        ("ideal", "4"),
+        ("larger", "8"),
+    ]
     assert figures.name_line(run.recipe.trained_models["larger"]).endswith("with SVMax, bounded")

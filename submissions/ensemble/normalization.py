@@ -32,18 +32,25 @@ def _move_away(
     settings: NormalizationSettings,
 ) -> NDArray[np.float32]:
     """q + β √C · direction (Eq. 14): the direction is the mean of (q − t) / ‖q − t‖ over the nearest, scaled to unit length."""
-    strength, nearest = _strength(neighbours, beta, settings), neighbours.rows[:, : settings.direction_neighbours]
+    strength, nearest = (
+        _strength(neighbours, beta, settings),
+        neighbours.rows[:, : settings.direction_neighbours],
+    )
     moved = np.empty_like(queries)
     for start in range(0, len(queries), QUERIES_PER_BLOCK):
         part = slice(start, start + QUERIES_PER_BLOCK)
-        moved[part] = queries[part] + strength[part] * _compute_direction(queries[part], training, nearest[part])
+        moved[part] = queries[part] + strength[part] * _compute_direction(
+            queries[part], training, nearest[part]
+        )
     moved[~queries.any(axis=1)] = 0
     return moved
 
 
 def _strength(neighbours: TrainingNear, beta: float, settings: NormalizationSettings) -> NDArray[np.float32]:
     """β √C [n, 1], where C is the mean cosine to the nearest `similarity_neighbours`, clipped at 0 (Eq. 9 and 11)."""
-    similarity = np.maximum(neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0)
+    similarity = np.maximum(
+        neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0
+    )
     strength: NDArray[np.float32] = (beta * np.sqrt(similarity)).astype(np.float32)
     return strength
 
@@ -71,7 +78,10 @@ class Normalization:
     label: str  # in tables and pages
     beta: str | None  # key of NormalizationSettings that lists its candidates
     neighbours: tuple[str, ...]  # keys that say how many it needs
-    formula: Callable[[NDArray[np.float32], NDArray[np.float32], TrainingNear, float, NormalizationSettings], NDArray[np.float32]]
+    formula: Callable[
+        [NDArray[np.float32], NDArray[np.float32], TrainingNear, float, NormalizationSettings],
+        NDArray[np.float32],
+    ]
 
 
 METHODS: dict[Method, Normalization] = {
@@ -80,9 +90,12 @@ METHODS: dict[Method, Normalization] = {
         "method 1",
         "beta1",
         ("similarity_neighbours",),
-        lambda queries, _, neighbours, beta, settings: queries * (1 + _strength(neighbours, beta, settings)),  # Eq. 10
+        # Eq. 10
+        lambda queries, _, neighbours, beta, settings: queries * (1 + _strength(neighbours, beta, settings)),
     ),
-    "method2": Normalization("method 2", "beta2", ("similarity_neighbours", "direction_neighbours"), _move_away),
+    "method2": Normalization(
+        "method 2", "beta2", ("similarity_neighbours", "direction_neighbours"), _move_away
+    ),
 }
 
 
@@ -120,7 +133,9 @@ def find_neighbours(queries: NDArray[np.float32], training: VectorRows, count: i
     return TrainingNear(found.values.astype(np.float32), found.rows)
 
 
-def hold_neighbours(training: VectorRows, neighbours: TrainingNear) -> tuple[NDArray[np.float32], TrainingNear]:
+def hold_neighbours(
+    training: VectorRows, neighbours: TrainingNear
+) -> tuple[NDArray[np.float32], TrainingNear]:
     """Return training vectors [n, d] in memory, of those in files only the neighbours, and which of them the neighbours are."""
     if isinstance(training, np.ndarray):
         return training, neighbours
@@ -165,7 +180,12 @@ def normalize_by_variant(
         return queries
     held, neighbours = hold_neighbours(training, find_neighbours(queries, training, needed))
     return normalize_queries(
-        queries=queries, training=held, neighbours=neighbours, method=variant.method, beta=variant.beta, settings=settings
+        queries=queries,
+        training=held,
+        neighbours=neighbours,
+        method=variant.method,
+        beta=variant.beta,
+        settings=settings,
     )
 
 

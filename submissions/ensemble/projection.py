@@ -13,7 +13,12 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular, whole_file
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
-from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
+from image_copies.submissions.vectors.hdf5 import (
+    HDF5_ERRORS,
+    create_hdf5,
+    describe_dataset_problem,
+    open_hdf5,
+)
 
 ROWS_PER_SHARD = 8192  # of the chosen ones
 SUMMED_ROWS = 4096  # converted to float64 at once
@@ -83,7 +88,8 @@ def _sum_shard(vectors: ConcatenatedVectors, rows: NDArray[np.int64], place: Pla
 
 DATASET_NAMES = ("mean", "axes", "eigenvalues")
 ROWS_PER_BLOCK = 65_536
-EIGENVALUE_FLOOR = 1e-10  # share of the largest eigenvalue below which a direction gets weight 0: the vectors do not span it
+# share of the largest eigenvalue below which a direction gets weight 0: the vectors do not span it
+EIGENVALUE_FLOOR = 1e-10
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,9 @@ class Projection:
             UserError: when the vectors do not have D dimensions, or the PCA has fewer axes than `dimensions`.
         """
         if vectors.shape[1] != len(self.mean):
-            raise UserError(f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}.")
+            raise UserError(
+                f"the vectors have {vectors.shape[1]} dimensions, the projection was fitted on {len(self.mean)}."
+            )
         self._require(dimensions)
         along = ((vectors - self.mean) @ self.axes[:dimensions].T).astype(np.float32, copy=False)
         along[~vectors.any(axis=1)] = 0
@@ -119,7 +127,10 @@ class Projection:
 
     def weight(self, coordinates: NDArray[np.float32], eigen_power: float) -> NDArray[np.float32]:
         """Multiply coordinates [n, k] by eigenvalue ** eigen_power and scale each row to unit length."""
-        weights, made = self._weights(coordinates.shape[1], eigen_power), np.empty_like(coordinates, order="C")
+        weights, made = (
+            self._weights(coordinates.shape[1], eigen_power),
+            np.empty_like(coordinates, order="C"),
+        )
         for start in range(0, len(coordinates), ROWS_PER_BLOCK):
             part = slice(start, start + ROWS_PER_BLOCK)
             made[part] = scale_to_unit_length(coordinates[part] * weights)
@@ -162,7 +173,9 @@ def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection
     return _solve(sum_vectors(training))
 
 
-def fit_projection_on_rows(training: ConcatenatedVectors, rows: NDArray[np.int64], needed: int = 1) -> Projection:
+def fit_projection_on_rows(
+    training: ConcatenatedVectors, rows: NDArray[np.int64], needed: int = 1
+) -> Projection:
     """Fit a PCA on chosen rows of vectors files, int64 [n] ascending, summed shard by shard; see `fit_projection`."""
     _require_enough(len(rows), training.dimensions, needed)
     return _solve(sum_chosen(training, rows))
@@ -170,7 +183,9 @@ def fit_projection_on_rows(training: ConcatenatedVectors, rows: NDArray[np.int64
 
 def _require_enough(count: int, dimensions: int, needed: int) -> None:
     if count < 2:
-        raise UserError(f"{count} training vectors are too few to fit a PCA; expected at least 2. Embed more training images.")
+        raise UserError(
+            f"{count} training vectors are too few to fit a PCA; expected at least 2. Embed more training images."
+        )
     most = min(dimensions, count)
     if needed > most:
         raise UserError(
@@ -189,7 +204,9 @@ def _solve(moments: Moments) -> Projection:
     largest = np.take_along_axis(axes, np.abs(axes).argmax(axis=1, keepdims=True), 1)
     axes = np.where(largest < 0, -axes, axes)
     return Projection(
-        moments.mean.astype(np.float32), np.ascontiguousarray(axes, np.float32), np.maximum(eigenvalues, 0).astype(np.float32)
+        moments.mean.astype(np.float32),
+        np.ascontiguousarray(axes, np.float32),
+        np.maximum(eigenvalues, 0).astype(np.float32),
     )
 
 
@@ -200,7 +217,11 @@ def save_projection(path: Path, projection: Projection) -> None:
         UserError: when the disk is full.
     """
     with whole_file(path) as temporary, create_hdf5(temporary) as (file, _):
-        file["mean"], file["axes"], file["eigenvalues"] = projection.mean, projection.axes, projection.eigenvalues
+        file["mean"], file["axes"], file["eigenvalues"] = (
+            projection.mean,
+            projection.axes,
+            projection.eigenvalues,
+        )
 
 
 def load_projection(path: Path) -> Projection:
@@ -212,16 +233,22 @@ def load_projection(path: Path) -> Projection:
     try:
         with open_regular(path), open_hdf5(path) as file:
             problems = [
-                f"{name} {problem}" for name in DATASET_NAMES if (problem := describe_dataset_problem(file, name)) is not None
+                f"{name} {problem}"
+                for name in DATASET_NAMES
+                if (problem := describe_dataset_problem(file, name)) is not None
             ]
             if problems:
                 raise OSError(", ".join(problems))
             mean, axes, eigenvalues = (np.asarray(file[name], np.float32) for name in DATASET_NAMES)
             if axes.ndim != 2 or mean.shape != axes.shape[1:] or eigenvalues.shape != axes.shape[:1]:
-                raise OSError(f"the shapes {mean.shape}, {axes.shape} and {eigenvalues.shape} are inconsistent")
+                raise OSError(
+                    f"the shapes {mean.shape}, {axes.shape} and {eigenvalues.shape} are inconsistent"
+                )
             return Projection(mean, axes, eigenvalues)
     except HDF5_ERRORS as error:
-        raise UserError(f"{path} is not a projection that step 03 wrote ({error}). Run step 03 again.") from error
+        raise UserError(
+            f"{path} is not a projection that step 03 wrote ({error}). Run step 03 again."
+        ) from error
 
 
 def scale_to_unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -47,7 +47,9 @@ class ValidationVectors:
     def weight(self, dimensions: int, eigen_power: float) -> tuple[Vectors, Vectors, NDArray[np.float32]]:
         """Return queries, references and training as unit vectors [n, dimensions], weighted by eigenvalue ** eigen_power."""
         queries, references = (
-            Vectors(part.ids, self.projection.weight(part.vectors[:, :dimensions], eigen_power), part.unreadable)
+            Vectors(
+                part.ids, self.projection.weight(part.vectors[:, :dimensions], eigen_power), part.unreadable
+            )
             for part in (self.queries, self.references)
         )
         return queries, references, self.projection.weight(self.training[:, :dimensions], eigen_power)
@@ -75,7 +77,9 @@ def project_validation(
     others = np.flatnonzero(kept & ~training.unreadable)
     name = f"{training.name} without the {len(outside)} validation images"
     with prefix_errors(name):
-        projection = fit_projection_on_rows(training, training.choose_rows(sample, seed, among=others), dimensions)
+        projection = fit_projection_on_rows(
+            training, training.choose_rows(sample, seed, among=others), dimensions
+        )
     searched = np.sort(training.rows_of(references))
 
     def coordinates(part: ConcatenatedVectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -85,7 +89,11 @@ def project_validation(
     return ValidationVectors(
         name,
         Vectors(synthetic.ids, coordinates(synthetic, np.arange(len(synthetic))), synthetic.unreadable),
-        Vectors([training.ids[row] for row in searched], coordinates(training, searched), training.unreadable[searched]),
+        Vectors(
+            [training.ids[row] for row in searched],
+            coordinates(training, searched),
+            training.unreadable[searched],
+        ),
         coordinates(training, others),
         projection,
     )
@@ -153,7 +161,9 @@ def _score_normalizations(
         normalized = apply_normalizations(queries.vectors, training, settings)
     rows = []
     for method, beta, moved in normalized:
-        scores = _score_synthetic(Vectors(queries.ids, moved, queries.unreadable), references, ground_truth, left_out)
+        scores = _score_synthetic(
+            Vectors(queries.ids, moved, queries.unreadable), references, ground_truth, left_out
+        )
         rows.append(tabulate_variant(replace(projected, method=method, beta=beta)) | scores)
     return rows
 
@@ -163,7 +173,10 @@ def find_only_candidate(
 ) -> tuple[Variant, pd.DataFrame] | None:
     """Return the only candidate and its table, with µAP NaN; None where the recipe leaves a choice."""
     weightings = ensemble.weightings(models)
-    if max(len(ensemble.dimensions), len(ensemble.eigen_power), len(normalization.methods), len(weightings)) > 1:
+    if (
+        max(len(ensemble.dimensions), len(ensemble.eigen_power), len(normalization.methods), len(weightings))
+        > 1
+    ):
         return None
     method = normalization.methods[0]
     betas = list_betas(normalization, method)
@@ -199,7 +212,9 @@ def find_usable_methods(settings: NormalizationSettings, training: int) -> tuple
 
     In the latter cases the search for neighbours then fails with a message about their number.
     """
-    usable = tuple(method for method in settings.methods if count_neighbours_needed(settings, method) <= training)
+    usable = tuple(
+        method for method in settings.methods if count_neighbours_needed(settings, method) <= training
+    )
     return usable if len(settings.methods) > 1 and usable else settings.methods
 
 

@@ -28,7 +28,9 @@ def parse_variant(row: "pd.Series[Any]") -> Variant:
     if row["method"] not in get_args(Method):
         raise ValueError(f"unknown method {row['method']!r}, expected one of {', '.join(get_args(Method))}")
     weights = tuple(float(weight) for weight in row["weights"].split())
-    return Variant(int(row["dimensions"]), float(row["eigen_power"]), row["method"], float(row["beta"]), weights)
+    return Variant(
+        int(row["dimensions"]), float(row["eigen_power"]), row["method"], float(row["beta"]), weights
+    )
 
 
 def tabulate_variant(variant: Variant) -> dict[str, Any]:
@@ -60,7 +62,9 @@ def read_choice(path: Path) -> "tuple[Variant, pd.DataFrame]":
         best = table.iloc[0]
         return parse_variant(best), table
     except (OSError, ValueError, KeyError, IndexError) as error:  # pandas' parser errors are ValueErrors
-        raise UserError(f"{path} is not a choice that step 03 wrote ({error!r}). Delete it and run step 03 again.") from error
+        raise UserError(
+            f"{path} is not a choice that step 03 wrote ({error!r}). Delete it and run step 03 again."
+        ) from error
 
 
 MEAN = "micro_average_precision"  # the column that decides

@@ -9,7 +9,13 @@ import numpy as np
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_table, write_table
 from image_copies.data.targets import begins_with
-from image_copies.submissions.scoring.metrics import RankedPairs, Scores, make_ranking, make_scores, search_readable
+from image_copies.submissions.scoring.metrics import (
+    RankedPairs,
+    Scores,
+    make_ranking,
+    make_scores,
+    search_readable,
+)
 from image_copies.submissions.vectors.files import Vectors, VectorSet
 
 CSV_COLUMNS = ["query_id", "reference_id", "score"]
@@ -28,7 +34,10 @@ def write_matches(path: Path, queries: Vectors, references: VectorSet, per_query
     count = min(MAX_ROWS, per_query * len(queries))
     pairs = search_readable(queries, references, count)
     columns = (part[:count].tolist() for part in (pairs.queries, pairs.references, -pairs.distances))
-    found = [(queries.ids[query], references.ids[reference], score) for query, reference, score in zip(*columns, strict=True)]
+    found = [
+        (queries.ids[query], references.ids[reference], score)
+        for query, reference, score in zip(*columns, strict=True)
+    ]
     return write_pairs(path, found)
 
 
@@ -98,7 +107,9 @@ def read_matches(path: Path) -> list[tuple[str, str, float]]:
     for number, (query, reference, score) in enumerate(rows, 2):
         value = _parse_score(score)
         if not math.isfinite(value):
-            raise UserError(f"{path}, line {number}: the score {score!r} is not a finite number. Correct or remove the line.")
+            raise UserError(
+                f"{path}, line {number}: the score {score!r} is not a finite number. Correct or remove the line."
+            )
         pairs.append((query, reference, value))
     return pairs
 

@@ -22,9 +22,15 @@ from image_copies.submissions.vectors.files import (
     read_ids,
     take_rows,
 )
-from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
+from image_copies.submissions.vectors.hdf5 import (
+    HDF5_ERRORS,
+    create_hdf5,
+    describe_dataset_problem,
+    open_hdf5,
+)
 
-UNREADABLE_DISTANCE = 1e3  # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
+# unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
+UNREADABLE_DISTANCE = 1e3
 UNREADABLE_SIDES = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)  # of queries and references
 DATASET_NAMES = (("query", "query_ids"), ("reference", "reference_ids"))
 
@@ -39,7 +45,9 @@ def write_submission(path: Path, queries: Vectors, references: VectorSet) -> Non
     """
     with whole_file(path) as temporary:
         with create_hdf5(temporary) as (file, check):
-            for (name, ids_name), part, side in zip(DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True):
+            for (name, ids_name), part, side in zip(
+                DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True
+            ):
                 order, row = np.array(sorted(range(len(part)), key=part.ids.__getitem__), np.int64), 0
                 vectors = file.create_dataset(None, (len(part), part.dimensions), np.float32)
                 for block in _arrange(part, order, side):
@@ -48,11 +56,16 @@ def write_submission(path: Path, queries: Vectors, references: VectorSet) -> Non
                     row += len(block)
                 file[name] = vectors
                 file.create_dataset(
-                    ids_name, data=np.array([part.ids[row] for row in order], object), dtype=h5py.string_dtype("utf-8")
+                    ids_name,
+                    data=np.array([part.ids[row] for row in order], object),
+                    dtype=h5py.string_dtype("utf-8"),
                 )
         problems = find_submission_problems(temporary, sorted(queries.ids), sorted(references.ids))
         if problems:
-            raise UserError(f"{path} was not written, it would have {len(problems)} problem(s):\n  " + "\n  ".join(problems))
+            raise UserError(
+                f"{path} was not written, it would have {len(problems)} problem(s):\n  "
+                + "\n  ".join(problems)
+            )
 
 
 def open_submission(path: Path) -> tuple[Vectors, StoredVectors]:
@@ -63,7 +76,9 @@ def open_submission(path: Path) -> tuple[Vectors, StoredVectors]:
     """
     problems = find_submission_problems(path)
     if problems:
-        raise UserError(f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems))
+        raise UserError(
+            f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems)
+        )
     with open_hdf5(path) as file:
         queries, references = (read_ids(file[ids_name]) for _, ids_name in DATASET_NAMES)
         vectors = np.asarray(file["query"], dtype=np.float32)
@@ -83,7 +98,9 @@ def _read_references(path: Path, first: int, last: int) -> NDArray[np.float32]:
         raise UserError(f"{path} cannot be read any longer ({error}). Repeat the command.") from error
 
 
-def find_submission_problems(path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None) -> list[str]:
+def find_submission_problems(
+    path: Path, query_ids: list[str] | None = None, reference_ids: list[str] | None = None
+) -> list[str]:
     """List everything in a submission that the platform would reject, a line for each; empty if the file is valid.
 
     Without ids, those that it must have are not known.
@@ -93,14 +110,22 @@ def find_submission_problems(path: Path, query_ids: list[str] | None = None, ref
     try:
         with open_hdf5(path) as file:
             needed = [name for part in DATASET_NAMES for name in part]
-            wrong = {name: problem for name in needed if (problem := describe_dataset_problem(file, name)) is not None}
+            wrong = {
+                name: problem
+                for name in needed
+                if (problem := describe_dataset_problem(file, name)) is not None
+            }
             if "is missing" in wrong.values() or "is not a data set" in wrong.values():
                 found = ", ".join(f"{name} {problem}" for name, problem in wrong.items())
                 return [f"{found}; a submission holds the data sets {', '.join(needed)}"]
             if wrong:
                 found = ", ".join(f"{name} {problem}" for name, problem in wrong.items())
                 return [f"data sets cannot be read from this file alone: {found}"]
-            problems = [problem for name, ids_name in DATASET_NAMES for problem in _find_form_problems(name, ids_name, file)]
+            problems = [
+                problem
+                for name, ids_name in DATASET_NAMES
+                for problem in _find_form_problems(name, ids_name, file)
+            ]
             if problems:
                 return problems
             for (name, ids_name), expected in zip(DATASET_NAMES, (query_ids, reference_ids), strict=True):
@@ -124,7 +149,9 @@ def describe_oddities(queries: Vectors, references: VectorSet) -> list[str]:
         away = _find_moved_away(part, side)
         if away.any():
             first = part.ids[int(np.argmax(away))]
-            found.append(f"{name}: {away.sum()} of {len(part)} images could not be read, the first is {first!r}")
+            found.append(
+                f"{name}: {away.sum()} of {len(part)} images could not be read, the first is {first!r}"
+            )
         found += describe_repeated(name, part, away)
     return found
 
@@ -147,7 +174,9 @@ def _find_moved_away(part: VectorSet, side: float) -> NDArray[np.bool_]:
     away, rows = np.zeros(len(part), bool), np.flatnonzero(~part.unreadable)
     for shard in divide_rows(part.readable(), ROWS_PER_BLOCK):
         vectors = shard.load()
-        away[rows[shard.first : shard.first + len(vectors)]] = (vectors[:, 0] == side) & ~vectors[:, 1:].any(axis=1)
+        away[rows[shard.first : shard.first + len(vectors)]] = (vectors[:, 0] == side) & ~vectors[:, 1:].any(
+            axis=1
+        )
     return away
 
 
@@ -168,14 +197,21 @@ def _find_vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> l
     if vectors.dtype != np.float32:
         problems.append(f"{name} is {vectors.dtype}; expected float32")
     if not 1 <= vectors.shape[1] <= MAX_DIMENSIONS:
-        problems.append(f"{name} has {vectors.shape[1]} dimensions; 1…{MAX_DIMENSIONS} are allowed (ensemble.dimensions)")
+        problems.append(
+            f"{name} has {vectors.shape[1]} dimensions; 1…{MAX_DIMENSIONS} are allowed (ensemble.dimensions)"
+        )
     if np.issubdtype(vectors.dtype, np.floating):
         starts = range(0, max(1, len(vectors)), ROWS_PER_BLOCK)
-        lengths = np.concatenate([_compute_norms(vectors[start : start + ROWS_PER_BLOCK]) for start in starts])
+        lengths = np.concatenate(
+            [_compute_norms(vectors[start : start + ROWS_PER_BLOCK]) for start in starts]
+        )
         finite = np.isfinite(lengths)
         for wrong, problem in (
             (~finite, "hold NaN or infinity"),
-            (finite & (lengths > MAX_NORM), f"have a norm above {MAX_NORM:.0e}, whose squared distances may overflow"),
+            (
+                finite & (lengths > MAX_NORM),
+                f"have a norm above {MAX_NORM:.0e}, whose squared distances may overflow",
+            ),
         ):
             if wrong.any():
                 first = int(np.argmax(wrong))

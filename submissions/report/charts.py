@@ -41,7 +41,11 @@ def draw(paint: Callable[[Figure], Any], height: float, about: str) -> Markup:
     svg = svg[svg.index("<svg") :].replace('<text style="', '<text style="fill: currentColor; ')
     for drawn, shown in _PAGE.items():
         svg = svg.replace(drawn, shown)
-    return Markup('<figure class="chart" role="img" aria-label="{}">').format(about) + Markup(svg) + Markup("</figure>")
+    return (
+        Markup('<figure class="chart" role="img" aria-label="{}">').format(about)
+        + Markup(svg)
+        + Markup("</figure>")
+    )
 
 
 CURVE_POINTS = 800  # drawn at most of a precision-recall curve
@@ -52,14 +56,22 @@ def draw_precision_recall(ranked: RankedPairs) -> Markup:
 
     def paint(figure: Figure) -> None:
         axes = figure.subplots()
-        steps = np.unique(np.linspace(0, max(len(ranked.true) - 1, 0), min(CURVE_POINTS, len(ranked.true))).astype(int))
+        steps = np.unique(
+            np.linspace(0, max(len(ranked.true) - 1, 0), min(CURVE_POINTS, len(ranked.true))).astype(int)
+        )
         good = np.flatnonzero(ranked.precision >= 0.9)
         label = "precision never reaches 90 %"
         if len(good):
             best = good[np.argmax(ranked.recall[good])]
             label = f"recall {ranked.recall[best]:.3f} at 90 % precision"
             axes.plot(ranked.recall[best], ranked.precision[best], "o", color=FIRST, markersize=8, zorder=3)
-            axes.plot([ranked.recall[best]] * 2, [0, ranked.precision[best]], color=FIRST, linewidth=0.8, linestyle=":")
+            axes.plot(
+                [ranked.recall[best]] * 2,
+                [0, ranked.precision[best]],
+                color=FIRST,
+                linewidth=0.8,
+                linestyle=":",
+            )
             steps = np.union1d(steps, [best])
         axes.plot(ranked.recall[steps], ranked.precision[steps], color=FIRST, linewidth=2, label=label)
         axes.axhline(0.9, color=INK, linewidth=0.8, linestyle=":")
@@ -75,7 +87,10 @@ def draw_training(name: str, curve: pd.DataFrame) -> Markup:
 
     The curve has a row per epoch; any of its columns stage, loss and validation may be missing.
     """
-    figures = {label: _numbers(curve, column) for column, label in (("loss", "loss"), ("validation", "validation µAP"))}
+    figures = {
+        label: _numbers(curve, column)
+        for column, label in (("loss", "loss"), ("validation", "validation µAP"))
+    }
     figures = {label: values for label, values in figures.items() if np.isfinite(values).any()}
     epochs = np.arange(1, len(curve) + 1)
 
@@ -84,7 +99,15 @@ def draw_training(name: str, curve: pd.DataFrame) -> Markup:
         for axes, (label, values), colour in zip(panels, figures.items(), (FIRST, SECOND), strict=False):
             known = np.isfinite(values)
             marker = "o" if known.sum() <= 30 else ""
-            axes.plot(epochs[known], values[known], color=colour, linewidth=1.8, marker=marker, markersize=4, clip_on=False)
+            axes.plot(
+                epochs[known],
+                values[known],
+                color=colour,
+                linewidth=1.8,
+                marker=marker,
+                markersize=4,
+                clip_on=False,
+            )
             axes.set(ylabel=label)
             axes.grid(alpha=0.2)
             if label.startswith("validation"):
@@ -106,7 +129,10 @@ def _split_stages(curve: pd.DataFrame) -> list[tuple[int, int, int]]:
     if not np.isfinite(numbers).all():
         numbers = np.ones(len(curve))
     starts = [row for row in range(len(numbers)) if row == 0 or numbers[row] != numbers[row - 1]]
-    return [(int(numbers[start]), start, end) for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True)]
+    return [
+        (int(numbers[start]), start, end)
+        for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True)
+    ]
 
 
 def _numbers(curve: pd.DataFrame, column: str) -> np.ndarray:

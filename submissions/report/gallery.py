@@ -61,7 +61,11 @@ def make_galleries(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, 
             "True pairs not found at 90 % precision, lowest rank first, with the query's nearest wrong reference.",
             draw_missed_copies(ranked, truth, edits),
         ),
-        Gallery("Most confident false alarms", "Wrong pairs, highest score first.", draw_false_alarms(ranked, truth, edits)),
+        Gallery(
+            "Most confident false alarms",
+            "Wrong pairs, highest score first.",
+            draw_false_alarms(ranked, truth, edits),
+        ),
     ]
 
 
@@ -102,7 +106,9 @@ def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[st
 
 def draw_missed_copies(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, str]) -> list[Card]:
     """Return cards of true pairs that are not found at 90 % precision, worst first: unranked ones, then by descending rank."""
-    index_of = {pair: index for index, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
+    index_of = {
+        pair: index for index, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))
+    }
     found = find_pairs_at_90(ranked)
     wrong = _find_best_wrong(ranked)
     score_of = {pair: -float(ranked.distances[index]) for pair, index in index_of.items()}
@@ -150,8 +156,13 @@ def _draw_pair(ranked: RankedPairs, edits: Mapping[str, str], index: int, label:
     return _draw_two(*pair, label, -float(ranked.distances[index]), index + 1, edits)
 
 
-def _draw_two(query_id: str, reference_id: str, label: str, score: float, rank: int, edits: Mapping[str, str]) -> Card:
-    pictures = Tile("query", query_id, "query"), Tile("reference", reference_id, label, _format_score_note(score))
+def _draw_two(
+    query_id: str, reference_id: str, label: str, score: float, rank: int, edits: Mapping[str, str]
+) -> Card:
+    pictures = (
+        Tile("query", query_id, "query"),
+        Tile("reference", reference_id, label, _format_score_note(score)),
+    )
     return Card(pictures, f"rank {rank}", edits.get(query_id, ""))
 
 
@@ -179,7 +190,9 @@ class Thumbnails:
         if image_id not in self._made:
             target = self._folder / f"{self._prefix}{len(self._made):05d}.jpg"
             path = self._paths.get(image_id)
-            self._made[image_id] = f"{self._folder.name}/{target.name}" if path and write_thumbnail(path, target) else None
+            self._made[image_id] = (
+                f"{self._folder.name}/{target.name}" if path and write_thumbnail(path, target) else None
+            )
         return self._made[image_id]
 
 
@@ -199,7 +212,9 @@ PicturedCard = tuple[Card, list[tuple[Tile, str | None]]]
 PicturedGallery = tuple[Gallery, list[PicturedCard]]
 
 
-def write_page(folder: Path, template: str, inputs: RunInputs, galleries: list[Gallery], values: Mapping[str, object]) -> Path:
+def write_page(
+    folder: Path, template: str, inputs: RunInputs, galleries: list[Gallery], values: Mapping[str, object]
+) -> Path:
     """Write `index.html` with its thumbnails, all or nothing; return the path of the page.
 
     An existing folder is replaced. The template gets the inputs, the pictured galleries and the values.
@@ -214,7 +229,9 @@ def write_page(folder: Path, template: str, inputs: RunInputs, galleries: list[G
     return folder / "index.html"
 
 
-def _add_thumbnails(galleries: list[Gallery], queries: ImageSet, references: ImageSet, folder: Path) -> list[PicturedGallery]:
+def _add_thumbnails(
+    galleries: list[Gallery], queries: ImageSet, references: ImageSet, folder: Path
+) -> list[PicturedGallery]:
     """Write the cards' thumbnails below `folder`; return the galleries with each picture's path relative to it.
 
     The path is None where the image is missing or cannot be decoded.

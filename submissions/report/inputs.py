@@ -39,14 +39,16 @@ class RunInputs:
     steps: list[StepDone] = field(default_factory=list)  # in order
     versions: dict[str, str] = field(default_factory=dict)  # of packages
     warnings: list[str] = field(default_factory=list)  # what is wrong with the run, and what to try
-    synthetic: dict[str, float] = field(default_factory=dict)  # µAP of the chosen variant on the synthetic queries, by title
+    # µAP of the chosen variant on the synthetic queries, by title
+    synthetic: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportInputs(RunInputs):
     """What the report of a scored run shows."""
 
-    variants: list[dict[str, Any]]  # name, submitted, the fields of Scores and perhaps micro_average_precision_95
+    # name, submitted, the fields of Scores and perhaps micro_average_precision_95
+    variants: list[dict[str, Any]]
     scores: dict[str, float | int]  # of the submission, by the names of the fields of Scores
     interval: Interval  # of the submission's µAP
     ranked: RankedPairs
@@ -57,7 +59,8 @@ class ReportInputs(RunInputs):
 class UnscoredInputs(RunInputs):
     """What the report of a run without a ground truth shows."""
 
-    pairs: list[tuple[str, str, float]]  # query id, reference id and score of the likeliest copies, best first
+    # query id, reference id and score of the likeliest copies, best first
+    pairs: list[tuple[str, str, float]]
 
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -77,7 +80,9 @@ def render(template: str | Path, **values: object) -> str:
 @cache
 def _open_templates(folder: Path) -> Environment:
     """Return what compiles the templates of a folder, each of them once."""
-    environment = Environment(loader=FileSystemLoader([folder, TEMPLATES]), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(
+        loader=FileSystemLoader([folder, TEMPLATES]), autoescape=True, undefined=StrictUndefined
+    )
     environment.filters["number"] = format_number
     return environment
 

@@ -16,7 +16,11 @@ def write_report(inputs: ReportInputs, folder: Path) -> Path:
         UserError: when the CSV of edits cannot be read, or the disk is full.
     """
     listed, edits = _read_edits(inputs)
-    by_edit = tabulate_recall_by_edit(inputs.ranked, inputs.ground_truth, listed).itertuples(index=False) if listed else []
+    by_edit = (
+        tabulate_recall_by_edit(inputs.ranked, inputs.ground_truth, listed).itertuples(index=False)
+        if listed
+        else []
+    )
     values = {
         "training": _draw_trainings(inputs),
         "curve": draw_precision_recall(inputs.ranked),

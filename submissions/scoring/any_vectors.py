@@ -18,11 +18,19 @@ from image_copies.submissions.ensemble.projection import fit_projection, scale_t
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
 from image_copies.submissions.settings import Method, NormalizationSettings
-from image_copies.submissions.vectors.files import MAX_NORM, Vectors, VectorSet, open_vectors, read_ids, read_vectors
+from image_copies.submissions.vectors.files import (
+    MAX_NORM,
+    Vectors,
+    VectorSet,
+    open_vectors,
+    read_ids,
+    read_vectors,
+)
 from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, describe_dataset_problem, open_hdf5
 
 Source = str | os.PathLike[str] | Mapping[str, ArrayLike]  # a file, or the vector [d] of each id
-Truth = str | os.PathLike[str] | Mapping[str, str | None]  # a CSV, or the reference that each query copies, None for none
+# a CSV, or the reference that each query copies, None for none
+Truth = str | os.PathLike[str] | Mapping[str, str | None]
 Part = Literal["query", "reference"]
 DEFAULTS = NormalizationSettings()
 
@@ -39,12 +47,20 @@ def score(queries: Source, references: Source, ground_truth: Truth) -> Scores:
     Raises:
         UserError: A file cannot be read, the dimensions differ, or the ground truth names ids without a vector.
     """
-    truth = ground_truth if isinstance(ground_truth, Mapping) else read_ground_truth(_as_path(ground_truth, "the ground truth"))
+    truth = (
+        ground_truth
+        if isinstance(ground_truth, Mapping)
+        else read_ground_truth(_as_path(ground_truth, "the ground truth"))
+    )
     if not isinstance(truth, GroundTruth):
         for query, copied in truth.items():
             if copied is not None and not isinstance(copied, str):
-                raise UserError(f"the ground truth of {query!r} is {reprlib.repr(copied)}. Give one reference's id, or None.")
-        truth = GroundTruth(list(truth), frozenset((query, copied) for query, copied in truth.items() if copied is not None))
+                raise UserError(
+                    f"the ground truth of {query!r} is {reprlib.repr(copied)}. Give one reference's id, or None."
+                )
+        truth = GroundTruth(
+            list(truth), frozenset((query, copied) for query, copied in truth.items() if copied is not None)
+        )
     return rank_vectors(read_set(queries), open_set(references, "reference"), truth)[0]
 
 
@@ -129,7 +145,9 @@ def open_set(source: Source, part: Part) -> VectorSet:
 def _as_path(source: object, what: str) -> Path:
     if not isinstance(source, (str, os.PathLike)):
         kind = type(source).__name__
-        raise UserError(f"{what}: {reprlib.repr(source)} is of type {kind}. Give the path of a file, or a dict by id.")
+        raise UserError(
+            f"{what}: {reprlib.repr(source)} is of type {kind}. Give the path of a file, or a dict by id."
+        )
     return Path(source)
 
 
@@ -142,7 +160,9 @@ def _as_rows(given: ArrayLike) -> NDArray[np.float32]:
             rows = np.atleast_2d(np.asarray(given, np.float32))
             norms = np.linalg.norm(rows, axis=-1)  # infinite where they are too large for float32
     except (TypeError, ValueError) as error:
-        raise UserError(f"{reprlib.repr(given)} holds no vectors ({error}). Give an array [n, d] of numbers.") from error
+        raise UserError(
+            f"{reprlib.repr(given)} holds no vectors ({error}). Give an array [n, d] of numbers."
+        ) from error
     if rows.ndim != 2 or not rows.shape[1]:
         raise UserError(f"{reprlib.repr(given)} has the shape {rows.shape}. Give an array [n, d] of numbers.")
     if not (norms <= MAX_NORM).all():
@@ -158,7 +178,9 @@ def _read_npy(path: Path) -> Vectors:
         with open_regular(path) as file:
             content = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path} is not a .npy file that can be read ({error}). Write it with numpy.save.") from error
+        raise UserError(
+            f"{path} is not a .npy file that can be read ({error}). Write it with numpy.save."
+        ) from error
     with prefix_errors(path):
         rows = _as_rows(content)
     return Vectors(list(map(str, range(len(rows)))), rows, np.zeros(len(rows), bool))
@@ -170,7 +192,9 @@ def _hold(vectors: Mapping[str, ArrayLike]) -> Vectors:
         with prefix_errors(f"the vector of {name!r}"):
             arrays.append(_as_rows(vector).ravel())
     if len({len(array) for array in arrays}) != 1:
-        raise UserError(f"got vectors of {sorted({len(array) for array in arrays})} dimensions; all need the same number.")
+        raise UserError(
+            f"got vectors of {sorted({len(array) for array in arrays})} dimensions; all need the same number."
+        )
     return Vectors(list(vectors), np.stack(arrays), np.zeros(len(arrays), bool))
 
 
@@ -190,9 +214,13 @@ def _read_part(path: Path, part: Part) -> Vectors:
         for name in (part, f"{part}_ids"):
             if (problem := describe_dataset_problem(file, name)) is not None:
                 raise UserError(f"{path}: {problem}.")
-        return _hold(dict(zip(read_ids(file[f"{part}_ids"]), np.asarray(file[part], np.float32), strict=True)))
+        return _hold(
+            dict(zip(read_ids(file[f"{part}_ids"]), np.asarray(file[part], np.float32), strict=True))
+        )
 
 
 def _check_dimensions(queries: int, others: int, name: str) -> None:
     if queries != others:
-        raise UserError(f"the queries have {queries} dimensions, {name} {others}. Give vectors of one network.")
+        raise UserError(
+            f"the queries have {queries} dimensions, {name} {others}. Give vectors of one network."
+        )

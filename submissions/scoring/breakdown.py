@@ -20,16 +20,24 @@ def read_edits(path: Path) -> dict[str, list[str]]:
     Raises:
         UserError: when the file is missing, cannot be read as CSV or has other columns.
     """
-    rows = read_table(path, ["query_id", "edits"], "a CSV with the columns query_id,edits, the edits separated by spaces")
+    rows = read_table(
+        path, ["query_id", "edits"], "a CSV with the columns query_id,edits, the edits separated by spaces"
+    )
     return {query: edits.split() for query, edits in rows}
 
 
-def tabulate_recall_by_edit(ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]) -> "pd.DataFrame":
+def tabulate_recall_by_edit(
+    ranked: RankedPairs, truth: GroundTruth, edits: dict[str, list[str]]
+) -> "pd.DataFrame":
     """Tabulate recall at 90 % precision by edit: edit, copies (true pairs made with it) and recall, most frequent edit first."""
     import pandas as pd  # imported here: scores need no tables
 
     found = find_pairs_at_90(ranked)
-    rows = [(edit, (query, reference) in found) for query, reference in truth.pairs for edit in sorted(set(edits.get(query, [])))]
+    rows = [
+        (edit, (query, reference) in found)
+        for query, reference in truth.pairs
+        for edit in sorted(set(edits.get(query, [])))
+    ]
     table = pd.DataFrame(rows, columns=["edit", "found"])
     counted = table.groupby("edit")["found"].agg(copies="size", recall="mean").reset_index()
     return counted.sort_values(["copies", "edit"], ascending=[False, True], ignore_index=True)

@@ -43,7 +43,9 @@ class RankedPairs:
     recall: NDArray[np.float64]  # of the ranking down to each pair [m]
 
 
-def evaluate(queries: Vectors, references: VectorSet, ground_truth: GroundTruth) -> tuple[Scores, RankedPairs]:
+def evaluate(
+    queries: Vectors, references: VectorSet, ground_truth: GroundTruth
+) -> tuple[Scores, RankedPairs]:
     """Score vectors against a ground truth; ten times as many pairs are ranked as there are queries.
 
     Only queries that the ground truth names count, and each of them needs a vector.
@@ -59,7 +61,9 @@ def evaluate(queries: Vectors, references: VectorSet, ground_truth: GroundTruth)
     return make_scores(ranked, at_ranks, len(references), ground_truth), ranked
 
 
-def make_scores(ranked: RankedPairs, at_ranks: Sequence[float], references: int, ground_truth: GroundTruth) -> Scores:
+def make_scores(
+    ranked: RankedPairs, at_ranks: Sequence[float], references: int, ground_truth: GroundTruth
+) -> Scores:
     """Return the scores of a ranking, with recall at rank 1 and 10, and the number of references that were searched."""
     return Scores(
         micro_average_precision=average_precision(ranked),
@@ -72,7 +76,9 @@ def make_scores(ranked: RankedPairs, at_ranks: Sequence[float], references: int,
     )
 
 
-def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> RankedPairs:
+def rank_pairs(
+    pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth
+) -> RankedPairs:
     """Rank pairs by distance, false before true where distances are equal; ten times as many are kept as there are queries.
 
     The pairs include all that tie with the last; ids are those of the rows.
@@ -85,7 +91,10 @@ def rank_pairs(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str
 
 
 def make_ranking(
-    pairs: Sequence[tuple[str, str]], distances: NDArray[np.float64], true: NDArray[np.bool_], ground_truth: GroundTruth
+    pairs: Sequence[tuple[str, str]],
+    distances: NDArray[np.float64],
+    true: NDArray[np.bool_],
+    ground_truth: GroundTruth,
 ) -> RankedPairs:
     """Return the ranking of pairs of ids [m] given best first, with their distances [m] and whether each is true [m]."""
     found = np.cumsum(true)
@@ -99,12 +108,18 @@ def make_ranking(
     )
 
 
-def _is_true(pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth) -> NDArray[np.bool_]:
+def _is_true(
+    pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth
+) -> NDArray[np.bool_]:
     """Return which pairs are true, bool [m]; compares row numbers, because comparing half a million pairs of strings is slow."""
     copied = {reference for _, reference in ground_truth.pairs}
     query_row = {image_id: row for row, image_id in enumerate(query_ids)}
     reference_row = {image_id: row for row, image_id in enumerate(reference_ids) if image_id in copied}
-    known = [(query_row[q], reference_row[r]) for q, r in ground_truth.pairs if q in query_row and r in reference_row]
+    known = [
+        (query_row[q], reference_row[r])
+        for q, r in ground_truth.pairs
+        if q in query_row and r in reference_row
+    ]
     width = max(len(reference_ids), 1)
     codes = np.array([query * width + reference for query, reference in known], dtype=np.int64)
     return np.isin(pairs.queries * width + pairs.references, codes)
@@ -144,7 +159,9 @@ def search_readable(queries: Vectors, references: VectorSet, count: int) -> Scor
     return ScoredPairs(query_rows[pairs.queries], reference_rows[pairs.references], pairs.distances)
 
 
-def _recall_at_ranks(queries: Vectors, references: VectorSet, ground_truth: GroundTruth, ranks: tuple[int, ...]) -> list[float]:
+def _recall_at_ranks(
+    queries: Vectors, references: VectorSet, ground_truth: GroundTruth, ranks: tuple[int, ...]
+) -> list[float]:
     """Return, for each rank, the share of true pairs with fewer than `rank` wrong references at most as far away."""
     copies, hits = queries.rows(sorted({query for query, _ in ground_truth.pairs})), np.zeros(len(ranks))
     for right, wrong in _compare_with_truth(copies, references, ground_truth, max(ranks)):
@@ -159,7 +176,9 @@ def _compare_with_truth(
     """Yield each readable query's squared distances to the readable references that it copies, and to the nearest others."""
     copied, own = {reference for _, reference in ground_truth.pairs}, dict[str, list[int]]()
     readable, searched = np.flatnonzero(~references.unreadable).tolist(), references.readable()
-    numbers = {references.ids[row]: number for number, row in enumerate(readable) if references.ids[row] in copied}
+    numbers = {
+        references.ids[row]: number for number, row in enumerate(readable) if references.ids[row] in copied
+    }
     for query, reference in sorted(ground_truth.pairs):
         if reference in numbers:
             own.setdefault(query, []).append(numbers[reference])
@@ -190,7 +209,9 @@ class Interval:
     high: float  # 97.5th
 
 
-def micro_average_precision_interval(ranked: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES) -> Interval:
+def micro_average_precision_interval(
+    ranked: RankedPairs, truth: GroundTruth, seed: int = 0, draws: int = RESAMPLES
+) -> Interval:
     """Compute µAP with its 95 % interval.
 
     Each of the resamples draws as many queries as there are, with replacement, and keeps all pairs of each.
@@ -210,7 +231,9 @@ def _draw_scores(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int)
     rng = np.random.default_rng(seed)
     count = len(truth.query_ids)
     queries = _RankedQueries.from_ranking(ranked, truth)
-    return np.array([queries.average_precision(rng.multinomial(count, np.full(count, 1 / count))) for _ in range(draws)])
+    return np.array(
+        [queries.average_precision(rng.multinomial(count, np.full(count, 1 / count))) for _ in range(draws)]
+    )
 
 
 @dataclass(frozen=True)
@@ -225,9 +248,13 @@ class _RankedQueries:
     def from_ranking(cls, ranked: RankedPairs, truth: GroundTruth) -> "_RankedQueries":
         row = {query_id: number for number, query_id in enumerate(truth.query_ids)}
         copies = (
-            np.bincount([row[query] for query, _ in truth.pairs], minlength=len(row)) if truth.pairs else np.zeros(len(row), int)
+            np.bincount([row[query] for query, _ in truth.pairs], minlength=len(row))
+            if truth.pairs
+            else np.zeros(len(row), int)
         )
-        return cls(np.array([row[query_id] for query_id in ranked.query_ids], dtype=np.int64), ranked.true, copies)
+        return cls(
+            np.array([row[query_id] for query_id in ranked.query_ids], dtype=np.int64), ranked.true, copies
+        )
 
     def average_precision(self, times: NDArray[np.int64]) -> float:
         """Compute µAP of a resample that holds query i times[i] times: its ranked and its true pairs count as often."""

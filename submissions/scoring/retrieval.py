@@ -36,7 +36,9 @@ def recall_at(vectors: Floats, labels: Labels, ks: Sequence[int] = (1, 2, 4, 8))
             f"each of the {len(labels)} images is alone in its class: Recall@K needs classes of two or more images. "
             "Check the labels."
         )
-    ranks = np.concatenate([_first_hit(block, first, labels) for first, block in _similarities(vectors, vectors)])
+    ranks = np.concatenate(
+        [_first_hit(block, first, labels) for first, block in _similarities(vectors, vectors)]
+    )
     return {k: float((ranks < k).mean()) for k in ks}
 
 
@@ -69,7 +71,9 @@ def normalized_mutual_information(vectors: Floats, labels: Labels, seed: int = 0
     _check(vectors, labels)
     clusters = len(np.unique(labels))
     kind = KMeans if len(vectors) <= MAX_EXACT_KMEANS else MiniBatchKMeans
-    found = kind(clusters, n_init=1, random_state=seed).fit_predict(np.ascontiguousarray(vectors, dtype=np.float32))
+    found = kind(clusters, n_init=1, random_state=seed).fit_predict(
+        np.ascontiguousarray(vectors, dtype=np.float32)
+    )
     return float(normalized_mutual_info_score(labels, found, average_method="geometric"))
 
 
@@ -92,7 +96,11 @@ def mean_average_precision(
             "give one of each for every query."
         )
     for number, (right, out) in enumerate(zip(relevant, ignored, strict=True)):
-        if not len(right) or set(right) & set(out) or not all(0 <= row < len(database) for row in (*right, *out)):
+        if (
+            not len(right)
+            or set(right) & set(out)
+            or not all(0 <= row < len(database) for row in (*right, *out))
+        ):
             raise UserError(
                 f"query {number}: relevant {list(right)[:5]}, ignored {list(out)[:5]}; expected different rows of the database "
                 f"in 0…{len(database) - 1}, at least one of them relevant."
@@ -100,12 +108,16 @@ def mean_average_precision(
     total = 0.0
     for first, block in _similarities(queries, database):
         for query, similarities in enumerate(block, start=first):
-            ranks = _ranks(similarities, np.asarray(relevant[query]), np.asarray(ignored[query], dtype=np.int64))
+            ranks = _ranks(
+                similarities, np.asarray(relevant[query]), np.asarray(ignored[query], dtype=np.int64)
+            )
             total += _trapezoidal_precision(ranks)
     return total / len(queries)
 
 
-def _ranks(similarities: Floats, relevant: NDArray[np.int64], ignored: NDArray[np.int64]) -> NDArray[np.int64]:
+def _ranks(
+    similarities: Floats, relevant: NDArray[np.int64], ignored: NDArray[np.int64]
+) -> NDArray[np.int64]:
     """Return the ranks from 0 of the relevant images, best first, after removing the ignored ones."""
     wrong = np.ones(len(similarities), bool)
     wrong[relevant] = wrong[ignored] = False
@@ -149,11 +161,16 @@ def _group_score(vectors: Floats, groups: Labels, top: int) -> float:
     _check(vectors, groups)
     sizes = np.unique(groups, return_counts=True)[1]
     if (sizes != top).any():
-        raise UserError(f"{int((sizes != top).sum())} of {len(sizes)} groups do not have {top} images; all must have as many.")
+        raise UserError(
+            f"{int((sizes != top).sum())} of {len(sizes)} groups do not have {top} images; all must have as many."
+        )
     total = 0
     for first, block in _similarities(vectors, vectors):
         same = groups[first : first + len(block), None] == groups
-        right, wrong = _largest(np.where(same, block, -np.inf), top), _largest(np.where(same, -np.inf, block), top)
+        right, wrong = (
+            _largest(np.where(same, block, -np.inf), top),
+            _largest(np.where(same, -np.inf, block), top),
+        )
         before = (wrong[:, None, :] >= right[:, :, None]).sum(axis=2)
         total += int((before + np.arange(top) < top).sum())
     return total / len(vectors)

@@ -19,16 +19,19 @@ from image_copies.submissions.vectors.files import RowsShard, VectorRows, divide
 
 Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
 Rows = NDArray[np.int64]
-Candidates = tuple[Rows, Rows, NDArray[np.float32]]  # rows of queries and of references, lower bounds of squared distances
+# rows of queries and of references, lower bounds of squared distances
+Candidates = tuple[Rows, Rows, NDArray[np.float32]]
 Found = TypeVar("Found")
-BOUNDED = np.dtype([("query", "<i8"), ("reference", "<i8"), ("least", "<f4"), ("most", "<f4")])  # a pair's rows, and its bounds
+# a pair's rows, and its bounds
+BOUNDED = np.dtype([("query", "<i8"), ("reference", "<i8"), ("least", "<f4"), ("most", "<f4")])
 
 MIN_PAIRS_FOR_FAISS = 2**22  # pairs of vectors, below which importing Faiss takes longer than the products
 PRODUCTS_PER_BLOCK = 2**24  # that NumPy holds at once, float32
 REFERENCES_PER_SHARD = 50_000
 PAIRS_WORTH_SENDING = 2**28  # a second of one core; with fewer, an engine would cost more than it saves
 PAIRS_PER_BLOCK = 2048  # whose vectors, in float64, stay in a core's cache
-SPARE = 8  # further neighbours that are searched in float32, so that exact values decide which are the nearest
+# further neighbours that are searched in float32, so that exact values decide which are the nearest
+SPARE = 8
 MIN_ROUNDING = 7.5e-6  # of a squared distance in float32, relative to ‖q‖² + ‖r‖²
 
 
@@ -41,10 +44,14 @@ class Device(Protocol):
 
     blocks: tuple[int, int]
 
-    def nearest(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric) -> Rows | None:
+    def nearest(
+        self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
+    ) -> Rows | None:
         """Return the rows [n, count] of the references [m, d] nearest to each query [n, d] as float32 has it, in any order."""
 
-    def within(self, queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int) -> Candidates | None:
+    def within(
+        self, queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int
+    ) -> Candidates | None:
         """Return all pairs of queries [n, d] and references [m, d] whose lower bound is at most `limit`, each once, in any order.
 
         The bound is the squared distance less the error of its rounding (`bound_rounding`). Without a limit, infinity, these are
@@ -57,21 +64,31 @@ class Processor:
 
     blocks = 1024, 16_384
 
-    def nearest(self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric) -> Rows:
+    def nearest(
+        self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
+    ) -> Rows:
         """See `Device.nearest`; many pairs are compared by Faiss, few by NumPy."""
         if len(queries) * len(references) < MIN_PAIRS_FOR_FAISS or find_spec("faiss") is None:
             return _find_nearest(queries, references, count, metric)
         import faiss
 
         kind = faiss.METRIC_INNER_PRODUCT if metric == "cosine" else faiss.METRIC_L2
-        rows: Rows = faiss.knn(np.ascontiguousarray(queries), np.ascontiguousarray(references), count, metric=kind)[1]
+        rows: Rows = faiss.knn(
+            np.ascontiguousarray(queries), np.ascontiguousarray(references), count, metric=kind
+        )[1]
         return rows
 
-    def within(self, queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int) -> Candidates:
+    def within(
+        self, queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int
+    ) -> Candidates:
         """See `Device.within`: one product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²], without a further pass over the block."""
         share = np.float32(1 - bound_rounding(queries.shape[1]))
-        left = np.column_stack([-2 * queries, share * sum_squares(queries), np.ones(len(queries), np.float32)])
-        right = np.column_stack([references, np.ones(len(references), np.float32), share * sum_squares(references)])
+        left = np.column_stack(
+            [-2 * queries, share * sum_squares(queries), np.ones(len(queries), np.float32)]
+        )
+        right = np.column_stack(
+            [references, np.ones(len(references), np.float32), share * sum_squares(references)]
+        )
         least = left @ right.T
         if limit == np.inf and most < least.size:
             limit = np.partition(least.ravel(), most - 1)[most - 1]
@@ -140,13 +157,16 @@ class Neighbours:
         search = partial(_search_nearest, count, metric)
         for found in self._search("searching neighbours", queries, search, REFERENCES_PER_SHARD):
             values, rows = np.hstack([near.values, found.values]), np.hstack([near.rows, found.rows])
-            order = np.argsort(values, axis=1, kind="stable")[:, :count]  # stable: equal values stay in the order of their rows
+            # stable: equal values stay in the order of their rows
+            order = np.argsort(values, axis=1, kind="stable")[:, :count]
             near = Nearest(np.take_along_axis(values, order, 1), np.take_along_axis(rows, order, 1))
         return Nearest(-near.values, near.rows) if metric == "cosine" else near
 
     def within(self, queries: NDArray[np.float32], limit: float) -> ScoredPairs:
         """Find all pairs up to a squared distance, ordered by query and reference."""
-        found = list(self._search("searching pairs", queries, partial(_search_within, limit), REFERENCES_PER_SHARD))
+        found = list(
+            self._search("searching pairs", queries, partial(_search_within, limit), REFERENCES_PER_SHARD)
+        )
         pairs = _join(found)
         return pairs.take(np.lexsort((pairs.references, pairs.queries)))
 
@@ -156,12 +176,18 @@ class Neighbours:
         few = len(queries) * len(self.references) < PAIRS_WORTH_SENDING
         whole = isinstance(self.references, np.ndarray) and (few or not uses_engine())
         shard = len(self.references) if whole else REFERENCES_PER_SHARD
-        for found in self._search("searching pairs", queries, partial(_search_closest, count), shard) if count else ():
+        for found in (
+            self._search("searching pairs", queries, partial(_search_closest, count), shard) if count else ()
+        ):
             near = _rank_pairs(_join([near, found]), count)
         return near
 
     def _search(
-        self, name: str, queries: NDArray[np.float32], search: Callable[[NDArray[np.float32], RowsShard, Place], Found], size: int
+        self,
+        name: str,
+        queries: NDArray[np.float32],
+        search: Callable[[NDArray[np.float32], RowsShard, Place], Found],
+        size: int,
     ) -> Iterator[Found]:
         """Yield what is found of queries in shards of so many references, in their order; few pairs are compared here."""
         work = ShardWork(
@@ -173,7 +199,9 @@ class Neighbours:
             uses_gpu=True,
         )
         few = len(queries) * len(self.references) < PAIRS_WORTH_SENDING
-        return run_shards(work, divide_rows(self.references, size) if len(queries) else [], len(self.references), here=few)
+        return run_shards(
+            work, divide_rows(self.references, size) if len(queries) else [], len(self.references), here=few
+        )
 
 
 def compute_exact_distances(
@@ -203,7 +231,10 @@ def rank_exactly(
     step = max(1, PAIRS_PER_BLOCK // max(1, candidates.shape[1]))
     for start in range(0, len(queries), step):
         part = slice(start, start + step)
-        near, asked = take(np.maximum(candidates[part], 0)).astype(np.float64), queries[part].astype(np.float64)
+        near, asked = (
+            take(np.maximum(candidates[part], 0)).astype(np.float64),
+            queries[part].astype(np.float64),
+        )
         if metric == "cosine":
             values[part] = -np.einsum("nd,nkd->nk", asked, near)
         else:
@@ -242,7 +273,9 @@ def sum_squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return squares
 
 
-def _find_nearest(queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric) -> Rows:
+def _find_nearest(
+    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
+) -> Rows:
     """Compare all with all, block by block."""
     rows = np.empty((len(queries), count), np.int64)
     for first, away in iterate_distances(queries, references, metric):
@@ -252,7 +285,9 @@ def _find_nearest(queries: NDArray[np.float32], references: NDArray[np.float32],
     return rows
 
 
-def _search_nearest(count: int, metric: Metric, queries: NDArray[np.float32], shard: RowsShard, place: Place) -> Nearest:
+def _search_nearest(
+    count: int, metric: Metric, queries: NDArray[np.float32], shard: RowsShard, place: Place
+) -> Nearest:
     """Return the values to minimise, and the rows, of a shard's references that are nearest to each query."""
     references = shard.load()
     depth = min(count + SPARE, len(references))
@@ -287,7 +322,8 @@ def _search_closest(count: int, queries: NDArray[np.float32], shard: RowsShard, 
     kept, held = [np.zeros(0, BOUNDED)], 0
     for asked, block, first in _divide(queries, references):
         errors = error * sum_squares(asked), error * sum_squares(block)
-        if radius == np.inf and len(asked) * len(block) > count:  # no pair beyond this block's own nearest can be needed
+        # no pair beyond this block's own nearest can be needed
+        if radius == np.inf and len(asked) * len(block) > count:
             rows, columns, least = _find_within(asked, block, radius, count)
             radius = float((least + errors[0][rows] + errors[1][columns]).max())
         rows, columns, least = _find_within(asked, block, radius, count)
@@ -319,7 +355,9 @@ def _divide(
             yield queries[start : start + size[0]], block, (start, first)
 
 
-def _find_within(queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int) -> Candidates:
+def _find_within(
+    queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int
+) -> Candidates:
     """Do what `Device.within` does, with the device in use."""
     device = device_in_use()
     found = None if device is None else device.within(queries, references, limit, most)

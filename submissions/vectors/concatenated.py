@@ -50,7 +50,9 @@ class ConcatenatedVectors:
         """How messages refer to the files."""
         return str(self.paths[0]) + (f" and {len(self.paths) - 1} more" if len(self.paths) > 1 else "")
 
-    def blocks(self, block: int = ROWS_PER_BLOCK, *, first: int = 0, last: int | None = None) -> Iterator[NDArray[np.float32]]:
+    def blocks(
+        self, block: int = ROWS_PER_BLOCK, *, first: int = 0, last: int | None = None
+    ) -> Iterator[NDArray[np.float32]]:
         """Yield rows in order, in blocks [≤ block, Σ d] float32, from row `first` up to the one before `last`, or to the end.
 
         Raises:
@@ -58,8 +60,12 @@ class ConcatenatedVectors:
         """
         weighting, equal = self.weight_of_dimensions(), set(self.weights) == {1.0}
         count = (len(self) if last is None else last) - first
-        with tqdm(total=count, desc=f"reading {self.paths[0].stem}", unit="vector", leave=False, delay=1) as bar:
-            for parts in zip(*(iterate_vectors(path, block, first=first, last=last) for path in self.paths), strict=True):
+        with tqdm(
+            total=count, desc=f"reading {self.paths[0].stem}", unit="vector", leave=False, delay=1
+        ) as bar:
+            for parts in zip(
+                *(iterate_vectors(path, block, first=first, last=last) for path in self.paths), strict=True
+            ):
                 joined = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
                 yield joined if equal else joined * weighting
                 bar.update(len(parts[0]))
@@ -100,7 +106,9 @@ class ConcatenatedVectors:
             )
         return np.array([where[image_id] for image_id in ids], dtype=np.int64)
 
-    def choose_rows(self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    def choose_rows(
+        self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None
+    ) -> NDArray[np.int64]:
         """Draw the row numbers of at most `count` readable images, of all or of `among` [k]: int64 [m], ascending."""
         rows = np.arange(len(self)) if among is None else among
         rows = rows[~self.unreadable[rows]]
@@ -120,7 +128,9 @@ def open_concatenated(paths: list[Path]) -> ConcatenatedVectors:
     shapes = [open_vectors(path) for path in paths]
     for path, shape in zip(paths[1:], shapes[1:], strict=True):
         if shape.ids != shapes[0].ids:
-            different = next((pair for pair in zip(shapes[0].ids, shape.ids, strict=False) if pair[0] != pair[1]), None)
+            different = next(
+                (pair for pair in zip(shapes[0].ids, shape.ids, strict=False) if pair[0] != pair[1]), None
+            )
             where = f", first difference {different[0]!r} / {different[1]!r}" if different else ""
             raise UserError(
                 f"{paths[0]} ({len(shapes[0].ids)} images) and {path} ({len(shape.ids)} images) hold different images{where}. "

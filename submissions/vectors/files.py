@@ -66,7 +66,9 @@ class StoredRows:
 
     def divide(self, size: int) -> list[RowsShard]:
         """Divide the rows of the file, unreadable ones included, into shards of `size`; shards of these alone are left out."""
-        parts = [(start, ~self.unreadable[start : start + size]) for start in range(0, len(self.unreadable), size)]
+        parts = [
+            (start, ~self.unreadable[start : start + size]) for start in range(0, len(self.unreadable), size)
+        ]
         counts = [int(np.count_nonzero(chosen)) for _, chosen in parts]
         firsts = np.cumsum([0, *counts]).tolist()
         shards = (
@@ -79,7 +81,9 @@ class StoredRows:
 VectorRows = NDArray[np.float32] | StoredRows  # vectors [n, d]
 
 
-def _load(read: Callable[[int, int], NDArray[np.float32]], start: int, chosen: NDArray[np.bool_]) -> NDArray[np.float32]:
+def _load(
+    read: Callable[[int, int], NDArray[np.float32]], start: int, chosen: NDArray[np.bool_]
+) -> NDArray[np.float32]:
     rows = read(start, start + len(chosen))
     return rows if chosen.all() else rows[chosen]
 
@@ -120,7 +124,8 @@ def take_rows(vectors: VectorRows, chosen: NDArray[np.int64]) -> NDArray[np.floa
 
 
 ROWS_READ = 65_536
-MAX_NORM = 1e15  # Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38
+# Euclidean norm; keeps squared distances (4e30 at most) far from the limit of float32, 3.4e38
+MAX_NORM = 1e15
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,8 @@ class Vectors:
 
     ids: list[str]  # n of them
     vectors: NDArray[np.float32]  # [n, d]
-    unreadable: NDArray[np.bool_]  # [n], True for images that could not be decoded: their rows are zero and match nothing
+    # [n], True for images that could not be decoded: their rows are zero and match nothing
+    unreadable: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -148,7 +154,9 @@ class Vectors:
         where = {image_id: row for row, image_id in enumerate(self.ids)}
         missing = [image_id for image_id in ids if image_id not in where]
         if missing:
-            raise UserError(f"{len(missing)} ids have no vector, the first is {missing[0]!r}. Embed the images again (step 02).")
+            raise UserError(
+                f"{len(missing)} ids have no vector, the first is {missing[0]!r}. Embed the images again (step 02)."
+            )
         chosen = [where[image_id] for image_id in ids]
         return Vectors(list(ids), self.vectors[chosen], self.unreadable[chosen])
 
@@ -220,7 +228,9 @@ def read_vectors(path: Path | str) -> Vectors:
         UserError: when the file is missing, is not a vectors file or holds invalid vectors.
     """
     found = open_vectors(path)
-    return Vectors(found.ids, join_blocks(iterate_vectors(path), len(found), found.dimensions), found.unreadable)
+    return Vectors(
+        found.ids, join_blocks(iterate_vectors(path), len(found), found.dimensions), found.unreadable
+    )
 
 
 def is_vectors(path: Path) -> bool:
@@ -250,7 +260,9 @@ def open_vectors(path: Path | str) -> StoredVectors:
                     f"{path} has no data set {name!r}; a vectors file holds ids and vectors. Embed the images again (step 02)."
                 )
             if problem is not None:
-                raise UserError(f"{path}: the data set {name!r} {problem}. Delete the file and repeat the step that wrote it.")
+                raise UserError(
+                    f"{path}: the data set {name!r} {problem}. Delete the file and repeat the step that wrote it."
+                )
         vectors, stored = file["vectors"], file["ids"]
         if len(vectors.shape or ()) != 2 or vectors.dtype not in (np.float32, np.float16):
             raise UserError(
@@ -264,9 +276,13 @@ def open_vectors(path: Path | str) -> StoredVectors:
             )
         ids = read_ids(stored)
         if len(ids) != len(vectors):
-            raise UserError(f"{path} holds {len(ids)} ids but {len(vectors)} vectors. Embed the images again (step 02).")
+            raise UserError(
+                f"{path} holds {len(ids)} ids but {len(vectors)} vectors. Embed the images again (step 02)."
+            )
         _check_unique(path, ids)
-        unreadable = np.asarray(file["unreadable"], dtype=bool) if "unreadable" in file else np.zeros(len(ids), bool)
+        unreadable = (
+            np.asarray(file["unreadable"], dtype=bool) if "unreadable" in file else np.zeros(len(ids), bool)
+        )
         if unreadable.shape != (len(ids),):
             raise UserError(
                 f"{path}: flags of unreadable images are {list(unreadable.shape)}; expected one for each of its {len(ids)} "
@@ -289,7 +305,11 @@ def iterate_vectors(
         UserError: when the file is missing or damaged, or a block holds NaN, infinity, a norm above MAX_NORM or a zero vector
             that is not flagged unreadable.
     """
-    blocks = iterate_parquet(as_path(path), block, first, last) if is_parquet(path) else _iterate_hdf5(path, block, first, last)
+    blocks = (
+        iterate_parquet(as_path(path), block, first, last)
+        if is_parquet(path)
+        else _iterate_hdf5(path, block, first, last)
+    )
     start = first
     for rows, flags in blocks:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -331,7 +351,9 @@ def _open_hdf5(path: Path | str) -> Iterator[h5py.File]:
         with open_hdf5(path) as file:
             yield file
     except HDF5_ERRORS as error:
-        raise UserError(f"{path} is not a complete HDF5 file ({error}). Delete it and repeat the step that wrote it.") from error
+        raise UserError(
+            f"{path} is not a complete HDF5 file ({error}). Delete it and repeat the step that wrote it."
+        ) from error
 
 
 def _iterate_hdf5(
@@ -400,7 +422,9 @@ def describe_repeated(name: str, part: VectorSet, left_out: NDArray[np.bool_] | 
         rows, zero, hashes = rows[kept], zero[kept], hashes[kept]
     found, repeated = [], find_repeated(hashes)
     if zero.any():
-        found.append(f"{name}: {zero.sum()} vectors are zero, the first is that of {part.ids[rows[zero.argmax()]]!r}")
+        found.append(
+            f"{name}: {zero.sum()} vectors are zero, the first is that of {part.ids[rows[zero.argmax()]]!r}"
+        )
     if len(repeated.rows):
         first, second = (part.ids[rows[which[0]]] for which in (repeated.firsts, repeated.rows))
         likely = (

@@ -16,8 +16,10 @@ import numpy as np
 from image_copies.data.remote import RemotePath
 
 # Damaged or hostile files declare huge data sets and store almost nothing.
-MAX_EXPANSION, MAX_UNSTORED_BYTES = 1000, 2**20  # declared size ≤ MAX_EXPANSION · stored size + MAX_UNSTORED_BYTES
-HDF5_ERRORS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError)  # what h5py raises on damaged files
+# declared size ≤ MAX_EXPANSION · stored size + MAX_UNSTORED_BYTES
+MAX_EXPANSION, MAX_UNSTORED_BYTES = 1000, 2**20
+# what h5py raises on damaged files
+HDF5_ERRORS = (OSError, KeyError, RuntimeError, ValueError, TypeError, OverflowError)
 
 
 def describe_dataset_problem(file: h5py.File, name: str) -> str | None:
@@ -51,14 +53,20 @@ def refuse_endless_strings(dataset: h5py.Dataset) -> None:
     Raises:
         ValueError: the strings are damaged, or stored in a way that cannot be checked.
     """
-    if h5py.check_string_dtype(dataset.dtype) is None or h5py.check_string_dtype(dataset.dtype).length is not None:
+    if (
+        h5py.check_string_dtype(dataset.dtype) is None
+        or h5py.check_string_dtype(dataset.dtype).length is not None
+    ):
         return
     file = dataset.file
     if file.driver == "fileobj" or not dataset.size:
         return
     if file.id.get_create_plist().get_sizes() != (8, 8):
         raise ValueError("its addresses do not have 8 bytes, as usual")
-    with Path(file.filename).open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with (
+        Path(file.filename).open("rb") as opened,
+        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
         references = np.frombuffer(b"".join(_read_references(dataset, content)), _REFERENCE)
         if (references["length"] > len(content)).any():
             raise ValueError("its strings are longer than the file")
@@ -69,7 +77,8 @@ def refuse_endless_strings(dataset: h5py.Dataset) -> None:
                 raise ValueError("its strings overlap")
 
 
-_REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("object", "<u4")])  # of a string of variable length
+# of a string of variable length
+_REFERENCE = np.dtype([("length", "<u4"), ("address", "<u8"), ("object", "<u4")])
 
 
 def _read_references(dataset: h5py.Dataset, content: mmap.mmap) -> Iterator[bytes]:
@@ -81,7 +90,12 @@ def _read_references(dataset: h5py.Dataset, content: mmap.mmap) -> Iterator[byte
         if start is not None:  # None where nothing was ever written
             yield content[start : start + stored // _REFERENCE.itemsize * _REFERENCE.itemsize]
         return
-    if dataset.compression not in (None, "gzip") or dataset.shuffle or dataset.fletcher32 or dataset.scaleoffset:
+    if (
+        dataset.compression not in (None, "gzip")
+        or dataset.shuffle
+        or dataset.fletcher32
+        or dataset.scaleoffset
+    ):
         raise ValueError("its strings are compressed in an unusual way; store them plainly or with gzip")
     size = int(np.prod(dataset.chunks)) * _REFERENCE.itemsize
     for number in range(dataset.id.get_num_chunks()):

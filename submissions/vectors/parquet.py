@@ -47,8 +47,12 @@ def write_parquet(path: Path, ids: Sequence[str], blocks: Iterable[NDArray[np.fl
             writer = writer or pq.ParquetWriter(path, schema)
             part = slice(row, row + len(block))
             flat = pa.array(block.astype(np.float16 if half else np.float32, copy=False).ravel())
-            vectors = pa.FixedSizeListArray.from_arrays(flat, block.shape[1], mask=pa.array(~block.any(axis=1)))
-            writer.write_table(pa.Table.from_arrays([pa.array(ids[part], pa.string()), vectors], schema=schema))
+            vectors = pa.FixedSizeListArray.from_arrays(
+                flat, block.shape[1], mask=pa.array(~block.any(axis=1))
+            )
+            writer.write_table(
+                pa.Table.from_arrays([pa.array(ids[part], pa.string()), vectors], schema=schema)
+            )
             row += len(block)
     finally:
         if writer is not None:
@@ -67,12 +71,16 @@ def describe_parquet(path: Path) -> tuple[list[str], int, NDArray[np.bool_]]:
     with _open(path) as (file, dimensions):
         for batch in file.iter_batches(columns=NEEDED):
             if batch["id"].null_count:
-                raise UserError(f"{path}: row {len(ids) + batch['id'].to_pylist().index(None)} has no id. {REMEDY}")
+                raise UserError(
+                    f"{path}: row {len(ids) + batch['id'].to_pylist().index(None)} has no id. {REMEDY}"
+                )
             ids += map(str, batch["id"].to_pylist())
             absent.append(np.asarray(batch["vector"].is_null()))
             for length in batch["vector"].drop_null().value_lengths().unique().to_pylist():
                 if length != dimensions:
-                    raise UserError(f"{path} holds vectors of {dimensions} and of {length} dimensions. {REMEDY}")
+                    raise UserError(
+                        f"{path} holds vectors of {dimensions} and of {length} dimensions. {REMEDY}"
+                    )
     return ids, dimensions, np.concatenate(absent)
 
 
@@ -121,7 +129,8 @@ def _open(path: Path) -> "Iterator[tuple[pq.ParquetFile, int]]":
             fields = {field.name: field.type for field in file.schema_arrow}
             is_list = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
             if not set(NEEDED) <= fields.keys() or not (
-                any(test(fields["vector"]) for test in is_list) and pa.types.is_floating(fields["vector"].value_type)
+                any(test(fields["vector"]) for test in is_list)
+                and pa.types.is_floating(fields["vector"].value_type)
             ):
                 found = ", ".join(f"{name} ({kind})" for name, kind in fields.items())
                 raise UserError(f"{path} has the columns {found}; expected id and vector. {REMEDY}")

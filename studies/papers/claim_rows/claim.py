@@ -54,9 +54,16 @@ class Claim:
     def measure(self, store: Measurements, seeds: Sequence[int]) -> Row:
         """Measure what the file lacks, one arm and seed at a time, and return the row."""
         measured = {arm.name: store.measure(arm.name, arm.about, seeds, arm.measure) for arm in self.all_arms}
-        row = self.judge({name: {figure: [run[figure] for run in runs] for figure in runs[0]} for name, runs in measured.items()})
+        row = self.judge(
+            {
+                name: {figure: [run[figure] for run in runs] for figure in runs[0]}
+                for name, runs in measured.items()
+            }
+        )
         entries = [entry for arm in self.all_arms for entry in store.find(arm.name, arm.about).values()]
-        commits, machines = (sorted({entry.get(key, "not recorded") for entry in entries}) for key in ("commit", "machine"))
+        commits, machines = (
+            sorted({entry.get(key, "not recorded") for entry in entries}) for key in ("commit", "machine")
+        )
         return replace(row, commit=", ".join(commits), machine="; ".join(machines))
 
 
@@ -138,7 +145,9 @@ class Comparison:
     def as_claim(self) -> Claim:
         """Return the claim with the arms of all sides."""
         sides = (self.better, self.worse, *self.skill, *self.beside)
-        return Claim(self.number, self.claim, tuple({side.arm.name: side.arm for side in sides}.values()), self._judge)
+        return Claim(
+            self.number, self.claim, tuple({side.arm.name: side.arm for side in sides}.values()), self._judge
+        )
 
     def _judge(self, measured: Measured) -> Row:
         shown = {side.label: side.runs(measured) for side in (self.better, *self.beside, self.worse)}

@@ -42,7 +42,8 @@ LABELS = {  # of figures in the table
 }
 MEMBERS = {"drip": "efficientnet", "nfnet": "nfnet"}  # of an ensemble
 CENTROID_IMAGES = 5  # whose mean is a class's row at the beginning of a stage
-SMALLEST, CHANCE = 0.01, 0.02  # of µAP: the smallest effect that matters, and more than untrained networks reach
+# of µAP: the smallest effect that matters, and more than untrained networks reach
+SMALLEST, CHANCE = 0.01, 0.02
 Sets = dict[str, NDArray[np.float32]]
 
 
@@ -202,7 +203,10 @@ def _join(first: Sets, second: Sets) -> Sets:
     """Concatenate two members' vectors and project them, fitted on the training images."""
     joined = {part: np.concatenate([first[part], second[part]], axis=1) for part in first}
     projection = fit_projection(joined["training"])
-    return {part: projection.apply(vectors, min(256, joined["training"].shape[1]), 0.0) for part, vectors in joined.items()}
+    return {
+        part: projection.apply(vectors, min(256, joined["training"].shape[1]), 0.0)
+        for part, vectors in joined.items()
+    }
 
 
 def _choose_parts(data: IscFolder) -> tuple[dict[str, ImageSet], GroundTruth]:
@@ -213,7 +217,9 @@ def _choose_parts(data: IscFolder) -> tuple[dict[str, ImageSet], GroundTruth]:
     reference_of = dict(sorted(truth.pairs))
     known = set(data.query.ids)
     copies = [query for query in truth.query_ids if query in reference_of and query in known][:COPIES]
-    others = [query for query in truth.query_ids if query not in reference_of and query in known][: QUERIES - len(copies)]
+    others = [query for query in truth.query_ids if query not in reference_of and query in known][
+        : QUERIES - len(copies)
+    ]
     needed = {reference_of[query] for query in copies}
     references = sorted(needed | set(data.reference.ids[: REFERENCES - len(needed)]))
     pairs = frozenset(pair for pair in truth.pairs if pair[0] in set(copies))
@@ -237,7 +243,9 @@ def _train(bench: CopyBench, name: str, seed: int) -> Path:
     stages = [
         {
             "classes": int(share * classes),
-            "iterations": max(1, round(part * bench.steps)) if drip else count_direct_steps(bench.steps, classes),
+            "iterations": max(1, round(part * bench.steps))
+            if drip
+            else count_direct_steps(bench.steps, classes),
             "intensity": 0.5,
             "image_size": IMAGE_SIDE,
             "batch_size": BATCH_SIZE,
@@ -255,7 +263,9 @@ def _train(bench: CopyBench, name: str, seed: int) -> Path:
         }
     )
     learnt, overlays = data.training.select(ids[:classes]), data.training.select(ids[-OVERLAYS:])
-    return Trainer(model, learnt, overlays, bench.folder / f"{name}-{seed}", bench.folder / "cache", seed, name=name).train()
+    return Trainer(
+        model, learnt, overlays, bench.folder / f"{name}-{seed}", bench.folder / "cache", seed, name=name
+    ).train()
 
 
 def count_direct_steps(steps: int, classes: int) -> int:
@@ -268,12 +278,18 @@ def _embed(path: Path, chosen: dict[str, ImageSet]) -> Sets:
     """Return a network's vectors; its training is deleted."""
     descriptor, settings = load_descriptor(path), EmbeddingSettings()
     shutil.rmtree(path.parent)
-    blocks = {part: [block.vectors for block in embed_images(descriptor, images, settings)] for part, images in chosen.items()}
+    blocks = {
+        part: [block.vectors for block in embed_images(descriptor, images, settings)]
+        for part, images in chosen.items()
+    }
     return {part: np.concatenate(vectors) for part, vectors in blocks.items()}
 
 
 def _score(
-    queries: NDArray[np.float32], references: NDArray[np.float32], chosen: dict[str, ImageSet], truth: GroundTruth
+    queries: NDArray[np.float32],
+    references: NDArray[np.float32],
+    chosen: dict[str, ImageSet],
+    truth: GroundTruth,
 ) -> float:
     found, among = (
         Vectors(chosen[part].ids, vectors, np.zeros(len(vectors), bool))

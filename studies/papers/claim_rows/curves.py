@@ -20,12 +20,18 @@ def collect_tradeoff(store: Measurements) -> Tradeoff:
     Raises:
         UserError: the file has fewer than two values of λ with as many steps.
     """
-    swept = [entry for entry in store.measurements if entry["name"].removeprefix(ARM).replace(".", "", 1).isdecimal()]
+    swept = [
+        entry
+        for entry in store.measurements
+        if entry["name"].removeprefix(ARM).replace(".", "", 1).isdecimal()
+    ]
     most = max((entry["about"]["steps"] for entry in swept), default=0)
     found: Tradeoff = {}
     for entry in swept:
         if entry["about"]["steps"] == most:
-            runs = found.setdefault(float(entry["name"].removeprefix(ARM)), {figure: [] for figure in (*FIGURES, *SHARES)})
+            runs = found.setdefault(
+                float(entry["name"].removeprefix(ARM)), {figure: [] for figure in (*FIGURES, *SHARES)}
+            )
             for figure in runs:
                 runs[figure].append(entry["figures"].get(figure, math.nan))  # λ 1 has no share
     if len(found) < 2:
@@ -46,7 +52,13 @@ def plot_tradeoff(tradeoff: Tradeoff, path: Path) -> None:
     figure, axes = pyplot.subplots(1, 4, figsize=(17, 4))
     means = {name: [float(np.mean(runs[name])) for runs in tradeoff.values()] for name in FIGURES}
     for axis, (name, label) in zip(axes, FIGURES.items(), strict=False):
-        axis.errorbar(list(tradeoff), means[name], [float(np.std(runs[name])) for runs in tradeoff.values()], fmt="o-", capsize=3)
+        axis.errorbar(
+            list(tradeoff),
+            means[name],
+            [float(np.std(runs[name])) for runs in tradeoff.values()],
+            fmt="o-",
+            capsize=3,
+        )
         axis.set(xlabel="λ", ylabel=label)
     axes[2].plot(means["top1"], means["copies"], "o-")
     for weight, x, y in zip(tradeoff, means["top1"], means["copies"], strict=True):

@@ -18,7 +18,8 @@ from image_copies.submissions.scoring.retrieval import recall_at
 
 PER_CLASS = 4  # images in a batch
 VIEWS = len(DOMAINS)  # of an image in a step with domains, and the factor of what is as large as these
-Named = tuple[str, str, str]  # what it is called, its arm, and its figure: "domain", R@1 as the mean over the domains, …
+# what it is called, its arm, and its figure: "domain", R@1 as the mean over the domains, …
+Named = tuple[str, str, str]
 
 
 class Printed(NamedTuple):
@@ -99,13 +100,18 @@ PRINTED = (
 
 def list_claims(bench: Bench) -> list[Claim]:
     """Tables 1 to 3: domains, rotation as augmentation, the plain loss, a shared head, other losses; on shapes ON_SHAPES."""
-    return [_compare(bench, printed) for printed in PRINTED if bench.photographs is not None or printed.number in ON_SHAPES]
+    return [
+        _compare(bench, printed)
+        for printed in PRINTED
+        if bench.photographs is not None or printed.number in ON_SHAPES
+    ]
 
 
 def _compare(bench: Bench, printed: Printed) -> Claim:
     """The claim about two arms."""
     better, worse = (
-        Side(label, _train(bench, arm, printed.loss), figure) for label, arm, figure in (printed.better, printed.worse)
+        Side(label, _train(bench, arm, printed.loss), figure)
+        for label, arm, figure in (printed.better, printed.worse)
     )
 
     def show_domains(measured: Measured) -> str:
@@ -159,7 +165,10 @@ def _start(bench: Bench) -> dict[str, Any]:
         return {"descriptor": {"pooling_exponent": 1.0}, "optimizer": optimizer}
     descriptor = {"pooling_exponent": 1.0, "dimensions": 512, "frozen_statistics": True}
     rates = {"learning_rate": 1e-3, "backbone_learning_rate": 1e-4}
-    return {"descriptor": descriptor, "optimizer": rates | {"kind": "adam", "weight_decay": 5e-4, "clip_norm": None}}
+    return {
+        "descriptor": descriptor,
+        "optimizer": rates | {"kind": "adam", "weight_decay": 5e-4, "clip_norm": None},
+    }
 
 
 def _count_dimensions(bench: Bench) -> int:
@@ -178,7 +187,9 @@ def measure_domains(network: Descriptor, labelled: LabelledImages, side: int) ->
     if network.settings.domains is not None:
         return recalls_of(vectors_of(network, labelled.images, side, raw=True), labelled.labels)
     turns = (partial(torch.rot90, k=turn, dims=(2, 3)) for turn in range(len(DOMAINS)))
-    return recalls_of(np.stack([vectors_of(network, labelled.images, side, show=turn) for turn in turns]), labelled.labels)
+    return recalls_of(
+        np.stack([vectors_of(network, labelled.images, side, show=turn) for turn in turns]), labelled.labels
+    )
 
 
 def recalls_of(parts: NDArray[np.float32], labels: NDArray[np.int64]) -> Figures:

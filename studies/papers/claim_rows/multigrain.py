@@ -33,7 +33,9 @@ def name_weight(weight: float) -> str:
 def list_claims(bench: Bench) -> list[Claim]:
     """Uniform sampling, and repeated augmentations at each λ of the sweep."""
     arms = {weight: _train_repeated(bench, weight) for weight in SWEPT_WEIGHTS}
-    uniform = bench.arm("uniform", _measure, _measure_start, descriptor={"whiten": True}, objective={"kind": "softmax"})
+    uniform = bench.arm(
+        "uniform", _measure, _measure_start, descriptor={"whiten": True}, objective={"kind": "softmax"}
+    )
     return [
         *_training_helps(bench, uniform, arms),
         *_weights(bench, arms),
@@ -122,7 +124,9 @@ def _list_exponents(measured: Measured, arm: Arm) -> str:
 
 def _weights(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
     """Claims 5a and 5b: which λ is better for copies, and which for classes."""
-    copies, top1 = ({weight: Side(arm.name, arm, figure) for weight, arm in arms.items()} for figure in ("copies", "top1"))
+    copies, top1 = (
+        {weight: Side(arm.name, arm, figure) for weight, arm in arms.items()} for figure in ("copies", "top1")
+    )
     between = [weight for weight in arms if weight not in (0.1, 1.0)]
     return [
         Comparison(
@@ -200,7 +204,9 @@ def _one(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
     return [_one_task(bench, joint, *task) for task in tasks]
 
 
-def _one_task(bench: Bench, joint: Arm, letter: str, task: str, best: Side, chance: tuple[float, str], least: float) -> Claim:
+def _one_task(
+    bench: Bench, joint: Arm, letter: str, task: str, best: Side, chance: tuple[float, str], least: float
+) -> Claim:
     """The row of a task: the whitened embedding's share of the specialist's figure."""
     serves = f"one whitened embedding serves {task} (within {1 - MIN_SPECIALIST_SHARE:.0%} of the specialist)"
     name = f"{best.label}'s {chance[1]}"
@@ -243,12 +249,18 @@ def _measure(bench: Bench, trained: Trained) -> Figures:
     def score_classes(logits: torch.Tensor) -> float:
         return float((logits.argmax(1) == labels).float().mean())
 
-    of_training = embed_at_exponents(descriptor, show_images(sets.train_copies, LARGER * side), EXPONENTS, raw=True)
+    of_training = embed_at_exponents(
+        descriptor, show_images(sets.train_copies, LARGER * side), EXPONENTS, raw=True
+    )
     scores = {p: in_aug_accuracy(_unit(found), sets.train_copies.groups) for p, found in of_training.items()}
     best = max(scores, key=lambda p: scores[p])
-    of_copies = embed_at_exponents(descriptor, show_images(sets.test_copies, LARGER * side), sorted({best, 3.0}), raw=True)
+    of_copies = embed_at_exponents(
+        descriptor, show_images(sets.test_copies, LARGER * side), sorted({best, 3.0}), raw=True
+    )
     larger = {p: in_aug_accuracy(_unit(found), sets.test_copies.groups) for p, found in of_copies.items()}
-    of_held_out = embed_at_exponents(descriptor, show_images(sets.held_out.images, LARGER * side), sorted({best, 3.0}), raw=True)
+    of_held_out = embed_at_exponents(
+        descriptor, show_images(sets.held_out.images, LARGER * side), sorted({best, 3.0}), raw=True
+    )
     top1 = {p: score_classes(torch.from_numpy(found) @ weight.T + bias) for p, found in of_held_out.items()}
     raw = torch.from_numpy(vectors_of(descriptor, sets.held_out.images, side, raw=True))
     copies = vectors_of(descriptor, sets.test_copies, side, raw=True)
@@ -260,8 +272,12 @@ def _measure(bench: Bench, trained: Trained) -> Figures:
         "recall": recall_at(_unit(raw.numpy()), sets.held_out.labels, (1,))[1],
         "copies": in_aug_accuracy(_unit(copies), sets.test_copies.groups),
         "whitened_top1": score_classes(compute_folded_logits(raw, whitening, weight, bias)),
-        "whitened_recall": recall_at(vectors_of(descriptor, sets.held_out.images, side), sets.held_out.labels, (1,))[1],
-        "whitened_copies": in_aug_accuracy(vectors_of(descriptor, sets.test_copies, side), sets.test_copies.groups),
+        "whitened_recall": recall_at(
+            vectors_of(descriptor, sets.held_out.images, side), sets.held_out.labels, (1,)
+        )[1],
+        "whitened_copies": in_aug_accuracy(
+            vectors_of(descriptor, sets.test_copies, side), sets.test_copies.groups
+        ),
         "best_p": float(best),
         "larger_best": larger[best],
         "larger_3": larger[3.0],
@@ -274,8 +290,12 @@ def _measure_start(bench: Bench, descriptor: Descriptor) -> Figures:
     known = _of_classes(bench)[0]
     return {
         **dict.fromkeys(("top1_best_p", "top1_3", "top1"), known),
-        "recall": recall_at(_unit(vectors_of(descriptor, sets.held_out.images, side, raw=True)), sets.held_out.labels, (1,))[1],
-        "copies": in_aug_accuracy(_unit(vectors_of(descriptor, sets.test_copies, side, raw=True)), sets.test_copies.groups),
+        "recall": recall_at(
+            _unit(vectors_of(descriptor, sets.held_out.images, side, raw=True)), sets.held_out.labels, (1,)
+        )[1],
+        "copies": in_aug_accuracy(
+            _unit(vectors_of(descriptor, sets.test_copies, side, raw=True)), sets.test_copies.groups
+        ),
     }
 
 

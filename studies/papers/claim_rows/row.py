@@ -47,7 +47,11 @@ class Difference:
 
     def as_text(self) -> str:
         """The mean with its margin."""
-        return f"{self.mean:+.3f} ± {self.margin:.3f}" if self.spread is not None else f"{self.mean:+.3f}, one run"
+        return (
+            f"{self.mean:+.3f} ± {self.margin:.3f}"
+            if self.spread is not None
+            else f"{self.mean:+.3f}, one run"
+        )
 
 
 @dataclass(frozen=True)
@@ -124,8 +128,16 @@ class Row:
     def as_json(self) -> dict[str, Any]:
         """Return the row for the summary, with the interval, the seeds and the verdict."""
         difference, margin = self.difference, self.difference.margin
-        interval = [round(difference.mean + side * margin, DIGITS) for side in (-1, 1)] if math.isfinite(margin) else None
-        return asdict(self) | {"interval": interval, "seeds": f"0 to {difference.runs - 1}", "verdict": self.verdict}
+        interval = (
+            [round(difference.mean + side * margin, DIGITS) for side in (-1, 1)]
+            if math.isfinite(margin)
+            else None
+        )
+        return asdict(self) | {
+            "interval": interval,
+            "seeds": f"0 to {difference.runs - 1}",
+            "verdict": self.verdict,
+        }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Row":
@@ -148,7 +160,11 @@ def compute_half_width(spread: float, runs: int) -> float:
         spread: Standard deviation over the runs.
         runs: Number of runs; for one, the width is infinite.
     """
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1) * spread / math.sqrt(runs)) if runs > 1 else math.inf
+    return (
+        float(stats.t.ppf((1 + CONFIDENCE) / 2, runs - 1) * spread / math.sqrt(runs))
+        if runs > 1
+        else math.inf
+    )
 
 
 def format_sides(values: dict[str, list[float]]) -> str:

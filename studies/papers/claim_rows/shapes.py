@@ -64,7 +64,9 @@ POLYGONS: dict[str, list[Ring]] = {
             *((0.32, 1), (-0.32, 1), (-0.32, 0.32), (-1, 0.32), (-1, -0.32), (-0.32, -0.32)),
         )
     ],
-    "arrow": [_corners((1, 0), (0.1, 0.8), (0.1, 0.3), (-0.95, 0.3), (-0.95, -0.3), (0.1, -0.3), (0.1, -0.8))],
+    "arrow": [
+        _corners((1, 0), (0.1, 0.8), (0.1, 0.3), (-0.95, 0.3), (-0.95, -0.3), (0.1, -0.3), (0.1, -0.8))
+    ],
     "flower": [_polar(0.72 + 0.28 * np.cos(6 * np.linspace(0, 2 * np.pi, 96, endpoint=False)))],
     "frame": [_polar(1.0, 4), _polar(0.55, 4)],
     "corner": [_corners((-0.8, -0.8), (0.8, -0.8), (0.8, -0.2), (-0.2, -0.2), (-0.2, 0.8), (-0.8, 0.8))],
@@ -97,7 +99,15 @@ def draw_shape(name: str, rng: np.random.Generator, size: int = 128) -> Picture:
     for _ in range(rng.integers(1, 4)):  # clutter: small shapes of any class
         other_shape, other_texture, other_hue = CLASSES[rng.integers(len(CLASSES))].split("-")
         centre = rng.uniform(0, size, 2)
-        _paint(rng, canvas, other_shape, other_texture, _colours(rng, HUES[other_hue]), centre, size * rng.uniform(0.05, 0.1))
+        _paint(
+            rng,
+            canvas,
+            other_shape,
+            other_texture,
+            _colours(rng, HUES[other_hue]),
+            centre,
+            size * rng.uniform(0.05, 0.1),
+        )
     radius = size * rng.uniform(0.2, 0.38)
     centre = rng.uniform(0.8 * radius, size - 0.8 * radius, 2)
     _paint(rng, canvas, shape, texture, colours, centre, radius)
@@ -107,7 +117,13 @@ def draw_shape(name: str, rng: np.random.Generator, size: int = 128) -> Picture:
 
 
 def write_disjoint_shapes(
-    folder: Path, training: int, test: int, instances: int, seed: int, size: int = 128, workers: int | None = None
+    folder: Path,
+    training: int,
+    test: int,
+    instances: int,
+    seed: int,
+    size: int = 128,
+    workers: int | None = None,
 ) -> tuple[LabelledImages, LabelledImages]:
     """Write two sets with disjoint classes, `folder`/train/<class>-000.jpg, … and `folder`/test/….
 
@@ -139,13 +155,17 @@ def _write_shapes(
 def _write_shape(folder: Path, seed: int, size: int, task: tuple[str, int]) -> Path:
     name, instance = task
     path = folder / f"{name}-{instance:03d}.jpg"
-    Image.fromarray(draw_shape(name, np.random.default_rng([seed, *name.encode(), instance]), size)).save(path, quality=92)
+    Image.fromarray(draw_shape(name, np.random.default_rng([seed, *name.encode(), instance]), size)).save(
+        path, quality=92
+    )
     return path
 
 
 def _scene(rng: np.random.Generator, size: int) -> Field:
     """Draw the background scene [size, size, 3], usually paler than the shape."""
-    picture = cv2.resize(draw_picture(rng, size), (size, size), interpolation=cv2.INTER_LINEAR).astype(np.float32)
+    picture = cv2.resize(draw_picture(rng, size), (size, size), interpolation=cv2.INTER_LINEAR).astype(
+        np.float32
+    )
     mean = picture.mean(axis=(0, 1))
     paler: Field = mean + np.float32(rng.uniform(0.35, 0.9)) * (picture - mean)
     return paler
@@ -154,13 +174,22 @@ def _scene(rng: np.random.Generator, size: int) -> Field:
 def _colours(rng: np.random.Generator, hue: int) -> Field:
     """Draw two colours [2, 3] of about this hue, one light and one dark, in random order."""
     shifted = (hue + rng.normal(0, 3.5)) % 180
-    hsv = [[shifted, rng.uniform(110, 240), rng.uniform(190, 255)], [shifted, rng.uniform(140, 255), rng.uniform(60, 120)]]
+    hsv = [
+        [shifted, rng.uniform(110, 240), rng.uniform(190, 255)],
+        [shifted, rng.uniform(140, 255), rng.uniform(60, 120)],
+    ]
     colours: Field = cv2.cvtColor(np.array([hsv], np.uint8), cv2.COLOR_HSV2RGB)[0].astype(np.float32)
     return colours[:: rng.choice([-1, 1])]
 
 
 def _paint(
-    rng: np.random.Generator, canvas: Field, shape: str, texture: str, colours: Field, centre: NDArray[np.float64], radius: float
+    rng: np.random.Generator,
+    canvas: Field,
+    shape: str,
+    texture: str,
+    colours: Field,
+    centre: NDArray[np.float64],
+    radius: float,
 ) -> None:
     """Paint a rotated and slightly squeezed shape with its texture and a soft shadow onto the canvas."""
     angle, squeeze, shadow = rng.uniform(0, 2 * np.pi), rng.uniform(0.8, 1.0), rng.uniform(0, 0.5)
@@ -168,9 +197,13 @@ def _paint(
     left, top = np.maximum(centre - radius - 8, 0).astype(int)
     right, bottom = np.minimum(centre + radius + 9, canvas.shape[0]).astype(int)
     patch, origin = canvas[top:bottom, left:right], centre - (left, top)
-    rings = [np.round(16 * (origin + (radius * ring * (1, squeeze)) @ turn.T)).astype(np.int32) for ring in POLYGONS[shape]]
+    rings = [
+        np.round(16 * (origin + (radius * ring * (1, squeeze)) @ turn.T)).astype(np.int32)
+        for ring in POLYGONS[shape]
+    ]
     mask = np.zeros(patch.shape[:2], np.uint8)
-    cv2.fillPoly(mask, rings, 255, lineType=cv2.LINE_AA, shift=4)  # coordinates in 1/16 pixel; an inner ring is a hole
+    # coordinates in 1/16 pixel; an inner ring is a hole
+    cv2.fillPoly(mask, rings, 255, lineType=cv2.LINE_AA, shift=4)
     cover = (mask / np.float32(255))[..., None]
     patch *= 1 - np.float32(shadow) * cv2.GaussianBlur(cover, (0, 0), 2.5)[..., None]
     y, x = np.mgrid[: bottom - top, : right - left].astype(np.float32)
@@ -189,7 +222,14 @@ def _texture(rng: np.random.Generator, kind: str, u: Field, v: Field) -> Field:
     elif kind == "checks":
         wave = np.sin(np.pi * (waves * u + phase[0])) * np.sin(np.pi * (waves * v + phase[1])) * 3
     elif kind == "dots":
-        wave = 2.2 * (0.36 - np.hypot((waves * u / 1.3 + phase[0]) % 1 - 0.5, (waves * v / 1.3 + phase[1]) % 1 - 0.5)) * 3
+        wave = (
+            2.2
+            * (
+                0.36
+                - np.hypot((waves * u / 1.3 + phase[0]) % 1 - 0.5, (waves * v / 1.3 + phase[1]) % 1 - 0.5)
+            )
+            * 3
+        )
     elif kind == "rings":
         wave = np.sin(2 * np.pi * (waves * np.hypot(u, v) / 1.5 + phase[0]))
     else:

@@ -43,14 +43,21 @@ class Summary:
             content = json.loads(path.read_text(encoding="utf-8"))
             return cls(path, [Row.from_json(row) for row in content["rows"]])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is not a summary of the claims ({error}). Restore it: git checkout -- {path}") from error
+            raise UserError(
+                f"{path} is not a summary of the claims ({error}). Restore it: git checkout -- {path}"
+            ) from error
 
     def put(self, rows: Sequence[Row]) -> None:
         """Write rows in place of those of the same claim; a row of more runs than the new one stays."""
         kept = {row.key: row for row in self.rows}
-        kept |= {row.key: row for row in rows if row.key not in kept or row.difference.runs >= kept[row.key].difference.runs}
+        kept |= {
+            row.key: row
+            for row in rows
+            if row.key not in kept or row.difference.runs >= kept[row.key].difference.runs
+        }
         self.rows = sorted(
-            kept.values(), key=lambda row: (int("".join(filter(str.isdecimal, row.number))), row.number, row.claim)
+            kept.values(),
+            key=lambda row: (int("".join(filter(str.isdecimal, row.number))), row.number, row.claim),
         )
         content = {"rows": [row.as_json() for row in self.rows]}
         write_text(self.path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
@@ -58,9 +65,20 @@ class Summary:
 
 def as_markdown(rows: Sequence[Row]) -> str:
     """Return the table of rows; below it stands what was run, once for all rows that share it."""
-    names = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))  # a … z, aa, ab …
+    # a … z, aa, ab …
+    names = ("".join(letters) for length in count(1) for letters in product(ascii_lowercase, repeat=length))
     letters = dict(zip(dict.fromkeys(row.ran for row in rows), names, strict=False))
-    heads = ["#", "claim", "the paper's figure", "run", "measured here", "difference", "learnt", "least that matters", "verdict"]
+    heads = [
+        "#",
+        "claim",
+        "the paper's figure",
+        "run",
+        "measured here",
+        "difference",
+        "learnt",
+        "least that matters",
+        "verdict",
+    ]
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for row in rows:
         cells = [row.number, row.claim, row.paper, letters[row.ran], row.measured, row.difference.as_text()]

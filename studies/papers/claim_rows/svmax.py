@@ -20,15 +20,18 @@ from image_copies.models.objectives import svmax as objectives
 from image_copies.submissions.scoring.retrieval import mean_singular_value, recall_at
 
 LARGE_RATE_OPTIMIZER: dict[str, Any] = {"kind": "sgd", "learning_rate": 0.5, "clip_norm": 1e6}
-WEIGHTS = {"contrastive": 1.0, "triplet": 0.1, "npair": 1.0, "angular": 1.0}  # the paper's λ; 1 where it gives none
+# the paper's λ; 1 where it gives none
+WEIGHTS = {"contrastive": 1.0, "triplet": 0.1, "npair": 1.0, "angular": 1.0}
 PAPER = "figures A3 and A4, plots of R@1"
 PAPER_RAW = "65.5 → 69.7 R@1 (Cars, rate .01; table A1)"
 PAPER_SIZES = "figures A5 and A6, plots of R@1 for b 288 and 72, d 256 and 64"
 LIKELY_CAUSES = {"triplet": "a small s did not cost recall at this rate"}
 PAPER_SMALL = "figure A7, a plot of R@1; s 1.9 → 5.6 of at most 6.8 (figure A9)"
 BATCH_SIZE, SMALL_BATCH, WIDE_DIMENSIONS = 48, 24, 128
-SIZES = ((96, 128), (96, 32), (24, 128), (24, 32))  # b × d in the ratios of figures A5 and A6: 288 and 72 × 256 and 64
-COST_SIZES, MAX_COST_SHARE = ((24, 32), (48, 64), (96, 128)), 0.1  # b × d; share of a step that the regulariser may take
+# b × d in the ratios of figures A5 and A6: 288 and 72 × 256 and 64
+SIZES = ((96, 128), (96, 32), (24, 128), (24, 32))
+# b × d; share of a step that the regulariser may take
+COST_SIZES, MAX_COST_SHARE = ((24, 32), (48, 64), (96, 128)), 0.1
 TIMING_REPEATS = 7  # of each timing, of which the median counts
 
 
@@ -53,11 +56,16 @@ class Setting:
 
 def list_claims(bench: Bench) -> list[Claim]:
     """Each loss at the large rate, table A1's raw N-pair, the small batch, the sweep of sizes, and the cost."""
-    claims = [_helps("7", f"SVMax helps {kind} at a large learning rate", PAPER, bench, Setting(kind)) for kind in WEIGHTS]
+    claims = [
+        _helps("7", f"SVMax helps {kind} at a large learning rate", PAPER, bench, Setting(kind))
+        for kind in WEIGHTS
+    ]
     raw = Setting("npair", rate=0.01, raw=True)
     claims.append(_helps("7", "SVMax helps npair on raw embeddings at rate .01", PAPER_RAW, bench, raw))
     claim = f"SVMax helps where b = {SMALL_BATCH} < d = {WIDE_DIMENSIONS} (contrastive)"
-    claims.append(_helps("8", claim, PAPER_SMALL, bench, Setting("contrastive", SMALL_BATCH, WIDE_DIMENSIONS)))
+    claims.append(
+        _helps("8", claim, PAPER_SMALL, bench, Setting("contrastive", SMALL_BATCH, WIDE_DIMENSIONS))
+    )
     for kind, (batch, dimensions) in itertools.product(("contrastive", "triplet"), SIZES):
         claim = f"SVMax helps {kind} with b = {batch}, d = {dimensions}"
         claims.append(_helps("8b", claim, PAPER_SIZES, bench, Setting(kind, batch, dimensions)))
@@ -67,11 +75,14 @@ def list_claims(bench: Bench) -> list[Claim]:
 def _helps(number: str, claim: str, paper: str, bench: Bench, setting: Setting) -> Claim:
     """Compare SVMax with no regulariser."""
     better, worse = (
-        Side(name, _train(bench, setting, form), "recall") for name, form in (("with", "bounded"), ("without", None))
+        Side(name, _train(bench, setting, form), "recall")
+        for name, form in (("with", "bounded"), ("without", None))
     )
 
     def show_spread(measured: Measured) -> str:
-        return "s " + format_sides({side.label: measured[side.arm.name]["spread"] for side in (better, worse)})
+        return "s " + format_sides(
+            {side.label: measured[side.arm.name]["spread"] for side in (better, worse)}
+        )
 
     return Comparison(
         number,

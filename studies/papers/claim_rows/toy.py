@@ -18,7 +18,8 @@ def _beats(spread: float, version: str) -> Claim:
 
     def judge(measured: Measured) -> Row:
         paired, uniform = (
-            [float(measure_accuracies(seed, spread, pairs).mean()) for seed in range(RUNS)] for pairs in (True, False)
+            [float(measure_accuracies(seed, spread, pairs).mean()) for seed in range(RUNS)]
+            for pairs in (True, False)
         )
         return Row(
             "1",

@@ -30,7 +30,8 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer
 
 VERSION = 3  # of the images and figures below: what was measured with another one is measured again
-CLASSES, TRAINING_PER_CLASS, HELD_OUT_PER_CLASS = 24, 16, 12  # of the shapes; as many classes again are unseen
+# of the shapes; as many classes again are unseen
+CLASSES, TRAINING_PER_CLASS, HELD_OUT_PER_CLASS = 24, 16, 12
 COPIED_IMAGES, COPIES = 60, 5  # images copied for IN-aug, at most, and copies of each
 TRAINING_SHARE = 2 / 3  # of each known class of photographs; the others are held out
 OVERLAYS = 8  # images that edits may paste
@@ -101,7 +102,11 @@ class Bench:
     @cached_property
     def sets(self) -> Sets:
         """The images, drawn or listed when they are first needed."""
-        return draw_shapes(self.folder / "shapes") if self.photographs is None else split_photographs(self.photographs)
+        return (
+            draw_shapes(self.folder / "shapes")
+            if self.photographs is None
+            else split_photographs(self.photographs)
+        )
 
     @cached_property
     def classes(self) -> tuple[int, int]:
@@ -128,10 +133,22 @@ class Bench:
 
     def describe(self, steps: int, batch: int, settings: dict[str, Any]) -> dict[str, Any]:
         """Return what tells a measurement from another one, for the results file."""
-        images: Any = "shapes" if self.photographs is None else [len(self.sets.train), len(self.sets.unseen), *self.classes]
-        settings = settings | {"descriptor": self.descriptor | {"weights": "none"} | settings.get("descriptor", {})}
+        images: Any = (
+            "shapes"
+            if self.photographs is None
+            else [len(self.sets.train), len(self.sets.unseen), *self.classes]
+        )
+        settings = settings | {
+            "descriptor": self.descriptor | {"weights": "none"} | settings.get("descriptor", {})
+        }
         start = "weights" if self.descriptor.get("weights") else "none"  # without its path
-        about = {"bench": VERSION, "images": images, "start": start, "side": self.side, "rate_factor": self.rate_factor}
+        about = {
+            "bench": VERSION,
+            "images": images,
+            "start": start,
+            "side": self.side,
+            "rate_factor": self.rate_factor,
+        }
         return about | {"steps": steps, "batch": batch, "settings": settings}
 
     def arm(
@@ -156,15 +173,22 @@ class Bench:
         full = name + self.suffix
 
         def work(seed: int) -> Figures:
-            trained = train(self, self.sets, full.replace(" ", "-").replace(",", ""), seed, steps, batch, **changed)
+            trained = train(
+                self, self.sets, full.replace(" ", "-").replace(",", ""), seed, steps, batch, **changed
+            )
             figures = measure(self, trained)
             shutil.rmtree(trained.folder)
             return figures
 
-        about, start = self.describe(steps, batch, changed), self._start(name, measure_start, changed.get("descriptor", {}))
+        about, start = (
+            self.describe(steps, batch, changed),
+            self._start(name, measure_start, changed.get("descriptor", {})),
+        )
         return Arm(full, about, work, start)
 
-    def _start(self, name: str, measure: Callable[["Bench", Descriptor], Figures], changed: dict[str, Any]) -> Arm | None:
+    def _start(
+        self, name: str, measure: Callable[["Bench", Descriptor], Figures], changed: dict[str, Any]
+    ) -> Arm | None:
         """Return the arm of a network before any training, shared by all that start from the same weights and head."""
         if not self.descriptor.get("weights"):
             return None
@@ -173,7 +197,9 @@ class Bench:
 
         def work(seed: int) -> Figures:
             torch.manual_seed(seed)
-            return measure(self, Descriptor(DescriptorSettings.model_validate(self.describe_network(changed))).eval())
+            return measure(
+                self, Descriptor(DescriptorSettings.model_validate(self.describe_network(changed))).eval()
+            )
 
         return Arm(full, self.describe(0, 0, {"descriptor": changed}), work)
 
@@ -184,7 +210,9 @@ class Bench:
 
 def draw_shapes(folder: Path) -> Sets:
     """Draw procedural images into a folder: known and unseen classes."""
-    known, unseen = write_disjoint_shapes(folder, CLASSES, CLASSES, TRAINING_PER_CLASS + HELD_OUT_PER_CLASS, seed=0, size=96)
+    known, unseen = write_disjoint_shapes(
+        folder, CLASSES, CLASSES, TRAINING_PER_CLASS + HELD_OUT_PER_CLASS, seed=0, size=96
+    )
     place = np.array([int(image_id.rsplit("-", 1)[1]) for image_id in known.images.ids])
     return _divide(known, unseen, place < TRAINING_PER_CLASS)
 
@@ -206,22 +234,29 @@ def split_photographs(folder: Path) -> Sets:
 def select_classes(labelled: LabelledImages, classes: Sequence[int]) -> LabelledImages:
     """Return the images of some classes, in the same order; `classes[i]` becomes class i."""
     rows = np.flatnonzero(np.isin(labelled.labels, classes))
-    images = ImageSet([labelled.images.ids[row] for row in rows], [labelled.images.paths[row] for row in rows])
-    return LabelledImages(images, np.searchsorted(classes, labelled.labels[rows]), [labelled.names[label] for label in classes])
+    images = ImageSet(
+        [labelled.images.ids[row] for row in rows], [labelled.images.paths[row] for row in rows]
+    )
+    return LabelledImages(
+        images, np.searchsorted(classes, labelled.labels[rows]), [labelled.names[label] for label in classes]
+    )
 
 
 def _divide(known: LabelledImages, unseen: LabelledImages, learnt: NDArray[np.bool_]) -> Sets:
     train, held_out = _part(known, learnt), _part(known, ~learnt)
     overlays = unseen.images.select(unseen.images.ids[-OVERLAYS:])
     unseen = _part(unseen, np.arange(len(unseen)) < len(unseen) - OVERLAYS)
-    copies = (choose_in_aug(images, seed, COPIED_IMAGES, COPIES) for seed, images in ((1, train), (2, held_out)))
+    copies = (
+        choose_in_aug(images, seed, COPIED_IMAGES, COPIES) for seed, images in ((1, train), (2, held_out))
+    )
     return Sets(train, held_out, unseen, overlays, *copies)
 
 
 def train(bench: Bench, sets: Sets, name: str, seed: int, steps: int, batch: int, **changed: Any) -> Trained:
     """Train a descriptor on the training images of `sets` for a number of steps; `changed` holds keys of ModelSettings."""
     epochs = min(EPOCHS, steps)
-    sampling = changed.get("sampling", {"kind": "epoch"}) | {"iterations": steps // epochs}  # the same for every sampling
+    # the same for every sampling
+    sampling = changed.get("sampling", {"kind": "epoch"}) | {"iterations": steps // epochs}
     settings = {
         "edits": "multigrain_full",
         "optimizer": {"kind": "sgd", "learning_rate": 0.1 * bench.rate_factor, "clip_norm": 10.0},
@@ -234,7 +269,13 @@ def train(bench: Bench, sets: Sets, name: str, seed: int, steps: int, batch: int
     )
     folder = bench.folder / f"{name}-{seed}"
     path = Trainer(
-        model, sets.train.images, sets.overlays, folder, bench.folder / "cache", seed, labels=sets.train.labels
+        model,
+        sets.train.images,
+        sets.overlays,
+        folder,
+        bench.folder / "cache",
+        seed,
+        labels=sets.train.labels,
     ).train()
     return Trained(require_trained_network(load_descriptor(path), path).eval(), folder, read_rows(folder))
 
@@ -262,7 +303,9 @@ def vectors_of(
     """
     found = list[Tensor]()
     with torch.inference_mode(), descriptor.pooling.set_exponent_temporarily(exponent):
-        found += [descriptor(show(batch) if show else batch, raw=raw) for batch in _load(descriptor, images, size)]
+        found += [
+            descriptor(show(batch) if show else batch, raw=raw) for batch in _load(descriptor, images, size)
+        ]
     return torch.cat(found, dim=-2).numpy()
 
 
@@ -279,12 +322,15 @@ def _load(descriptor: Descriptor, images: ImageSet | InAug, size: int) -> Iterat
 
 def _part(labelled: LabelledImages, chosen: NDArray[np.bool_]) -> LabelledImages:
     rows = np.flatnonzero(chosen).tolist()
-    images = ImageSet([labelled.images.ids[row] for row in rows], [labelled.images.paths[row] for row in rows])
+    images = ImageSet(
+        [labelled.images.ids[row] for row in rows], [labelled.images.paths[row] for row in rows]
+    )
     return LabelledImages(images, labelled.labels[rows], labelled.names)
 
 
 SOURCES = "SOURCES.tsv"  # columns file, repository, path
-COLLECTIONS = ("101_ObjectCategories/", "clothing-dataset", "Dog-Cat", "flower_photos")  # whose folders are classes
+# whose folders are classes
+COLLECTIONS = ("101_ObjectCategories/", "clothing-dataset", "Dog-Cat", "flower_photos")
 NO_CLASS = "BACKGROUND_Google"
 MOST_OF_A_CLASS = 24
 
@@ -305,4 +351,6 @@ def read_photographs(folder: Path) -> LabelledImages:
                 of_class.setdefault(source.parent.name, []).append(row["file"])
     chosen = [(name, file) for name in sorted(of_class) for file in of_class[name][:MOST_OF_A_CLASS]]
     paths = [folder / "training_images" / file for _, file in chosen]
-    return label_images(ImageSet([Path(file).stem for _, file in chosen], paths), [name for name, _ in chosen])
+    return label_images(
+        ImageSet([Path(file).stem for _, file in chosen], paths), [name for name, _ in chosen]
+    )
