@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from image_copies.data.decode import decode_rgb
+from image_copies.data.decode import as_uint8, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.process import choose_workers
 from image_copies.data.squares import resize_square, shrink
@@ -60,11 +60,12 @@ def list_crops(pixels: Pixels) -> tuple[Box, ...]:
 
 def find_picture(pixels: Pixels) -> Box | None:
     """Return the box of the largest picture on a page or screen [h, w, 3], flat but for that and text; None for none."""
-    small = shrink(pixels, PAGE_SIDE).astype(np.int16)
-    differs = np.zeros(small.shape[:2], np.float32)
-    differs[:, 1:] += np.abs(np.diff(small, axis=1)).max(axis=2) > SAME
-    differs[1:] += np.abs(np.diff(small, axis=0)).max(axis=2) > SAME
-    busy = (cv2.boxFilter(differs / 2, -1, (WINDOW, WINDOW)) > BUSY).astype(np.uint8)
+    small = shrink(pixels, PAGE_SIDE)
+    flat = np.full((2, *small.shape[:2]), 255, np.uint8)  # where a pixel is as its left, its upper neighbour
+    flat[0, :, 1:] = _is_same(small[:, 1:], small[:, :-1])
+    flat[1, 1:] = _is_same(small[1:], small[:-1])
+    both = flat.mean(axis=0, dtype=np.float32)
+    busy = (cv2.boxFilter(both, -1, (WINDOW, WINDOW)) < 255 * (1 - BUSY)).astype(np.uint8)
     closed = cv2.morphologyEx(busy, cv2.MORPH_CLOSE, np.ones((GAPS, GAPS)))
     opened = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((SHORTEST, SHORTEST)))
     regions = cv2.connectedComponentsWithStats(opened)[2][1:]
@@ -78,6 +79,11 @@ def find_picture(pixels: Pixels) -> Box | None:
         return None
     rows, columns = busy.shape
     return best[0] / columns, best[1] / rows, best[2] / columns, best[3] / rows
+
+
+def _is_same(one: Pixels, other: Pixels) -> Pixels:
+    """Return 255 where all channels of two pictures [h, w, 3] are the same but for SAME, otherwise 0: [h, w]."""
+    return as_uint8(cv2.inRange(cv2.absdiff(one, other), (0, 0, 0), (SAME,) * 3))
 
 
 def make_views(pixels: Pixels) -> Iterator[Pixels]:
