@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+import gpu_steps
 import torch
-from gpu_agreement import measure_determinism
 from gpu_drip import measure_drip
 from gpu_sizes import FULL, SMOKE, Sizes
-from gpu_steps import WAYS, Row, measure_host, measure_losses, measure_saving, measure_steps, measure_way
+from gpu_steps import WAYS, Row
 from measurements import Measurements
 from page_tables import make_table, write_tables
 
@@ -37,12 +37,12 @@ RESULTS, COMMAND = Path(__file__).with_suffix(".json"), "benchmarks/gpu.py --doc
 DONE = "done.txt"  # names the items that a process has measured
 HOST = "host"  # the part that needs no GPU
 PARTS: dict[str, Callable[[torch.device, Sizes, str], Iterator[Row]]] = {
-    "ways": measure_way,
-    "losses": measure_losses,
-    "steps": measure_steps,
-    "saving": measure_saving,
-    "determinism": measure_determinism,
-    HOST: measure_host,
+    "ways": gpu_steps.measure_way,
+    "losses": gpu_steps.measure_losses,
+    "steps": gpu_steps.measure_steps,
+    "saving": gpu_steps.measure_saving,
+    "determinism": gpu_steps.measure_determinism,
+    HOST: gpu_steps.measure_host,
 }
 DRIP = "drip"  # a part that is asked for by name, since it takes a data set
 Item = tuple[str, str]  # part, and what of it

@@ -1,24 +1,32 @@
-"""Parts of benchmarks/gpu.py: time, memory, losses and saving of training steps, made in several ways."""
+"""Parts of benchmarks/gpu.py: training steps, also as users write them without this project, and trainings that must agree."""
 
 import gc
+import hashlib
+import math
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import timm
 import torch
-from gpu_plain import build_plain_step
 from gpu_sizes import Sizes, StepSize
 from torch import nn
+from torch.nn import functional
+from torch.nn.utils import clip_grad_norm_
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from image_copies.data.images import ImageSet
+from image_copies.data.images import ImageSet, find_images
+from image_copies.data.procedural import write_pictures
 from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.objectives.settings import ArcFaceSettings
 from image_copies.models.objectives.svmax import Svmax
+from image_copies.models.training import state, trainer
 from image_copies.models.training.capture import WARM_UP
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.model_settings import ModelSettings
@@ -187,3 +195,95 @@ def _release(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
+
+
+MARGIN, SCALE, EPSILON = 0.4, 40.0, 1e-6  # of ArcFace; the last of GeM and of cosines, too
+
+
+class PlainNetwork(nn.Module):
+    """Images [n, 3, h, w] → GeM → cosines [n, C] to all classes."""
+
+    def __init__(self, size: StepSize, device: torch.device) -> None:
+        super().__init__()
+        self.backbone = timm.create_model(size.backbone, num_classes=0, global_pool="")
+        self.exponent = nn.Parameter(torch.tensor(3.0))
+        self.projection = nn.Linear(self.backbone.num_features, size.dimensions, bias=False)  # type: ignore[arg-type]  # an int
+        self.classes = nn.Parameter(torch.randn(size.classes, size.dimensions, device=device))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features = self.backbone(images).float().clamp(min=EPSILON)
+        pooled = features.pow(self.exponent).mean((2, 3)).pow(1 / self.exponent)
+        embeddings = functional.normalize(self.projection(pooled).float())
+        return functional.linear(embeddings, functional.normalize(self.classes)).float()
+
+
+def build_plain_step(device: torch.device, size: StepSize) -> Callable[[], object]:
+    """Return a step in bf16, channels_last, with fused Adam and clipped gradients, on a batch that stays on the device."""
+    network = PlainNetwork(size, device).to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    optimizer = torch.optim.Adam(network.parameters(), 1e-3, fused=True)
+    shape = (size.batch, 3, size.image_size, size.image_size)
+    images = torch.randn(shape, device=device).contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(size.classes, (size.batch, 1), device=device)
+
+    def step() -> None:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device.type, torch.bfloat16):
+            cosines = network(images)
+            angles = cosines.gather(1, labels).clamp(-1 + EPSILON, 1 - EPSILON).acos()
+            logits = SCALE * cosines.scatter(1, labels, (angles + MARGIN).clamp(max=math.pi).cos())
+            loss = functional.cross_entropy(logits, labels[:, 0])
+        loss.backward()
+        clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+
+    return step
+
+
+def measure_determinism(device: torch.device, sizes: Sizes, item: str) -> Iterator[Row]:
+    """Compare the checkpoints of two trainings, and of one that was stopped within an epoch and continued."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        list(write_pictures(folder / "pictures", "T", sizes.pictures, 0))
+        images = find_images(folder / "pictures")
+        first = _train_and_digest(folder / "first", images, sizes, None)
+        for what, other in (
+            ("two trainings", _train_and_digest(folder / "second", images, sizes, None)),
+            ("one stopped and resumed", _train_and_digest(folder / "third", images, sizes, stop=max(2, sizes.epochs * 4 // 3))),
+        ):
+            yield Row(f"{what}, digests", f"{first[:12]} {other[:12]}", "equal", first == other, True)
+
+
+def _train_and_digest(folder: Path, images: ImageSet, sizes: Sizes, stop: int | None) -> str:
+    """Train; return the digest of the weights. A first attempt is interrupted before the step `stop`."""
+    settings = ModelSettings.model_validate(
+        {
+            "descriptor": sizes.trained,
+            "precision": sizes.precision,
+            "deterministic": True,
+            "stages": [{"image_size": 64, "batch_size": min(64, len(images) // 2), "epochs": sizes.epochs}],
+        }
+    )
+
+    def train() -> Path:
+        return Trainer(settings, images, images, folder, folder.parent / "cache", seed=0).train()
+
+    if stop is not None:
+        with _stopping_at(stop), suppress(KeyboardInterrupt):
+            train()
+    return hashlib.sha256(train().read_bytes()).hexdigest()
+
+
+@contextmanager
+def _stopping_at(step: int) -> Iterator[None]:
+    """Within the block, training saves its state after every step, and is interrupted at `step`."""
+    learn, calls = Trainer.step, list[int]()
+
+    def stopping(self: Trainer, *arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == step:
+            raise KeyboardInterrupt
+        return learn(self, *arguments)
+
+    saving = patch.multiple(state, SAVE_INTERVAL_SECONDS=0.0, SAVING_PAUSE=0.0)
+    with saving, patch.object(trainer, "STEPS_PER_CHECK", 1), patch.object(Trainer, "step", stopping):
+        yield

@@ -15,7 +15,6 @@ index: made-up vectors; up to a million a runbook follows, as in the streaming t
 """
 
 import argparse
-import asyncio
 import json
 import os
 import subprocess
@@ -23,13 +22,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import cv2
 import lookalikes
@@ -178,8 +178,8 @@ def measure_searches(store: Measurements, options: argparse.Namespace) -> None:
             keep(what, THIS, search(place / what, place / f"{what}, found", lambda path: path.stem.split(" ")[0]))
         if collections:
             return
-        for what in (PHOTOGRAPHS, AGAIN):
-            keep(what, THIS, search(photographs, place / "photographs"))
+        keep(PHOTOGRAPHS, THIS, search(photographs, place / "photographs"))
+        keep(AGAIN, THIS, search(photographs, place / "photographs"))
     for tool, (package, compare) in OTHERS.items():
         if find_spec(package):
             started, before = time.perf_counter(), time.process_time()
@@ -243,38 +243,20 @@ def run_service(index: Path) -> Iterator[tuple[int, int]]:
             process.terminate()
 
 
-async def ask(port: int, questions: Sequence[bytes]) -> list[float]:
-    """Ask at RATE, whether the question before has been answered or not; return the seconds of each from its appointed time."""
-    waiting: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
-    times: list[float] = []
-
-    async def connect() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while len(times) < len(questions):
-            appointed, content = await waiting.get()
-            head = f"POST /api/matches HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(content)}\r\n"
-            writer.write(head.encode() + b"Content-Type: application/octet-stream\r\n\r\n" + content)
-            answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-            if " 200 " not in answer.splitlines()[0]:
-                raise SystemExit(f"the service answered {answer.splitlines()[0]}")
-            await reader.readexactly(int(answer.split("content-length: ")[1].split("\r\n")[0]))
-            times.append(time.perf_counter() - appointed)
-        writer.close()
-
+def ask(port: int, questions: Sequence[bytes]) -> list[float]:
+    """Ask at RATE, up to CONNECTIONS at once; return the seconds of each answer from its question's appointed time."""
     start = time.perf_counter()
-    workers = [asyncio.create_task(connect()) for _ in range(CONNECTIONS)]
-    for number, question in enumerate(questions):
+
+    def post(number: int) -> float:
         appointed = start + number / RATE
-        await asyncio.sleep(max(0.0, appointed - time.perf_counter()))
-        waiting.put_nowait((appointed, question))
-    while len(times) < len(questions):
-        await asyncio.sleep(0.01)
-        for worker in workers:
-            if worker.done() and (error := worker.exception()):
-                raise error
-    for worker in workers:
-        worker.cancel()
-    return times
+        time.sleep(max(0.0, appointed - time.perf_counter()))
+        kind = {"Content-Type": "application/octet-stream"}
+        with urlopen(Request(f"http://127.0.0.1:{port}/api/matches", questions[number], kind)) as answer:
+            answer.read()
+        return time.perf_counter() - appointed
+
+    with ThreadPoolExecutor(CONNECTIONS) as threads:
+        return list(threads.map(post, range(len(questions))))
 
 
 def measure_service(store: Measurements, options: argparse.Namespace) -> None:
@@ -288,9 +270,9 @@ def measure_service(store: Measurements, options: argparse.Namespace) -> None:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     with run_service(options.index) as (process, port):
-        asyncio.run(ask(port, questions[:WARM_UP]))
+        ask(port, questions[:WARM_UP])
         before = count_processor_seconds(process)
-        times = asyncio.run(ask(port, questions[WARM_UP:]))
+        times = ask(port, questions[WARM_UP:])
         spent = (count_processor_seconds(process) - before) / len(times)
         memory = int(Path(f"/proc/{process}/status").read_text().split("RssAnon:")[1].split()[0]) / 1024
         with urlopen(f"http://127.0.0.1:{port}/api/about") as answer:
