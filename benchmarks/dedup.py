@@ -44,7 +44,7 @@ from image_copies.matching.dedup.embedding import FILE_PICTURES, Embedding, Row,
 from image_copies.matching.dedup.inputs import list_containers
 from image_copies.matching.dedup.lists import Lists, find_pairs
 from image_copies.matching.dedup.results import PAIRS, decide, write_lists
-from image_copies.matching.groups.components import Pairs, group_pairs, pack_pairs
+from image_copies.matching.groups.groups import Pairs, group_pairs, pack_pairs
 from image_copies.matching.output import Output
 
 RESULTS = Path(__file__).with_name("dedup.json")
@@ -193,7 +193,7 @@ def group(count: int) -> None:
     pairs = np.concatenate(list(draw_pairs(count)))
     contents = 1 + int(max(pairs["first"].max(), pairs["second"].max()))
     found = take(f"{len(pairs):,} pairs of {contents:,} contents", lambda: group_pairs(pairs, contents))
-    print(f"{found.pairs:,} different ones, {len(found.groups):,} groups, {len(found.cuts):,} cuts, {found.dropped:,} dropped")
+    print(f"{len(found.groups):,} groups, {found.dropped:,} dropped")
 
 
 def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:

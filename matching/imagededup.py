@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from image_copies.data.images import ImageSet
 from image_copies.matching.commands.interface import Place, open_shipped
-from image_copies.matching.results.grid import PictureGrid
+from image_copies.matching.results.overlays import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.neighbours import iterate_distances
 

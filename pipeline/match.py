@@ -119,7 +119,6 @@ def _search(options: argparse.Namespace, output: Output) -> int:
         sets=options.sets,
         exact=options.exact,
         removes_references=options.remove_references,
-        stacks=options.stack,
         made_by=describe_origin(),
     )
     searching.search(extractor, settings, pictures, options.output, output)

@@ -27,7 +27,7 @@ from image_copies.matching.groups.series import list_series
 from image_copies.matching.joined import join_extractors
 from image_copies.matching.matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values
 from image_copies.matching.output import Output
-from image_copies.matching.results.grid import PictureGrid
+from image_copies.matching.results.overlays import PictureGrid
 from image_copies.matching.verification.judgement import Kind
 from image_copies.models.shipped import SHIPPED
 

@@ -68,7 +68,6 @@ class SearchSettings:
         track: A CSV file in the form of the matching track to write as well; None for none.
         sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
         exact: Compare every query with every reference, even in a large index.
-        stacks: Write the groups as stacks for a gallery, and no plan.
         removes_references: Let the plan remove references, too, as if they were queries.
         made_by: What made the results, such as versions, to be written with them.
     """
@@ -82,7 +81,6 @@ class SearchSettings:
     sets: Sequence[Path] = ()
     exact: bool = False
     removes_references: bool = False
-    stacks: bool = False
     made_by: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -151,7 +149,7 @@ def search(
             else _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
         )
         named = _name_sources(pictures.sources)
-        write_results(folder, found, grouped, settings.rule, output, settings.stacks, named)
+        write_results(folder, found, grouped, settings.rule, output, named)
         known = None if settings.index is None else os.path.abspath(settings.index)  # noqa: PTH100 - its name, wherever it leads
         involved = hashlib.sha256(b"".join(sorted(found.digests.values()))).hexdigest()
         origin = {

@@ -25,8 +25,8 @@ from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import ASKED, CRITERIA, Choice
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.files.surplus import read_attributes
-from image_copies.matching.groups.components import group_components, label_components, pack_pairs
 from image_copies.matching.groups.group_plan import plan_around
+from image_copies.matching.groups.groups import group_components, label_components, pack_pairs
 from image_copies.matching.knowledge import Knowledge
 from image_copies.matching.pairs import PairJudge
 from image_copies.matching.verification.judgement import Kind

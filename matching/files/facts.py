@@ -81,6 +81,11 @@ class Facts:
         return text_of(self.path.name)
 
     @property
+    def described_form(self) -> str:
+        """Its format, and the range of its values where that is not the usual one."""
+        return self.form if self.bits == 8 else f"{self.form}, values of {self.bits} bits"
+
+    @property
     def date(self) -> str:
         """Date taken or, where EXIF has none, the file date, as text that sorts by time."""
         return self.taken or str(datetime.fromtimestamp(self.modified // 10**9))
@@ -125,22 +130,6 @@ def read_content_facts(path: Path) -> dict[str, Any]:
     sharpness, flat = _measure_content(content)
     form = detect_format(content[:SIGNATURE_BYTES]) or ""
     return {"size": len(content), "form": form, "sharpness": sharpness, "flat": flat} | _read_header(content)
-
-
-def facts_values(facts: Facts) -> dict[str, object]:
-    """Return what tables say of a file, by the names of their columns."""
-    return {
-        "width": facts.width,
-        "height": facts.height,
-        "bytes": facts.size,
-        "format": facts.form if facts.bits == 8 else f"{facts.form}, values of {facts.bits} bits",
-        "taken": facts.taken,
-        "exif_entries": facts.tags,
-        "modified_ns": facts.modified,
-        "sharpness": f"{facts.sharpness:.1f}",
-        "frames": facts.frames,
-        "companions": "/".join(facts.companions),
-    }
 
 
 def is_flat(pixels: NDArray[np.uint8]) -> bool:

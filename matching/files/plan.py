@@ -2,10 +2,10 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
@@ -13,38 +13,35 @@ from image_copies.data.files import is_link, is_there, open_regular
 from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.sources.archives import find_archive
-from image_copies.matching.files.facts import Facts, facts_values
+from image_copies.matching.files.facts import Facts
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 Action = Literal["keep", "remove", "review", "leave"]
 BY_HAND = "chosen by hand"  # the reason to keep a file
+
+
+def _parse_names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split("/") if name not in ("", ".", ".."))
+
+
+FACTS: dict[
+    str, tuple[str, Callable[[str], Any]]
+] = {  # columns of facts, their fields, and how cells are read
+    "width": ("width", int),
+    "height": ("height", int),
+    "bytes": ("size", int),
+    "format": ("described_form", str),
+    "taken": ("taken", str),
+    "exif_entries": ("tags", int),
+    "modified_ns": ("modified", int),
+    "sharpness": ("sharpness", float),
+    "frames": ("frames", int),
+    "companions": ("companions", _parse_names),
+}
+NEEDED = "group", "action", "file", "kept", "protected", "sha256"
 COLUMNS = [
-    *(
-        "group",
-        "action",
-        "file",
-        "kept",
-        "reason",
-        "score",
-        "class",
-        "certainty",
-        "width",
-        "height",
-        "bytes",
-        "format",
-    ),
-    *(
-        "taken",
-        "exif_entries",
-        "modified_ns",
-        "sharpness",
-        "frames",
-        "companions",
-        "protected",
-        "reference",
-        "merged",
-    ),
-    *("original", "sha256"),
+    *("group", "action", "file", "kept", "reason", "score", "class", "certainty", *FACTS),
+    *("protected", "reference", "merged", "original", "sha256"),
 ]
 
 
@@ -95,11 +92,8 @@ def remove_merged(rows: Sequence[PlanRow]) -> list[PlanRow]:
 
 def list_companions(row: PlanRow) -> list[Path]:
     """Return the files that go with a file that is removed."""
-    return (
-        [row.file.with_name(name) for name in row.facts.companions]
-        if row.action == "remove" and row.facts
-        else []
-    )
+    names = row.facts.companions if row.action == "remove" and row.facts else ()
+    return [row.file.with_name(name) for name in names]
 
 
 def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
@@ -108,19 +102,21 @@ def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
 
 
 def plan_values(row: PlanRow) -> dict[str, object]:
-    """Return the cells of a row by column; those of what is not known are empty or missing."""
-    known = {
-        name: getattr(row, name)
-        for name in ("group", "action", "file", "kept", "reason", "merged", "original", "sha256")
-    }
-    shown = {
-        "score": "" if row.score is None else f"{row.score:.6g}",
-        "protected": "yes" if row.protected else "",
-    }
-    shown |= {"reference": "yes" if row.reference else ""}
+    """Return the cells of a row by column; those of what is not known are missing."""
+    values: dict[str, object] = {name: getattr(row, name) for name in COLUMNS if hasattr(row, name)}
+    values["score"] = "" if row.score is None else f"{row.score:.6g}"
+    values |= {name: "yes" if values[name] else "" for name in ("protected", "reference")}
     if row.judgement is not None:
-        shown |= {"class": row.judgement.kind, "certainty": str(row.judgement.certainty)}
-    return known | shown | (facts_values(row.facts) if row.facts else {})
+        values |= {"class": row.judgement.kind, "certainty": str(row.judgement.certainty)}
+    if row.facts is not None:
+        values |= facts_values(row.facts)
+    return values
+
+
+def facts_values(facts: Facts) -> dict[str, object]:
+    """Return what tables say of a file, by the names of their columns."""
+    values: dict[str, object] = {name: getattr(facts, field) for name, (field, _) in FACTS.items()}
+    return values | {"sharpness": f"{facts.sharpness:.1f}", "companions": "/".join(facts.companions)}
 
 
 def read_plan(path: Path) -> list[PlanRow]:
@@ -136,7 +132,7 @@ def read_plan(path: Path) -> list[PlanRow]:
         ):
             first = file.readline()
             file.seek(0)
-            reader = csv.DictReader(file, delimiter=max(",;\t", key=first.count))
+            reader = csv.DictReader(file, delimiter=max(",;\t", key=first.count), restval="")
             lines = list(reader)
             columns = reader.fieldnames or []
     except FileNotFoundError as error:
@@ -145,102 +141,71 @@ def read_plan(path: Path) -> list[PlanRow]:
         ) from error
     except (OSError, csv.Error) as error:
         raise UserError(f"{path} is not a plan that can be read ({error}).") from error
-    missing = [
-        name for name in ("group", "action", "file", "kept", "protected", "sha256") if name not in columns
-    ]
+    missing = [name for name in (*NEEDED, "class") if name not in columns]
     if missing:
         raise UserError(f"{path} has no column {missing[0]!r}: it is no plan. Search again.")
-    if "class" not in columns:
-        raise UserError(
-            f"{path} has no column 'class': it was made by a version that removed what is not certainly a copy. Make a new one: "
-            f"{name_command('match')} DIR --output {path.parent}"
-        )
-    rows = [_parse_row(path, number, line) for number, line in enumerate(lines, 2)]
+    rows = [_parse_row(f"{path}, line {number}", line) for number, line in enumerate(lines, 2)]
     _check_rows(path, rows)
     return rows
 
 
-def _parse_row(path: Path, number: int, line: dict[str, str]) -> PlanRow:
+def _parse_row(place: str, line: dict[str, str]) -> PlanRow:
     action = line["action"]
     if action not in get_args(Action):
-        raise UserError(
-            f"{path}, line {number}: the action {action!r} is none of keep, remove, review, leave."
-        )
-    file, kept = as_path(line["file"] or ""), as_path(line["kept"] or "")
+        raise UserError(f"{place}: the action {action!r} is none of keep, remove, review, leave.")
+    file, kept = as_path(line["file"]), as_path(line["kept"])
     if is_remote(file) or is_remote(kept):
         raise UserError(
-            f"{path}, line {number}: {line['file']} or {line['kept']} is on an object store, where no file is moved, linked or "
+            f"{place}: {line['file']} or {line['kept']} is on an object store, where no file is moved, linked or "
             "deleted from here. Carry out the plan with the store's own tools: its lines with the action 'remove' name the files."
         )
     if not file.is_absolute() or not kept.is_absolute() or ".." in file.parts + kept.parts:
         raise UserError(
-            f"{path}, line {number}: {line['file']!r} and {line['kept']!r} must be absolute paths without '..'."
+            f"{place}: {line['file']!r} and {line['kept']!r} must be absolute paths without '..'."
         )
     try:
         group = int(line["group"])
         score = float(line["score"]) if line.get("score") else None
         judgement = _parse_judgement(line)
-        valid = len(bytes.fromhex(line["sha256"] or "")) == 32
-    except (ValueError, TypeError):  # TypeError: a cell that the line lacks
-        valid, group, score, judgement = False, 0, None, None
+        valid = len(bytes.fromhex(line["sha256"])) == 32
+    except ValueError:
+        valid = False
     if not valid:
         raise UserError(
-            f"{path}, line {number}: group, score, class, certainty and sha256 are not as a search writes them. Search again."
+            f"{place}: group, score, class, certainty and sha256 are not as a search writes them. Search again."
         )
     return PlanRow(
         group=group,
         action=action,  # type: ignore[arg-type]  # mypy does not narrow a str to the values that were checked above
         file=file,
         kept=kept,
-        reason=line.get("reason") or "",
         score=score,
         facts=_parse_facts(file, line),
         protected=line["protected"] == "yes",
         sha256=line["sha256"],
         reference=line.get("reference") == "yes",
         judgement=judgement,
-        merged=line.get("merged") or "",
-        original=line.get("original") or "",
+        **{name: line.get(name, "") for name in ("reason", "merged", "original")},
     )
 
 
 def _parse_judgement(line: dict[str, str]) -> Judgement | None:
-    """What the line says of the pair; raises ValueError or TypeError where that is malformed."""
+    """What the line says of the pair; raises ValueError where that is malformed."""
     if not line["class"]:
         return None
     kind: Kind = get_args(Kind)[get_args(Kind).index(line["class"])]
-    reason = (line.get("reason") or "").removeprefix(f"{kind}: ")
-    return Judgement(kind, reason, int(line.get("certainty") or ""))
+    reason = line.get("reason", "").removeprefix(f"{kind}: ")
+    return Judgement(kind, reason, int(line.get("certainty", "")))
 
 
 def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     """What the line says of the file; None where it says nothing, or what no number is."""
     try:
-        numbers = [
-            int(line.get(name) or "")
-            for name in ("width", "height", "bytes", "modified_ns", "exif_entries", "frames")
-        ]
-        sharpness = float(line.get("sharpness") or "")
+        known = {field: parse(line.get(name, "")) for name, (field, parse) in FACTS.items()}
     except ValueError:
         return None
-    width, height, size, modified, tags, frames = numbers
-    return Facts(
-        path=file,
-        width=width,
-        height=height,
-        size=size,
-        modified=modified,
-        taken=line.get("taken") or "",
-        tags=tags,
-        form=line.get("format") or "",
-        sharpness=sharpness,
-        linked=is_link(file),
-        archived=not is_there(file) and find_archive(file) is not None,
-        frames=frames,
-        companions=tuple(
-            name for name in (line.get("companions") or "").split("/") if name not in ("", ".", "..")
-        ),
-    )
+    archived = not is_there(file) and find_archive(file) is not None
+    return Facts(file, form=known.pop("described_form"), linked=is_link(file), archived=archived, **known)
 
 
 def _check_rows(path: Path, rows: list[PlanRow]) -> None:

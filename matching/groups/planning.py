@@ -1,13 +1,16 @@
-"""Groups of copies from matches, and the plan for their files."""
+"""Groups of files from matching pairs, and the plan for them."""
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from image_copies.matching.files.facts import Facts, picture_facts, read_content_facts
@@ -15,8 +18,7 @@ from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.originals import PLANNED_TOGETHER
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.group_plan import plan_group
-from image_copies.matching.groups.grouped import FileGroups, PairScorer, group_files
-from image_copies.matching.groups.groups import MAX_GROUP_SIZE
+from image_copies.matching.groups.groups import MAX_GROUP_SIZE, MIN_HUB_MATCHES, PAIR, Hub, group_pairs
 from image_copies.matching.groups.series import list_joining
 from image_copies.matching.index.verdicts import Verdicts
 from image_copies.matching.knowledge import Knowledge, list_pairs
@@ -25,6 +27,7 @@ from image_copies.matching.pairs import PairJudge, share_cores
 
 READER_THREADS = 2
 LARGE = 30_000_000  # pixels of a picture from which on a group is planned alone: a comparison takes gigabytes
+PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]  # of pairs of digests
 
 
 class CopyGroup(list[Path]):
@@ -46,21 +49,35 @@ class CopyGroup(list[Path]):
 
 def list_copies(planned: Iterable[PlanRow]) -> list[CopyGroup]:
     """Return the groups of copies of a plan, the largest first, their rows numbered by them, from 1."""
-    around: dict[Path, list[PlanRow]] = {}
+    around = defaultdict[Path, list[PlanRow]](list)
     for row in planned:
         if row.file == row.kept or (row.judgement is not None and row.judgement.is_certain):
-            around.setdefault(row.kept, []).append(row)
-    found = [sorted(rows, key=lambda row: row.file != row.kept) for rows in around.values() if len(rows) > 1]
-    ordered = enumerate(sorted(found, key=lambda rows: -len(rows)), 1)
-    return [CopyGroup(replace(row, group=number) for row in rows) for number, rows in ordered]
+            around[row.kept].append(row)
+    found = sorted((rows for rows in around.values() if len(rows) > 1), key=lambda rows: -len(rows))
+    groups = []
+    for number, rows in enumerate(found, 1):
+        rows.sort(key=lambda row: row.file != row.kept)
+        groups.append(CopyGroup(replace(row, group=number) for row in rows))
+    return groups
 
 
 @dataclass(frozen=True)
 class Grouped:
-    """Groups of files and the plan for them."""
+    """Groups of files and the plan for them.
 
-    groups: FileGroups
-    rows: list[PlanRow]
+    Attributes:
+        groups: The files of each, the largest first, each by path.
+        flat: Pictures without content: a single colour or a plain gradient.
+        hubs: The files of contents that belong to no group.
+        dropped: Pairs that were not considered, because too many are connected with each other.
+        rows: What the plan says of each file.
+    """
+
+    groups: list[list[Path]]
+    flat: Sequence[Path] = ()
+    hubs: Sequence[Hub[list[Path]]] = ()
+    dropped: int = 0
+    rows: Sequence[PlanRow] = ()
 
     @cached_property
     def copies(self) -> list[CopyGroup]:
@@ -83,11 +100,51 @@ def read_facts(paths: Sequence[Path], verdicts: Verdicts) -> dict[Path, Facts]:
 
 def drop_flat(pairs: Sequence[Match], flat: Collection[Path]) -> list[Match]:
     """Return the pairs but for those of pictures that show nothing; the same bytes are a pair all the same."""
-    return [
-        match
-        for match in pairs
-        if match.score == 0 or (match.query not in flat and match.reference not in flat)
-    ]
+    empty = set(flat)
+    return [match for match in pairs if match.score == 0 or not empty.intersection(match.files)]
+
+
+def group_files(
+    pairs: Iterable[Match],
+    digests: Mapping[Path, bytes],
+    score_pairs: PairScorer,
+    threshold: float,
+    flat: Collection[Path],
+    exclusions: Exclusions,
+    bound: int = MAX_GROUP_SIZE,
+    least_of_hub: int = MIN_HUB_MATCHES,
+) -> Grouped:
+    """Group the files that the pairs connect, by the rule of `groups.py`; a content counts once, however many files have it.
+
+    Flat pictures are grouped only with byte-identical files. What a person said of a pair goes before its score.
+    """
+    contents = sorted(set(digests.values()))
+    numbers = {digest: number for number, digest in enumerate(contents)}
+    files = defaultdict[int, list[Path]](list)
+    for path, digest in sorted(digests.items()):
+        files[numbers[digest]].append(path)
+    empty, links = {digests[path] for path in flat}, []
+    for match in pairs:
+        one, other = digests[match.query], digests[match.reference]
+        if one != other and not {one, other} & empty:
+            links.append((numbers[one], numbers[other], match.score))
+
+    def matching(asked: Sequence[tuple[int, int]]) -> list[bool]:
+        named = [(contents[first], contents[second]) for first, second in asked]
+        decided = (exclusions.decision(*pair) for pair in named)
+        scores = score_pairs(named)
+        return [
+            bool(score >= threshold) if said is None else said
+            for said, score in zip(decided, scores, strict=True)
+        ]
+
+    found = group_pairs(np.array(links, PAIR), len(contents), bound, matching, least_of_hub)
+    joined = [sorted(path for number in group for path in files[number]) for group in found.groups]
+    placed = {number for group in found.groups for number in group}
+    same_bytes = [paths for number, paths in files.items() if len(paths) > 1 and number not in placed]
+    groups = sorted(joined + same_bytes, key=lambda group: (-len(group), group))
+    hubs = [Hub(files[hub.content], hub.matches, hub.related) for hub in found.hubs]
+    return Grouped(groups, sorted(flat), hubs, found.dropped)
 
 
 def make_groups(
@@ -99,36 +156,27 @@ def make_groups(
     settings: KeepSettings,
 ) -> Grouped:
     """Group the copies that were found and plan each group; facts that have been read already are not read again."""
-    threshold = found.threshold if found.threshold is not None else 0.0
+    digests, threshold = found.digests, found.threshold if found.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
-    grouped = group_files(
-        *(list_joining(found.pairs, facts), found.digests, score_pairs, threshold, flat, MAX_GROUP_SIZE),
-        rejected=exclusions.rejected,
-        accepted=exclusions.accepted,
-    )
-    facts = facts | read_facts(
-        [path for group in grouped.groups for path in group if path not in facts], judge.verdicts
-    )
+    grouped = group_files(list_joining(found.pairs, facts), digests, score_pairs, threshold, flat, exclusions)
+    files = [path for group in grouped.groups for path in group]
+    facts = facts | read_facts([path for path in files if path not in facts], judge.verdicts)
 
     def score(one: Path, other: Path) -> float | None:
         if exclusions.same_folder(one, other):
             return None
-        found_score = float(score_pairs([(found.digests[one], found.digests[other])])[0])
+        found_score = float(score_pairs([(digests[one], digests[other])])[0])
         return found_score if found_score >= threshold else None
 
-    def decide(one: Path, other: Path) -> bool | None:
-        return exclusions.decision(found.digests[one], found.digests[other])
-
     knowledge = Knowledge(
-        digests=found.digests,
+        digests=digests,
         facts=facts,
         listed=list_pairs(found.pairs),
         score=score,
-        decide=decide,
+        decide=lambda one, other: exclusions.decision(digests[one], digests[other]),
         judge=judge,
     )
-    # reads vectors: threads must not
-    score_pairs([(found.digests[path],) * 2 for group in grouped.groups for path in group])
+    score_pairs([(digests[path], digests[path]) for path in files])  # reads vectors: threads must not
     large = threading.Lock()
 
     def plan(numbered: tuple[int, list[Path]]) -> list[PlanRow]:
@@ -139,4 +187,4 @@ def make_groups(
     with share_cores(PLANNED_TOGETHER) as pool:
         planned = pool.map(plan, enumerate(grouped.groups, 1))
         every = tqdm(planned, "choosing what to keep", len(grouped.groups), leave=False, unit="group")
-        return Grouped(grouped, [row for rows in every for row in rows])
+        return replace(grouped, rows=[row for rows in every for row in rows])

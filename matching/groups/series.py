@@ -31,14 +31,16 @@ def is_of_series(match: Match, facts: Mapping[Path, Facts]) -> bool:
 
 def list_joining(pairs: Sequence[Match], facts: Mapping[Path, Facts]) -> list[Match]:
     """Return the pairs that may join a group: copies, but neither shots in a row nor what are certainly copies of such shots."""
-    certain = [
-        match.settled or (match.judgement is not None and match.judgement.is_certain) for match in pairs
-    ]
-    same = _join(match.files for match, sure in zip(pairs, certain, strict=True) if sure)
-    ends = [frozenset(same.get(path, [path])[0] for path in match.files) for match in pairs]
-    shots = {pair for pair, match in zip(ends, pairs, strict=True) if is_of_series(match, facts)}
-    of_pairs = zip(pairs, certain, ends, strict=True)
-    return [match for match, sure, pair in of_pairs if match.is_copy and (sure or pair not in shots)]
+
+    def is_sure(match: Match) -> bool:
+        return match.settled or (match.judgement is not None and match.judgement.is_certain)
+
+    def find_ends(match: Match) -> frozenset[Path]:
+        return frozenset(same.get(path, [path])[0] for path in match.files)
+
+    same = _join(match.files for match in pairs if is_sure(match))
+    shots = {find_ends(match) for match in pairs if is_of_series(match, facts)}
+    return [match for match in pairs if match.is_copy and (is_sure(match) or find_ends(match) not in shots)]
 
 
 def number_series(
@@ -49,26 +51,20 @@ def number_series(
     Copies count as the one that stays instead of them.
     """
     kept, facts = _find_kept(planned), {row.file: row.facts for row in planned if row.facts} | dict(facts)
-    ends = [
-        (kept.get(match.query, match.query), kept.get(match.reference, match.reference)) for match in pairs
-    ]
-    together = _join(
-        pair
-        for pair, match in zip(ends, pairs, strict=True)
-        if pair[0] != pair[1] and is_of_series(match, facts)
-    )
-    ordered = sorted(
-        {id(files): sorted(files) for files in together.values()}.values(),
-        key=lambda files: (-len(files), files),
-    )
-    sharpest = [max(files, key=lambda path: (facts[path].sharpness, facts[path].width)) for files in ordered]
-    number_of = {file: number for number, files in enumerate(ordered) for file in files}
-    return [
-        replace(match, series=number_of[one] + 1, sharpest=sharpest[number_of[one]])
-        if one != other and one in number_of and number_of[one] == number_of.get(other)
-        else match
-        for match, (one, other) in zip(pairs, ends, strict=True)
-    ]
+    ends = [[kept.get(file, file) for file in match.files] for match in pairs]
+    shots = (pair for pair, match in zip(ends, pairs, strict=True) if is_of_series(match, facts))
+    together = _join((one, other) for one, other in shots if one != other)
+    unique = {id(files): sorted(files) for files in together.values()}.values()
+    series = sorted(unique, key=lambda files: (-len(files), files))
+    number_of = {file: number for number, files in enumerate(series, 1) for file in files}
+    found = []
+    for match, (one, other) in zip(pairs, ends, strict=True):
+        number = number_of.get(one)
+        if one != other and number is not None and number == number_of.get(other):
+            sharpest = max(series[number - 1], key=lambda path: (facts[path].sharpness, facts[path].width))
+            match = replace(match, series=number, sharpest=sharpest)
+        found.append(match)
+    return found
 
 
 def list_series(pairs: Iterable[Match], planned: Iterable[PlanRow]) -> list[list[Path]]:
@@ -76,10 +72,9 @@ def list_series(pairs: Iterable[Match], planned: Iterable[PlanRow]) -> list[list
     kept, found = _find_kept(planned), dict[int, list[Path]]()
     for match in pairs:
         if match.series is not None and match.sharpest is not None:
-            files = found.setdefault(match.series, [match.sharpest])
-            files += match.files
-    listed = [[kept.get(file, file) for file in files] for _, files in sorted(found.items())]
-    return [list(dict.fromkeys([files[0], *sorted(files)])) for files in listed]
+            files = found.setdefault(match.series, [kept.get(match.sharpest, match.sharpest)])
+            files += (kept.get(file, file) for file in match.files)
+    return [list(dict.fromkeys([files[0], *sorted(files)])) for _, files in sorted(found.items())]
 
 
 def _join(pairs: Iterable[tuple[Path, Path]]) -> dict[Path, list[Path]]:

@@ -13,8 +13,7 @@ from image_copies.data.files import write_text
 from image_copies.data.locks import hold_lock_file
 from image_copies.matching.files.keeping import KEEP_RULES, KeepRule
 
-MATCHES, GROUPS, CUTS, HUBS, PLAN = "matches.csv", "groups.csv", "cuts.csv", "hubs.csv", "plan.csv"
-STACKS, STACK_LIST = "stacks.csv", "stacks.json"
+MATCHES, GROUPS, HUBS, PLAN = "matches.csv", "groups.csv", "hubs.csv", "plan.csv"
 SEARCH = "search.json"
 OWN_INDEX = "index"
 MOVED, JOURNAL = "moved", "journal.jsonl"  # of plans that were carried out
@@ -23,7 +22,7 @@ UNREADABLE = "unreadable.txt"  # in the folder of the results, or of the index
 LEAKAGE, FOLDERS = "leakage.csv", "folders.csv"
 LOCK = ".lock"
 # by a search
-WRITTEN = (MATCHES, GROUPS, CUTS, HUBS, PLAN, STACKS, STACK_LIST, OWN_INDEX, UNREADABLE, LEAKAGE, FOLDERS)
+WRITTEN = (MATCHES, GROUPS, HUBS, PLAN, OWN_INDEX, UNREADABLE, LEAKAGE, FOLDERS)
 
 
 @dataclass(frozen=True)

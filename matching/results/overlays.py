@@ -1,10 +1,10 @@
-"""Two pictures laid on each other, shown: in a notebook with a slider, in a file side by side, and for the review page."""
+"""Pictures, and two laid on each other, as notebooks, files and the review page show them."""
 
 import base64
 import io
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -13,23 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageDraw, ImageFont
 
-from image_copies.data.errors import text_of
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import whole_file
 from image_copies.data.squares import shrink
 from image_copies.matching.verification.overlay import SHOWN_SIDE, Overlay, lay_on_each_other
+from image_copies.submissions.report.inputs import render
 
+TEMPLATES = Path(__file__).parent / "templates"
 # pixels of a file: between its pictures, and of the lines above them
 GAP, LINE_HEIGHT, LETTER_WIDTH, MIN_COLUMN = 8, 24, 10, 240
+THUMBNAIL_SIDE = 160  # pixels of the long side of a picture in a grid
 SHOWN_AS = (".png", ".jpg", ".webp")  # formats of files
 SHEET = "image-copies: two pictures laid on each other"  # what a file of ours says of itself
 NOT_LAID = "Nothing says how these two could be laid on each other."
-PAGE = """<figure style="margin:0;max-width:640px"><div style="position:relative;line-height:0"><img src="{under}" alt="{first}"
-style="width:100%"><img src="{laid}" alt="{second}" style="position:absolute;inset:0;width:100%;clip-path:inset(0 50% 0 0)"></div>
-<input type="range" value="50" aria-label="how much of the second is shown" style="width:100%"
-oninput="this.previousElementSibling.lastChild.style.clipPath='inset(0 '+(100-this.value)+'% 0 0)'">
-<button onclick="const s=this.previousElementSibling;s.value=+s.value?0:100;s.oninput()">Flicker</button>
-<figcaption>{second} on {first}</figcaption><img src="{differences}" alt="what differs" style="width:100%">
-<figcaption>{differ}</figcaption></figure>"""
 
 
 @dataclass(frozen=True)
@@ -54,15 +51,9 @@ class LaidPair:
 
     def values(self) -> dict[str, Any]:
         """Return the pictures as data URLs, and what is said of them, by name."""
-        shown = {
-            "under": self.overlay.under,
-            "laid": self.overlay.laid,
-            "differences": self.overlay.differences,
-        }
-        return {name: data_url(pixels) for name, pixels in shown.items()} | {
-            "frame": self.overlay.frame,
-            "differ": self.differ,
-        }
+        shown = ("under", "laid", "differences")
+        pictures = {name: data_url(getattr(self.overlay, name)) for name in shown}
+        return pictures | {"frame": self.overlay.frame, "differ": self.differ}
 
     def save(self, path: Path) -> None:
         """Write the two in their order, one laid on the other, and what differs side by side, in the format of the name.
@@ -74,16 +65,16 @@ class LaidPair:
         shown = [(below, self.overlay.under), (f"{above}, laid on {below}", self.overlay.laid)]
         if self.overlay.frame == 1:  # the second file lies below, but the first stands first
             shown.reverse()
-        titles, pictures = zip(*shown, (self.differ, self.overlay.differences), strict=True)
+        shown.append((self.differ, self.overlay.differences))
         height, width = self.overlay.under.shape[:2]
         column = max(width, MIN_COLUMN)
-        lines = [wrap(title, column // LETTER_WIDTH) for title in titles]
-        top = LINE_HEIGHT * max(map(len, lines)) + GAP
+        titles = [wrap(title, column // LETTER_WIDTH) for title, _ in shown]
+        top = LINE_HEIGHT * max(map(len, titles)) + GAP
         sheet = Image.new("RGB", (3 * column + 2 * GAP, height + top), "white")
         draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(18)
-        for place, (title, picture) in enumerate(zip(lines, pictures, strict=True)):
+        for place, (_, picture) in enumerate(shown):
             left = place * (column + GAP)
-            draw.multiline_text((left, 0), "\n".join(title), "black", font)
+            draw.multiline_text((left, 0), "\n".join(titles[place]), "black", font)
             sheet.paste(Image.fromarray(picture), (left, top))
         exif = Image.Exif()
         exif[ExifTags.Base.ImageDescription] = SHEET
@@ -92,8 +83,47 @@ class LaidPair:
 
     def _repr_html_(self) -> str:
         """Return an HTML fragment; notebooks call this."""
-        first, second = map(escape, self.names)
-        return PAGE.format(**self.values(), first=first, second=second)
+        return render(TEMPLATES / "laid.html.jinja", names=self.names, **self.values())
+
+
+@dataclass(frozen=True)
+class PictureGrid:
+    """Rows of pictures, which a notebook shows: of each a title, and the pictures with a caption each.
+
+    With `laid`, below each row are its pictures laid on the first one.
+    """
+
+    rows: Sequence[tuple[str, Sequence[tuple[Path, str]]]]
+    laid: bool = False
+
+    def _repr_html_(self) -> str:
+        """Return an HTML fragment; notebooks call this."""
+        return render(
+            TEMPLATES / "grid.html.jinja",
+            rows=self.rows,
+            laid=self.laid,
+            side=THUMBNAIL_SIDE,
+            read=_read,
+            lay=_lay,
+            text_of=text_of,
+        )
+
+
+def _read(path: Path) -> tuple[str, str]:
+    """Return a thumbnail as a data URL, and what is wrong with a file that has none."""
+    try:
+        return data_url(decode_rgb(path, THUMBNAIL_SIDE), THUMBNAIL_SIDE), ""
+    except (UserError, OSError) as error:
+        return "", str(error)
+
+
+def _lay(first: Path, second: Path) -> tuple[str, str]:
+    """Return two files laid on each other as HTML, and what is wrong with two of which nothing can be shown."""
+    try:
+        pair = lay_pair(first, second)
+    except (UserError, OSError) as error:
+        return "", str(error)
+    return (pair._repr_html_(), "") if pair else ("", f"{text_of(second.name)}: {NOT_LAID}")
 
 
 def lay_pair(first: Path, second: Path) -> LaidPair | None:

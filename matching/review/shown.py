@@ -8,8 +8,8 @@ from typing import Any
 
 from image_copies.data.errors import text_of
 from image_copies.matching.files.acting import Outcome
-from image_copies.matching.files.facts import Facts, facts_values, picture_facts
-from image_copies.matching.files.plan import PlanRow
+from image_copies.matching.files.facts import Facts, picture_facts
+from image_copies.matching.files.plan import PlanRow, facts_values
 from image_copies.matching.matches import PICTURED
 
 MAX_CACHED_FACTS = 2000

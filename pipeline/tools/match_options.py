@@ -69,8 +69,6 @@ OPTIONS: Table = {
     | {
         "help": f"which file of a group to keep: {', '.join(KEEP_RULES)}; path:PATTERN, such as 'path:originals/*': first these"
     },
-    "--stack": FLAG
-    | {"help": "write the groups as stacks.json and stacks.csv, for a gallery; plan no removal"},
     "--remove-references": FLAG | {"help": "let the plan remove references, too; without it they stay"},
     "--apply": {
         "choices": APPLY_CHOICES,
@@ -89,7 +87,7 @@ OPTIONS: Table = {
 SEARCH = (
     *("search:", ("--verify", "--no-verify"), "--views", "--exact", "--no-self", "--matching-track"),
     *("network and threshold:", *NETWORK, *RULE, "--unrelated"),
-    *("groups, and what to do with them:", "--keep", ("--stack", "--remove-references")),
+    *("groups, and what to do with them:", "--keep", "--remove-references"),
     *("--protect", "--read-only"),
 )
 # What each task takes. A first word names the task; two are named by their option, and a search by nothing.

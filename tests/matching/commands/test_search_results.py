@@ -155,25 +155,6 @@ def test_a_plan_remembers_what_was_read_only(album: Path, checkpoint: Path) -> N
     assert main(["--apply", "symlink"]) == 0 and (album / "a" / "R000001.jpg").is_symlink()
 
 
-def test_stacks_are_listed_and_nothing_is_planned(album: Path, checkpoint: Path) -> None:
-    before = read_tree(album)
-    run_match(checkpoint, "--queries", "album")
-    run_match(checkpoint, "--queries", "album", "--stack")
-    assert not Path("matches/plan.csv").exists() and read_tree(album) == before
-    assert set(pd.read_csv("matches/groups.csv")["suggestion"]) == {"keep", "leave"}
-    stacks = json.loads(Path("matches/stacks.json").read_text())
-    assert [str(album / "a" / "R000001.jpg"), str(album / "b" / "same.jpg")] in [sorted(stack["files"]) for stack in stacks]
-    assert all(stack["primary"] == stack["files"][0] for stack in stacks)
-    table = pd.read_csv("matches/stacks.csv")
-    assert list(table.columns) == ["stack", "file", "primary", "class", "certainty"]
-    assert [sorted(part["file"]) for _, part in table.groupby("stack")] == [sorted(stack["files"]) for stack in stacks]
-    assert set(table.loc[table["file"] != table["primary"], "class"]) >= {"same file"}
-    with pytest.raises(UserError, match="there is no plan"):
-        main(["--apply", "move"])
-    run_match(checkpoint, "--queries", "album")
-    assert not Path("matches/stacks.json").exists() and Path("matches/plan.csv").exists()
-
-
 def test_room_on_another_disk_is_looked_at_before_a_file_is_touched(
     album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

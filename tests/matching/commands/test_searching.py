@@ -318,7 +318,6 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
         (["--queries", "q", "--verify", "-1"], "-1: give a whole number of at least 0"),
         (["q/picture.jpg"], "got one picture"),
         (["--apply", "hardlink", "--to", "x"], "or replace --apply hardlink by --apply move"),
-        (["--queries", "q", "--references", "r", "--stack", "--remove-references"], "not allowed with argument --stack"),
         (["--queries", "q", "--references", "empty"], "empty holds no image"),
         (["--queries", "q", "--output", "q/picture.jpg/below"], "--output q/picture.jpg/below cannot be made"),
         (["--queries", "q", "--index", "none"], "none holds no index"),

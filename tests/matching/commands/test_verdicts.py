@@ -115,7 +115,7 @@ def test_a_later_search_gives_what_one_from_nothing_gives_and_forgets_what_is_go
 
 def test_other_settings_need_few_further_looks(album: Path, looked: list[str]) -> None:
     search()
-    for options in (["--keep", "oldest"], ["--keep", "path:*small*"], ["--stack"]):
+    for options in (["--keep", "oldest"], ["--keep", "path:*small*"]):
         looked.clear()
         again = search(*options)
         assert not {"verify", "judge", "read_content_facts", "_embed_views"} & set(looked)

@@ -462,7 +462,7 @@ def test_a_journal_cut_short_by_a_kill_is_gone_on_with(album: Path) -> None:
         (lambda line: line.replace("remove", "burn", 1), "none of keep, remove, review, leave"),
         (lambda line: line.replace("keep,", "remove,", 1), "has no line with the action keep"),
         (lambda line: line.replace("sha256", "sum"), "no column 'sha256'"),
-        (lambda line: line.replace(",class,", ",kind,"), "no column 'class'.*match.py DIR --output"),
+        (lambda line: line.replace(",class,", ",kind,"), "no column 'class'"),
         (lambda line: line.replace(",certainty,", ",sure,"), "class, certainty and sha256 are not as a search writes them"),
         (lambda line: line.replace("/1/copy.jpg", "/1/small.jpg", 1), "twice"),
         (lambda line: line.replace(",/", ",", 1), "absolute"),

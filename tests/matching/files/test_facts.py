@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from image_copies.matching.files.facts import Facts, facts_values, is_flat, picture_facts
+from image_copies.matching.files.facts import Facts, is_flat, picture_facts
 from image_copies.matching.files.keeping import KeepRule, KeepSettings, choose_kept, is_among_copies, is_named_as_copy
 
 RNG = np.random.default_rng(0)
@@ -53,7 +53,7 @@ def test_facts_are_those_of_the_picture_as_it_is_shown(tmp_path: Path) -> None:
     assert picture_facts(tmp_path / "broken.jpg").width == 0
     assert picture_facts(tmp_path / "none.jpg").size == 0
     Image.fromarray(RNG.integers(0, 4096, (40, 60), np.uint16)).save(tmp_path / "detector.png")
-    assert facts_values(picture_facts(tmp_path / "detector.png"))["format"] == "PNG, values of 12 bits"
+    assert picture_facts(tmp_path / "detector.png").described_form == "PNG, values of 12 bits"
     (tmp_path / "link.jpg").symlink_to("turned.jpg")
     assert picture_facts(tmp_path / "link.jpg").linked
 

@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.groups.grouped import FileGroups
-from image_copies.matching.groups.groups import Cut, Link
 from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.matches import Match, Matches, Rule
 from image_copies.matching.output import Output
 from image_copies.matching.results.gallery import write_matches_page
-from image_copies.matching.results.report import _write_plan
-from image_copies.matching.results.tables import write_cuts_csv, write_groups_csv
+from image_copies.matching.results.report import _write_plan, write_groups_csv
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 RULE = Rule(-0.5, None, 0.001, 10)
@@ -86,25 +83,21 @@ def test_of_very_many_pairs_the_first_are_shown_and_the_rest_is_counted(tmp_path
 
 def test_people_read_classes_and_programs_scores(tmp_path: Path) -> None:
     first, second, third = (tmp_path / f"{name}.jpg" for name in "abc")
-    cut = Cut(Link(second, third, -0.25, Judgement("same scene", "moved", 30)), 1, 2, "ends")
     certain = PlanRow(7, "review", second, first, "seen (95 % agreement of 80 blocks)", -0.125, None, False, "00" * 32)
     rows = [
         PlanRow(7, "keep", first, first, "largest", None, None, False, "00" * 32),
         PlanRow(7, "review", third, first, "seen", -0.25, None, False, "00" * 32, judgement=Judgement("likely", "seen", 61)),
         replace(certain, judgement=Judgement("certain", "seen", 91)),
     ]
-    grouped = Grouped(FileGroups([[first, second, third]], [cut], []), rows)
+    grouped = Grouped([[first, second, third]], rows=rows)
     page = write_matches_page(tmp_path / "gallery", Matches([], -0.5, 2, 2, []), RULE, grouped, [tmp_path]).read_text()
-    assert "Group 1: 2 files" in page and "b.jpg and c.jpg: same scene;" in page
+    assert "Group 1: 2 files" in page
     assert "<summary>seen</summary>seen (95 % agreement of 80 blocks)</details>" in page
     assert not re.search(r"[−-]0\.\d", page)
     write_groups_csv(tmp_path / "groups.csv", grouped.copies)
-    write_cuts_csv(tmp_path / "cuts.csv", grouped.groups.cuts)
     kept, other = csv.DictReader((tmp_path / "groups.csv").read_text().splitlines())
     assert (other["score"], other["class"], other["certainty"], kept["class"]) == ("-0.125", "certain", "91", "")
     assert (kept["group"], other["file"], grouped.copies[0].removable) == ("1", str(second), []), "it is to be looked at"
-    (line,) = csv.DictReader((tmp_path / "cuts.csv").read_text().splitlines())
-    assert (line["score"], line["class"], line["certainty"], line["matching"]) == ("-0.25", "same scene", "30", "1")
 
 
 def test_notes_are_offered_to_be_written_beside_files_that_may_be_touched_only(

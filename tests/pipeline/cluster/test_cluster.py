@@ -129,7 +129,6 @@ def test_an_index_holds_and_finds_what_one_process_does(
             "within/matches.csv",
             "within/groups.csv",
             "within/plan.csv",
-            "within/cuts.csv",
         )
         matched.append([(tmp_path / name / file).read_text() for file in files])
         matched[-1].append(str(json.loads((tmp_path / name / "known/search.json").read_text())["threshold"]))
