@@ -15,7 +15,7 @@ def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
 
 
-QUICK, SLOW = ["saving", "steps:v2s", "host"], ["ways", "losses", "steps", "determinism"]
+QUICK, SLOW = ["saving"], ["ways", "losses", "steps", "host", "determinism"]
 
 
 @pytest.mark.parametrize(("parts", "verdicts"), [(QUICK, 0), pytest.param(SLOW, 4, marks=pytest.mark.slow)])

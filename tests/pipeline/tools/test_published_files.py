@@ -17,6 +17,7 @@ from image_copies.data.images import find_images
 from image_copies.data.procedural import write_pictures
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.network import published as published_files
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.run import assign_training_roles
@@ -42,7 +43,8 @@ def embed_alone(published: Path, folder: Path) -> np.ndarray:
     return np.concatenate([block.vectors for block in blocks])
 
 
-def test_it_is_a_member_of_a_run(small_run: Path, published: Path, tmp_path: Path) -> None:
+def test_it_is_a_member_of_a_run(small_run: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published_files, "SSCD_SIZE", 64)
     theirs = f"  theirs: {{kind: file, file: {published}}}\nembedding:"
     run = copy_run(small_run, tmp_path / "run", ("embedding:", theirs))
     train(run, "theirs", assign_training_roles(run))
