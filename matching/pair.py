@@ -177,7 +177,8 @@ class Pair:
         close = differences if closer is None else measure_differences(closer)
         # where both are scaled once at most
         stays = finer or closer is None or shows_another_thing(closer, close)
-        if stays and shows_another_thing(aligned, differences):
+        apart = stays and shows_another_thing(aligned, differences)
+        if apart and not self._follows(edits):
             return OTHER_THING, 0.0
         if found.agreement.blocks < MIN_TONE_BLOCKS and not TONES.isdisjoint(said):
             return TOO_LITTLE, 0.0
@@ -190,7 +191,7 @@ class Pair:
         doubted = plain and differing >= MIN_DIFFERING
         if closer is not None and close.max() > CLOSE_EXCESS:
             doubted = doubted or shows_another_thing(closer, close)
-        return (PART_DIFFERS if doubted and not self._follows(edits) else ""), differing
+        return (PART_DIFFERS if doubted and not (apart or self._follows(edits)) else ""), differing
 
     def _look_closer(self, edits: Comparison, negative: bool) -> Aligned | None:
         """Lay one on the other with more pixels; None where neither has more, or one cannot be read any more."""

@@ -40,6 +40,7 @@ MAX_COMPARED = 8  # files that are compared with the largest one
 MIN_DENSITY = 0.5
 # grey levels, and steps of its compression, of new detail that is no trace of either
 MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5
+ALL_DETAIL = 255.0  # of what was surely not enlarged
 UNKNOWN_STEP = 8.0  # assumed step of formats whose compression is not known
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
 MIN_PART = 0.25  # share of a picture below which a part of it was cut out for its own sake
@@ -65,7 +66,7 @@ class EditComparer:
         self._steps = LastUsed(lambda path: measure_step(read_image_bytes(path)), MAX_REDUCED)
         self._codings = LastUsed(lambda path: find_coding(read_image_bytes(path)), MAX_REDUCED)
         self._known: dict[tuple[Path, Path], Comparison | None] = {}
-        self._left: dict[tuple[Path, Path], float | None] = {}  # of each reference, by its query
+        self._left: dict[tuple[Path, Path], tuple[float, bool] | None] = {}  # of each reference, by its query
         self._origins: dict[tuple[Path, Path], Origin | None] = {}
 
     def compare(self, one: Facts, other: Facts) -> Comparison | None:
@@ -161,6 +162,8 @@ class EditComparer:
                 if _is_same_scale(found) and not found.reference.cropped:
                     back = self._follow(found.turned(), other.path, one.path)
         made = [_is_nearer(back, left), _is_nearer(left, back)]  # the query, the reference
+        if left is not None and left[1]:
+            found = found.add({"new_detail": (ALL_DETAIL, found.reference.new_detail)})
         codings = self._find_codings(one, other)
         foreign = codings[0] != codings[1] and not {"JPEG", LOSSLESS}.issuperset(codings)
         if _is_same_scale(found) and (all(made) or (any(made) and foreign)):
@@ -171,7 +174,7 @@ class EditComparer:
                 made = [True, True]  # that it follows does not say that it was made so
         return replace(found, reversed=made[0], compressed=made[1])
 
-    def _follow(self, found: Comparison, query: Path, reference: Path) -> float | None:
+    def _follow(self, found: Comparison, query: Path, reference: Path) -> tuple[float, bool] | None:
         if (query, reference) not in self._left:
             source, pixels = self._pixels.require(query), self._pixels.require(reference)
             homography = _map_pixels(found, source, pixels)
@@ -323,9 +326,9 @@ def _may_follow(found: Comparison) -> bool:
     return found.reference.density < MAX_DENSITY and not lacking
 
 
-def _is_nearer(left: float | None, other: float | None) -> bool:
+def _is_nearer(left: tuple[float, bool] | None, other: tuple[float, bool] | None) -> bool:
     """Whether what one of two leaves of the other, compressed as that is, is little, and not much more than the reverse."""
-    return left is not None and (other is None or left < other + MIN_LEFT_APART)
+    return left is not None and (other is None or left[0] < other[0] + MIN_LEFT_APART)
 
 
 def _compare_compression(found: Comparison) -> Literal["kept", "unclear", ""]:

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from image_copies.matching.verification.alignment import Homography, invert, map_points
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.detail import find_steps
-from image_copies.matching.verification.quantisation import GREY, SIDE, read_steps, transform_blocks
+from image_copies.matching.verification.quantisation import (
+    GREY,
+    MIN_COMB,
+    SIDE,
+    measure_phases,
+    read_steps,
+    transform_blocks,
+)
 
 Pixels = NDArray[np.uint8]
 Saved = tuple[Pixels, bytes]  # the pixels [h, w, 3] of a file, and its bytes
@@ -41,8 +48,6 @@ MISFIT, LEAST_TAIL = 0.02, 4.0
 # difference of the mean log likelihoods that tells which was made of the other; by how much a likelihood usually falls short of
 # that of saving alone: what is missing beyond is needed more
 MIN_RATIO, USUAL = 0.05, 1.0
-# least step that shows in a file of another format, coefficients, and mean cosine of their phases: that of others is at most 0
-MIN_STEP, MIN_PHASES, MIN_COMB = 3, 1000, 0.1
 
 
 def find_made(one: Saved, other: Saved, homography: Homography) -> int | None:
@@ -62,8 +67,11 @@ def find_made(one: Saved, other: Saved, homography: Homography) -> int | None:
         return None
     steps = read_steps(one[1]), read_steps(other[1])
     if steps[0] is None or steps[1] is None:
-        shown = steps[0] is not None and _shows_steps(own[1], steps[0])
-        return 1 if shown else 0 if steps[1] is not None and _shows_steps(theirs[1], steps[1]) else None
+        shown = [
+            each is not None and measure_phases(laid[1], each) > MIN_COMB
+            for each, laid in zip(steps, (own, theirs), strict=True)
+        ]
+        return 1 if shown[0] else 0 if shown[1] else None
     fit, other_fit = _explain(*own, steps[0]), _explain(*theirs, steps[1])
     if fit is None or other_fit is None:
         return None
@@ -94,15 +102,6 @@ def _lay(target: Pixels, source: Pixels, homography: Homography) -> tuple[Pixels
 def _cut(pixels: Pixels, corner: NDArray[np.int64], size: NDArray[np.int64]) -> Pixels:
     (top, left), (bottom, right) = corner, corner + size
     return pixels[top:bottom, left:right]
-
-
-def _shows_steps(pixels: Pixels, steps: Grey) -> bool:
-    """Whether the coefficients of a picture are multiples of the steps of a JPEG file, about, as of one that was made of it."""
-    sizes = np.abs(transform_blocks(pixels @ GREY))
-    shown = (sizes >= steps / 2) & (steps >= MIN_STEP)
-    shown[..., 0, 0] = False
-    phases = np.cos(2 * np.pi * sizes / steps)[shown]
-    return phases.size >= MIN_PHASES and bool(phases.mean() > MIN_COMB)
 
 
 def _explain(shown: Pixels, given: Pixels, steps: Grey) -> tuple[float, float] | None:

@@ -20,6 +20,9 @@ COSINES = np.array(
     ],
     np.float32,
 )
+# least step that shows in coefficients, and coefficients of which enough is known
+MIN_STEP, MIN_PHASES = 3, 1000
+MIN_COMB = 0.1  # mean cosine of their phases in what was made of such a file: that of others is about 0
 LOW = 3  # frequencies, down and across, whose steps say how coarse a compression is
 LOSSLESS, LOSSLESS_FORMS = "lossless", ("PNG", "BMP", "TIFF", "PPM", "QOI")
 # in the first bytes: WebP without loss, and an AVIF or HEIF file that keeps red, green and blue, without loss by other colours
@@ -73,6 +76,16 @@ def measure_step(content: bytes) -> float | None:
 
 
 def transform_blocks(grey: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the coefficients [rows, columns, 8, 8] of the blocks of a picture [h, w]; its sides are multiples of SIDE."""
-    blocks = grey.reshape(grey.shape[0] // SIDE, SIDE, -1, SIDE).swapaxes(1, 2)
+    """Return the coefficients [rows, columns, 8, 8] of the whole blocks of a picture [h, w]."""
+    rows, columns = (side // SIDE for side in grey.shape)
+    blocks = grey[: rows * SIDE, : columns * SIDE].reshape(rows, SIDE, columns, SIDE).swapaxes(1, 2)
     return np.asarray(COSINES @ blocks @ COSINES.T, np.float32)
+
+
+def measure_phases(pixels: NDArray[np.uint8], steps: NDArray[np.float32]) -> float:
+    """Return how near coefficients of a picture [h, w, 3] lie to multiples of a file's steps: 1 for all; NaN if few are known."""
+    sizes = np.abs(transform_blocks(pixels @ GREY))
+    shown = (sizes >= steps / 2) & (steps >= MIN_STEP)
+    shown[..., 0, 0] = False
+    phases = np.cos(2 * np.pi * sizes / steps)[shown]
+    return float(phases.mean()) if phases.size >= MIN_PHASES else np.nan

@@ -23,9 +23,11 @@ from image_copies.matching.verification.blocks import Grey, to_grey
 from image_copies.matching.verification.quantisation import (
     HEADER_BYTES,
     LOSSLESS,
+    MIN_COMB,
     SIDE,
     Tables,
     find_coding,
+    measure_phases,
     read_steps,
     read_tables,
     transform_blocks,
@@ -56,6 +58,7 @@ REACH = 3  # steps of quality around it in which the nearest pixels are found
 METADATA = "exif", "icc_profile", "xmp"  # that do not count as coded picture
 # pixels by which a part may lie elsewhere than it was found
 SHIFTS = tuple(itertools.product((0, -1, 1), repeat=2))
+EXACT = 0.2  # grey levels that are left of what is compressed in the same way as the file
 SAME_SCALE = 0.004  # share by which sides may be misjudged
 # of a strip, and of those around it that its blocks and windows may reach: whole blocks of JPEG
 ROWS, AROUND = 256, 16
@@ -75,14 +78,14 @@ SCALINGS: tuple[Scaling, ...] = (  # those of programs and libraries in common u
         _scale_by_pillow,
         (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.BOX),
     ),
-    _scale_by_pillow(Image.Resampling.HAMMING),
-    *map(_scale_by_opencv, (cv2.INTER_AREA, cv2.INTER_LINEAR, cv2.INTER_CUBIC)),
+    *map(_scale_by_pillow, (Image.Resampling.HAMMING, Image.Resampling.NEAREST)),
+    *map(_scale_by_opencv, (cv2.INTER_AREA, cv2.INTER_LINEAR, cv2.INTER_CUBIC, cv2.INTER_NEAREST)),
 )
 
 
 def follow_by_compression(
     content: bytes, pixels: Pixels, source: Pixels, homography: Homography, kept: bytes = b""
-) -> float | None:
+) -> tuple[float, bool] | None:
     """Return how far a picture, or a part of it, scaled and compressed as a file is, is from that file's pixels.
 
     Args:
@@ -93,7 +96,8 @@ def follow_by_compression(
         kept: The bytes of that picture's file, whose compression the file need not share.
 
     Returns:
-        Grey levels, over the whole picture; None where they differ by more than compression of some encoder does.
+        Grey levels, over the whole picture, and whether the picture was scaled and surely not enlarged from the file, as it shows
+        nothing of its steps; None where they differ by more than compression of some encoder does.
     """
     tables, coding = read_tables(content), find_coding(content)
     if tables is not None and np.mean(tables.steps[0]) > MAX_MEAN_STEP:
@@ -116,7 +120,8 @@ def follow_by_compression(
     if whole is None:
         return None
     if not scaled and coding == find_coding(kept) == LOSSLESS and PALETTE not in content[:HEADER_BYTES]:
-        return 0.0 if np.array_equal(part, pixels) else None  # what differs without compression was changed
+        # what differs without compression was changed
+        return (0.0, False) if np.array_equal(part, pixels) else None
     tolerance = TOLERANCE if part.shape == source.shape else SCALED_TOLERANCE
     limits = np.full((SIDE, SIDE), ROUNDED, np.float32)
     for steps in (read_steps(content), read_steps(kept)):
@@ -140,13 +145,16 @@ def follow_by_compression(
         ]
     left, changed = np.sqrt(sums / pixels[..., 0].size).tolist()
     share = MAX_CODED_SHARE if coding in MAX_PIXELS else MAX_SHARE
-    return left if left <= share * changed + MAX_REST else None
+    if left > share * changed + MAX_REST:
+        return None
+    steps = read_steps(content)
+    made = scaled and left < EXACT and steps is not None and measure_phases(part, steps) < MIN_COMB
+    return left, made
 
 
 def _measure_half_steps(part: Pixels, compressed: Pixels) -> Grey:
     """Return by how much compression of unknown steps changes almost all coefficients [8, 8]."""
-    height, width = (side // SIDE * SIDE for side in part.shape[:2])
-    changes = np.abs(transform_blocks((to_grey(part) - to_grey(compressed))[:height, :width]))
+    changes = np.abs(transform_blocks(to_grey(part) - to_grey(compressed)))
     return np.asarray(np.quantile(changes, ALMOST_ALL, axis=(0, 1)), np.float32)
 
 
@@ -160,8 +168,7 @@ def _exceeds_steps(own: Pixels, theirs: Pixels, compressed: Pixels, limits: Grey
         limits: By how much coefficients may differ [8, 8].
         filtered: Share of a coefficient that the choice of a filter leaves, for what was scaled.
     """
-    height, width = (side // SIDE * SIDE for side in own.shape[:2])
-    blocks = [transform_blocks(to_grey(each)[:height, :width]) for each in (own, theirs, compressed)]
+    blocks = [transform_blocks(to_grey(each)) for each in (own, theirs, compressed)]
     allowed = limits + filtered * np.abs(blocks[1])
     from_source, from_compressed = (np.abs(blocks[0] - each) > allowed for each in blocks[1:])
     return bool((from_source.any(axis=(2, 3)) & from_compressed.any(axis=(2, 3))).any())

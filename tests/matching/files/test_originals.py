@@ -27,13 +27,13 @@ from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.enlargement import measure_new_detail
 from tests import pictures
-from tests.album_kinds.pictures import turn_hue
+from tests.album_kinds.pictures import scene, turn_hue
 from tests.pictures import compress
 
 DATE = Image.Exif()
 DATE.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:04 12:00:00"
 LAKE = "all of us at the lake, in the summer of 1998"
-BILINEAR, LANCZOS = Image.Resampling.BILINEAR, Image.Resampling.LANCZOS
+BILINEAR, LANCZOS, NEAREST = Image.Resampling.BILINEAR, Image.Resampling.LANCZOS, Image.Resampling.NEAREST
 Picture = Image.Image
 Edit = Callable[[Picture], Picture]
 Form = str  # a file's ending and quality, 101 without loss, and "+" where it says when it was taken: "png", "webp 101", "jpg 92+"
@@ -150,6 +150,15 @@ def draw_chart(_: Picture) -> Picture:
     return picture
 
 
+def draw_night(_: Picture) -> Picture:
+    """Dark, with lights of a few pixels."""
+    drawn, rng = scene(np.random.default_rng(1)).resize((720, 960), LANCZOS), np.random.default_rng(3)
+    shown = add_noise(ImageEnhance.Brightness(drawn).enhance(0.2))
+    for x, y in zip(rng.integers(10, 710, 25).tolist(), rng.integers(10, 950, 25).tolist(), strict=True):
+        ImageDraw.Draw(shown).rectangle((x, y, x + 2, y + 2), (255, 230, 170))
+    return shown
+
+
 def whiten_edge(picture: Picture) -> Picture:
     return paint(lambda drawn: drawn.rectangle((0, 330, 480, 360), "white"))(picture)
 
@@ -244,6 +253,10 @@ GOES: list[tuple[Saved, Saved]] = [  # an original, and what is made of its file
     *(((same, "jpg 92"), (same, form)) for form in ("tiff", "webp 101", "webp 97", "avif 100", "heif 95")),
     ((draw_chart, "png"), (same, "jpg 90")),  # it was kept for the PNG of a screen
     *(((same, "jpg 92"), (same, form)) for form in ("ppm", "jp2 80")),
+    # Lights seemed to be other things, and what was reduced by little to be an original that was enlarged.
+    ((draw_night, "jpg 93"), (scale(0.7, 0.7, LANCZOS), "jpg 86")),
+    ((same, "jpg 92"), (scale(0.9, 0.9, LANCZOS), "jpg 87")),
+    ((same, "jpg 92"), (scale(0.5, 0.5, NEAREST), "jpg 90")),
     # A quarter of 601 rows are 151: scaled to a square, they lay half a row lower than those of the smaller copy.
     ((draw_stripes, "jpg 92"), (scale(0.5, 300 / 601), "jpg 85")),
 ]

@@ -10,7 +10,7 @@ from PIL import Image, ImageFilter
 
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.quantisation import read_tables
-from image_copies.matching.verification.recompression import ROWS, follow_by_compression
+from image_copies.matching.verification.recompression import EXACT, ROWS, follow_by_compression
 from tests.pictures import decode, encode
 
 Pixels = NDArray[np.uint8]
@@ -144,6 +144,14 @@ def test_a_scaled_and_compressed_copy_follows_and_an_edited_one_does_not(
         pixels = np.asarray(Image.open(written).convert("RGB"))
         left = follow_by_compression(written.getvalue(), pixels, source, np.diag([0.7, 421 / 602, 1.0]))
         assert (left is not None) == following
+
+
+def test_what_a_file_was_reduced_from_is_told_from_what_was_enlarged_from_it(source: Pixels) -> None:
+    content = compress(np.asarray(Image.fromarray(source).resize((150, 301))), 60, subsampling=0)
+    enlarged = np.asarray(decode(content).resize((300, 602), Image.Resampling.NEAREST))
+    for whole, made in ((source, True), (enlarged, False)):
+        found = follow_by_compression(content, show(content), whole, np.diag([0.5, 0.5, 1.0]))
+        assert found is not None and found[0] < EXACT and found[1] == made
 
 
 def test_what_is_coarser_than_changes_of_a_digit_does_not_follow(source: Pixels) -> None:
