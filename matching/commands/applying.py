@@ -16,8 +16,8 @@ from image_copies.matching.commands.deciding import read_rejected_pairs
 from image_copies.matching.commands.sources import make_protection_check, refuse_within
 from image_copies.matching.files.acting import LINKS, Outcome, apply_plan, undo
 from image_copies.matching.files.journal import MERGE, Journal, Way
+from image_copies.matching.files.moving import find_home_trash, find_trash
 from image_copies.matching.files.plan import PlanRow, list_companions, read_plan, remove_merged
-from image_copies.matching.files.trash import find_home_trash, find_trash
 from image_copies.matching.output import Output, count
 from image_copies.matching.results.folder import JOURNAL, MOVED, PLAN, SEARCH, SearchNotes, read_notes
 
@@ -170,7 +170,7 @@ def list_removed(folder: Path) -> list[Path]:
         return []
     journal = Journal(folder / JOURNAL)
     try:
-        return [Path(step.file) for step in journal.in_state("done") if step.way != MERGE]
+        return [step.file for step in journal.in_state("done") if step.way != MERGE]
     finally:
         journal.close()
 

@@ -18,17 +18,18 @@ from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_file, is_link, remove_leftovers
 from image_copies.data.sources.walking import set_aside
 from image_copies.matching.files.companions import find_companions
-from image_copies.matching.files.journal import MERGE, FileStep, Journal, LeftAloneError, Way, Work
+from image_copies.matching.files.journal import MERGE, FileStep, Journal, LeftAloneError, Way
 from image_copies.matching.files.merging import Merge, plan_merge, write_sidecar
-from image_copies.matching.files.plan import PlanRow, list_companions, remove_merged
-from image_copies.matching.files.relocation import digest_if_regular, relocate
-from image_copies.matching.files.trash import (
+from image_copies.matching.files.moving import (
+    digest_if_regular,
     find_trash,
     find_trash_place,
     is_note_of,
+    relocate,
     remove_orphaned_note,
     write_note,
 )
+from image_copies.matching.files.plan import PlanRow, list_companions, remove_merged
 
 try:
     import fcntl
@@ -77,45 +78,41 @@ def apply_plan(
     """
     outcome = finish(journal)
     rows = remove_merged(list(rows)) if merging else list(rows)
-    kept_digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
-    planned = {row.file: set(row.facts.companions) for row in rows if row.facts}
-    finished = {Path(step.file): step for step in journal.in_state("done") if step.way != MERGE}
+    digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
+    companions = {row.file: set(row.facts.companions) for row in rows if row.facts}
+    finished = {step.file: step for step in journal.in_state("done") if step.way != MERGE}
     links = {} if way in LINKS else _find_links([*(row.file for row in rows), *finished])
+
+    def find_obstacle(row: PlanRow, pending: Sequence[Path]) -> str:
+        """Return why the files of a row must stay; empty for no reason."""
+        if row.protected or is_protected(row.file):
+            return "protected"
+        if way == "hardlink" and is_protected(row.kept):
+            return f"a hard link to {row.kept}, which is protected, would let changes reach it"
+        for file in pending:
+            if file != row.file and (is_protected(file) or file in digests):
+                return f"{file}, which belongs to it, is protected or kept"
+            if file in links:
+                return f"{links[file]} is a link to it, which would lead nowhere"
+        if frozenset(map(bytes.fromhex, (row.sha256, digests[row.kept]))) in rejected:
+            return "called no copy of the file to keep; `match decide` with undecided takes that back"
+        return ""
+
     for row in rows:
-        if row.action != "remove" or not (pending := _list_pending(row, way, finished)):
+        pending = _list_pending(row, way, finished)
+        if not pending:
             continue
         try:
-            if row.protected or is_protected(row.file):
-                raise LeftAloneError("protected")
-            if way == "hardlink" and is_protected(row.kept):
-                raise LeftAloneError(
-                    f"a hard link to {row.kept}, which is protected, would let changes reach it"
-                )
-            if held := [
-                file for file in pending if file != row.file and (is_protected(file) or file in kept_digests)
-            ]:
-                raise LeftAloneError(f"{held[0]}, which belongs to it, is protected or kept")
-            if linked := [links[file] for file in pending if file in links]:
-                raise LeftAloneError(f"{linked[0]} is a link to it, which would lead nowhere")
-            if (
-                row.file in pending
-                and frozenset(map(bytes.fromhex, (row.sha256, kept_digests[row.kept]))) in rejected
-            ):
-                raise LeftAloneError(
-                    "called no copy of the file to keep; `match decide` with undecided takes that back"
-                )
+            if obstacle := find_obstacle(row, pending):
+                raise LeftAloneError(obstacle)
             with hold_files(row.file, row.kept):
                 merge = None
                 if row.file in pending:
-                    _check_unchanged(row, kept_digests[row.kept], way)
-                    merge = (
-                        plan_merge(row.file, row.kept, bool(row.merged), is_protected) if merging else None
-                    )
-                    if way not in LINKS and row.facts:
-                        _check_companions(row, planned)
-                finished |= _remove_together(
-                    journal=journal, row=row, files=pending, way=way, moved_to=moved_to, merge=merge
-                )
+                    if change := _find_change(row, digests[row.kept], way, companions):
+                        raise LeftAloneError(change)
+                    if merging:
+                        merge = plan_merge(row.file, row.kept, bool(row.merged), is_protected)
+                finished |= _remove_together(journal, row, pending, way, moved_to, merge)
             outcome.done += pending
         except BlockingIOError:
             outcome.left.append((row.file, f"another process works with it, or with {row.kept}"))
@@ -126,6 +123,8 @@ def apply_plan(
 
 def _list_pending(row: PlanRow, way: Way, finished: Mapping[Path, FileStep]) -> list[Path]:
     """Return what is still to be removed: the row's file and, where its path becomes free, what belongs to it."""
+    if row.action != "remove":
+        return []
     step = finished.get(row.file)
     pending = [row.file] if step is None or _is_back(step) else []
     if way in LINKS or (step is not None and not pending and step.way in LINKS):
@@ -138,23 +137,23 @@ def _remove_together(
     journal: Journal, row: PlanRow, files: Sequence[Path], way: Way, moved_to: Path, merge: Merge | None
 ) -> dict[Path, FileStep]:
     """Write notes, then remove files that belong together: all, or none where one is left alone; return the step of each file."""
-    steps: dict[Path, FileStep] = {}
-    merges: list[FileStep] = []
+    steps = list[FileStep]()
     try:
         if merge is not None:
-            merges.append(_carry_out_merge(journal, merge, row.kept))
+            steps.append(_carry_out_merge(journal, merge, row.kept))
         for file in files:
-            place, note = _choose_place(file, way, moved_to)
-            sha256 = row.sha256 if file == row.file else _digest(file)
+            with _leave_on_error():
+                place, note = _choose_place(file, way, moved_to)
+                sha256 = row.sha256 if file == row.file else digest_if_regular(file)
             step = journal.begin(way, file, place, row.kept, sha256, note)
             _carry_out(journal, step)
-            steps[file] = step
+            steps.append(step)
     except LeftAloneError:
-        for step in reversed([*merges, *steps.values()]):
+        for step in reversed(steps):
             _put_back(step)
             journal.end(step, "undone")
         raise
-    return steps
+    return {step.file: step for step in steps if step.way != MERGE}
 
 
 def _carry_out_merge(journal: Journal, merge: Merge, kept: Path) -> FileStep:
@@ -164,12 +163,11 @@ def _carry_out_merge(journal: Journal, merge: Merge, kept: Path) -> FileStep:
         LeftAloneError: It cannot be written.
         UserError: The disk is full.
     """
-    content = merge.after.encode()
-    step = journal.begin(
-        MERGE, merge.sidecar, merge.sidecar, kept, hashlib.sha256(content).hexdigest(), before=merge.before
-    )
+    sidecar, content = merge.sidecar, merge.after.encode()
+    digest = hashlib.sha256(content).hexdigest()
+    step = journal.begin(MERGE, sidecar, sidecar, kept, digest, before=merge.before)
     try:
-        write_sidecar(merge.sidecar, content)
+        write_sidecar(sidecar, content)
     except OSError as error:
         journal.end(step, "left", str(error))
         raise LeftAloneError(
@@ -186,15 +184,12 @@ def _restore_sidecar(step: FileStep) -> None:
         LeftAloneError: It has changed since.
         OSError: It cannot be written.
     """
-    file, before = Path(step.file), step.before.encode()
-    now = digest_if_regular(file)
+    before, now = step.before.encode(), digest_if_regular(step.file)
     if now == step.sha256 and before:
-        write_sidecar(file, before)
+        write_sidecar(step.file, before)
     elif now == step.sha256:
-        file.unlink()
-    elif now != (hashlib.sha256(before).hexdigest() if before else "") or (
-        not before and os.path.lexists(file)
-    ):
+        step.file.unlink()
+    elif now != hashlib.sha256(before).hexdigest() if before else os.path.lexists(step.file):
         raise LeftAloneError("it has changed since notes were added to it")
 
 
@@ -202,11 +197,13 @@ def finish(journal: Journal) -> Outcome:
     """Finish the steps that a kill left half done."""
     outcome = Outcome()
     for step in journal.in_state("begin"):
-        file, place = Path(step.file), Path(step.place)
+        file, place = step.file, step.place
         try:
             if step.way == MERGE:
                 remove_leftovers(file.parent)
-                journal.end(step, *(("done",) if _digest(file) == step.sha256 else ("left", "not begun")))
+                with _leave_on_error():
+                    written = digest_if_regular(file) == step.sha256
+                journal.end(step, "done" if written else "left", "" if written else "not begun")
                 continue
             if os.path.lexists(file) and (not os.path.lexists(place) or _is_others_note(step)):
                 _remove_orphaned_note(step)  # or the file would get another name in the trash
@@ -230,13 +227,12 @@ def undo(journal: Journal) -> Outcome:
     """
     outcome = Outcome()
     for step in reversed([*journal.in_state("done"), *journal.in_state("begin")]):
-        file = Path(step.file)
         try:
             _put_back(step)
             journal.end(step, "undone")
-            outcome.done.append(file)
+            outcome.done.append(step.file)
         except LeftAloneError as reason:
-            outcome.left.append((file, str(reason)))
+            outcome.left.append((step.file, str(reason)))
     return outcome
 
 
@@ -247,62 +243,55 @@ def _find_links(files: Iterable[Path]) -> dict[Path, Path]:
 
 def _is_back(step: FileStep) -> bool:
     """Whether a file that was dealt with has come to its old path again."""
-    file = Path(step.file)
-    return os.path.lexists(file) and not _is_link_to(file, Path(step.kept), step.way)
+    return os.path.lexists(step.file) and not _is_link(step)
 
 
-def _check_unchanged(row: PlanRow, kept_sha256: str, way: Way) -> None:
+def _find_change(row: PlanRow, kept_sha256: str, way: Way, companions: Mapping[Path, set[str]]) -> str:
+    """Return what is not as the plan took it for granted; empty for nothing.
+
+    What belongs to a file goes with it: a film next to the kept one may have been the other.
+    """
     file, kept = row.file, row.kept
     try:
         if file.is_symlink() or kept.is_symlink():
-            raise LeftAloneError("a link")
+            return "a link"
         if not file.is_file():
-            raise LeftAloneError("gone since the plan was made")
+            return "gone since the plan was made"
         if not kept.is_file():
-            raise LeftAloneError(f"the file to keep instead, {kept}, is gone")
+            return f"the file to keep instead, {kept}, is gone"
         if file.samefile(kept):
-            raise LeftAloneError("the same file on the disk as the kept one")
+            return "the same file on the disk as the kept one"
         if digest_if_regular(file) != row.sha256:
-            raise LeftAloneError("changed since the plan was made")
+            return "changed since the plan was made"
         if digest_if_regular(kept) != kept_sha256:
-            raise LeftAloneError(f"the file to keep instead, {kept}, has changed since the plan was made")
+            return f"the file to keep instead, {kept}, has changed since the plan was made"
         if way == "hardlink" and file.stat().st_dev != kept.stat().st_dev:
-            raise LeftAloneError("on another disk than the kept file, which a hard link cannot reach")
+            return "on another disk than the kept file, which a hard link cannot reach"
     except OSError as error:
-        raise LeftAloneError(f"cannot be looked at ({_describe(error)})") from error
-
-
-def _check_companions(row: PlanRow, planned: Mapping[Path, set[str]]) -> None:
-    """What belongs to a file goes with it: a film next to the kept one may have been the other."""
-    if come := set(find_companions(row.file)) - planned.get(row.file, set()):
-        raise LeftAloneError(f"{min(come)} has come to belong to it since the plan was made: search again")
-    if gone := planned.get(row.kept, set()) - set(find_companions(row.kept)):
-        raise LeftAloneError(
-            f"{min(gone)}, which belonged to {row.kept}, is gone since the plan was made: search again"
-        )
-
-
-def _digest(file: Path) -> str:
-    try:
-        return digest_if_regular(file)
-    except OSError as error:
-        raise LeftAloneError(_describe(error)) from error
+        return f"cannot be looked at ({_describe(error)})"
+    if way in LINKS or row.facts is None:
+        return ""
+    if come := set(find_companions(file)) - companions.get(file, set()):
+        return f"{min(come)} has come to belong to it since the plan was made: search again"
+    if gone := companions.get(kept, set()) - set(find_companions(kept)):
+        return f"{min(gone)}, which belonged to {kept}, is gone since the plan was made: search again"
+    return ""
 
 
 def _choose_place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | None]:
-    try:
-        if way == "move":
-            place, note = moved_to / whole_path(file), None
-        else:
-            place, note = find_trash_place(file, find_trash(file, moved_to / "trash"))
-        if place.is_relative_to(moved_to):
-            set_aside(
-                moved_to
-                # before anything is there: a search that found it could keep it, and remove the last one
-                # elsewhere
-            )
-    except OSError as error:
-        raise LeftAloneError(_describe(error)) from error
+    """Return where a file goes, and the note of the trash.
+
+    Raises:
+        LeftAloneError: Something lies there.
+        OSError: That cannot be seen.
+    """
+    if way == "move":
+        place, note = moved_to / whole_path(file), None
+    else:
+        place, note = find_trash_place(file, find_trash(file, moved_to / "trash"))
+    if place.is_relative_to(moved_to):
+        # before anything is there: a search that found it could keep it, and remove the last one elsewhere
+        set_aside(moved_to)
     if way == "move" and os.path.lexists(place):
         raise LeftAloneError(f"{place} exists")
     return place, note
@@ -321,16 +310,19 @@ def _carry_out(journal: Journal, step: FileStep, resumed: bool = False) -> None:
         LeftAloneError: It cannot be done.
         UserError: The disk is full.
     """
-    file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
+    file, place, kept = step.file, step.place, step.kept
     try:
-        if step.note and not Path(step.note).exists():
-            write_note(Path(step.note), file)
-        if not (os.path.lexists(place) and _is_link_to(file, kept, step.way)):
+        if step.note and not step.note.exists():
+            write_note(step.note, file)
+        if not (os.path.lexists(place) and _is_link(step)):
             relocate(file, place, step.sha256, resumed)
             try:
                 if not kept.is_file():  # it was the same file by another path, or has gone in the meantime
                     raise FileNotFoundError(errno.ENOENT, "the file to keep instead is gone", os.fspath(kept))
-                _make_link(file, kept, step.way)
+                if step.way == "hardlink":
+                    os.link(kept, file)
+                elif step.way == "symlink":
+                    file.symlink_to(kept)
             except OSError:
                 relocate(place, file, step.sha256)
                 raise
@@ -341,7 +333,7 @@ def _carry_out(journal: Journal, step: FileStep, resumed: bool = False) -> None:
 
 def _give_up(journal: Journal, step: FileStep, error: OSError) -> NoReturn:
     """Record that a step failed, and say why: UserError for a full disk, LeftAloneError for anything else."""
-    file, place = Path(step.file), Path(step.place)
+    file, place = step.file, step.place
     if os.path.lexists(place) and not os.path.lexists(file):  # the step stays begun, so that it can be undone
         raise LeftAloneError(f"{_describe(error)}; it lies at {place}, and --undo puts it back") from error
     _remove_orphaned_note(step)
@@ -358,12 +350,12 @@ def _give_up(journal: Journal, step: FileStep, error: OSError) -> NoReturn:
 
 def _remove_orphaned_note(step: FileStep) -> None:
     if step.note:
-        remove_orphaned_note(Path(step.note), Path(step.file), Path(step.place))
+        remove_orphaned_note(step.note, step.file, step.place)
 
 
 def _is_others_note(step: FileStep) -> bool:
     """Whether another file was put into the trash under the name that the step chose, before the step itself began."""
-    return bool(step.note) and os.path.lexists(step.note) and not is_note_of(Path(step.note), Path(step.file))
+    return step.note is not None and os.path.lexists(step.note) and not is_note_of(step.note, step.file)
 
 
 def _describe(error: OSError) -> str:
@@ -372,39 +364,43 @@ def _describe(error: OSError) -> str:
     return f"{error.strerror or error}" + (f": {text_of(Path(where))}" if isinstance(where, str) else "")
 
 
-def _make_link(file: Path, kept: Path, way: Work) -> None:
-    if way == "hardlink":
-        os.link(kept, file)
-    elif way == "symlink":
-        file.symlink_to(kept)
+@contextmanager
+def _leave_on_error() -> Iterator[None]:
+    """Leave a file alone where the system raises an error."""
+    try:
+        yield
+    except OSError as error:
+        raise LeftAloneError(_describe(error)) from error
 
 
-def _is_link_to(file: Path, kept: Path, way: Work) -> bool:
-    if way == "symlink":
+def _is_link(step: FileStep) -> bool:
+    """Whether the link that a step makes is at the old path of its file."""
+    file, kept = step.file, step.kept
+    if step.way == "symlink":
         return file.is_symlink() and file.readlink() == kept
-    return way == "hardlink" and file.is_file() and kept.is_file() and file.samefile(kept)
+    return step.way == "hardlink" and file.is_file() and kept.is_file() and file.samefile(kept)
 
 
 def _put_back(step: FileStep) -> None:
-    file, place, kept = Path(step.file), Path(step.place), Path(step.kept)
+    file, place = step.file, step.place
     try:
         if step.way == MERGE:
             return _restore_sidecar(step)
+        linked = _is_link(step)
+        is_back = digest_if_regular(file) == step.sha256 and not linked
         if not os.path.lexists(place) or _is_others_note(step):
-            if digest_if_regular(file) == step.sha256 and not _is_link_to(file, kept, step.way):
-                _remove_orphaned_note(step)
-                return  # it was put back before a kill, or never taken away
-            raise LeftAloneError(f"{place} is gone")
+            if not is_back:
+                raise LeftAloneError(f"{place} is gone")
+            return _remove_orphaned_note(step)  # it was put back before a kill, or never taken away
         if digest_if_regular(place) != step.sha256:
             raise LeftAloneError(f"{place} has changed since")
-        linked = _is_link_to(file, kept, step.way)
-        if os.path.lexists(file) and not linked and not digest_if_regular(file) == step.sha256:
+        if os.path.lexists(file) and not linked and not is_back:
             raise LeftAloneError("another file has taken its place")
         if linked:
             file.unlink()
         relocate(place, file, step.sha256, resumed=True)
         if step.note:
-            Path(step.note).unlink(missing_ok=True)
+            step.note.unlink(missing_ok=True)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise UserError(

@@ -8,9 +8,11 @@ import json
 import os
 import secrets
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import disk_full, is_disk_full, open_regular
@@ -39,18 +41,22 @@ class FileStep:
         place: Its new path.
         kept: The file that is kept instead.
         sha256: Hexadecimal SHA-256 of the file's bytes.
-        note: Path of the .trashinfo note with its old path; empty if there is none.
+        note: The .trashinfo note with its old path; None if there is none.
         before: Of a sidecar to which notes are added, in place, its text before; empty if there was none.
     """
 
     number: int
     way: Work
-    file: str
-    place: str
-    kept: str
+    file: Path
+    place: Path
+    kept: Path
     sha256: str
-    note: str = ""
+    note: Path | None = None
     before: str = ""
+
+
+STEP: TypeAdapter[FileStep] = TypeAdapter(FileStep)
+STATE: TypeAdapter[State] = TypeAdapter(State)
 
 
 class Journal:
@@ -105,21 +111,12 @@ class Journal:
         Raises:
             UserError: The disk is full.
         """
-        # another machine, whose locks do not reach here, may write the journal, too
-        number = secrets.randbits(NUMBER_BITS)
-        step = FileStep(
-            number=number,
-            way=way,
-            file=os.fspath(file),
-            place=os.fspath(place),
-            kept=os.fspath(kept),
-            sha256=sha256,
-            note=os.fspath(note or ""),
-            before=before,
-        )
-        self.steps[number] = step
+        number = secrets.randbits(
+            NUMBER_BITS
+        )  # another machine, which no lock here reaches, may write it, too
+        step = FileStep(number, way, file, place, kept, sha256, note, before)
         self._write({"state": "begin"} | asdict(step))
-        self.states[number] = "begin"
+        self.steps[number], self.states[number] = step, "begin"
         return step
 
     def end(self, step: FileStep, state: State, reason: str = "") -> None:
@@ -128,7 +125,7 @@ class Journal:
         Raises:
             UserError: The disk is full.
         """
-        self._write({"state": state, "number": step.number} | ({"reason": reason} if reason else {}))
+        self._write({"state": state, "number": step.number, "reason": reason})
         self.states[step.number] = state
 
     def in_state(self, state: State) -> list[FileStep]:
@@ -140,7 +137,7 @@ class Journal:
         self._held.close()
 
     def _write(self, line: dict[str, Any]) -> None:
-        rest, size = json.dumps(line).encode() + b"\n", self._file.seek(0, os.SEEK_END)
+        rest, size = json.dumps(line, default=os.fspath).encode() + b"\n", self._file.seek(0, os.SEEK_END)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -152,43 +149,24 @@ class Journal:
             raise
 
     def _read(self) -> None:
-        text = self.path.read_bytes().decode("utf-8", errors="replace")
-        for number, line in enumerate(text.splitlines(), 1):
+        content = self.path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        for number, line in enumerate(content[:whole].decode(errors="replace").splitlines(), 1):
             try:
                 self._take(json.loads(line))
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                if number == len(text.splitlines()) and not text.endswith("\n"):
-                    # a kill or a full disk broke it off: what it announced was not begun
-                    self._cut_last_line(text)
-                    return
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise UserError(
                     f"{self.path}, line {number} is not a line of a journal ({error}). It is left alone."
                 ) from error
+        if whole < len(content):  # a kill or a full disk broke a line off: what it announced was not begun
+            os.truncate(self.path, whole)
 
     def _take(self, line: Any) -> None:
-        if not isinstance(line, dict):
-            raise TypeError(f"it is a {type(line).__name__}")
-        state: State = line.pop("state")
-        number = line["number"]
-        if not isinstance(number, int):
-            raise TypeError(f"its number is {str(number)[:40]!r}")
-        if state == "begin":
-            step = FileStep(**line)
-            if any(not isinstance(value, str) for name, value in asdict(step).items() if name != "number"):
-                raise TypeError("a path is not text")
-            # two processes counted alike, before numbers were drawn: neither step is forgotten
-            if number in self.steps:
-                other = -len(self.steps)
-                self.steps[other], self.states[other] = (
-                    replace(self.steps.pop(number), number=other),
-                    self.states[number],
-                )
-            self.steps[number] = step
-        elif number not in self.steps:
+        state, number = STATE.validate_python(line.pop("state")), line["number"]
+        if (state == "begin") == (number in self.steps):
             raise KeyError(number)
+        if state == "begin":
+            step = STEP.validate_python(line | {"note": line.get("note") or None})
+            number = step.number
+            self.steps[number] = step
         self.states[number] = state
-
-    def _cut_last_line(self, text: str) -> None:
-        whole = text[: text.rfind("\n") + 1].encode()
-        with self.path.open("r+b") as file:
-            file.truncate(len(whole))

@@ -9,7 +9,7 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.matching.files.journal import Journal
-from image_copies.matching.files.trash import write_note
+from image_copies.matching.files.moving import write_note
 
 
 def begin(journal: Journal, name: str) -> None:
@@ -40,7 +40,7 @@ def test_a_full_disk_leaves_no_half_line_and_is_named(tmp_path: Path, monkeypatc
         begin(journal, "second")
     journal.close()
     assert taken == [10] and (tmp_path / "journal.jsonl").read_bytes() == written
-    assert [step.file for step in Journal(tmp_path / "journal.jsonl").in_state("begin")] == ["/a/first"]
+    assert [step.file for step in Journal(tmp_path / "journal.jsonl").in_state("begin")] == [Path("/a/first")]
 
 
 def test_a_note_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

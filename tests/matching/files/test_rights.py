@@ -18,8 +18,8 @@ from image_copies.data.sources.discovery import Discovered, discover
 from image_copies.matching.commands import applying, deciding  # noqa: F401 - before the rights are dropped: python may be root's
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.journal import Way
+from image_copies.matching.files.moving import digest_if_regular
 from image_copies.matching.files.plan import PlanRow, write_plan
-from image_copies.matching.files.relocation import digest_if_regular
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
 

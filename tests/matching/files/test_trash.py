@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from image_copies.matching.files.trash import find_trash
+from image_copies.matching.files.moving import find_trash
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="this trash is that of POSIX systems")
 
