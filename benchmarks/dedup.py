@@ -37,13 +37,20 @@ from threadpoolctl import threadpool_limits
 
 from image_copies.data.images import find_images
 from image_copies.data.sources.containers import Container
-from image_copies.matching.dedup.blocks import Packed
-from image_copies.matching.dedup.collection import Collection, load_array, make_collection, read_vectors
-from image_copies.matching.dedup.deciding import NOT_JUDGED, PairVerdict, find_candidates, make_knowledge, plan_pair
-from image_copies.matching.dedup.embedding import FILE_PICTURES, Embedding, Row, embed_containers, write_container
+from image_copies.matching.dedup.blocks import Packed, load_array
+from image_copies.matching.dedup.deciding import UNSEEN, PairVerdict, decide, find_candidates, make_knowledge, plan_pair
+from image_copies.matching.dedup.deduplication import write_lists
 from image_copies.matching.dedup.inputs import list_containers
 from image_copies.matching.dedup.lists import Lists, find_pairs
-from image_copies.matching.dedup.results import PAIRS, decide, write_lists
+from image_copies.matching.dedup.vectors import (
+    FILE_PICTURES,
+    Collection,
+    Embedding,
+    Row,
+    embed_containers,
+    make_collection,
+    write_container,
+)
 from image_copies.matching.groups.groups import Pairs, group_pairs, pack_pairs
 from image_copies.matching.output import Output
 
@@ -113,43 +120,39 @@ def list_parts(embedding: Embedding, sources: Sequence[Path]) -> Collection:
     return make_collection(embedding, embed_containers(embedding, (), list_containers(sources, embedding.folder), Output()), [])
 
 
-def plan_lists(embedding: Embedding, collection: Collection, limit: float) -> Lists:
-    """Return the lists of a collection, which may be there already."""
-    return Lists(embedding.open, collection, limit, embedding.folder / PAIRS, embedding.identity, False)
-
-
 def measure(embedding: Embedding, source: Path, limit: float) -> Figures:
     """Print and return what each step takes of a run whose pictures are embedded, and what it finds."""
     figures: Figures = {}
     collection = take("list and open", lambda: list_parts(embedding, [source]), figures)
-    lists = plan_lists(embedding, collection, limit)
+    lists = Lists(embedding, collection, limit)
     OPENED.clear()
     pairs = take("find pairs", lambda: find_pairs(lists), figures)
     figures |= {f"opened: {kind}": OPENED[kind] for kind in KINDS}
     candidates = take("join and group", lambda: find_candidates(collection, pairs), figures)
-    decided = decide(candidates, [PairVerdict(NOT_JUDGED, "", 0)] * len(candidates), ())
-    take("write lists", lambda: write_lists(embedding.folder, collection, decided, []), figures)
+    decided = decide(candidates, [UNSEEN] * len(candidates), ())
+    take("write lists", lambda: write_lists(embedding.folder, collection, *decided, []), figures)
     print(f"{len(collection):,} pictures, {lists.count:,} lists, {len(pairs):,} pairs; {figures}")
     return figures | compare_exactly(collection, lists, set(map(tuple, pairs[["first", "second"]].tolist())))
 
 
 def compare_exactly(collection: Collection, lists: Lists, found: set[tuple[int, int]]) -> Figures:
     """Print and return recall and share of pairs compared of the lists, and of clusters with the same centroids."""
-    limit, extractor = lists.limit, lists.open()
+    limit, extractor = lists.limit, lists.embedding.open()
     chosen = np.sort(np.random.default_rng(0).choice(len(collection), min(SAMPLE, len(collection)), replace=False))
-    read = [read_vectors(path) for path in collection.files]
-    blocks = [(vectors, rows + first, table) for (vectors, rows, table), first in zip(read, collection.starts, strict=False)]
-    numbers = np.concatenate([own for _, own, _ in blocks])
-    flat = np.concatenate([table["flat"].to_numpy() for *_, table in blocks])
-    chosen = chosen[np.isin(chosen, numbers[~flat])]
-    sample = np.concatenate([vectors[np.isin(own, chosen)] for vectors, own, _ in blocks])
-    queries, centroids, labels = extractor.normalize(sample), load_array(lists.centroids), dict[int, int]()
+    blocks = list[tuple[NDArray[np.float32], NDArray[np.int64]]]()  # vectors and numbers of pictures that show something
+    for file, first in enumerate(collection.starts[:-1]):
+        vectors, readable, flat, _ = collection.read_vectors(file)
+        shown = np.flatnonzero(readable & ~flat)
+        blocks.append((vectors[shown], shown + first))
+    chosen = chosen[np.isin(chosen, np.concatenate([own for _, own in blocks]))]
+    sample = np.concatenate([vectors[np.isin(own, chosen)] for vectors, own in blocks])
+    queries, centroids, labels = extractor.normalize(sample), load_array("centroids", lists.centroids), dict[int, int]()
     pairs = set[tuple[int, int]]()
-    for vectors, own, table in blocks:
+    for vectors, own in blocks:
         far = pairwise_distances(queries, vectors)
         if queries is not sample:
             far = np.minimum(far, pairwise_distances(sample, extractor.normalize(vectors)))
-        near = np.stack(np.nonzero((far <= limit) & (chosen[:, None] != own) & ~table["flat"].to_numpy()))
+        near = np.stack(np.nonzero((far <= limit) & (chosen[:, None] != own)))
         pairs |= {(min(pair), max(pair)) for pair in zip(chosen[near[0]].tolist(), own[near[1]].tolist(), strict=True)}
         wanted = np.unique(np.append(near[1], np.flatnonzero(np.isin(own, chosen))))
         labels |= zip(own[wanted].tolist(), pairwise_distances(vectors[wanted], centroids).argmin(axis=1).tolist(), strict=True)
@@ -206,7 +209,7 @@ def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:
     with ProcessPoolExecutor(1) as pool:
         pool.submit(make_up, folder, "more", count // 100).result()
     collection = list_parts(embedding, [folder / "in", folder / "more"])
-    take("find pairs of 1 % more", lambda: find_pairs(plan_lists(embedding, collection, MATCH_DISTANCE)), figures)
+    take("find pairs of 1 % more", lambda: find_pairs(Lists(embedding, collection, MATCH_DISTANCE)), figures)
     return figures
 
 

@@ -69,37 +69,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from image_copies.data.locks import LOCK_NAME, hold_folder
     from image_copies.data.remote import is_remote
     from image_copies.data.sources.tables import import_pyarrow
+    from image_copies.data.sources.walking import check_there, expand_sources
     from image_copies.data.targets import check_target_folder
+    from image_copies.matching.calibration import make_rule
     from image_copies.matching.dedup.applying import write_filtered
-    from image_copies.matching.dedup.results import INPUTS, WRITTEN
+    from image_copies.matching.dedup.deduplication import INPUTS, WRITTEN, DedupSettings, deduplicate
+    from image_copies.pipeline.tools.run_extractor import open_extractor
 
     import_pyarrow("dedup writes Parquet, which needs")
-    check_target_folder(
-        options.output, "--output", [INPUTS if is_remote(options.output) else LOCK_NAME], WRITTEN
-    )
-
-    with nullcontext() if is_remote(options.output) else hold_folder(options.output, "deduplicating"):
-        if options.apply is not None:
+    in_store = is_remote(options.output)
+    check_target_folder(options.output, "--output", [INPUTS if in_store else LOCK_NAME], WRITTEN)
+    holding = nullcontext() if in_store else hold_folder(options.output, "deduplicating")
+    if options.apply is not None:
+        with holding:
             written = write_filtered(options.output, options.apply)
-            output.say(
-                f"{len(written)} filtered files, the list of loose files that stay, files.txt, and what became of each input, "
-                f"manifest.csv: {options.apply}"
-            )
-            return 0
-        with use_ray(options.ray, options.ray_gpu, output.say):
-            from image_copies.matching.calibration import make_rule
-            from image_copies.matching.dedup.deduplication import DedupSettings, deduplicate
-            from image_copies.pipeline.tools.run_extractor import open_extractor
-
-            extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
-            rule = make_rule(extractor, options.threshold, options.false_alarms, 10)
-            sources = options.input, options.against, options.output
-            deduplicate(
-                extractor,
-                rule,
-                DedupSettings(*sources, options.column, options.judge == "all", options.remove),
-                output,
-            )
+        output.say(
+            f"{len(written)} filtered files, the list of loose files that stay, files.txt, and what became of each input, "
+            f"manifest.csv: {options.apply}"
+        )
+        return 0
+    for source in (*options.input, *options.against):
+        check_there(next(expand_sources([source])))
+    with use_ray(options.ray, options.ray_gpu, output.say):
+        extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
+        rule = make_rule(extractor, options.threshold, options.false_alarms, 10)
+        settings = DedupSettings(
+            options.input,
+            options.against,
+            options.output,
+            options.column,
+            options.judge == "all",
+            options.remove,
+        )
+        with holding:
+            deduplicate(extractor, rule, settings, output)
     return 0
 
 

@@ -37,9 +37,18 @@ def find_files(
     """
     if is_folder(source):
         yield from walk(known_path(source), skipped, hidden, failed, aside)
-    elif is_file(source):
-        yield known_path(source)
     else:
+        check_there(source)
+        yield known_path(source)
+
+
+def check_there(source: Path) -> None:
+    """Check that a source is a file or a folder.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if not is_file(source) and not is_folder(source):
         raise UserError(
             f"{describe_no_folder(source)}. Name a folder that holds images, an archive, a picture or @list.txt."
         )

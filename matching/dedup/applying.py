@@ -11,16 +11,17 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import is_file, read_json, whole_file
 from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path, map_files
-from image_copies.data.sources.containers import read_or_say
-from image_copies.data.sources.tables import copy_table, is_parquet, open_table
-from image_copies.data.sources.tars import copy_tar, is_tar
+from image_copies.data.sources.containers import FILES, TAR, kind_of, read_or_say
+from image_copies.data.sources.tables import copy_table, open_table
+from image_copies.data.sources.tars import copy_tar
 from image_copies.data.targets import check_target_folder
-from image_copies.matching.dedup.collection import list_names
+from image_copies.matching.dedup.deduplication import INPUTS, KEEP, REMOVE
 from image_copies.matching.dedup.inputs import is_changed
-from image_copies.matching.dedup.results import INPUTS, KEEP, REMOVE
+from image_copies.matching.dedup.vectors import list_names
 
-FILES, MANIFEST = "files.txt", "manifest.csv"
+LOOSE, MANIFEST = "files.txt", "manifest.csv"
 COPY = re.compile(r"\d{6}-.+")  # names of filtered files
+AGAIN = "Run the command without --apply again."
 
 
 def write_filtered(folder: Path, target: Path) -> list[Path]:
@@ -40,42 +41,40 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
             f"{listed} does not exist: run the command without --apply first, which writes what would go."
         )
     check_target_folder(target, "--apply", [MANIFEST])
-    gone: dict[str, set[int]] = defaultdict(set)
-    staying = set[str]()
+    gone, staying = defaultdict[str, set[int]](set), set[str]()
     with open_table(listed) as table:
         for row in table.read(["source", "place", "copy_of"]).to_pylist():
-            if _is_packed(row["source"]):
+            if kind_of(row["source"]) != FILES:
                 gone[row["source"]].add(row["place"])
                 staying.add(row["copy_of"])
     inputs = read_json(folder / INPUTS)
-    for source in sorted(filter(_is_packed, gone.keys() | inputs)):
-        if is_changed(source, inputs.get(source, "")):
-            raise UserError(
-                f"{source} has gone or changed since it was searched. Run the command without --apply again."
-            )
+    became = dict.fromkeys(inputs, ("listed", LOOSE))
+    for source in sorted(gone.keys() | inputs):
+        if kind_of(source) != FILES:
+            if is_changed(source, inputs.get(source, "")):
+                raise UserError(f"{source} has gone or changed since it was searched. {AGAIN}")
+            became[source] = "unchanged", source
+    for number, source in enumerate(sorted(gone), 1):
+        became[source] = "filtered", f"{number:06d}-{_name_copy(source)}"
     with (
-        whole_file(target / FILES) as temporary,
+        whole_file(target / LOOSE) as temporary,
         temporary.open("wb") as lines,
         open_table(folder / f"{KEEP}.parquet") as table,
     ):
         for batch in table.iter_batches(columns=["source", "id", "sha256"]):
-            loose = [row for row in batch.to_pylist() if not _is_packed(row["source"])]
+            loose = [row for row in batch.to_pylist() if kind_of(row["source"]) == FILES]
             _check_files([row for row in loose if row["id"] in staying])
             lines.writelines(os.fsencode(row["id"]) + b"\n" for row in loose)
-    copies = {source: target / _name_copy(number, source) for number, source in enumerate(sorted(gone), 1)}
     for name in filter(COPY.fullmatch, list_names(target)):
         (target / name).unlink()
-    became = {source: ("unchanged", source) if _is_packed(source) else ("listed", FILES) for source in inputs}
-    became |= {source: ("filtered", path.name) for source, path in copies.items()}
-    write_table(
-        target / MANIFEST,
-        ["source", "became", "file"],
-        [(source, *became[source]) for source in sorted(became)],
-    )
-    for source, places in gone.items():
-        with whole_file(copies[source]) as temporary:
-            (copy_tar if is_tar(source) else copy_table)(as_path(source), places, temporary)
-    return list(copies.values())
+    manifest = [(source, *became[source]) for source in sorted(became)]
+    write_table(target / MANIFEST, ["source", "became", "file"], manifest)
+    written = [target / became[source][1] for source in gone]
+    for path, (source, places) in zip(written, gone.items(), strict=True):
+        with whole_file(path) as temporary:
+            copy = copy_tar if kind_of(source) == TAR else copy_table
+            copy(as_path(source), places, temporary)
+    return written
 
 
 def _check_files(rows: Sequence[Mapping[str, str]]) -> None:
@@ -88,16 +87,11 @@ def _check_files(rows: Sequence[Mapping[str, str]]) -> None:
     contents = map_files(read_or_say, [as_path(row["id"]) for row in named])
     for row, (content, problem) in zip(named, contents, strict=True):
         if content is None or hashlib.sha256(content).hexdigest() != row["sha256"]:
-            raise UserError(
-                f"{row['id']} {problem or 'has changed since it was searched'}, and others would go for it. Run the command "
-                "without --apply again."
-            )
+            found = problem or "has changed since it was searched"
+            raise UserError(f"{row['id']} {found}, and others would go for it. {AGAIN}")
 
 
-def _is_packed(source: str) -> bool:
-    return is_tar(source) or is_parquet(source)
-
-
-def _name_copy(number: int, source: str) -> str:
+def _name_copy(source: str) -> str:
+    """Return the name of a source; that of a compressed tar ends in .tar."""
     name = as_path(source).name
-    return f"{number:06d}-{name[: name.lower().rindex('.t')] + '.tar' if is_tar(source) else name}"
+    return f"{name[: name.lower().rindex('.t')]}.tar" if kind_of(source) == TAR else name

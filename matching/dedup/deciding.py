@@ -3,10 +3,11 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Container, Mapping
+from collections.abc import Collection as Container
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,33 +17,30 @@ from numpy.typing import NDArray
 from image_copies.data.errors import ImageError
 from image_copies.data.files import is_link, is_there, read_json, write_text
 from image_copies.data.remote import map_files
-from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.data.sources.containers import Rereader, is_loose
 from image_copies.data.sources.tables import is_parquet
-from image_copies.matching.dedup.collection import Collection, Numbers, list_names
+from image_copies.matching.dedup.vectors import Collection, Numbers, do_missing
 from image_copies.matching.files.companions import find_companions, is_in_library
 from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import ASKED, CRITERIA, Choice
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.files.surplus import read_attributes
 from image_copies.matching.groups.group_plan import plan_around
-from image_copies.matching.groups.groups import group_components, label_components, pack_pairs
+from image_copies.matching.groups.groups import Pairs, group_components, label_components, pack_pairs
 from image_copies.matching.knowledge import Knowledge
 from image_copies.matching.pairs import PairJudge
 from image_copies.matching.verification.judgement import Kind
 
+FOLDER = "judged"  # of the results
 NOT_JUDGED = "not judged"
 LAST_SEEN = 32  # pictures of which the pixels are kept
 DAMAGED = "the picture that would stay is damaged"
 PAIRS_PER_JOB = 64
-# A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), its
-# group's, from 1, the smallest squared distance by which it came into the group, and whether the bytes are equal and nothing else
-# belongs to it.
-CANDIDATE = np.dtype(
-    [("number", "<i8"), ("kept", "<i8"), ("group", "<i8"), ("distance", "<f8"), ("same", "?")]
-)
+# A picture that might go: its number, that of the picture that it is compared with (which stays, or has the same bytes), the
+# highest score by which it came into its group, and whether the bytes are equal and nothing else belongs to it.
+CANDIDATE = np.dtype([("number", "<i8"), ("kept", "<i8"), ("score", "<f8"), ("same", "?")])
 Candidates = NDArray[np.void]  # of type CANDIDATE
-Pairs = list[tuple[int, int]]  # numbers of a candidate and of the picture that it is compared with
+Compared = list[tuple[int, int]]  # numbers of a candidate and of the picture that it is compared with
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,11 @@ class PairVerdict:
     reason: str
     certainty: int
     missed: bool = False
+
+
+EQUAL = PairVerdict("same file", "the same bytes", 100)
+UNSEEN = PairVerdict(NOT_JUDGED, "nobody looked at the pixels", 0)
+UNREADABLE = PairVerdict(NOT_JUDGED, "its bytes cannot be read again", 0)
 
 
 def make_knowledge(digests: Mapping[Path, bytes]) -> Knowledge:
@@ -92,40 +95,38 @@ class Judging:
 
     Attributes:
         collection: The pictures.
-        folder: Of the judgements that are done.
+        results: The folder of the results.
         column: Of Parquet inputs.
     """
 
     collection: Collection
-    folder: Path
+    results: Path
     column: str
 
-    def judge(self, pairs: Pairs, place: Place) -> None:
+    def judge(self, pairs: Compared) -> None:
         """Judge the pairs of a job and write its file."""
         known = dict(self.collection.look_up(np.unique(pairs), ["id", "source", "place", "bytes", "sha256"]))
-        leaked, found, paths = self.collection.has_test_sets, list[PairVerdict](), dict[int, Path]()
+        paths = dict[int, Path]()
         with tempfile.TemporaryDirectory() as held, Rereader(self.column) as rereader:
             for number, about in known.items():
                 with suppress(ImageError):
                     paths[number] = rereader.unpack(about, Path(held) / str(number))
             knowledge = make_knowledge({path: known[number]["sha256"] for number, path in paths.items()})
-            for number, staying in pairs:
-                if number in paths and staying in paths:
-                    found.append(plan_pair(knowledge, paths[number], paths[staying], leaked))
-                else:
-                    found.append(PairVerdict(NOT_JUDGED, "its bytes cannot be read again", 0))
-        write_text(self.path(pairs), json.dumps({"verdicts": list(map(astuple, found))}))
-        place.advance(len(pairs))
+            verdicts = [
+                plan_pair(knowledge, paths[number], paths[staying], self.collection.has_test_sets)
+                if {number, staying} <= paths.keys()
+                else UNREADABLE
+                for number, staying in pairs
+            ]
+        write_text(self.path(pairs), json.dumps({"verdicts": list(map(astuple, verdicts))}))
 
-    def path(self, pairs: Pairs) -> Path:
+    def path(self, pairs: Compared) -> Path:
         """Return the path of the judgements of a job's pairs."""
         names = [self.collection.name_picture(number) for pair in pairs for number in pair]
-        return self.folder / f"judged-{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:20]}.json"
+        return self.results / FOLDER / f"{hashlib.sha256(json.dumps(names).encode()).hexdigest()[:20]}.json"
 
 
-def find_candidates(
-    collection: Collection, pairs: NDArray[np.void], damaged: Container[str] = ()
-) -> Candidates:
+def find_candidates(collection: Collection, pairs: Pairs, damaged: Container[str] = ()) -> Candidates:
     """Group the pictures that occur in pairs PAIR [n] and return those that might go [n], by their numbers.
 
     Equal bytes come first, whatever else is in the group. Of these, and of the contents of a group, the picture stays that
@@ -136,35 +137,28 @@ def find_candidates(
     """
     numbers, places = np.unique(np.concatenate([pairs["first"], pairs["second"]]), return_inverse=True)
     first, second = np.split(places, 2)
-    same, near = pairs["same"], ~pairs["same"]
+    same = pairs["score"] > 0
     contents = label_components(first[same], second[same], len(numbers))
     if collection.has_test_sets:
-        return _find_leaked(numbers, contents, pairs, places, collection.inputs)
+        return _find_leaked(numbers, contents, contents[first], pairs, collection.inputs)
     is_shared = np.bincount(contents)[contents] > 1
     keys, archived, alone = _look_up(collection, numbers, is_shared, damaged)
     order = np.lexsort(keys[::-1])
     standing = _find_best(contents, order)
-    one, other = standing[first[near]], standing[second[near]]
-    apart = one != other
-    packed = pack_pairs(one[apart], other[apart], -pairs["distance"][near][apart])
-    groups = standing.copy()
-    for found in group_components(packed, len(numbers)):
+    near = pack_pairs(standing[first], standing[second], pairs["score"])
+    near = near[near["first"] != near["second"]]
+    groups = np.arange(len(numbers))
+    for found in group_components(near, len(numbers)):
         for group in found.groups:
             groups[group] = min(group)
-    groups = groups[standing]
     twins = standing != np.arange(len(numbers))
-    kept = np.where(twins, standing, _find_best(groups, order))
-    distances = np.full(len(numbers), np.inf)
-    np.minimum.at(
-        distances, np.concatenate([packed["first"], packed["second"]]), np.tile(-packed["score"], 2)
-    )
-    distances[twins] = 0
-    going = np.flatnonzero((kept != np.arange(len(numbers))) & (~archived | archived[kept]))
-    labels = np.unique(groups[going], return_inverse=True)[1] + 1
-    return np.rec.fromarrays(
-        [numbers[going], numbers[kept[going]], labels, distances[going], (twins & alone)[going]],
-        dtype=CANDIDATE,
-    )
+    kept = np.where(twins, standing, _find_best(groups[standing], order))
+    scores = np.where(twins, 0, -np.inf)
+    np.maximum.at(scores, near["first"], near["score"])
+    np.maximum.at(scores, near["second"], near["score"])
+    going = (kept != np.arange(len(numbers))) & (~archived | archived[kept])
+    columns = [numbers, numbers[kept], scores, twins & alone]
+    return np.rec.fromarrays([column[going] for column in columns], dtype=CANDIDATE)
 
 
 def _look_up(
@@ -176,13 +170,11 @@ def _look_up(
     in an archive, and whether it is nothing but its bytes: no other files and no tags of a desktop belong to it, and no program
     keeps it.
     """
-    count = len(numbers)
     criteria = [criterion for criterion in (*ASKED, *CRITERIA) if criterion.column]
-    keys = [np.empty(count, criterion.column or bool) for criterion in criteria]
-    within, archived, alone = (np.zeros(count, bool) for _ in range(3))
-    for place, (_, about) in enumerate(
-        collection.look_up(numbers, ["width", "height", "bytes", "id", "source"])
-    ):
+    keys = [np.empty(len(numbers), criterion.column or bool) for criterion in criteria]
+    within, archived, alone = np.zeros((3, len(numbers)), bool)
+    looked_up = collection.look_up(numbers, ["width", "height", "bytes", "id", "source"])
+    for place, (_, about) in enumerate(looked_up):
         path, loose = Path(about["id"]), is_loose(about["source"], about["id"])
         facts = Facts(
             path,
@@ -203,56 +195,60 @@ def _look_up(
 
 def _find_best(labels: Numbers, order: Numbers) -> Numbers:
     """Return, for each place, the first one in an order with the same label [n]."""
-    best = np.empty_like(order)
     _, begins, of_label = np.unique(labels[order], return_index=True, return_inverse=True)
+    best = np.empty_like(order)
     best[order] = order[begins][of_label]
     return best
 
 
 def _find_leaked(
-    numbers: Numbers, contents: Numbers, pairs: NDArray[np.void], places: Numbers, begin: int
+    numbers: Numbers, contents: Numbers, paired: Numbers, pairs: Pairs, begin: int
 ) -> Candidates:
-    """Return each input that occurs in a pair with a test set, by itself or by its bytes, with the nearest; equal bytes first."""
-    first, second = np.split(places, 2)
-    rows = np.flatnonzero(pairs["second"] >= begin)
-    ordered = rows[
-        np.lexsort((second[rows], pairs["distance"][rows], ~pairs["same"][rows], contents[first[rows]]))
-    ]
-    labels, begins = np.unique(contents[first[ordered]], return_index=True)
-    inputs = np.flatnonzero((numbers < begin) & np.isin(contents, labels))
-    chosen = ordered[begins[np.searchsorted(labels, contents[inputs])]]
-    nearest = pairs[["second", "distance", "same"]][chosen]
-    columns = (
-        numbers[inputs],
-        nearest["second"],
-        np.arange(1, len(inputs) + 1),
-        nearest["distance"],
-        nearest["same"],
-    )
+    """Return each input that occurs in a pair with a test set, by itself or by its bytes, with the nearest; equal bytes first.
+
+    `contents` labels the numbers [n] by their bytes, `paired` the first pictures of the pairs.
+    """
+    across = pairs["second"] >= begin
+    pairs, paired = pairs[across], paired[across]
+    order = np.lexsort((pairs["second"], -pairs["score"], paired))
+    labels, begins = np.unique(paired[order], return_index=True)
+    inputs = (numbers < begin) & np.isin(contents, labels)
+    nearest = pairs[order[begins[np.searchsorted(labels, contents[inputs])]]]
+    columns = numbers[inputs], nearest["second"], np.minimum(nearest["score"], 0), nearest["score"] > 0
     return np.rec.fromarrays(columns, dtype=CANDIDATE)
 
 
 def judge_candidates(judging: Judging, candidates: Candidates, by_pixels: bool) -> list[PairVerdict]:
     """Return the verdict on each candidate; with `by_pixels` those of other bytes are looked at."""
-    equal, unseen = (
-        PairVerdict("same file", "the same bytes", 100),
-        PairVerdict(NOT_JUDGED, "nobody looked at the pixels", 0),
-    )
-    verdicts = [equal if same else unseen for same in candidates["same"]]
+    verdicts = [EQUAL if same else UNSEEN for same in candidates["same"]]
     rows = np.flatnonzero(~candidates["same"] & by_pixels)
     # pictures of a group are compared with the same one
-    rows = rows[np.argsort(candidates["group"][rows], kind="stable")]
+    rows = rows[np.argsort(candidates["kept"][rows], kind="stable")]
     jobs = [rows[start : start + PAIRS_PER_JOB] for start in range(0, len(rows), PAIRS_PER_JOB)]
-    pairs, known = candidates[["number", "kept"]], list_names(judging.folder)
-    paths = [judging.path(pairs[job].tolist()) for job in jobs]
-    missing = (pairs[job].tolist() for path, job in zip(paths, jobs, strict=True) if path.name not in known)
-    work: ShardWork[Judging, Pairs, None] = ShardWork(
-        "comparing pixels", "pair", partial(hold, judging), Judging.judge, len, folder=judging.folder.parent
-    )
-    for _ in run_shards(work, missing, len(rows)):
-        pass
+    pairs = [candidates[["number", "kept"]][job].tolist() for job in jobs]
+    files = {judging.path(job): job for job in pairs}
+    do_missing("comparing pixels", judging, Judging.judge, files, judging.results, uses_gpu=False)
     make = cache(PairVerdict)  # different ones are few, unlike candidates
-    for job, judged in zip(jobs, map_files(read_json, paths), strict=True):
+    for job, judged in zip(jobs, map_files(read_json, list(files)), strict=True):
         for row, said in zip(job, judged["verdicts"], strict=True):
             verdicts[row] = make(*said)
     return verdicts
+
+
+def decide(
+    candidates: Candidates, verdicts: Sequence[PairVerdict], removes: Container[str]
+) -> tuple[Candidates, list[PairVerdict], NDArray[np.bool_]]:
+    """Return candidates with what stays for each, what that says of it, and whether it goes, bool [n].
+
+    Pictures go of classes that are to be removed, but for what a person would miss. What is true of bytes that go is true of
+    other pictures that have them.
+    """
+    going = np.array([verdict.kind in removes and not verdict.missed for verdict in verdicts], bool)
+    rows = np.arange(len(candidates))
+    others = np.searchsorted(candidates["number"], candidates["kept"]).clip(max=len(rows) - 1)
+    through = (candidates["number"][others] == candidates["kept"]) & going[others]
+    told = np.where(through & candidates["same"], others, rows)
+    decided = candidates.copy()
+    decided["kept"] = candidates["kept"][np.where(through, others, rows)]
+    decided["score"] = candidates["score"][told]
+    return decided, [verdicts[row] for row in told], going

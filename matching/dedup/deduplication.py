@@ -1,35 +1,58 @@
-"""A deduplication from its inputs to its lists."""
+"""A deduplication from its inputs to lists of the pictures to keep, to remove, to be looked at and unreadable, and a page."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
-from image_copies.data.errors import UserError, text_of
-from image_copies.data.files import write_text
-from image_copies.matching.dedup.collection import make_collection
-from image_copies.matching.dedup.deciding import Judging, find_candidates, judge_candidates
-from image_copies.matching.dedup.embedding import Embedded, Embedding, embed_containers
+import numpy as np
+from numpy.typing import NDArray
+
+from image_copies.data.errors import ImageError, UserError, text_of
+from image_copies.data.files import whole_file, whole_folder, write_text
+from image_copies.data.sources.containers import Rereader, name_picture
+from image_copies.data.sources.tables import import_pyarrow
+from image_copies.data.sources.walking import set_aside
+from image_copies.matching.dedup import deciding, lists
+from image_copies.matching.dedup.deciding import (
+    Candidates,
+    Judging,
+    PairVerdict,
+    decide,
+    find_candidates,
+    judge_candidates,
+)
 from image_copies.matching.dedup.inputs import list_containers
 from image_copies.matching.dedup.lists import Lists, find_pairs
-from image_copies.matching.dedup.results import (
-    INPUTS,
-    JUDGED,
-    KEEP,
-    LISTS,
-    PAIRS,
-    REMOVE,
-    REVIEW,
-    UNREADABLE,
-    decide,
-    write_lists,
-    write_page,
+from image_copies.matching.dedup.vectors import (
+    Collection,
+    Embedded,
+    Embedding,
+    Numbers,
+    Row,
+    embed_containers,
+    make_collection,
 )
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.matches import Rule
 from image_copies.matching.output import Output
+from image_copies.submissions.report.gallery import write_thumbnail
+from image_copies.submissions.report.inputs import render
 
+TEMPLATE = Path(__file__).parent / "templates" / "dedup.html.jinja"
+KEEP, REMOVE, REVIEW, UNREADABLE = LISTS = ("keep", "remove", "review", "unreadable")
+INPUTS, PAGE = "inputs.json", "page"
+# into the results
+WRITTEN = (INPUTS, lists.FOLDER, deciding.FOLDER, PAGE, *(f"{name}.parquet" for name in LISTS))
+ROWS_AT_ONCE = 2**16  # rows of a list that are written together
+SHOWN = 20  # pairs of each class on the page
 NAMED = 10  # sources that a message names
+READ = ["id", "source", "place", "sha256", "error"]
+COLUMNS = dict.fromkeys(["id", "source", "sha256", "error", "class", "reason", "copy_of"], "string")
+COLUMNS |= dict.fromkeys(["place", "certainty"], "int64") | {"score": "float64"}
 
 
 @dataclass(frozen=True)
@@ -59,24 +82,18 @@ def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, outpu
     Raises:
         UserError: An input cannot be found or holds no picture, or the work cannot be done for a reason that the user can fix.
     """
-    opened = extractor.source
-    assert opened is not None, "whatever a command opens has a source"
-    embedding = Embedding(opened, extractor.identity, settings.folder.absolute())
+    assert extractor.source is not None, "whatever a command opens has a source"
+    folder = settings.folder.absolute()
+    embedding = Embedding(extractor.source, extractor.identity, folder)
 
     def embed(sources: Sequence[Path], apart: Sequence[Path] = ()) -> list[Embedded]:
-        containers = list_containers(sources, embedding.folder, apart, settings.column)
+        containers = list_containers(sources, folder, apart, settings.column)
         return embed_containers(embedding, extractor.files, containers, output)
 
-    (settings.folder / f"{REMOVE}.parquet").unlink(missing_ok=True)  # or --apply took it for what follows
+    (folder / f"{REMOVE}.parquet").unlink(missing_ok=True)  # or --apply took it for what follows
     inputs, tests = embed(settings.inputs, settings.test_sets), embed(settings.test_sets)
-    write_text(
-        settings.folder / INPUTS, json.dumps({container.source: container.state for container in inputs})
-    )
-    problems = [
-        (text_of(container.source), problem)
-        for container in (*inputs, *tests)
-        for problem in container.problems
-    ]
+    write_text(folder / INPUTS, json.dumps({container.source: container.state for container in inputs}))
+    problems = [(text_of(each.source), problem) for each in (*inputs, *tests) for problem in each.problems]
     for source, problem in problems[:NAMED]:
         output.say(f"{source}: {problem}")
     collection = make_collection(embedding, inputs, tests)
@@ -90,21 +107,105 @@ def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, outpu
     threshold = rule.against(collection.sample).threshold(compared)
     if threshold is None:
         raise UserError("nothing calibrates a threshold for this network. Give one with --threshold.")
-    output.say(
-        f"{collection.inputs:,} pictures{f', {compared:,} of test sets' if settings.test_sets else ''}; score ≥ {threshold:.3f}"
-    )
-    parent, across = embedding.folder / PAIRS, bool(settings.test_sets)
-    lists = Lists(opened, collection, -threshold, parent, embedding.identity, across)
-    candidates = find_candidates(collection, find_pairs(lists), {source for source, _ in problems})
-    verdicts = judge_candidates(
-        Judging(collection, embedding.folder / JUDGED, settings.column), candidates, settings.judged
-    )
-    decided = decide(candidates, verdicts, settings.removes)
-    counts = write_lists(settings.folder, collection, decided, problems)
-    page = write_page(settings.folder, collection, decided, counts, settings.column)
+    also = f", {compared:,} of test sets" if settings.test_sets else ""
+    output.say(f"{collection.inputs:,} pictures{also}; score ≥ {threshold:.3f}")
+    pairs = find_pairs(Lists(embedding, collection, -threshold))
+    candidates = find_candidates(collection, pairs, {source for source, _ in problems})
+    judging = Judging(collection, folder, settings.column)
+    decided = decide(candidates, judge_candidates(judging, candidates, settings.judged), settings.removes)
+    counts = write_lists(folder, collection, *decided, problems)
+    write_page(folder, collection, *decided[:2], counts, settings.column)
     output.record("dedup", counts)
     output.say(
         f"{counts[KEEP]:,} pictures stay, {counts[REVIEW]:,} of them to be looked at; {counts[REMOVE]:,} would go; "
         f"{counts[UNREADABLE]:,} cannot be read\nlists: {', '.join(f'{name}.parquet' for name in LISTS)} in "
-        f"{settings.folder}; page: {page}\nnothing was changed; --apply DIR writes filtered tars and tables"
+        f"{settings.folder}; page: {settings.folder / PAGE / 'index.html'}\nnothing was changed; --apply DIR writes filtered "
+        "tars and tables"
     )
+
+
+def write_lists(
+    folder: Path,
+    collection: Collection,
+    candidates: Candidates,
+    verdicts: Sequence[PairVerdict],
+    going: NDArray[np.bool_],
+    problems: Sequence[tuple[str, str]],
+) -> dict[str, int]:
+    """Write the lists as Parquet, all with the same columns, the one of what goes last, and return their lengths.
+
+    `problems` are those of whole containers, after their paths. What is to be looked at is kept.
+    """
+    stays, places = np.unique(candidates["kept"], return_inverse=True)
+    found = collection.look_up(stays, ["id", "source"])
+    names = np.fromiter(
+        (name_picture(about["source"], about["id"]) for _, about in found),
+        np.dtypes.StringDType(),
+        len(stays),
+    )
+    gone = np.zeros(collection.inputs, bool)
+    gone[candidates["number"][going]] = True
+
+    def list_inputs(readable: bool) -> Iterator[Row]:
+        for number, row in collection.list_inputs(READ):
+            if (row["error"] is None) == readable and not gone[number]:
+                yield row
+
+    def list_copies(rows: Numbers) -> Iterator[Row]:
+        known = collection.look_up(candidates["number"][rows], READ)
+        for row, (_, about) in zip(rows.tolist(), known, strict=True):
+            verdict = verdicts[row]
+            about |= {"class": verdict.kind, "reason": verdict.reason, "certainty": verdict.certainty}
+            yield about | {"copy_of": names[places[row]], "score": candidates["score"][row]}
+
+    broken = ({"id": "", "source": source, "error": problem} for source, problem in problems)
+    rows = {
+        KEEP: list_inputs(readable=True),
+        REVIEW: list_copies(np.flatnonzero(~going)),
+        UNREADABLE: chain(broken, list_inputs(readable=False)),
+        REMOVE: list_copies(np.flatnonzero(going)),
+    }
+    return {name: _write_list(folder / f"{name}.parquet", own) for name, own in rows.items()}
+
+
+def _write_list(path: Path, rows: Iterable[Row]) -> int:
+    """Write a list and return its length."""
+    pa, parquet = import_pyarrow()
+    schema, left, count = pa.schema(COLUMNS), iter(rows), 0
+    with whole_file(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
+        while some := list(islice(left, ROWS_AT_ONCE)):
+            for row in some:
+                row["sha256"] = row.get("sha256", b"").hex()
+            writer.write_table(pa.Table.from_pylist(some, schema))
+            count += len(some)
+    return count
+
+
+def write_page(
+    folder: Path,
+    collection: Collection,
+    candidates: Candidates,
+    verdicts: Sequence[PairVerdict],
+    counts: dict[str, int],
+    column: str,
+) -> None:
+    """Write a page with counts and a sample of the pairs of each class."""
+    classes = dict[str, tuple[int, list[tuple[Any, PairVerdict]]]]()
+    for kind in sorted({verdict.kind for verdict in verdicts}):
+        rows = np.flatnonzero([verdict.kind == kind for verdict in verdicts])
+        sample = np.random.default_rng(0).permutation(rows)[:SHOWN]
+        classes[kind] = len(rows), [(candidates[row], verdicts[row]) for row in sample]
+    shown = [one[side] for _, pairs in classes.values() for one, _ in pairs for side in ("number", "kept")]
+    pictures = dict[int, tuple[str, str]]()
+    with whole_folder(folder / PAGE) as page, Rereader(column) as rereader:
+        set_aside(page)
+        for number, about in collection.look_up(
+            np.unique(np.array(shown, np.int64)), ["id", "source", "place", "bytes"]
+        ):
+            thumbnail = f"{number}.jpg"
+            with suppress(ImageError):
+                write_thumbnail(rereader.read(about), page / thumbnail)
+            there = thumbnail if (page / thumbnail).exists() else ""
+            pictures[number] = there, name_picture(about["source"], about["id"])
+        text = render(TEMPLATE, counts=counts, classes=classes, pictures=pictures)
+        (page / "index.html").write_text(text, encoding="utf-8")

@@ -5,33 +5,29 @@ Blocks of pictures, and the pairs of every two of them, stay for later runs: new
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations_with_replacement, product
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from image_copies.data.files import is_file, whole_file
 from image_copies.data.remote import map_files
-from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.data.sources.walking import walk
 from image_copies.matching.dedup.blocks import (
     PICTURES_PER_ROOT,
     Block,
     Packed,
+    compare_blocks,
+    load_array,
     pack_block,
     plan_blocks,
-    read_twins,
+    save_arrays,
 )
-from image_copies.matching.dedup.collection import Collection, list_names, load_array
-from image_copies.matching.dedup.comparing import compare_blocks
-from image_copies.matching.extractor import Extractor
+from image_copies.matching.dedup.vectors import Collection, Embedding, do_missing
+from image_copies.matching.groups.groups import PAIR, Pairs, keep_once, pack_pairs
 
+FOLDER = "lists"  # of the results
 EXACT = 20_000  # pictures up to which all are compared with all
 LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
 # lists that a vector goes to, of EXACT pictures; the power of their number with which they grow
@@ -41,9 +37,7 @@ ROUNDS = 10  # iterations of k-means
 # limits per unit of squared distance, to which one is raised: a slightly other threshold then finds what it
 # needs
 LIMITS = 32
-PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("distance", "<f8"), ("same", "?")])
 Meeting = tuple[Block, Block]  # two blocks to be compared, or one with itself
-Job = TypeVar("Job")
 
 
 @dataclass(frozen=True)
@@ -51,20 +45,14 @@ class Lists:
     """Where vectors are compared, and when a pair counts: what every process needs to know.
 
     Attributes:
-        open: Opens the extractor, whose query normalisation is used.
+        embedding: How the pictures were embedded; its extractor's query normalisation is used.
         collection: The pictures.
         limit: Largest squared distance of a pair.
-        parent: Folder of the results' lists.
-        about: What else the lists depend on.
-        across: Whether inputs are compared with test sets only.
     """
 
-    open: Callable[[], Extractor]
+    embedding: Embedding
     collection: Collection
     limit: float
-    parent: Path
-    about: str
-    across: bool
 
     @property
     def planned(self) -> int:
@@ -85,13 +73,13 @@ class Lists:
     @property
     def folder(self) -> Path:
         """The folder of centroids, blocks and pairs."""
-        said = f"{self.about} {self.count} {self.copies} {PICTURES_PER_ROOT}"
-        return self.parent / hashlib.sha256(said.encode()).hexdigest()[:20]
+        said = f"{self.embedding.identity} {self.count} {self.copies} {PICTURES_PER_ROOT}"
+        return self.embedding.folder / FOLDER / hashlib.sha256(said.encode()).hexdigest()[:20]
 
     @property
     def centroids(self) -> Path:
         """The file of the centroids."""
-        return self.folder / "centroids.npy"
+        return self.folder / "centroids.npz"
 
     @property
     def found_within(self) -> float:
@@ -104,71 +92,38 @@ class Lists:
 
     def pairs(self, meeting: Meeting) -> Path:
         """Return the file of the pairs of two blocks."""
-        return self.folder / "pairs" / f"{self.found_within}" / f"{meeting[0].key}-{meeting[1].key}.npy"
+        return self.folder / "pairs" / f"{self.found_within}" / f"{meeting[0].key}-{meeting[1].key}.npz"
 
 
-def find_pairs(lists: Lists) -> NDArray[np.void]:
-    """Return the pairs PAIR [n] within the limit, sorted by their numbers; what an earlier run has done is not done again.
+def find_pairs(lists: Lists) -> Pairs:
+    """Return the pairs within the limit, sorted by their numbers; what an earlier run has done is not done again.
 
-    With test sets, the equal pictures of the inputs are pairs, too. What this run does not need is removed.
+    With test sets, the equal pictures of a block of inputs are pairs, too. What this run does not need is removed.
     """
-    starts = lists.collection.starts
-    border, end = int(np.searchsorted(starts, lists.collection.inputs)), len(lists.collection.files)
-    inputs, tests = (
-        plan_blocks(lists.collection, *ends, lists.planned) for ends in ((0, border), (border, end))
-    )
-    both = product(inputs, tests) if lists.across else combinations_with_replacement(inputs, 2)
-    meetings = [(min(pair), max(pair)) for pair in both]
+    collection = lists.collection
+    border, end = int(np.searchsorted(collection.starts, collection.inputs)), len(collection.files)
+    inputs, tests = (plan_blocks(collection, *ends, lists.planned) for ends in ((0, border), (border, end)))
+    both = product(inputs, tests) if tests else combinations_with_replacement(inputs, 2)
+    met = {lists.pairs(meeting): meeting for meeting in ((min(pair), max(pair)) for pair in both)}
     blocks = {lists.block(block): block for block in [*inputs, *tests]}
-    met = {lists.pairs(meeting): meeting for meeting in meetings}
-    if not is_file(lists.centroids):
-        _do(lists, "choosing lists", make_centroids, {lists.centroids: None})
-    _do(lists, "sorting into lists", write_block, blocks)
-    _do(lists, "comparing", write_pairs, met)
+    results = lists.embedding.folder
+    do_missing("choosing lists", lists, make_centroids, {lists.centroids: None}, results)
+    do_missing("sorting into lists", lists, write_block, blocks, results)
+    do_missing("comparing", lists, write_pairs, met, results)
     needed = {lists.centroids, *blocks, *met}
-    for path in walk(lists.parent):
-        if path not in needed and path.suffix in (".npy", ".npz"):
+    for path in walk(results / FOLDER, hidden=False):
+        if path not in needed:
             path.unlink()
-    found = [np.empty(0, PAIR)]
-    for (one, other), own in zip(meetings, map_files(load_array, list(met)), strict=True):
-        own = own[own["distance"] <= lists.limit]
-        sides = starts[one.first] + own["one"], starts[other.first] + own["other"]
-        columns = np.minimum(*sides), np.maximum(*sides), own["distance"], own["same"]
-        found.append(np.rec.fromarrays(columns, PAIR))
-    for block, twins in zip(inputs, map_files(read_twins, list(map(lists.block, inputs))), strict=True):
-        columns = *(starts[block.first] + np.sort(twins).T), np.zeros(len(twins)), np.ones(len(twins), bool)
-        found.append(np.rec.fromarrays(columns, PAIR))
-    every = np.concatenate(found)
-    return every[np.lexsort((every["second"], every["first"]))]
-
-
-def _do(lists: Lists, name: str, work: Callable[[Lists, Job], None], jobs: Mapping[Path, Job]) -> None:
-    """Do the jobs of which the files are not there yet; all files are in one folder."""
-    known = {name for folder in {path.parent for path in jobs} for name in list_names(folder)}
-    missing = [job for path, job in jobs.items() if path.name not in known]
-    lists.folder.mkdir(parents=True, exist_ok=True)
-    shards: ShardWork[Lists, Job, None] = ShardWork(
-        name=name,
-        unit="job",
-        open=partial(hold, lists),
-        work=partial(_do_alone, work),
-        size=_count_one,
-        folder=lists.folder,
-        opened_as=str(lists.folder),
-        uses_gpu=True,
-    )
-    for _ in run_shards(shards, missing, len(missing)):
-        pass
-
-
-def _count_one(job: object) -> int:
-    return 1
-
-
-def _do_alone(work: Callable[[Lists, Job], None], lists: Lists, job: Job, place: Place) -> None:
-    with threadpool_limits(1):  # the last bits depend on the number of threads
-        work(lists, job)
-    place.advance(1)
+    found, held = [np.empty(0, PAIR)], met | {lists.block(block): (block, block) for block in inputs}
+    for meeting, pairs in zip(
+        held.values(), map_files(partial(load_array, "pairs"), list(held)), strict=True
+    ):
+        own = pairs[pairs["score"] >= -lists.limit]
+        numbers = np.concatenate(
+            [np.arange(*collection.starts[[block.first, block.end]]) for block in meeting]
+        )
+        found.append(pack_pairs(numbers[own["first"]], numbers[own["second"]], own["score"]))
+    return keep_once(np.concatenate(found), len(collection))
 
 
 def make_centroids(lists: Lists, _: None) -> None:
@@ -182,21 +137,18 @@ def make_centroids(lists: Lists, _: None) -> None:
         means = faiss.Kmeans(sample.shape[1], lists.count, niter=ROUNDS, seed=0, **points)
         means.train(sample)
         centroids = np.asarray(means.centroids)
-    with whole_file(lists.centroids) as temporary, temporary.open("wb") as file:
-        np.save(file, centroids)
+    save_arrays(lists.centroids, centroids=centroids)
 
 
 def write_block(lists: Lists, block: Block) -> None:
     """Pack a block."""
-    packed = pack_block(
-        lists.collection, block, lists.open().normalize, load_array(lists.centroids), lists.copies
-    )
-    packed.write(lists.block(block))
+    centroids = load_array("centroids", lists.centroids)
+    packed = pack_block(lists.collection, block, lists.embedding.open().normalize, centroids, lists.copies)
+    save_arrays(lists.block(block), **vars(packed))
 
 
 def write_pairs(lists: Lists, meeting: Meeting) -> None:
     """Write the pairs of two blocks."""
     one = Packed.read(lists.block(meeting[0]))
     other = one if meeting[0] == meeting[1] else Packed.read(lists.block(meeting[1]))
-    with whole_file(lists.pairs(meeting)) as temporary, temporary.open("wb") as file:
-        np.save(file, compare_blocks(one, other, lists.found_within))
+    save_arrays(lists.pairs(meeting), pairs=compare_blocks(one, other, lists.found_within))

@@ -104,7 +104,7 @@ def group_components(
     least_of_hub: int = MIN_HUB_MATCHES,
 ) -> Iterator[Grouping]:
     """Yield what `group_pairs` collects, one component after another, so that no two need be held at once."""
-    kept = _keep_once(pairs, contents)
+    kept = keep_once(pairs, contents)
     owners = label_components(kept["first"], kept["second"], contents)[kept["first"]]
     order = np.argsort(owners, kind="stable")
     begins = np.flatnonzero(np.diff(owners[order], prepend=-1)).tolist()
@@ -122,7 +122,7 @@ def group_components(
         yield Grouping(group_copies(joining, matching, bound), hubs, end - start - len(component))
 
 
-def _keep_once(pairs: Pairs, contents: int) -> Pairs:
+def keep_once(pairs: Pairs, contents: int) -> Pairs:
     """Return each pair once, its lower number first, with its highest score, ordered by its numbers."""
     one, other = pairs["first"], pairs["second"]
     keys = np.minimum(one, other) * contents + np.maximum(one, other)

@@ -5,18 +5,27 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from image_copies.matching.dedup import deciding
-from image_copies.matching.dedup.collection import Collection
-from image_copies.matching.dedup.deciding import CANDIDATE, NOT_JUDGED, Candidates, Judging, PairVerdict, find_candidates
-from image_copies.matching.dedup.lists import PAIR
-from image_copies.matching.dedup.results import decide, write_lists
+from image_copies.matching.dedup.blocks import SAME_BYTES
+from image_copies.matching.dedup.deciding import (
+    CANDIDATE,
+    EQUAL,
+    UNSEEN,
+    Candidates,
+    Judging,
+    PairVerdict,
+    decide,
+    find_candidates,
+)
+from image_copies.matching.dedup.deduplication import write_lists
+from image_copies.matching.dedup.vectors import Collection
+from image_copies.matching.groups.groups import PAIR, Pairs
 
-PAIRS = [(0, 1, 0.1, False), (1, 2, 0.2, False), (0, 2, 0.2, False), (2, 5, 0.0, True), (3, 6, 0.0, True)]
+PAIRS = [(0, 1, -0.1), (1, 2, -0.2), (0, 2, -0.2), (2, 5, SAME_BYTES), (3, 6, SAME_BYTES)]
 
 
-def make(folder: Path, inputs: int = 8, changed_file: int = 0, **changed: Any) -> tuple[Collection, NDArray[np.void]]:
+def make(folder: Path, inputs: int = 8, changed_file: int = 0, **changed: Any) -> tuple[Collection, Pairs]:
     """Two files of four pictures; picture 1 is the largest, 2 and 5 are equal, 3 and 6, too.
 
     `changed`: columns of one of the files; contents are numbers.
@@ -43,15 +52,14 @@ def make(folder: Path, inputs: int = 8, changed_file: int = 0, **changed: Any) -
 
 def list_going(found: Candidates) -> list[tuple[int, int, bool]]:
     """Which pictures might go, for which others, and whether their bytes are equal."""
-    return [(number, kept, same) for number, kept, _, _, same in found.tolist()]
+    return [(number, kept, same) for number, kept, _, same in found.tolist()]
 
 
 def test_the_largest_of_a_group_stays_and_of_equal_bytes_the_first(tmp_path: Path) -> None:
     collection, pairs = make(tmp_path)
     found = find_candidates(collection, pairs)
     assert list_going(found) == [(0, 1, False), (2, 1, False), (5, 2, True), (6, 3, True)]
-    assert found["group"].tolist() == [1, 1, 1, 2]
-    assert found["distance"].tolist() == [0.1, 0.2, 0, 0]
+    assert found["score"].tolist() == [-0.1, -0.2, 0, 0]
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -61,7 +69,7 @@ def test_no_file_goes_for_a_link_and_none_for_a_member_of_an_archive(tmp_path: P
     (tmp_path / "a.jpg").symlink_to("z.jpg")
     names = [str(tmp_path / name) for name in ("old.zip/0.jpg", "a.jpg", "z.jpg", "3.jpg")]
     collection, _ = make(tmp_path, id=names, sha256=[0, 1, 2, 3] if far else [1, 1, 1, 3])
-    pairs = np.array([(0, 1, 0.1, not far), (0, 2, 0.1, not far), (1, 2, 0.1, not far)], PAIR)
+    pairs = np.array([(*pair, -0.1 if far else SAME_BYTES) for pair in ((0, 1), (0, 2), (1, 2))], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(1, 2, not far)]
 
 
@@ -70,7 +78,7 @@ def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_b
 ) -> None:
     names = [str(tmp_path / name) for name in ("a (1).jpg", "a.jpg", "b.jpg", "c.jpg")]
     collection, _ = make(tmp_path, id=names, sha256=[1, 1, 1, 3], width=[10] * 4)
-    pairs = np.array([(0, 1, 0, True), (1, 2, 0, True)], PAIR)
+    pairs = np.array([(0, 1, SAME_BYTES), (1, 2, SAME_BYTES)], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, True)]
     (tmp_path / "b.xmp").touch()
     assert list_going(find_candidates(collection, pairs)) == [(0, 2, True), (1, 2, True)]
@@ -82,17 +90,17 @@ def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_b
 
 def test_each_input_is_compared_with_the_nearest_picture_of_a_test_set(tmp_path: Path) -> None:
     collection, pairs = make(tmp_path, inputs=4)
-    pairs = np.array([(0, 4, 0.3, False), (0, 7, 0.2, False), (2, 4, 0.1, False), (2, 5, 0.0, True)], PAIR)
+    pairs = np.array([(0, 4, -0.3), (0, 7, -0.2), (2, 4, -0.1), (2, 5, SAME_BYTES)], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(0, 7, False), (2, 5, True)]
-    twins = np.array([(0, 1, 0.0, True), (2, 3, 0.0, True), (0, 7, 0.2, False), (2, 5, 0.0, True)], PAIR)
+    twins = np.array([(0, 1, SAME_BYTES), (2, 3, SAME_BYTES), (0, 7, -0.2), (2, 5, SAME_BYTES)], PAIR)
     assert list_going(find_candidates(collection, twins)) == [(0, 7, False), (1, 7, False), (2, 5, True), (3, 5, True)]
 
 
 def test_lists_hold_every_picture_and_only_sure_copies_go(tmp_path: Path) -> None:
     collection, _ = make(tmp_path)
-    candidates = np.array([(0, 1, 1, 0.1, False), (2, 1, 1, 0.2, False), (5, 2, 1, 0.0, True)], CANDIDATE)
-    verdicts = [PairVerdict(NOT_JUDGED, "", 0), PairVerdict("certain", "", 95), PairVerdict("same file", "", 100)]
-    counts = write_lists(tmp_path, collection, decide(candidates, verdicts, ("same file", "certain")), [("/x.tar", "is cut")])
+    candidates = np.array([(0, 1, -0.1, False), (2, 1, -0.2, False), (5, 2, 0.0, True)], CANDIDATE)
+    verdicts = [UNSEEN, PairVerdict("certain", "", 95), EQUAL]
+    counts = write_lists(tmp_path, collection, *decide(candidates, verdicts, ("same file", "certain")), [("/x.tar", "is cut")])
     assert counts == {"keep": 5, "remove": 2, "review": 1, "unreadable": 2}
     parquet = pytest.importorskip("pyarrow.parquet")
     tables = {name: parquet.read_table(tmp_path / f"{name}.parquet").to_pydict() for name in counts}
@@ -108,14 +116,14 @@ def test_a_file_does_not_go_for_the_row_of_a_table_that_may_be_its_path(tmp_path
     (tmp_path / "b.jpg").touch()
     names, sources = ["0", str(tmp_path / "b.jpg"), "2", "3"], ["/t.parquet", str(tmp_path), "/t.parquet", "/t.parquet"]
     collection, _ = make(tmp_path, id=names, source=sources, sha256=[1, 1, 2, 3])
-    assert list_going(find_candidates(collection, np.array([(0, 1, 0, True)], PAIR))) == [(0, 1, True)]
+    assert list_going(find_candidates(collection, np.array([(0, 1, SAME_BYTES)], PAIR))) == [(0, 1, True)]
 
 
 @pytest.mark.parametrize("same", [True, False])
 def test_what_lies_in_a_damaged_tar_stays_only_where_there_is_nothing_else(tmp_path: Path, same: bool) -> None:
     sources = ["/whole.tar", "/cut.tar", "/cut.tar", "/cut.tar"]
     collection, _ = make(tmp_path, source=sources, sha256=[1, 1, 2, 2] if same else [0, 1, 2, 3])
-    pairs = np.array([(0, 1, 0.0, same), (2, 3, 0.0, same)], PAIR)
+    pairs = np.array([(*pair, SAME_BYTES if same else 0) for pair in ((0, 1), (2, 3))], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(0, 1, same), (3, 2, same)]
     assert list_going(find_candidates(collection, pairs, {"/cut.tar"})) == [(1, 0, same), (3, 2, same)]
 
@@ -123,11 +131,11 @@ def test_what_lies_in_a_damaged_tar_stays_only_where_there_is_nothing_else(tmp_p
 def test_of_bytes_that_all_go_it_is_said_what_stays_for_them(tmp_path: Path) -> None:
     """It said `same bytes` of a picture with others."""
     collection, _ = make(tmp_path)
-    candidates = np.array([(2, 1, 1, 0.2, False), (5, 2, 1, 0.0, True)], CANDIDATE)
-    verdicts = [PairVerdict("certain", "cropped", 95), PairVerdict("same file", "the same bytes", 100)]
+    candidates = np.array([(2, 1, -0.2, False), (5, 2, 0.0, True)], CANDIDATE)
+    verdicts = [PairVerdict("certain", "cropped", 95), EQUAL]
     told = {}
     for removes in (("same file", "certain"), ("same file",)):
-        write_lists(tmp_path, collection, decide(candidates, verdicts, removes), [])
+        write_lists(tmp_path, collection, *decide(candidates, verdicts, removes), [])
         parquet = pytest.importorskip("pyarrow.parquet")
         rows = parquet.read_table(tmp_path / "remove.parquet").to_pylist()
         told[removes] = [(row["id"], row["copy_of"], row["class"], row["reason"], row["score"]) for row in rows]

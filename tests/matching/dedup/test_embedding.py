@@ -10,9 +10,9 @@ import pytest
 
 from image_copies.data.procedural import write_pictures
 from image_copies.data.sources.containers import Container
-from image_copies.matching.dedup import embedding
-from image_copies.matching.dedup.embedding import Embedded, Embedding, embed_containers
+from image_copies.matching.dedup import vectors
 from image_copies.matching.dedup.inputs import list_containers
+from image_copies.matching.dedup.vectors import Embedded, Embedding, embed_containers
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.output import Output
 from image_copies.models.inference.embedders import Embedder
@@ -35,7 +35,7 @@ def open_mean(on_gpu: bool = False) -> Extractor:
 @pytest.fixture
 def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr(embedding, "FILE_PICTURES", 4)
+    monkeypatch.setattr(vectors, "FILE_PICTURES", 4)
     list(write_pictures(tmp_path / "in", "T", 11, seed=0, workers=1))
     return tmp_path / "in"
 
@@ -76,7 +76,7 @@ def test_a_container_is_embedded_again_if_it_has_changed_or_was_not_finished(
     assert [embedded.counts for embedded in first] == [[4, 2], [4, 2]] and embed([one, other], made) == first
     write_tar(other, {"0.png": contents[7], "note.bin": b""})
     with monkeypatch.context() as patched:
-        patched.setattr(embedding, "write_text", stop)
+        patched.setattr(vectors, "write_text", stop)
         with pytest.raises(KeyboardInterrupt):
             embed([one, other], made)
     assert [embedded.counts for embedded in embed([one, other], made)] == [[4, 2], [1]]

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from image_copies.data.shards import use_engine
 from image_copies.matching.dedup import blocks, lists
-from image_copies.matching.dedup.blocks import Packed
-from image_copies.matching.dedup.collection import Collection
-from image_copies.matching.dedup.comparing import MOST_NEAR, compare_blocks
-from image_copies.matching.dedup.lists import PAIR, Lists, find_pairs
+from image_copies.matching.dedup.blocks import MOST_NEAR, SAME_BYTES, Block, Packed, compare_blocks, load_array, pack_block
+from image_copies.matching.dedup.lists import Lists, find_pairs
+from image_copies.matching.dedup.vectors import Collection, Embedding
+from image_copies.matching.groups.groups import PAIR, Pairs
 from image_copies.pipeline.gpu_search import TorchSearch
 from image_copies.submissions.search.neighbours import use_device
 from tests.sending import SendingEngine
@@ -30,15 +30,17 @@ def pack(
     digests: Sequence[int] | None = None,
     queries: NDArray[np.float64] | None = None,
     flat: bool = False,
+    unreadable: Sequence[int] = (),
 ) -> Packed:
     """Pictures in one list."""
-    known = np.arange(len(vectors)) if digests is None else np.array(digests)
+    known = range(len(vectors)) if digests is None else digests
+    readable = ~np.isin(np.arange(len(vectors)), unreadable)
+    found = vectors.astype(np.float32), readable, np.full(len(vectors), flat), [digest.to_bytes(32, "big") for digest in known]
+    collection: Any = SimpleNamespace(read_vectors=lambda file: found)
     alone = np.sort(np.unique(known, return_index=True)[1])
-    kept = vectors[alone[:0] if flat else alone].astype(np.float16)
-    asked = kept[:0] if queries is None else queries[alone].astype(np.float16)
-    members, ends = np.arange(len(kept)), np.array([0, len(kept)])
-    names = np.array([digest.to_bytes(32, "big") for digest in known[alone].tolist()], "S32")
-    return Packed(kept, asked, alone.astype(np.int32), names, np.zeros((0, 2), np.int32), ends, members)
+    asked = vectors if queries is None else queries
+    key = f"block {sum(known)}"
+    return pack_block(collection, Block(key, 0, 1), lambda _: asked[alone].astype(np.float32), np.zeros((1, 8), np.float32), 1)
 
 
 def unit(count: int, dimensions: int = 8, seed: int = 0) -> NDArray[np.float64]:
@@ -47,9 +49,10 @@ def unit(count: int, dimensions: int = 8, seed: int = 0) -> NDArray[np.float64]:
 
 
 def find(one: Packed, other: Packed | None = None) -> Found:
+    """The distances of pairs of two blocks, and whether their bytes are equal; or of one block with itself."""
     pairs = compare_blocks(one, one if other is None else other, LIMIT)
-    assert len(np.unique(pairs[["one", "other", "same"]])) == len(pairs)
-    return {(first, second, same): distance for first, second, distance, same in pairs.tolist()}
+    count = 0 if other is None or other is one else len(one.digests)
+    return {(first, second - count, score > 0): 0 if score > 0 else -score for first, second, score in pairs.tolist()}
 
 
 def open_nothing() -> Any:
@@ -73,9 +76,9 @@ def shrink(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
 def test_what_meets_is_compared_exactly_in_both_directions(torch_too: bool, apart: bool) -> None:
     one = pack(unit(1500), queries=unit(1500) * 1.1)
     other = pack(unit(700, seed=1), range(2000, 2700), unit(700, seed=1) * 1.1) if apart else one
-    sides = [own.astype(np.float64) for own in (one.queries, one.vectors, other.queries, other.vectors)]
-    far = ((sides[0][:, None] - sides[3][None]) ** 2).sum(axis=2)
-    nearest = np.minimum(far, ((sides[1][:, None] - sides[2][None]) ** 2).sum(axis=2))
+    (vectors, queries), (others, their_queries) = (own.sides.astype(np.float64) for own in (one, other))
+    far = ((queries[:, None] - others[None]) ** 2).sum(axis=2)
+    nearest = np.minimum(far, ((vectors[:, None] - their_queries[None]) ** 2).sum(axis=2))
     near = nearest <= LIMIT if apart else np.triu(nearest <= LIMIT, 1)
     wanted = {(i, j, False): nearest[i, j] for i, j in zip(*(places.tolist() for places in np.nonzero(near)), strict=True)}
     found = find(one, other)
@@ -92,14 +95,18 @@ def test_of_equal_bytes_one_is_compared() -> None:
     vectors[4] = vectors[1] + 0.01
     assert find(pack(vectors, [0, 1, 1, 1, 4, 5])).keys() == {(1, 4, False), (1, 5, False), (4, 5, False)}
     same = np.repeat(vectors[:1], 3, axis=0)
-    near = {(0, 0, False), (0, 1, False), (2, 0, False), (2, 1, False)}
-    assert find(pack(same, [1, 1, 2]), pack(same, [2, 3, 3])).keys() == near | {(2, 0, True)}
+    near = {(0, 0, False), (0, 1, False), (2, 1, False)}
+    one = pack(same, [1, 1, 2])
+    assert find(one, pack(same, [2, 3, 3])).keys() == near | {(2, 0, True)}
+    assert one.pairs.tolist() == [(0, 1, SAME_BYTES)]
 
 
-def test_pictures_that_show_nothing_are_paired_by_their_bytes_alone() -> None:
-    shown = pack(np.repeat(unit(1), 4, axis=0), [1, 1, 2, 3], flat=True)
-    assert not find(shown)
-    assert find(shown, pack(unit(1), [3], flat=True)).keys() == {(3, 0, True)}
+@pytest.mark.parametrize(("kind", "equal"), [({"flat": True}, {(3, 0, True)}), ({"unreadable": range(4)}, set())])
+def test_pictures_that_show_nothing_are_paired_by_their_bytes_alone(kind: Any, equal: set[Any]) -> None:
+    """And those that cannot be read not at all."""
+    shown = pack(np.repeat(unit(1), 4, axis=0), [1, 1, 2, 3], **kind)
+    assert not find(shown) and len(shown.pairs) == len(equal)
+    assert find(shown, pack(unit(1), [3], **kind)).keys() == equal
 
 
 def test_of_very_many_copies_each_keeps_its_nearest() -> None:
@@ -115,7 +122,7 @@ def write(path: Path, vectors: NDArray[np.float16], digests: Sequence[bytes]) ->
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     values = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
     table = {"sha256": pa.array(digests, pa.binary(32)), "flat": [False] * len(vectors), "vector": values}
-    parquet.write_table(pa.table(table), path)
+    parquet.write_table(pa.table(table | {"error": pa.nulls(len(vectors), "string")}), path)
 
 
 COUNT, FILES, LIMIT_OF_MANY = 2000, 40, 0.1
@@ -152,10 +159,10 @@ def take_part(collection: Collection, files: Sequence[int], inputs: int | None =
     return Collection(own, starts, int(starts[len(files) if inputs is None else inputs]), ["now"] * len(files))
 
 
-def find_by_lists_alone(vectors: NDArray[np.float16], centroids: NDArray[np.float32], settings: Lists) -> NDArray[np.void]:
+def find_by_lists_alone(vectors: NDArray[np.float16], centroids: NDArray[np.float32], settings: Lists) -> Pairs:
     """All pairs that meet in a list, without blocks; of equal vectors the first is compared."""
     wide = vectors.astype(np.float32)
-    asked = settings.open().normalize(wide).astype(np.float16).astype(np.float64)
+    asked = settings.embedding.open().normalize(wide).astype(np.float16).astype(np.float64)
     far = np.einsum("kd,kd->k", centroids, centroids) - 2 * (wide @ centroids.T)
     nearest = np.argpartition(far, settings.copies - 1, axis=1)[:, : settings.copies]
     met, found = np.zeros((COUNT, COUNT), bool), np.zeros((COUNT, COUNT))
@@ -168,17 +175,13 @@ def find_by_lists_alone(vectors: NDArray[np.float16], centroids: NDArray[np.floa
     found = np.minimum(found, found.T)
     met[1990:], met[:, 1990:] = False, False  # which have equal bytes
     first, second = np.nonzero(np.triu(met & (found <= LIMIT_OF_MANY), 1))
-    pairs = np.zeros(len(first) + 10, PAIR)
-    pairs["first"], pairs["second"] = np.append(first, range(1490, 1500)), np.append(second, range(1990, 2000))
-    pairs["distance"] = np.append(found[first, second], np.zeros(10))
-    pairs["same"][len(first) :] = True
-    return pairs[np.lexsort((pairs["second"], pairs["first"]))]
+    pairs = [(*pair, -found[pair]) for pair in zip(first.tolist(), second.tolist(), strict=True)]
+    pairs += [(number - 500, number, SAME_BYTES) for number in range(1990, 2000)]
+    return np.sort(np.array(pairs, PAIR))
 
 
-def plan(
-    collection: Collection, parent: Path, limit: float = LIMIT_OF_MANY, opener: Any = open_nothing, across: bool = False
-) -> Lists:
-    return Lists(opener, collection, limit, parent, "", across)
+def plan(collection: Collection, folder: Path, limit: float = LIMIT_OF_MANY, opener: Any = open_nothing) -> Lists:
+    return Lists(Embedding(opener, "", folder), collection, limit)
 
 
 def list_times(folder: Path) -> dict[Path, int]:
@@ -191,19 +194,19 @@ def test_blocks_find_to_the_byte_what_meets_in_lists(opener: Any, small: None, m
     settings = plan(collection, tmp_path, opener=opener)
     assert settings.count == 91 and settings.copies == 19
     found = find_pairs(settings)
-    once = found[(found["second"] < 1990) | found["same"]]  # of equal bytes in two blocks, both are compared
-    assert once.tobytes() == find_by_lists_alone(vectors, np.load(settings.centroids), settings).tobytes()
+    once = found[(found["second"] < 1990) | (found["score"] > 0)]  # of equal bytes in two blocks, both are compared
+    assert once.tobytes() == find_by_lists_alone(vectors, load_array("centroids", settings.centroids), settings).tobytes()
     wide = opener().normalize(vectors.astype(np.float32))
     far = ((wide[:, None] - vectors[None].astype(np.float32)) ** 2).sum(axis=2)
     assert len(found) >= 0.98 * np.triu(far <= LIMIT_OF_MANY, 1).sum() and len(found) >= 500
     count = len(list((settings.folder / "blocks").iterdir()))
 
-    engine, pairs = SendingEngine(), sorted(settings.folder.glob("pairs/*/*.npy"))
+    engine, pairs = SendingEngine(), sorted(settings.folder.glob("pairs/*/*.npz"))
     assert count > 3 and len(pairs) == count * (count + 1) / 2
     with use_engine(engine):
         assert find_pairs(settings).tobytes() == found.tobytes()
         nearer = replace(settings, limit=0.099)
-        assert find_pairs(nearer).tobytes() == found[found["distance"] <= 0.099].tobytes()
+        assert find_pairs(nearer).tobytes() == found[found["score"] >= -0.099].tobytes()
         assert not any(engine.shards)
         pairs[1].unlink()
         assert find_pairs(settings).tobytes() == found.tobytes()
@@ -222,7 +225,7 @@ def test_new_pictures_are_compared_and_no_others(small: None, many: Any, tmp_pat
     assert first.folder == grown.folder and 2 < len(kept) >= len(list((first.folder / "blocks").iterdir())) - 2
     again = plan(collection, tmp_path / "again")
     again.folder.mkdir(parents=True)
-    (again.folder / "centroids.npy").write_bytes(first.centroids.read_bytes())
+    again.centroids.write_bytes(first.centroids.read_bytes())
     assert find_pairs(again).tobytes() == found.tobytes()
     assert list_times(again.folder).keys() == {again.folder / path.relative_to(first.folder) for path in after}, "others went"
 
@@ -232,7 +235,7 @@ def test_what_was_an_input_is_not_packed_again_as_a_test_set(small: None, many: 
     whole = find_pairs(plan(collection, tmp_path))
     moved = take_part(collection, [*range(30, FILES), *range(30)], 10)
     before = list_times(tmp_path)
-    found = find_pairs(plan(moved, tmp_path, across=True))
+    found = find_pairs(plan(moved, tmp_path))
     assert len(before.items() & list_times(tmp_path).items()) > 3
     across = whole[(whole["second"] >= 1500) & (whole["first"] < 1500)]
     numbers = np.stack([across["second"] - 1500, across["first"] + 500], axis=1)

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from image_copies.data.shards import Place, ShardWork, use_engine
-from image_copies.matching.dedup import blocks, inputs, lists, results
+from image_copies.matching.dedup import blocks, deduplication, inputs, lists
 from image_copies.matching.dedup.deduplication import DedupSettings, deduplicate
-from image_copies.matching.dedup.embedding import Embedding, write_container
 from image_copies.matching.dedup.inputs import list_containers
+from image_copies.matching.dedup.vectors import Embedding, write_container
 from image_copies.matching.output import Output
 
 PICTURES = 1500
@@ -71,7 +71,7 @@ def test_the_driver_holds_no_object_for_each_picture(
     pytest.importorskip("pyarrow")
     for module, name, value in (
         (inputs, "BATCH_FILES", 250),
-        (results, "ROWS_AT_ONCE", 100),
+        (deduplication, "ROWS_AT_ONCE", 100),
         (lists, "EXACT", 100),
         (blocks, "PICTURES_PER_ROOT", 20),
     ):
