@@ -204,7 +204,7 @@ def test_lists_are_read_line_by_line(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("# two\n1.jpg\n\n3.jpg\n")
     (found,) = list_containers([Path(f"@{tmp_path}/list.txt")], tmp_path / "out")
     assert found.names == (f"{tmp_path}/1.jpg", f"{tmp_path}/3.jpg")
-    with pytest.raises(UserError, match="does not exist|no such checkpoint"):
+    with pytest.raises(UserError, match="does not exist"):
         list(list_containers([tmp_path / "4.jpg"], tmp_path / "out"))
 
 
@@ -262,6 +262,6 @@ def test_what_cannot_be_opened_is_named_before_anything_is_made(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "list.txt").write_text("in/nothere\n")
-    with pytest.raises(UserError, match="does not exist|no such checkpoint"):
+    with pytest.raises(UserError, match=r"does not exist|no such checkpoint"):
         deduplicate([*more, "--output", "o"])
     assert not (tmp_path / "o").exists()
