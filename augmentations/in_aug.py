@@ -46,18 +46,7 @@ def choose_in_aug(
         raise UserError(
             f"IN-aug of {count} images with {copies} copies each was asked for; at least two images and one copy are needed."
         )
-    images, chosen = _find_images(training), sample_readable(training, seed, count)
-    sources = ImageSet([images.ids[row] for row in chosen], [images.paths[row] for row in chosen])
-    return InAug(sources, np.repeat(np.arange(len(chosen)), copies), copies, seed)
-
-
-def sample_readable(training: ImageSet | LabelledImages, seed: int, count: int) -> list[int]:
-    """Return the rows of `count` readable images, evenly over the classes if there are classes; all if there are fewer.
-
-    Raises:
-        UserError: fewer than two images can be read.
-    """
-    images = _find_images(training)
+    images = training.images if isinstance(training, LabelledImages) else training
     order = generator_for(seed, 0, "IN-aug").permutation(len(images))
     if isinstance(training, LabelledImages):
         order = order[np.argsort(_count_preceding(training.labels[order]), kind="stable")]
@@ -66,7 +55,8 @@ def sample_readable(training: ImageSet | LabelledImages, seed: int, count: int) 
         raise UserError(
             f"choosing p* needs at least two training images that can be read; found {len(chosen)} of {len(images)}."
         )
-    return chosen
+    sources = ImageSet([images.ids[row] for row in chosen], [images.paths[row] for row in chosen])
+    return InAug(sources, np.repeat(np.arange(len(chosen)), copies), copies, seed)
 
 
 class InAugImages(Dataset[tuple[Tensor, bool]]):
@@ -92,10 +82,6 @@ class InAugImages(Dataset[tuple[Tensor, bool]]):
         image = shrink(decode_rgb(sources.paths[source], short_side=2 * self.size), 3 * self.size)
         pixels = resize_square(edit_image(image, COPY_EDITS, rng).image, self.size)
         return torch.from_numpy(np.ascontiguousarray(pixels)).permute(2, 0, 1), True
-
-
-def _find_images(training: ImageSet | LabelledImages) -> ImageSet:
-    return training.images if isinstance(training, LabelledImages) else training
 
 
 def _count_preceding(labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -1,7 +1,6 @@
 """Choose p*, GeM's exponent for embedding at sizes other than the one that a network was trained at (MultiGrain).
 
-choose_exponent.py --checkpoint FILE --sizes 64 96               search p* in 1 … 10 on IN-aug, edited copies of training images
-choose_exponent.py --checkpoint FILE --sizes 64 96 --method sgd  train p alone, with the classifier stored with the checkpoint
+choose_exponent.py --checkpoint FILE --sizes 64 96    the best of p 1 … 10 on IN-aug, edited copies of training images
 
 FILE is models/<model>/stage-<n>.safetensors of a run; --data gives training images other than that run's.
 """
@@ -27,28 +26,15 @@ OPTIONS: Table = {
     },
     "--sizes": {"type": PIXELS, "nargs": "+", "metavar": "PIXELS"}
     | {"help": "sizes to embed at (default: the one it was trained at)"},
-    "--method": {"choices": ("search", "sgd"), "default": "search"}
-    | {
-        "help": "search: the p that ranks most of an image's 5 edited copies among its 5 nearest; "
-        "sgd: one pass of SGD on p alone, which needs a classifier (objectives softmax and multigrain) (default: search)"
-    },
     "--exponents": {
         "type": above_zero("3"),
         "nargs": "+",
         "metavar": "P",
         "default": tuple(map(float, range(1, 11))),
     }
-    | {"help": "with search: the candidates (default: 1 to 10)"},
-    "--images": {"type": at_least(2), "metavar": "N"}
-    | {
-        "help": "training images to use, as many of each class (default: search 2000, sgd 50000; all where there are fewer)"
-    },
-    "--learning-rate": {
-        "type": above_zero("0.005"),
-        "metavar": "RATE",
-        "default": 0.005,
-        "help": "with sgd (default: 0.005)",
-    },
+    | {"help": "the candidates (default: 1 to 10)"},
+    "--images": {"type": at_least(2), "metavar": "N", "default": 2000}
+    | {"help": "training images to edit, as many of each class; all where there are fewer (default: 2000)"},
     "--seed": {
         "type": SEED,
         "metavar": "N",
@@ -69,14 +55,14 @@ if __name__ == "__main__":
     arguments = options.parse_args()
     with report_errors():
         # imported here: --help must answer at once
-        from image_copies.pipeline.tools.pooling_exponent import ExponentSearch, choose_exponent
+        from image_copies.pipeline.tools.pooling_exponent import choose_exponent
 
-        how = ExponentSearch(
-            method=arguments.method,
-            exponents=tuple(arguments.exponents),
-            images=arguments.images,
-            learning_rate=arguments.learning_rate,
-            seed=arguments.seed,
-            workers=arguments.workers,
+        choose_exponent(
+            arguments.checkpoint,
+            arguments.exponents,
+            arguments.images,
+            arguments.seed,
+            arguments.data,
+            arguments.sizes,
+            arguments.workers,
         )
-        choose_exponent(arguments.checkpoint, how, arguments.data, arguments.sizes)

@@ -35,7 +35,6 @@ class RunPaths:
         self.query_ground_truth = self.queries / GROUND_TRUTH
         # the source image and the edits of each, as JSON lines
         self.query_records = self.queries / QUERY_RECORDS
-        self.contact_sheet = folder / "edits.jpg"  # every edit at three intensities
         self.ensemble = folder / "ensemble"  # its vectors, projection and choice
         self.projection = self.ensemble / "projection.h5"  # the fitted PCA
         self.choice = self.ensemble / "choice.csv"  # all candidate variants, the chosen one first

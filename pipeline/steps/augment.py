@@ -1,10 +1,9 @@
-"""Step 00's work: the synthetic query set, and a contact sheet of the edits."""
+"""Step 00's work: the synthetic query set."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from image_copies.augmentations.composition import list_edits
-from image_copies.augmentations.contact_sheet import draw_contact_sheet
 from image_copies.augmentations.query_set import make_query_set, read_families
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
@@ -36,14 +35,6 @@ def make_queries(run: Run, folder: Path, count: int) -> None:
         count=count,
         copies=min(settings.copies, count),
         folder=folder,
-    )
-
-
-def draw_sheet(run: Run, images: int) -> None:
-    """Draw the contact sheet of the edits, applied to this many training images."""
-    roles = assign_training_roles(run)
-    draw_contact_sheet(
-        roles.classes, roles.overlays, count=images, seed=run.recipe.seed, path=run.paths.contact_sheet
     )
 
 

@@ -1,17 +1,15 @@
-"""Query sets and the contact sheet."""
+"""Query sets."""
 
 import json
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
-from image_copies.augmentations.contact_sheet import draw_contact_sheet
 from image_copies.augmentations.query_set import make_query_set, read_families
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import read_ground_truth
-from image_copies.data.images import ImageSet, find_images
+from image_copies.data.images import find_images
 from image_copies.data.procedural import write_pictures
 
 
@@ -73,32 +71,3 @@ def test_every_second_query_has_edits_that_are_left_out_too_by_turns(tmp_path: P
     for query_id in families.keys() - other:  # the same queries as without the others
         both, plain = (tmp_path / name / "query_images" / f"{query_id}.jpg" for name in ("both", "plain"))
         assert both.read_bytes() == plain.read_bytes()
-
-
-@pytest.fixture
-def pictures(tmp_path: Path) -> ImageSet:
-    list(write_pictures(tmp_path / "pictures", "T", 12, seed=1, workers=1))
-    return find_images(tmp_path / "pictures")
-
-
-def drawn(images: ImageSet, overlays: ImageSet, path: Path) -> tuple[int, int]:
-    """The size of the sheet of edits."""
-    draw_contact_sheet(images, overlays, 2, 0, path)
-    with Image.open(path) as edits:
-        return edits.size
-
-
-def test_unreadable_images_are_skipped_and_without_any_the_first_is_named(pictures: ImageSet, tmp_path: Path) -> None:
-    images, overlays = pictures.select(pictures.ids[:6]), pictures.select(pictures.ids[6:])
-    whole = drawn(images, overlays, tmp_path / "whole.jpg")
-    for path in (images.paths[0], overlays.paths[0]):
-        path.write_bytes(b"")
-    images.paths[1].write_bytes(images.paths[1].read_bytes()[:500])
-    assert drawn(images, overlays, tmp_path / "some.jpg") == whole
-    for path in overlays.paths:
-        path.write_text("not an image")
-    assert drawn(images, overlays, tmp_path / "no overlay.jpg")[1] < whole[1]
-    for path in pictures.paths:
-        path.write_bytes(b"")
-    with pytest.raises(UserError, match=r"none of 12 images can be read, the first is .*T000000\.jpg"):
-        drawn(pictures, pictures, tmp_path / "sheet.jpg")

@@ -38,7 +38,6 @@ JOBS: dict[str, tuple[str, str, tuple[object, ...]]] = {
     "make_data": ("", "make_data", ("--photos", PHOTOS, "--output", "made")),
     "00_augment": ("copies", "00_augment", (*RUN, "--data", DATA, "--recipe", "recipe.yaml")),
     **_step,
-    "preview": ("06_score", "00_augment", (*RUN, "--preview", "2")),
     "embed_folder": ("06_score", "02_embed", (*CHECKPOINT[:2], "--images", "mine", "--output", "mine.h5", "--workers", "1")),
     "score_file": (
         "06_score",

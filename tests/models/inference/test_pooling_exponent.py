@@ -1,4 +1,3 @@
-import math
 from typing import cast
 
 import numpy as np
@@ -8,8 +7,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from image_copies.augmentations.dataset import normalize_pixels
-from image_copies.data.errors import UserError
-from image_copies.models.inference.pooling_exponent import LearningSettings, embed_at_exponents, learn_exponent
+from image_copies.models.inference.pooling_exponent import embed_at_exponents
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 
@@ -18,19 +16,12 @@ IMAGES = [
     for number in range(10)
 ]
 DATASET = cast(Dataset[tuple[Tensor, bool]], [(image, True) for image in IMAGES])
-LABELS = np.arange(10) % 3
 
 
 @pytest.fixture
 def descriptor() -> Descriptor:
     torch.manual_seed(0)
     return Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)).eval()
-
-
-@pytest.fixture
-def classifier() -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(3, 16, generator=generator), torch.randn(3, generator=generator)
 
 
 @torch.no_grad()
@@ -65,42 +56,3 @@ def test_domains_and_whitening_have_vectors_at_each_exponent_too() -> None:
         pixels = normalize_pixels(torch.stack(IMAGES), descriptor.mean, descriptor.std)
         torch.testing.assert_close(torch.from_numpy(found[3.0]), descriptor(pixels).detach(), rtol=1e-4, atol=1e-5)
         assert np.abs(found[2.0] - found[3.0]).max() > 1e-4
-
-
-def test_sgd_is_the_formula_written_out(descriptor: Descriptor, classifier: tuple[Tensor, Tensor]) -> None:
-    settings, seed = LearningSettings(learning_rate=0.4), 5
-    images, order = maps(descriptor), np.random.default_rng(seed).permutation(10).tolist()
-
-    def loss_at(p: float, rows: list[int]) -> float:
-        total = 0.0
-        for row in rows:
-            logits = (classifier[0].double() @ raw_embedding(descriptor, images[row], p) + classifier[1].double()).tolist()
-            total += math.log(sum(math.exp(logit) for logit in logits)) - logits[LABELS[row]]
-        return total / len(rows)
-
-    p, velocity, losses = 3.0, 0.0, []
-    for step, rows in enumerate((order[:4], order[4:8], order[8:])):
-        gradient = (loss_at(p + 1e-4, rows) - loss_at(p - 1e-4, rows)) / 2e-4
-        losses.append((loss_at(3.0, rows), loss_at(p, rows)))
-        velocity = 0.9 * velocity + gradient
-        p -= 0.4 * (1 - step / 3) ** 0.9 * velocity
-    learnt = learn_exponent(descriptor, classifier, DATASET, LABELS, settings, seed)
-    assert abs(p - 3) > 1e-3
-    assert learnt.value - 3 == pytest.approx(p - 3, rel=1e-2)
-    before, after = np.mean(losses[1:], axis=0)
-    assert (learnt.loss_before, learnt.loss) == pytest.approx((before, after), rel=1e-5)
-
-
-def test_sgd_moves_p_alone_and_too_large_a_rate_is_told(descriptor: Descriptor, classifier: tuple[Tensor, Tensor]) -> None:
-    descriptor.pooling.exponent.requires_grad_(False)
-    before = {name: value.clone() for name, value in descriptor.state_dict().items()}
-    steep = LearningSettings(learning_rate=0.5)
-    learnt = learn_exponent(descriptor, classifier, DATASET, LABELS, steep)
-    assert learnt.value != 3 and learnt == learn_exponent(descriptor, classifier, DATASET, LABELS, steep)
-    assert all(torch.equal(value, before[name]) for name, value in descriptor.state_dict().items())
-    assert all(parameter.grad is None for parameter in descriptor.parameters())
-    assert not descriptor.pooling.exponent.requires_grad
-    with pytest.raises(UserError, match="is too large"):
-        for sign in (1, -1):  # of the two directions one is down
-            signed = (sign * 1e4 * classifier[0], classifier[1])
-            learn_exponent(descriptor, signed, DATASET, LABELS, LearningSettings(learning_rate=1e6))
