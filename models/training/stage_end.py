@@ -71,12 +71,12 @@ def restore_checkpoint(
     fabric.barrier()
 
 
-def describe_end(last: EpochRow) -> str:
-    """Describe in a line how a stage ended."""
+def describe_end(last: EpochRow, model: str) -> str:
+    """Describe in a line how a stage of a model ended."""
     scored = "" if last.validation is None else f", µAP on synthetic queries {last.validation:.3f}"
     if RANK in last.logs:
         scored += f", mean cosine {last.logs[COSINE]:.2f}, effective rank {last.logs[RANK]:.1f} of {last.logs[RANK_BOUND]:g}"
-    return f"  stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}"
+    return f"  {model} stage {last.stage}: {last.classes} classes, loss {last.loss:.2f}, ended by {last.ended_by}{scored}"
 
 
 def find_troubles(last: EpochRow, rows: list[dict[str, str]]) -> list[str]:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from lightning_fabric import Fabric
 from numpy.typing import NDArray
 from timm.layers.norm_act import convert_sync_batchnorm
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
@@ -87,9 +87,7 @@ MEMORY_REMEDY = (
     "class_kind adafactor or more processes. A changed recipe trains from the start; the same one "
     "goes on from the last saved state where more memory is free."
 )
-T = TypeVar("T")
 Validate = Callable[[Descriptor, int], float]
-Watch = Callable[[Descriptor, int, nn.Linear | None], dict[str, float]]
 Batch = tuple[Tensor, Tensor, Tensor]  # pixels uint8 [n, 3, s, s], classes and image rows int64 [n]
 Figures = dict[str, Tensor | float]  # figures of one batch, by name
 
@@ -109,8 +107,6 @@ class Trainer:
     cache: Path  # folder of resized images, which trainings share
     seed: int  # of everything that is drawn
     validate: Validate | None = None  # scores the descriptor at an image size, at each stage's end
-    # returns further columns of the curve after each epoch; nothing depends on them
-    watch: Watch | None = None
     # [len(classes)], the class of each image, 0 … C − 1; None: each is its own class
     labels: NDArray[np.int64] | None = None
     # models of other names, and the stages of one, begin with other weights and see other edits of an image
@@ -304,7 +300,7 @@ class Trainer:
                     learning_rate=self.optimizers[0].param_groups[0]["lr"],
                     images_per_second=learnt / max(1e-9, progress.seconds - seconds_before),
                     seconds=progress.seconds,
-                    logs=means | self._watch(),
+                    logs=means,
                 )
                 ended_by = fabric.broadcast(progress.end_reason(stage, row.loss))
                 if ended_by:
@@ -320,7 +316,9 @@ class Trainer:
         """Make the remaining steps of an epoch of so many batches; the sums of its figures are left in `progress`."""
         progress, accumulate = self.progress, self.settings.optimizer.accumulate
         waiting: list[tuple[int, Figures, Tensor]] = []  # step, figures and image rows of batches
-        label = f"stage {progress.stage + 1}/{len(self.settings.stages)} epoch {progress.epoch + 1}"
+        label = (
+            f"{self.name} stage {progress.stage + 1}/{len(self.settings.stages)} epoch {progress.epoch + 1}"
+        )
         with tqdm(
             total=batches, initial=progress.batch, desc=label, unit="batch", leave=False, mininterval=1
         ) as bar:
@@ -454,7 +452,7 @@ class Trainer:
         )
         # memory for what follows
         del self.objective, self.optimizers, self.schedule, self.clip, self.static, classifier
-        score = self._look(self.validate, size)
+        score = self._validate(size)
         last = replace(last, validation=score)
         troubles = find_troubles(last, read_rows(self.folder))
         if fabric.global_rank == 0 and (troubles or score is not None):
@@ -462,7 +460,9 @@ class Trainer:
             record_validation(self.folder, last)
             write_checkpoint(self.folder, last, self.descriptor, size)
         fabric.print(
-            *(describe_end(last), *(f"warning: {trouble}" for trouble in troubles)), sep="\n  ", flush=True
+            *(describe_end(last, self.name), *(f"warning: {trouble}" for trouble in troubles)),
+            sep="\n  ",
+            flush=True,
         )
 
     def _end_again(self) -> None:
@@ -477,7 +477,7 @@ class Trainer:
         path = stage_checkpoint(self.folder, len(self.settings.stages))
         found = load_descriptor(path)
         self._whiten(found.image_size)
-        score = self._look(self.validate, found.image_size)
+        score = self._validate(found.image_size)
         if self.fabric.global_rank == 0:
             notes = found.notes if score is None else found.notes | {"validation": score}
             save_descriptor(path, self.descriptor, found.image_size, notes)
@@ -550,12 +550,12 @@ class Trainer:
         workers = (
             f"{choose_workers(self.settings.workers)} workers edit images{threads}, {usable_cores()} cores"
         )
-        fabric.print(f"  trains on {describe_device(fabric.device)}; {workers}", flush=True)
+        fabric.print(f"  {self.name} trains on {describe_device(fabric.device)}; {workers}", flush=True)
 
     def _validate_start(self) -> None:
         """Write the start's µAP as stage 0 of the curve, if it is measured: what comes after has to be better."""
         size = self.settings.stages[0].image_size
-        score = self._look(self.validate, size)
+        score = self._validate(size)
         if score is not None and self.fabric.global_rank == 0:
             append_rows(self.folder, [start_row(score, size)])
             self.fabric.print(
@@ -608,12 +608,12 @@ class Trainer:
         classes = torch.tensor(self.class_of, device=device)
         return ((pixels, classes[rows.to(device, non_blocking=True)], rows) for pixels, rows in loader)
 
-    def _look(self, look: Callable[..., T] | None, *given: Any) -> T | None:
+    def _validate(self, size: int) -> float | None:
         """The first process scores while the others wait; None, with a message, where that fails: no training depends on it."""
         score, fabric = None, self.fabric
-        if look and fabric.global_rank == 0:
+        if self.validate and fabric.global_rank == 0:
             try:
-                score = look(self.descriptor, *given)
+                score = self.validate(self.descriptor, size)
             except Exception as error:  # whatever a search or a full card raises
                 reason = (str(error).splitlines() or [""])[0]
                 fabric.print(
@@ -625,14 +625,6 @@ class Trainer:
         self.descriptor.train()
         fabric.barrier()
         return score
-
-    def _watch(self) -> dict[str, float]:
-        """Return what is watched of the network; what that draws at random is not taken from the training's draws."""
-        if self.watch is None:
-            return {}
-        device = self.fabric.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            return self._look(self.watch, self.stage.image_size, self.objective.linear_classifier()) or {}
 
     def _save(self, saver: StateSaver, pending: list[EpochRow]) -> None:
         """Save the state, and write the curve's rows that are pending; none is then."""

@@ -79,7 +79,7 @@ def _check_nodes(root: yaml.Node | None) -> None:
 
 GONE = (  # keys of earlier recipes
     "aspect", "baselines", "class_rows", "clean", "distillation", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap",
-    "memory", "minutes", "procedural", "scales", "teacher", "validate_minutes", "weight_average",
+    "memory", "minutes", "procedural", "scales", "teacher", "validate_minutes", "watch", "weight_average",
 )  # fmt: skip
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -201,11 +201,10 @@ class Recipe(Settings):
         extra_classes: Further images to train on.
         queries: The synthetic query set.
         models: Models by name, in the order in which their vectors are concatenated.
+        side_by_side: Whether a CPU trains the models at the same time, each by one thread.
         embedding: How models embed that have no embedding settings.
         ensemble: Candidates for the PCA and the models' weights.
         normalization: Candidates for the query normalisation.
-        watch: Folder whose figures join the curve of each epoch: query_images, reference_images and
-            public_ground_truth.csv, or class folders.
     """
 
     seed: int = Field(0, ge=0)
@@ -213,10 +212,10 @@ class Recipe(Settings):
     extra_classes: ClassSettings = ClassSettings()
     queries: QuerySettings = QuerySettings()
     models: dict[Annotated[str, AfterValidator(_check_name)], AnyModel] = Field(min_length=1)
+    side_by_side: bool = False
     embedding: EmbeddingSettings = EmbeddingSettings()
     ensemble: EnsembleSettings = EnsembleSettings()
     normalization: NormalizationSettings = NormalizationSettings()
-    watch: Path | None = None
 
     @property
     def trained_models(self) -> dict[str, ModelSettings]:

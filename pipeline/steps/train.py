@@ -1,14 +1,28 @@
 """Step 01's work: drip training of one model, validated on the synthetic queries."""
 
+import os
+import signal
+from contextlib import suppress
 from functools import cache
+from multiprocessing import get_context, get_start_method, parent_process, set_start_method
+from pathlib import Path
+from threading import Thread
 
-from image_copies.data.errors import prefix_errors
+import torch
+
+from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.images import find_images
-from image_copies.data.process import print_once
+from image_copies.data.process import has_gpu, print_once, process_count
 from image_copies.models.training.class_counts import order_classes
 from image_copies.models.training.trainer import Trainer
-from image_copies.pipeline.run.run import Run, TrainingRoles, require_no_tests
-from image_copies.pipeline.steps.validate import score_on_synthetic_queries, watch_folder
+from image_copies.pipeline.run.run import (
+    Run,
+    TrainingRoles,
+    assign_training_roles,
+    open_run,
+    require_no_tests,
+)
+from image_copies.pipeline.steps.validate import score_on_synthetic_queries
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:
@@ -29,6 +43,9 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
             run.checkpoint(name), roles.classes, run.embedding(name).workers
         )
         return
+    if run.recipe.side_by_side and not has_gpu() and process_count() == 1:
+        torch.set_num_threads(1)
+        _train_side_by_side(run)
     if settings.whitening_images is not None:
         require_no_tests(
             run, find_images(settings.whitening_images, naming="path"), f"the whitening of {name}"
@@ -46,11 +63,47 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         cache=run.paths.cache,
         seed=run.recipe.seed,
         embedding=run.embedding(name),
-        watch=None if run.recipe.watch is None else watch_folder(run.recipe.watch, run.embedding(name)),
         validate=lambda descriptor, size: score_on_synthetic_queries(
             run, roles, descriptor, size, run.embedding(name)
         ),
     ).train()
+
+
+def _train_side_by_side(run: Run) -> None:
+    """Train the models that have no checkpoint, each in a process of its own; one that fails is left to be trained here."""
+    waiting = [name for name in run.recipe.trained_models if not run.checkpoint(name).exists()]
+    if len(waiting) < 2 or parent_process() is not None:
+        return
+    started = []
+    try:
+        for name in waiting:
+            given = run.folder, name, get_start_method()
+            process = get_context("spawn").Process(target=_train_apart, args=given)
+            process.start()
+            started.append(process)
+        for process in started:
+            process.join()
+    finally:
+        for process in started:
+            process.terminate()
+            process.join()
+
+
+def _train_apart(folder: Path, name: str, loaders: str) -> None:
+    """Train a model of a run in this process, which ends with its parent; loader workers start by the method `loaders`."""
+    set_start_method(loaders, force=True)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+    run = open_run(folder)
+    with suppress(UserError):  # the parent meets it again, and reports it
+        train(run, name, assign_training_roles(run))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def check_models(run: Run) -> None:

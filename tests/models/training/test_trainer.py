@@ -452,21 +452,3 @@ def test_a_start_from_weights_stands_first_in_the_curve(
     assert "the start: µAP on synthetic queries 0.600" in told and "below the 0.600 of the start" in told
     assert "disagree" in told and "disagree (mean cosine" in rows[0]["warning"]
     assert "below the 0.600 of the start" in rows[-1]["warning"]
-
-
-def test_what_is_watched_is_in_the_curve_and_changes_nothing(images: ImageSet, tmp_path: Path) -> None:
-    """It may draw at random, and leave the network in evaluation mode."""
-
-    def watch(descriptor: Descriptor, size: int, classifier: torch.nn.Linear | None) -> dict[str, float]:
-        descriptor.eval()
-        assert classifier is None
-        torch.rand(3)
-        return {"watched": size + float(descriptor.projection.weight.detach().sum())}
-
-    rows, _ = (train(images, tmp_path / name, watch=look) for name, look in (("watched", watch), ("alone", None)))
-    paths = [tmp_path / name / "model" / "stage-3.safetensors" for name in ("watched", "alone")]
-    found, other = (load_descriptor(path).descriptor for path in paths)
-    assert all(torch.equal(value, other.state_dict()[name]) for name, value in found.state_dict().items())
-    assert isinstance(found, Descriptor)
-    assert len(rows) == 6 and all(row["watched"] for row in rows)
-    assert float(rows[-1]["watched"]) == pytest.approx(48 + float(found.projection.weight.detach().sum()), abs=1e-4)

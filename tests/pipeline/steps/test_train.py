@@ -8,10 +8,7 @@ import pytest
 import yaml
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural import write_pictures
 from image_copies.models.inference.settings import HandmadeModelSettings
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.run.run import Run, assign_training_roles, open_existing_run, open_run
 from image_copies.pipeline.steps import train as step
@@ -96,15 +93,17 @@ def test_a_later_models_missing_weights_are_missed_before_any_is_trained(
     step.check_models(run)  # has learnt already
 
 
-def test_models_of_runs_of_their_own_are_those_of_one_run(small_run: Path, tmp_path: Path) -> None:
-    """As docs/gpu.md trains several at the same time: their folders are moved into the run of all."""
+def test_models_of_runs_of_their_own_are_those_of_one_run(
+    small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/gpu.md trains several at the same time: their folders are moved into the run of all; or `side_by_side` does."""
     recipe = yaml.safe_load((small_run / "recipe.yaml").read_text())
     network = {"descriptor": {"backbone": "test_efficientnet", "dimensions": 16}, "workers": 0}
     model = network | {"stages": [{"image_size": 32, "batch_size": 16, "epochs": 1}]}
 
-    def open_with(folder: Path, *names: str) -> Run:
+    def open_with(folder: Path, *names: str, **more: bool) -> Run:
         shutil.copytree(small_run, folder, ignore=shutil.ignore_patterns("models"))
-        (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"models": dict.fromkeys(names, model)}))
+        (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | more | {"models": dict.fromkeys(names, model)}))
         return open_existing_run(folder)
 
     expected, moved = open_with(tmp_path / "all", "one", "two"), open_with(tmp_path / "moved", "one", "two")
@@ -118,18 +117,8 @@ def test_models_of_runs_of_their_own_are_those_of_one_run(small_run: Path, tmp_p
     assert [moved.checkpoint(name).stat().st_mtime_ns for name in ("one", "two")] == before
     for name in ("one", "two"):
         assert moved.checkpoint(name).read_bytes() == expected.checkpoint(name).read_bytes()
-
-
-def test_a_recipe_may_name_a_folder_to_watch(small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    shutil.rmtree(folder / "models" / "one")
-    for name in ("a", "b"):
-        list(write_pictures(tmp_path / "classes" / name, name, 2, seed=0, workers=1))
-    path = folder / "recipe.yaml"
-    path.write_text(f"watch: {tmp_path / 'classes'}\n{path.read_text()}")
-    given = list[Any]()
-    monkeypatch.setattr(Trainer, "train", lambda self: given.append(self.watch))
-    run = open_existing_run(folder)
-    step.train(run, "one", assign_training_roles(run))
-    assert set(given[0](Descriptor(DescriptorSettings(backbone="test_efficientnet")), 32, None)) == {"watched_recall"}
+    together = open_with(tmp_path / "together", "one", "two", side_by_side=True)
+    monkeypatch.setattr(Trainer, "train_stage", lambda *_: pytest.fail("trained in this process"))
+    run_step(together, TRAIN)
+    for name in ("one", "two"):
+        assert together.checkpoint(name).read_bytes() == expected.checkpoint(name).read_bytes()
