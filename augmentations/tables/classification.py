@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from image_copies.augmentations.edits import colour, geometry
-from image_copies.augmentations.tables.row import Edit, Parameters, always, draw_nothing
+from image_copies.augmentations.tables.row import Edit, Parameters, always, between, drawn, seed
 
 CROPPED_SIDE = 224 / 256  # of each side: IDEAL squeezes a picture to 256 × 256 and crops that
 
@@ -23,33 +23,26 @@ def _draw_fixed_crop(rng: np.random.Generator, intensity: float) -> Parameters:
     return {"x1": left, "y1": top, "x2": left + CROPPED_SIDE, "y2": top + CROPPED_SIDE}
 
 
-def _draw_jitter(rng: np.random.Generator, intensity: float) -> Parameters:
-    brightness, contrast, saturation = rng.uniform(0.7, 1.3, 3).tolist()
-    return {"brightness": brightness, "contrast": contrast, "saturation": saturation}
-
-
 def _draw_weights(rng: np.random.Generator, intensity: float) -> Parameters:
     return {"weights": rng.normal(0, 0.1, 3).tolist()}
 
 
-def _draw_seed(rng: np.random.Generator, intensity: float) -> Parameters:
-    return {"seed": int(rng.integers(2**31))}
-
-
+NEAR_ONE = between(0.7, 1.3)
+JITTER = drawn(brightness=NEAR_ONE, contrast=NEAR_ONE, saturation=NEAR_ONE)
 CROP_AND_FLIP: Sequence[Edit] = (
     Edit("resized_crop", geometry.resized_crop, always(1.0), _draw_crop),
-    Edit("hflip", geometry.hflip, always(0.5), draw_nothing),
+    Edit("hflip", geometry.hflip, always(0.5), drawn()),
 )
 MULTIGRAIN_FULL: Sequence[Edit] = (
     *CROP_AND_FLIP,
-    Edit("color_jitter", colour.color_jitter, always(1.0), _draw_jitter),
+    Edit("color_jitter", colour.color_jitter, always(1.0), JITTER),
     Edit("pca_lighting", colour.pca_lighting, always(1.0), _draw_weights),
 )
 IDEAL_CROP_AND_FLIP: Sequence[Edit] = (  # IDEAL, section 5.1
     Edit("crop", geometry.crop, always(1.0), _draw_fixed_crop),
-    Edit("hflip", geometry.hflip, always(0.5), draw_nothing),
+    Edit("hflip", geometry.hflip, always(0.5), drawn()),
 )
 AUTO_AUGMENT: Sequence[Edit] = (
     *CROP_AND_FLIP,
-    Edit("auto_augment", colour.auto_augment, always(1.0), _draw_seed),
+    Edit("auto_augment", colour.auto_augment, always(1.0), drawn(seed=seed)),
 )

@@ -1,4 +1,4 @@
-"""A row of an edit table."""
+"""A row of an edit table: how probable an edit is, and how each of its parameters is drawn."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -72,6 +72,57 @@ def rising(share: float) -> Probability:
     return lambda intensity: share * intensity
 
 
-def draw_nothing(rng: np.random.Generator, intensity: float) -> Parameters:
-    """Return no parameters, for an edit that has none."""
-    return {}
+DrawValue = Callable[[np.random.Generator, float], Any]  # (rng, intensity 0…1) → one parameter
+
+
+def drawn(**values: DrawValue) -> DrawParameters:
+    """Draw the parameters one by one, in this order."""
+    return lambda rng, intensity: {name: value(rng, intensity) for name, value in values.items()}
+
+
+def between(low: float, high: float) -> DrawValue:
+    """A number from low to high."""
+    return lambda rng, intensity: rng.uniform(low, high)
+
+
+def whole(low: int, high: int) -> DrawValue:
+    """An integer from low to high − 1."""
+    return lambda rng, intensity: int(rng.integers(low, high))
+
+
+def grown(low: float, high: float, start: float = 0.0) -> DrawValue:
+    """`start` and, in proportion to the intensity, a number between `low` and `high`."""
+    return lambda rng, intensity: start + intensity * rng.uniform(low, high)
+
+
+def up_to(most: float, start: float = 0.0) -> DrawValue:
+    """`start` and up to `most` more, in proportion to the intensity."""
+    return lambda rng, intensity: start + most * intensity * rng.random()
+
+
+def mostly_full(least: float) -> DrawValue:
+    """A number from `least` to 1, which is 1 with probability `least`."""
+    return lambda rng, intensity: min(1.0, least + rng.random())
+
+
+def one_of(*values: Any) -> DrawValue:
+    """One of the values, each as probable as the others."""
+    return lambda rng, intensity: values[rng.integers(len(values))]
+
+
+def colour_between(low: int, high: int) -> DrawValue:
+    """An RGB colour whose channels are from low to high − 1."""
+    return lambda rng, intensity: [int(value) for value in rng.integers(low, high, 3)]
+
+
+def coin(rng: np.random.Generator, intensity: float) -> bool:
+    """True or False."""
+    return bool(rng.random() < 0.5)
+
+
+def seed(rng: np.random.Generator, intensity: float) -> int:
+    """A seed of what an edit draws itself."""
+    return int(rng.integers(2**31))
+
+
+ANY_COLOUR, PLACE, TURN = colour_between(0, 256), between(0, 1), between(0, 360)
