@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.index.store import Content, Store, add_files
+from image_copies.matching.index.store import Store, add_files
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 
 DIMENSIONS, BLOCK = 256, 10_000
@@ -75,7 +75,7 @@ def add_contents(store: Store, vectors: NDArray[np.float32], first: int) -> None
     """Add vectors as contents with names from `first` on."""
     digests = [(first + row).to_bytes(32, "big") for row in range(len(vectors))]
     files = {Path(f"/pictures/{first + row}.jpg"): digest for row, digest in enumerate(digests)}
-    add_files(store, files, [Content(digest, vector) for digest, vector in zip(digests, vectors, strict=True)])
+    add_files(store, files, dict(zip(digests, vectors, strict=True)))
 
 
 def measure_unmapped_memory() -> float:

@@ -47,7 +47,6 @@ from image_copies.data.sources.archives import read_bytes
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index import codes as coding
-from image_copies.matching.index.parts import open_parts
 from image_copies.matching.index.search import open_search
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files
 from image_copies.matching.matches import read_matches_csv
@@ -327,7 +326,7 @@ def measure_growth(contents: int, _seed: int) -> Figures:
                 first += len(vectors)
 
         time_part(FILL, fill)
-        time_part(FILES, lambda: open_parts(store))
+        time_part(FILES, lambda: open_search(store, exact=True))
         index = time_part(CODES, lambda: open_search(store))
         originals = index.numbers()[:: contents // (QUERIES // 2)][: QUERIES // 2]
         copies, distances = population.draw_copies(index.vectors_of(originals))
@@ -336,8 +335,8 @@ def measure_growth(contents: int, _seed: int) -> Figures:
         true = time_part(EXACTLY, lambda: exact.nearest(few, NEAREST))
         found = time_part(BY_CODES, lambda: index.nearest(few, NEAREST))
         near = time_part(LOOK_UP, lambda: index.nearest(queries, NEAREST, near=True))
-        figures |= {"lost": compute_loss(near.contents, originals, distances)}
-        figures |= {"recall": compute_recall(found.contents, true.contents)}
+        figures |= {"lost": compute_loss(near.rows, originals, distances)}
+        figures |= {"recall": compute_recall(found.rows, true.rows)}
         if contents <= BOOK_CONTENTS:
             figures |= run_book(store, population, contents)
     return figures
@@ -363,9 +362,9 @@ def run_book(store: Store, population: Population, added: int) -> Figures:
         originals = rng.choice(index.numbers(), min(QUERIES, len(names)), replace=False)
         copies, distances = population.draw_copies(index.vectors_of(originals))
         true = open_search(store, exact=True).nearest(copies[:COMPARED], NEAREST)
-        recalls.append(compute_recall(index.nearest(copies[:COMPARED], NEAREST).contents, true.contents))
+        recalls.append(compute_recall(index.nearest(copies[:COMPARED], NEAREST).rows, true.rows))
         near = index.nearest(copies, NEAREST, near=True)
-        lost.append(compute_loss(near.contents, originals, distances))
+        lost.append(compute_loss(near.rows, originals, distances))
     return {"runbook: recall": min(recalls), "runbook: lost": max(lost)}
 
 

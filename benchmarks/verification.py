@@ -22,8 +22,7 @@ from page_tables import make_table, write_tables
 
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import GROUND_TRUTH, open_isc_folder
-from image_copies.matching.calibration import make_rule
-from image_copies.matching.extractor import Extractor
+from image_copies.matching.extractor import Extractor, make_rule
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match, Rule, rank_by_evidence

@@ -1,22 +1,37 @@
-"""Extractors turn any image into a vector that can be searched: from one checkpoint or an ONNX file; a run's are the caller's."""
+"""Extractors turn any image into a vector that can be searched: from one checkpoint or an ONNX file, or two of them joined.
+
+A run's are the caller's. The rule by which a pair of its vectors counts as a copy is calibrated here, too.
+"""
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from tqdm import tqdm
 
-from image_copies.data.errors import prefix_errors
+from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
+from image_copies.data.shards import Place
+from image_copies.data.sources.discovery import discover
 from image_copies.data.squares import resize_square
-from image_copies.matching.synthetic import read_synthetic
-from image_copies.matching.threshold import Tail
+from image_copies.matching.matches import Rule
+from image_copies.matching.synthetic import COPY_RATE, read_synthetic
+from image_copies.matching.threshold import (
+    MIN_QUERIES,
+    TAIL_SHARE,
+    Tail,
+    choose_sample,
+    fit_minima,
+    fit_tail_of_readable,
+)
 from image_copies.models.inference.embedders import (
     AnyLoaded,
     Batch,
@@ -34,18 +49,20 @@ from image_copies.models.inference.graph import list_graphs, open_network
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.description import Stored, read_stored
-from image_copies.submissions.ensemble.normalization import (
-    TrainingNear,
-    count_neighbours_needed,
-    find_neighbours,
-    normalize_by_variant,
-)
+from image_copies.submissions.ensemble.normalization import normalize_by_variant
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
+from image_copies.submissions.search.neighbours import Neighbours
 from image_copies.submissions.settings import NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
 
 Project = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+UNFITTED = Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy
+MOST_QUERIES, NEAREST = (
+    2000,
+    10,
+)  # references, and nearest others of each, that the tail of a joined extractor is fitted on
+HALF = np.float32(math.sqrt(1 / 2))  # length of each of the two vectors in the joined one
 
 
 @dataclass(frozen=True)
@@ -60,17 +77,6 @@ class Normalizer:
     def readable(self) -> NDArray[np.float32]:
         """Training vectors [m, d] of readable images only, selected once."""
         return self.training.readable()
-
-    def neighbours(self, queries: NDArray[np.float32]) -> TrainingNear:
-        """Find the training vectors nearest to queries [n, d], as many as the run's method uses.
-
-        Raises:
-            UserError: when there are too few training vectors.
-        """
-        with prefix_errors("the training vectors to normalise against"):
-            return find_neighbours(
-                queries, self.readable, count_neighbours_needed(self.settings, self.variant.method)
-            )
 
     def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the normalised queries [n, d].
@@ -109,10 +115,8 @@ class Extractor:
     ) -> Iterator[tuple[AnyLoaded, NDArray[np.float32]]]:
         """Yield each batch as it was loaded, with its vectors [n, dimensions]."""
         for loaded, vectors in embed_batches(self.networks, batches, load, self.settings):
-            yield (
-                loaded,
-                (self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)),
-            )
+            made = self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)
+            yield loaded, made
 
     def load(self, batch: Sequence[Source], look: Look | None = None) -> Loaded:
         """Read and decode files, or their bytes, as `extract_batches` needs them; `look` is shown each."""
@@ -120,10 +124,8 @@ class Extractor:
 
     def extract_all(self, images: ImageSet, advance: Callable[[int], object] = lambda count: None) -> Vectors:
         """Return the vectors of all files at once; `advance` is called with the number of files done since the last call."""
-        vectors, unreadable = (
-            np.zeros((len(images), self.dimensions), np.float32),
-            np.zeros(len(images), bool),
-        )
+        vectors = np.zeros((len(images), self.dimensions), np.float32)
+        unreadable = np.zeros(len(images), bool)
         for block in self.extract(images):
             rows = slice(block.first, block.first + len(block.vectors))
             vectors[rows], unreadable[rows] = block.vectors, block.unreadable
@@ -202,3 +204,83 @@ def digest_files(files: list[Path], settings: dict[str, object]) -> str:
     for path in files:
         digest.update(bytes.fromhex(digest_file(path)))
     return digest.hexdigest()
+
+
+def with_decoders(extractor: Extractor, place: Place) -> Extractor:
+    """Return an extractor that decodes with as many processes as a place has for it."""
+    if place.decoders is None:
+        return extractor
+    return replace(extractor, settings=extractor.settings.model_copy(update={"workers": place.decoders}))
+
+
+def join_extractors(first: Extractor, other: Extractor) -> Extractor:
+    """Return two extractors as one, whose vectors stand side by side: squared distances are the mean of both.
+
+    Queries are not normalised: nobody has the other's vectors of the training images. The tail is fitted to the references
+    themselves, each a query for those that the first extractor finds no copies; where they are too few there is none.
+    """
+    width = sum(network.dimensions for network in first.networks)
+
+    def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        parts = [first.project(vectors[:, :width]), other.project(vectors[:, width:])]
+        return np.concatenate(parts, axis=1) * HALF
+
+    opens = first.source, other.source
+    return Extractor(
+        networks=[*first.networks, *other.networks],
+        settings=first.settings,
+        project=project,
+        dimensions=first.dimensions + other.dimensions,
+        identity=hashlib.sha256(f"{first.identity} {other.identity}".encode()).hexdigest(),
+        calibrate=lambda: replace(UNFITTED, refit=partial(_fit_joined, first)),
+        source=opens[0] and opens[1] and partial(_join_opened, opens[0], opens[1]),
+        files=(*first.files, *other.files),
+    )
+
+
+def _join_opened(first: Callable[[], Extractor], other: Callable[[], Extractor]) -> Extractor:
+    return join_extractors(first(), other())
+
+
+def _fit_joined(first: Extractor, references: NDArray[np.float32]) -> Tail:
+    """Return the tail of the distances from references [m, d] to the nearest other that is no copy; UNFITTED for too few."""
+    own, tail = references[:, : first.dimensions] / HALF, first.calibrate()
+    limit = 0.0 if tail is None else tail.against(lambda: own).threshold(COPY_RATE, len(own))
+    rows = choose_sample(len(references), MOST_QUERIES)
+    near = Neighbours(references).nearest(references[rows], NEAREST)
+    differences = first.normalize(own[rows])[:, None] - own[near.rows]
+    others = (np.square(differences).sum(axis=2) > limit) & (near.rows != rows[:, None])
+    minima = np.where(others, near.values, np.inf).min(axis=1, initial=np.inf)
+    minima = minima[np.isfinite(minima)]
+    return UNFITTED if len(minima) < MIN_QUERIES else fit_minima(minima, len(references), TAIL_SHARE)
+
+
+def make_rule(
+    extractor: Extractor, threshold: float | None, rate: float, most: int, unrelated: Sequence[Path] = ()
+) -> Rule:
+    """Make the rule by which a pair counts as a copy; without a threshold it is calibrated.
+
+    `rate` is of expected false alarms per query that copies nothing, between 0 and 1. `unrelated` are sources of pictures to
+    calibrate on, not copies of each other; () for the network's own calibration.
+
+    Raises:
+        UserError: when calibration fails and no threshold is given.
+    """
+    if unrelated:
+        tail: Tail | None = _calibrate_on(extractor, discover(unrelated).images())
+    else:
+        try:
+            tail = extractor.calibrate()
+        except UserError:
+            if threshold is None:
+                raise
+            tail = None  # the rates are not known; the threshold is the user's own
+    return Rule(threshold, tail, rate, most)
+
+
+def _calibrate_on(extractor: Extractor, images: ImageSet) -> Tail:
+    """Fit the tail on unedited pictures that are not copies of each other: each is compared with all others."""
+    with tqdm(total=len(images), desc="embedding unrelated pictures", unit="image", leave=False) as bar:
+        vectors = extractor.extract_all(images, bar.update)
+    queries = Vectors(vectors.ids, extractor.normalize(vectors.vectors), vectors.unreadable)
+    return fit_tail_of_readable(queries, vectors, np.arange(len(vectors)))

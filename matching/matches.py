@@ -134,7 +134,6 @@ class Matches:
         exact: Whether every query was compared with every reference; scores are exact in either case.
         hashes: Number of entries of lists of hashes that were searched, too.
         digests: SHA-256 of every picture involved, by its path.
-        candidates: All pairs that were verified, best first.
     """
 
     pairs: list[Match]
@@ -146,7 +145,6 @@ class Matches:
     exact: bool = True
     hashes: int = 0
     digests: Mapping[Path, bytes] = field(default_factory=dict)
-    candidates: Sequence[Match] = ()
 
     @property
     def decided(self) -> bool:
@@ -238,29 +236,16 @@ class Exclusions:
     Attributes:
         rejected: Pairs of digests that the user decided are not copies.
         accepted: By digest, the digests that the user decided are its copies.
-        folders: With --no-self: pictures below the same one of these folders are not compared.
     """
 
     rejected: frozenset[frozenset[bytes]] = frozenset()
     accepted: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)
-    folders: Sequence[Path] = ()
 
     def decision(self, one: bytes, other: bytes) -> bool | None:
         """Whether the user called two contents copies; None where nothing was said."""
         if other in self.accepted.get(one, frozenset()):
             return True
         return False if frozenset((one, other)) in self.rejected else None
-
-    def folder_of(self, path: Path) -> int | None:
-        """Return the index of the first of `folders` that contains a picture; None if none does."""
-        return next(
-            (n for n, folder in enumerate(self.folders) if folder == path or folder in path.parents), None
-        )
-
-    def same_folder(self, one: Path, other: Path) -> bool:
-        """Whether two pictures are below the same one of `folders`."""
-        place = self.folder_of(one)
-        return place is not None and place == self.folder_of(other)
 
 
 def rank_by_evidence(pairs: Iterable[Match], evidence: Iterable[Evidence | None]) -> list[Match]:

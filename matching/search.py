@@ -1,17 +1,18 @@
 """Searching a stored index: which references queries copy, or which pictures of the index are copies of each other."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.errors import UserError
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.decisions import read_decisions
-from image_copies.matching.index.filling import IMAGES_PER_COMMIT, embed_queries
+from image_copies.matching.index.filling import embed_queries
 from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import (
     Store,
@@ -27,28 +28,23 @@ from image_copies.matching.looks import Looks
 from image_copies.matching.matches import Exclusions, Match, Matches, Rule
 from image_copies.matching.views import CROPS, VIEWS, embed_views
 
-QUERIES_PER_BLOCK = IMAGES_PER_COMMIT
+QUERIES_PER_BLOCK = 1024
 # expected false alarms per query up to which few lists of a large index hold what is nearer
 MAX_NEAR_ALARMS = 0.002
 MAX_KNOWN_FILES = 100_000  # contents whose files are read once in a search
 MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
+NEAREST = 10  # references of each query that are verified, where nobody said
+MOST_VERIFIED = 50_000  # pictures searched for up to which they are, and views searched with
 T = TypeVar("T")
 
-
-class Hit(NamedTuple):
-    """The number of a content, the squared distance, and the number of the query's view that is so near; −1 for the whole."""
-
-    content: int
-    distance: float
-    view: int = -1
-
-
-Queries = list[tuple[Path, bytes]]  # each with its path and digest
+Query = tuple[Path, bytes]  # a file and its digest; empty for one that is not known
+# squared distance, number of the content, and number of the query's view that is so near; −1 for the whole
+Hit = tuple[float, int, int]
 
 
 @dataclass
 class Search:
-    """One search: the store's Faiss index, the rule, and what is excluded."""
+    """One search: the store's vectors, the rule, and what is excluded."""
 
     store: Store
     extractor: Extractor
@@ -93,25 +89,17 @@ class Search:
         Raises:
             UserError: when the index is damaged or cannot be written, or there are too few training vectors to normalise against.
         """
-        digests = embed_queries(
-            self.store, self.extractor, paths, None if self.looks is None else self.looks.look
-        )
+        look = None if self.looks is None else self.looks.look
+        digests = embed_queries(self.store, self.extractor, paths, look)
         unreadable = [path for path in paths if path not in digests]
         pairs: list[Match] = []
-
-        def choose() -> Iterator[tuple[Queries, NDArray[np.float32]]]:
-            for part in _split_into_blocks([path for path in paths if path in digests]):
-                vectors = vectors_by_digest(self.store, {digests[path] for path in part})
-                unreadable.extend(path for path in part if vectors[digests[path]] is None)
-                readable = [(path, vector) for path in part if (vector := vectors[digests[path]]) is not None]
-                if readable:
-                    yield (
-                        [(path, digests[path]) for path, _ in readable],
-                        np.stack([vector for _, vector in readable]),
-                    )
-
-        for path, digest, hits in self._search_blocks(choose()):
-            pairs += self._make_matches(path, digest, hits)[: self.wanted]
+        for part in _split_into_blocks([path for path in paths if path in digests]):
+            vectors = vectors_by_digest(self.store, {digests[path] for path in part})
+            readable = [path for path in part if vectors[digests[path]] is not None]
+            unreadable += [path for path in part if vectors[digests[path]] is None]
+            asked = [(path, digests[path]) for path in readable]
+            for matches in self._search(asked, np.array([vectors[digest] for _, digest in asked])):
+                pairs += matches[: self.wanted]
         known = digests_of_files(self.store, {match.reference for match in pairs})
         missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
         return self._collect_matches(pairs, len(paths), missing, known | digests)
@@ -127,30 +115,9 @@ class Search:
         Digests are the SHA-256 of each picture's bytes; empty where they are not known. Views are the vectors [VIEWS, d] of each
         picture's views, with which it is searched for, too; () for none of any.
         """
-        query = Path("<picture>")
-        allowed = [self._make_filter(query, digest) if digest else _allow_all for digest in digests]
-        hits = self._find_hits(self.extractor.normalize(vectors), allowed, self._limit)
-        made = {
-            row: self.extractor.normalize(of_views)
-            for row, of_views in enumerate(views)
-            if of_views is not None
-        }
-        self._merge_views(made, hits, allowed)
-        return [
-            self._make_matches(query, digest, found)[: self.wanted]
-            for digest, found in zip(digests, hits, strict=True)
-        ]
-
-    def nearest(self, path: Path, digest: bytes) -> Match | None:
-        """Return the reference nearest to a picture that was searched, whatever its score; None where there is none."""
-        vector = vectors_by_digest(self.store, [digest]).get(digest)
-        if vector is None or not self.index.ntotal:
-            return None
-        one = replace(self, candidates=1, opened=self.index)
-        (hits,) = one._find_hits(
-            self.extractor.normalize(vector[None]), [self._make_filter(path, digest)], np.inf
-        )
-        return next(iter(one._make_matches(path, digest, hits)), None)
+        made = {row: self.extractor.normalize(own) for row, own in enumerate(views) if own is not None}
+        found = self._search([(Path("<picture>"), digest) for digest in digests], vectors, made)
+        return [matches[: self.wanted] for matches in found]
 
     def within(self) -> Matches:
         """Find the pictures of the index that are copies of each other; each pair once, with the higher of its two scores.
@@ -159,20 +126,16 @@ class Search:
             UserError: when the index is damaged, or there are too few training vectors to normalise against.
         """
         best: dict[tuple[Path, Path], Match] = {}
-
-        def choose() -> Iterator[tuple[Queries, NDArray[np.float32]]]:
-            for part in _split_into_blocks(self.index.numbers().tolist()):
-                chosen = [(number, path) for number in part for path in self._representatives(number)]
-                if not chosen:
-                    continue  # removed by another process meanwhile
-                vectors = self.index.vectors_of(np.array([number for number, _ in chosen]))
-                yield [(path, self._read(number)[0]) for number, path in chosen], vectors
-
-        for path, digest, hits in self._search_blocks(choose()):
-            for match in self._make_matches(path, digest, hits):
-                pair = min(match.files), max(match.files)
-                if pair not in best or best[pair].score < match.score:
-                    best[pair] = match
+        for part in _split_into_blocks(self.index.numbers().tolist()):
+            # of those that another process has removed meanwhile there is no file
+            there = [number for number in part if self._read(number)[1]]
+            known = map(self._read, there)
+            asked = [(files[0], digest) for digest, files in known]
+            for matches in self._search(asked, self.index.vectors_of(np.array(there, np.int64))):
+                for match in matches:
+                    pair = min(match.files), max(match.files)
+                    if pair not in best or best[pair].score < match.score:
+                        best[pair] = match
         files = stored_files(self.store)
         return self._collect_matches(best.values(), len(files), unreadable_files(self.store), files)
 
@@ -184,61 +147,67 @@ class Search:
             ordered, self.threshold, queries, index.ntotal, unreadable, exact=index.exact, digests=digests
         )
 
-    def _representatives(self, content: int) -> list[Path]:
-        """Return the first file of a content; with --no-self the first one below each folder."""
-        chosen: dict[int | None, Path] = {}
-        for path in self._read(content)[1]:
-            chosen.setdefault(self.exclusions.folder_of(path), path)
-        return list(chosen.values())
+    def _search(
+        self,
+        queries: Sequence[Query],
+        vectors: NDArray[np.float32],
+        views: Mapping[int, NDArray[np.float32]] | None = None,
+    ) -> list[list[Match]]:
+        """Return the matches of each query, with its vectors [n, d] before query normalisation.
 
-    def _make_filter(self, query: Path, digest: bytes) -> Callable[[int], bool]:
-        """Return a function that tells whether a content has a file that may be reported for the query."""
-        rejected, folders = self.exclusions.rejected, self.exclusions.folders
-
-        def allowed(content: int) -> bool:
-            other, files = self._read(content)
-            if frozenset((digest, other)) in rejected:
-                return False
-            return any(
-                path != query and not (folders and self.exclusions.same_folder(query, path)) for path in files
-            )
-
-        return allowed
-
-    def _search_blocks(
-        self, blocks: Iterator[tuple[Queries, NDArray[np.float32]]]
-    ) -> Iterator[tuple[Path, bytes, list[Hit]]]:
-        """Yield the path, the digest and the nearest allowed contents of each query.
-
-        The vectors float32 [n, d] of a block are those before query normalisation.
+        Views are those of queries by their rows, normalised [VIEWS, d]; None to make them where views are searched with.
         """
-        for queries, vectors in blocks:
-            allowed = [self._make_filter(*query) for query in queries]
-            found = self._find_hits(self.extractor.normalize(vectors), allowed, self._limit)
-            if self.views:
-                self._add_views(queries, found, allowed)
-            for (path, digest), hits in zip(queries, found, strict=True):
-                yield path, digest, hits
+        if not queries:
+            return []
+        found = self._find_hits(queries, self.extractor.normalize(vectors), self._limit)
+        if views is None:
+            views = self._make_views(queries) if self.views else {}
+        self._add_views(queries, views, found)
+        return [self._make_matches(query, hits) for query, hits in zip(queries, found, strict=True)]
 
     @property
     def _limit(self) -> float:
         """The largest squared distance of a hit."""
         return np.inf if self.threshold is None or self.candidates else -self.threshold
 
-    def _add_views(
-        self, queries: Queries, found: list[list[Hit]], allowed: Sequence[Callable[[int], bool]]
-    ) -> None:
-        """Add to the hits of queries those of their views."""
+    def _find_hits(
+        self, queries: Sequence[Query], vectors: NDArray[np.float32], limit: float
+    ) -> list[list[Hit]]:
+        """Return the nearest contents of each query that may be reported, by its vector [n, d], up to a squared distance.
+
+        Where the nearest ones are excluded, it looks deeper.
+        """
+        depth = self.wanted + 1  # a query may find itself
+        result: list[list[Hit]] = [[] for _ in queries]
+        rows, tail = np.arange(len(queries)), self.fitted.tail
+        near = (
+            tail is not None and tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS
+        )
+        while len(rows):
+            found, deeper = self.index.nearest(vectors[rows], depth, bool(near)), list[int]()
+            for row, distances, contents in zip(rows.tolist(), found.values, found.rows, strict=True):
+                nearest = zip(distances.tolist(), contents.tolist(), strict=True)
+                within = [(distance, content, -1) for distance, content in nearest if distance <= limit]
+                allowed = [hit for hit in within if self._files(queries[row], hit[1])]
+                result[row] = allowed[: self.wanted]
+                if len(allowed) < self.wanted and len(within) == depth:
+                    deeper.append(row)
+            rows = np.array(deeper, np.int64)
+            if depth >= min(self.index.ntotal, MAX_EXAMINED_REFERENCES):
+                break
+            depth = min(4 * depth, self.index.ntotal, MAX_EXAMINED_REFERENCES)
+        return result
+
+    def _make_views(self, queries: Sequence[Query]) -> dict[int, NDArray[np.float32]]:
+        """Return the normalised vectors [VIEWS, d] of the views of those queries that can be read, by their rows."""
         self.verdicts.know(queries)
         normalizer = self.extractor.normalizer
         given = [self.extractor.identity, normalizer and repr((normalizer.variant, normalizer.settings))]
-        for rows in _split_into_blocks(range(len(queries))):
-            files = {row: (queries[row][0],) for row in rows}
-            views = self.verdicts.ask_all(list(files.values()), "views", given, self._embed_views)
-            self._merge_views({row: views[files[row]] for row in rows if files[row] in views}, found, allowed)
+        files = [(path,) for path, _ in queries]
+        known = self.verdicts.ask_all(files, "views", given, self._embed_views)
+        return {row: known[own] for row, own in enumerate(files) if own in known}
 
     def _embed_views(self, asked: Sequence[Files]) -> dict[Files, NDArray[np.float32]]:
-        """Return the normalised vectors [VIEWS, d] of the views of each file that can be read."""
         known = () if self.looks is None else (self.looks.views,)
         made = embed_views(self.extractor, [path for (path,) in asked], *known)
         views = {files: vectors for files, vectors in zip(asked, made, strict=True) if vectors is not None}
@@ -247,11 +216,8 @@ class Search:
         normalized = self.extractor.normalize(np.concatenate(list(views.values())))
         return dict(zip(views, np.split(normalized, len(views)), strict=True))
 
-    def _merge_views(
-        self,
-        views: Mapping[int, NDArray[np.float32]],
-        found: list[list[Hit]],
-        allowed: Sequence[Callable[[int], bool]],
+    def _add_views(
+        self, queries: Sequence[Query], views: Mapping[int, NDArray[np.float32]], found: list[list[Hit]]
     ) -> None:
         """Add to the hits of queries, by their rows, the nearest contents of their normalised views [VIEWS, d].
 
@@ -260,87 +226,56 @@ class Search:
         tail = self.fitted.tail
         if not views or tail is None:
             return
-        filters = [allowed[row] for row in views for _ in range(VIEWS)]
-        near = iter(
-            self._find_hits(np.concatenate(list(views.values())), filters, tail.as_view(self._limit, VIEWS))
-        )
+        asked = [queries[row] for row in views for _ in range(VIEWS)]
+        vectors = np.concatenate(list(views.values()))
+        near = iter(self._find_hits(asked, vectors, tail.as_view(self._limit, VIEWS)))
         for row in views:
-            of_views = [
-                Hit(hit.content, tail.as_whole(hit.distance, VIEWS), view)
-                for view in range(VIEWS)
-                for hit in next(near)
-            ]
-            if self._is_sure(found[row]):
-                of_views = [hit for hit in of_views if hit.view == 0]
-            found[row] = _merge_hits([*found[row], *of_views])[: self.wanted]
+            hits = list(found[row])
+            is_sure = self.threshold is not None and any(-hit[0] >= self.threshold for hit in hits)
+            for view in range(VIEWS):
+                own = next(near)
+                if view == 0 or not is_sure:
+                    hits += [(tail.as_whole(distance, VIEWS), content, view) for distance, content, _ in own]
+            nearest: dict[int, Hit] = {}
+            for hit in sorted(hits, key=lambda hit: hit[:2]):
+                nearest.setdefault(hit[1], hit)
+            found[row] = list(nearest.values())[: self.wanted]
 
-    def _is_sure(self, hits: Sequence[Hit]) -> bool:
-        """Whether the score of any hit is that of a copy."""
-        return self.threshold is not None and any(-hit.distance >= self.threshold for hit in hits)
+    def _make_matches(self, query: Query, hits: Sequence[Hit]) -> list[Match]:
+        """Return matches with the files of the hits; byte-identical files score 0, however far normalisation moved the query.
 
-    def _find_hits(
-        self, queries: NDArray[np.float32], allowed: Sequence[Callable[[int], bool]], limit: float
-    ) -> list[list[Hit]]:
-        """Return the nearest allowed contents of each query [n, d], up to a squared distance.
-
-        Where the nearest ones are excluded, it looks deeper.
+        After them come the files that the user decided are copies of the query.
         """
-        wanted, depth = self.wanted, self.wanted + 1  # a query may find itself
-        result: list[list[Hit]] = [[] for _ in queries]
-        rows, tail = np.arange(len(queries)), self.fitted.tail
-        near: bool = tail is not None and bool(
-            tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS
-        )
-        while len(rows):
-            found, deeper = self.index.nearest(queries[rows], depth, near), []
-            for row, contents, distances in zip(
-                rows.tolist(), found.contents.tolist(), found.distances.tolist(), strict=True
-            ):
-                within = [Hit(*hit) for hit in zip(contents, distances, strict=True) if hit[1] <= limit]
-                result[row] = [hit for hit in within if allowed[row](hit.content)][:wanted]
-                if len(result[row]) < wanted and len(within) == depth:
-                    deeper.append(row)
-            rows = np.array(deeper, np.int64)
-            if depth >= min(self.index.ntotal, MAX_EXAMINED_REFERENCES):
-                break
-            depth = min(4 * depth, self.index.ntotal, MAX_EXAMINED_REFERENCES)
-        return result
-
-    def _make_matches(self, query: Path, digest: bytes, hits: list[Hit]) -> list[Match]:
-        """Return matches with the files of the hits; byte-identical files score 0, however far normalisation moved the query."""
-        twins = [
-            Match(query, path, 0.0, 0.0, same_bytes=True)
-            for path in self._files(query, self._content_of(digest))
-        ]
-        known = twins + self._find_accepted(query, digest, {match.reference for match in twins})
-        found = {match.reference for match in known}
-        distances = np.array([hit.distance for hit in hits])
-        tail = self.fitted.tail
-        expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
-        return known + [
-            Match(query, path, -hit.distance, alarms, crop=hit.view if 0 <= hit.view < len(CROPS) else None)
-            for hit, alarms in zip(hits, expected, strict=True)
-            for path in self._files(query, hit.content)
-            if path not in found
-        ]
-
-    def _find_accepted(self, query: Path, digest: bytes, known: set[Path]) -> list[Match]:
-        """Return matches with files that the user decided are copies of the query, unless they are already found."""
+        path, digest = query
+        twins = self._files(query, self._content_of(digest))
+        matches = [Match(path, twin, 0.0, 0.0, same_bytes=True) for twin in twins]
+        known = set(twins)
         chosen = self.exclusions.accepted.get(digest, frozenset())
         scores = PairScores(self.store, self.extractor).scores([(digest, other) for other in chosen])
-        return [
-            Match(query, path, float(score), 0.0)
-            for other, score in zip(chosen, scores, strict=True)
-            for path in self._files(query, self._content_of(other))
-            if path not in known
-        ]
+        for other, score in zip(chosen, scores, strict=True):
+            accepted = [file for file in self._files(query, self._content_of(other)) if file not in known]
+            matches += [Match(path, file, float(score), 0.0) for file in accepted]
+        known |= {match.reference for match in matches}
+        tail, distances = self.fitted.tail, np.array([distance for distance, _, _ in hits])
+        expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
+        for (distance, content, view), alarms in zip(hits, expected, strict=True):
+            crop = view if 0 <= view < len(CROPS) else None
+            others = [file for file in self._files(query, content) if file not in known]
+            matches += [Match(path, file, -distance, alarms, crop=crop) for file in others]
+        return matches
 
     def _content_of(self, digest: bytes) -> int | None:
         return contents_of(self.store, [digest]).get(digest)
 
-    def _files(self, query: Path, content: int | None) -> list[Path]:
-        files = [] if content is None else self._read(content)[1]
-        return [path for path in files if path != query and not self.exclusions.same_folder(query, path)]
+    def _files(self, query: Query, content: int | None) -> list[Path]:
+        """Return the files of a content that may be reported for a query."""
+        if content is None:
+            return []
+        path, digest = query
+        other, files = self._read(content)
+        if frozenset((digest, other)) in self.exclusions.rejected:
+            return []
+        return [file for file in files if file != path]
 
 
 class PairScores:
@@ -366,7 +301,8 @@ class PairScores:
             if pair[0] == pair[1]:
                 result[row] = 0.0
             elif one is not None and other is not None:
-                result[row] = -min(_squared_distance(one[1], other[0]), _squared_distance(other[1], one[0]))
+                differences = one[1] - other[0], other[1] - one[0]
+                result[row] = -min(float((difference**2).sum()) for difference in differences)
         return result
 
     def _read(self, digests: Iterable[bytes]) -> None:
@@ -376,37 +312,50 @@ class PairScores:
             readable = {digest: vector for digest, vector in found.items() if vector is not None}
             if readable:
                 raw = np.stack(list(readable.values()))
-                both = zip(
-                    raw.astype(np.float64), self._extractor.normalize(raw).astype(np.float64), strict=True
-                )
+                queries = self._extractor.normalize(raw)
+                both = zip(raw.astype(np.float64), queries.astype(np.float64), strict=True)
                 self._vectors |= zip(readable, both, strict=True)
 
 
-def make_exclusions(store: Store, folders: Sequence[Path] = ()) -> Exclusions:
-    """Return what a person decided about the pictures of an index; pictures below the same one of `folders` are not compared."""
+def make_exclusions(store: Store) -> Exclusions:
+    """Return what a person decided about the pictures of an index."""
     known = read_decisions(store)
     accepted: dict[bytes, frozenset[bytes]] = {}
     for decision in known:
         if decision.copy:
             for one, other in ((decision.first, decision.second), (decision.second, decision.first)):
                 accepted[one] = accepted.get(one, frozenset()) | {other}
-    return Exclusions(frozenset(decision.pair for decision in known if not decision.copy), accepted, folders)
+    return Exclusions(frozenset(decision.pair for decision in known if not decision.copy), accepted)
 
 
-def _squared_distance(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
-    return float(((one - other) ** 2).sum())
+def choose_effort(
+    rule: Rule, pictures: int, verified: int | None, views: bool | None
+) -> tuple[int, bool, str]:
+    """Return how many references of each query are verified, whether views are searched with, and what is left out, in words.
 
+    What is None is chosen by the number of pictures that are searched for. Without a threshold the nearest references are listed,
+    whatever they are, and nothing is looked at unless it is asked for.
 
-def _allow_all(content: int) -> bool:
-    return True
-
-
-def _merge_hits(hits: Iterable[Hit]) -> list[Hit]:
-    """Return the hits, nearest first, each content once."""
-    nearest: dict[int, Hit] = {}
-    for hit in sorted(hits, key=lambda hit: (hit.distance, hit.content)):
-        nearest.setdefault(hit.content, hit)
-    return list(nearest.values())
+    Raises:
+        UserError: Views are asked for, and nothing says how rare their scores are.
+    """
+    if views and rule.tail is None:
+        raise UserError(
+            "--views needs a network whose false alarms are calibrated: add --unrelated DIR, or omit --views."
+        )
+    unsaid = verified is None and rule.threshold(pictures) is not None
+    everything = unsaid and pictures <= MOST_VERIFIED
+    if verified is None:
+        verified = NEAREST if everything else 0
+    if views is None:
+        views = everything and rule.tail is not None
+    left_out = ""
+    if unsaid and not everything:
+        left_out = (
+            f"more than {MOST_VERIFIED:,} pictures: pairs were not verified by local features, and turned pictures, crops and "
+            "pictures on a page may have been missed. --verify --views looks for them"
+        )
+    return verified, views, left_out
 
 
 def _split_into_blocks(items: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -108,8 +108,8 @@ def _open_router(options: argparse.Namespace) -> "tuple[APIRouter, str]":
         from image_copies.matching.review.routes import Review, review_router
 
         return review_router(Review(options.matches, options.index)), text_of(options.matches)
-    from image_copies.matching.calibration import make_rule
     from image_copies.matching.explorer.service import SearchService, service_router
+    from image_copies.matching.extractor import make_rule
     from image_copies.matching.hash_lists import read_hash_lists
     from image_copies.pipeline.tools.run_extractor import open_extractor
 

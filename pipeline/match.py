@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from image_copies.matching.output import Output
-from image_copies.pipeline.cluster import use_ray
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.tools.match_options import is_comparison, is_hash_list, parse_line
 
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done = _without_network(task, options, output)
     if done is not None:
         return done
-    with output.silence(), output.say_how_far(), use_ray(options.ray, options.ray_gpu, output.say):
+    with output.silence():
         if task == "add":
             return _add(options, output)
         return _compare(options, output) if is_comparison(options) else _search(options, output)
@@ -47,23 +46,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _without_network(task: str, options: argparse.Namespace, output: Output) -> int | None:
     """Do what needs no network and return the exit code; None where one is needed."""
     # imported here: --help must answer at once
-    from image_copies.matching.commands import applying, deciding, indexing
+    from image_copies.matching.commands import applying, indexing
 
     if task == "--undo":
-        return applying.take_back(options.output, output)
+        return applying.report(options.output, applying.take_back(options.output), "undo", output)
     if task == "--apply":
         guarded = [*options.protect, *options.read_only]
-        asked = options.output, options.index, options.apply, options.to, guarded
-        return applying.carry_out(*asked, output, options.merge_metadata)
+        asked = options.output, options.apply, options.index, options.to, guarded, options.merge_metadata
+        return applying.report(options.output, applying.carry_out(*asked), options.apply, output)
     if task == "check":
         return indexing.check(options.index, output)
     if task == "remove":
         return indexing.remove(options.index, options.paths, output)
     if task == "decisions":
-        return deciding.list_decisions(deciding.find_index(options.index, options.output), output)
+        return indexing.list_decisions(indexing.find_index(options.index, options.output), output)
     if task == "decide":
-        place, (first, second) = deciding.find_index(options.index, options.output), options.pair
-        return deciding.decide(place, first, second, options.word, output)
+        place, (first, second) = indexing.find_index(options.index, options.output), options.pair
+        return indexing.decide(place, first, second, options.word, output)
     return None
 
 
@@ -95,18 +94,18 @@ def _search(options: argparse.Namespace, output: Output) -> int:
     from image_copies.matching.commands import searching
     from image_copies.matching.commands.sources import Sources, find_pictures
     from image_copies.matching.files.keeping import KeepSettings, read_rules
-    from image_copies.pipeline.run.step import describe_origin
+    from image_copies.matching.index.store import require_index
 
     grouping = KeepSettings(*read_rules(options.keep))
     sources = Sources(
         queries=[*options.sets, *options.pictures, *options.queries],
         references=[path for path in options.references if not is_hash_list(path)],
         protected=options.protect,
-        no_self=options.no_self,
         read_only=options.read_only,
         hash_lists=[path for path in options.references if is_hash_list(path)],
     )
-    searching.check_targets(sources, options.index, options.matching_track)
+    if options.index is not None:
+        require_index(options.index)
     pictures = find_pictures(sources, options.output, output)
     extractor, rule = _open_network(options)
     settings = searching.SearchSettings(
@@ -115,11 +114,9 @@ def _search(options: argparse.Namespace, output: Output) -> int:
         grouping=grouping,
         verified=options.verify,
         views=options.views,
-        track=options.matching_track,
         sets=options.sets,
         exact=options.exact,
         removes_references=options.remove_references,
-        made_by=describe_origin(),
     )
     searching.search(extractor, settings, pictures, options.output, output)
     return 0
@@ -127,8 +124,8 @@ def _search(options: argparse.Namespace, output: Output) -> int:
 
 def _open_network(options: argparse.Namespace) -> "tuple[Extractor, Rule]":
     """Return what describes pictures, and when two of them count as copies."""
-    from image_copies.matching.calibration import make_rule
     from image_copies.matching.commands.interface import MOST_REFERENCES
+    from image_copies.matching.extractor import make_rule
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)

@@ -11,7 +11,7 @@ from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.plan import write_plan
 from image_copies.matching.groups.group_plan import plan_group
-from image_copies.matching.index.store import Content, add_files, digest_of, open_store
+from image_copies.matching.index.store import add_files, digest_of, open_store
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match, Matches, write_matches_csv
 from image_copies.matching.results.folder import SearchNotes, write_notes
@@ -49,7 +49,7 @@ def write_results(folder: Path, pairs: Sequence[Match], groups: Sequence[Sequenc
     pictures = sorted({path for pair in pairs for path in (pair.query, pair.reference)})
     digests = {path: digest_of(path) for path in pictures}
     with open_store(folder / "index", "a network", 2) as store:
-        add_files(store, digests, [Content(digest, np.ones(2, np.float32)) for digest in digests.values()])
+        add_files(store, digests, {digest: np.ones(2, np.float32) for digest in digests.values()})
     write_matches_csv(folder / "matches.csv", Matches(list(pairs), -0.5, len(pictures), len(pictures), [], verified=True))
     facts = {path: picture_facts(path) for path in pictures}
     knowledge = know_alike(digests, facts, pairs)

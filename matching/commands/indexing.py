@@ -1,26 +1,29 @@
-"""match.py add, remove and check: a kept index of references."""
+"""match.py add, remove, check, decide and decisions: a kept index of references, and what a person says of its pictures."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from image_copies.data.errors import UserError, text_of
 from image_copies.data.sources.discovery import Discovered
 from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import check_target_folder
 from image_copies.matching.commands.sources import look_in
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.index import codes, parts
-from image_copies.matching.index.database import DATABASE
+from image_copies.matching.index.decisions import Decisions, Pair, Word
 from image_copies.matching.index.filling import Added, add_pictures
 from image_copies.matching.index.store import (
+    DATABASE,
     check_vectors,
-    open_known_store,
+    digest_of,
     open_store,
     remove_files,
     unreadable_files,
 )
 from image_copies.matching.output import Output, count
-from image_copies.matching.results.folder import UNREADABLE
+from image_copies.matching.results.folder import OWN_INDEX, SEARCH, UNREADABLE, read_notes
 from image_copies.matching.results.report import report_unreadable
+
+SPOKEN = {"copy": "a copy", "not-a-copy": "not a copy"}
 
 
 def find_added(index: Path, sources: Sequence[Path], results: Path, output: Output) -> Discovered:
@@ -30,9 +33,6 @@ def find_added(index: Path, sources: Sequence[Path], results: Path, output: Outp
         UserError: A source is missing or holds no picture, or the index would be made in a folder that is not its own.
     """
     check_target_folder(index, "--index", [DATABASE], [UNREADABLE])
-    database = index / DATABASE
-    if database.is_file() and not database.stat().st_size:
-        output.say(f"{database} is empty, as a killed or damaged one is: a new index is made")
     return look_in(sources, results, output)
 
 
@@ -55,7 +55,7 @@ def remove(index: Path, paths: Sequence[Path], output: Output) -> int:
     Raises:
         UserError: There is no index, it is damaged, or the disk is full.
     """
-    with open_known_store(index) as store:
+    with open_store(index) as store:
         files = remove_files(store, map(known_path, paths))
     output.say(f"removed {count(sum(files.values()), 'file')} from {index}")
     for path, held in files.items():
@@ -66,45 +66,99 @@ def remove(index: Path, paths: Sequence[Path], output: Output) -> int:
 
 
 def check(index: Path, output: Output) -> int:
-    """Read every byte of an index, and remove damaged files, which the next search makes again; return the exit code, 1 if any.
+    """Read the database of an index whole, and remove the files that the next search makes of it; return the exit code.
 
     Raises:
         UserError: There is no index, or its database is damaged.
     """
-    with open_known_store(index) as store:
+    with open_store(index) as store:
         vectors = check_vectors(store)
-        held = [path for path in sorted(index.glob("vectors-*")) if parts.NAME.fullmatch(path.name)]
-        coded = [path for path in sorted(index.glob("codes-*")) if codes.NAME.fullmatch(path.name)]
-        damaged = [path for path in held if not parts.is_intact(store, path)]
-        damaged += [path for path in coded if not codes.is_intact(path)]
-    files = len(held) + len(coded)
-    output.record("check", {"vectors": vectors, "files": files, "damaged": damaged})
-    for path in damaged:
+    for path in (*index.glob("vectors-*"), *index.glob("codes-*")):
         path.unlink()
-        output.say(f"{path} was damaged: the next search writes it again from the database")
-    output.say(f"{index}: {vectors:,} vectors in the database and {files} files read, {len(damaged)} damaged")
-    return 1 if damaged else 0
+    output.record("check", {"vectors": vectors})
+    output.say(
+        f"{index}: {vectors:,} vectors are whole; the next search makes the files beside the database again"
+    )
+    return 0
 
 
 def say_added(where: str, added: Added, output: Output) -> None:
     """Say how many pictures an index was given, and how many of them had to be embedded."""
     known = added.images - added.embedded - added.broken - added.doubles - len(added.closed)
-    others = {
-        f"{added.broken} cannot be decoded": added.broken,
-        f"{added.doubles} with the same bytes as others": added.doubles,
-        f"{known} known from before": known,
-        f"{len(added.closed)} cannot be opened, the first is {''.join(map(str, added.closed[:1]))}": len(
-            added.closed
-        ),
+    counts = {
+        "cannot be decoded": added.broken,
+        "with the same bytes as others": added.doubles,
+        "known from before": known,
+        f"cannot be opened, the first is {''.join(map(str, added.closed[:1]))}": len(added.closed),
     }
-    output.say(
-        ", ".join(
-            [
-                f"{where}: {added.images} images, {added.embedded} of them embedded",
-                *filter(others.get, others),
-            ]
-        )
-    )
+    others = [f"{number} {what}" for what, number in counts.items() if number]
+    output.say(", ".join([f"{where}: {added.images} images, {added.embedded} of them embedded", *others]))
     output.record(
         "added", {"images": added.images, "embedded": added.embedded, "cannot_be_opened": added.closed}
     )
+
+
+def find_index(index: Path | None, folder: Path) -> Path:
+    """Return the index that decisions are kept in: the named one, or the one that a folder of results was searched in.
+
+    Raises:
+        UserError: There is none, or none any more.
+    """
+    place = index or read_notes(folder).index_in(folder)
+    if not (place / DATABASE).is_file():
+        raise UserError(
+            f"{place} holds no index, which keeps your decisions. Search first, or name its place with --index DIR."
+        )
+    return place
+
+
+def decide(place: Path, first: Path, second: Path, word: Word, output: Output) -> int:
+    """Keep a decision about two pictures in the index at `place`, or take it back; return the exit code.
+
+    It is 1 where a decision is to be taken back and nothing had been decided, else 0.
+
+    Raises:
+        UserError: One of them cannot be read, or they hold the same bytes.
+    """
+    digests = digest_of(first), digest_of(second)
+    if digests[0] == digests[1] and word != "undecided":
+        raise UserError(f"{first} and {second} hold the same bytes: there is nothing to decide.")
+    before = Decisions(place).record((first, second), digests, word)
+    copy = None if word == "undecided" else word == "copy"
+    output.record("decision", {"first": first, "second": second, "copy": copy})
+    if word != "undecided":
+        said = f"{SPOKEN[word]}, from now on"
+    elif before == "undecided":
+        said = "nothing had been decided"
+    else:
+        said = "the decision is taken back"
+    output.say(f"{first} and {second}: {said}")
+    return 1 if word == before == "undecided" else 0
+
+
+def list_decisions(place: Path, output: Output) -> int:
+    """Print every decision, the oldest first; return the exit code."""
+    for decision in Decisions(place).read():
+        first, second = decision.names
+        values = {"first": first, "second": second, "copy": decision.copy, "decided": decision.decided}
+        output.record("decision", values)
+        if not output.json:
+            said = SPOKEN[decision.word]
+            output.say(f"{decision.decided}  {said}  {text_of(first)}  {text_of(second)}")
+    return 0
+
+
+def read_rejected_pairs(folder: Path, index: Path | None) -> frozenset[Pair]:
+    """Return the pairs of contents that a person has called no copies.
+
+    Args:
+        folder: A folder of results.
+        index: The index that keeps the decisions; None for the one that the folder's search used.
+
+    Raises:
+        UserError: The index is gone or damaged.
+    """
+    if index is None and not (folder / SEARCH).exists() and not (folder / OWN_INDEX).exists():
+        return frozenset()
+    words = Decisions(find_index(index, folder)).words()
+    return frozenset(pair for pair, word in words.items() if word == "not-a-copy")

@@ -16,15 +16,13 @@ from numpy.typing import NDArray
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.matching.calibration import make_rule
 from image_copies.matching.commands import comparing, searching
 from image_copies.matching.commands.sources import Sources, find_pictures
-from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.extractor import Extractor, checkpoint_extractor, join_extractors, make_rule
 from image_copies.matching.files.keeping import KEEP_RULES, KeepSettings, is_rule, read_rules
 from image_copies.matching.files.plan import COLUMNS, plan_values
 from image_copies.matching.groups.planning import CopyGroup
 from image_copies.matching.groups.series import list_series
-from image_copies.matching.joined import join_extractors
 from image_copies.matching.matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values
 from image_copies.matching.output import Output
 from image_copies.matching.results.overlays import PictureGrid

@@ -30,7 +30,6 @@ class Sources:
         queries: Pictures that may be copies; without references, copies are looked for among them.
         references: Pictures that may have been copied.
         protected: Pictures that are searched too and never touched.
-        no_self: Report no pairs within one source.
         read_only: Folders in which nothing is changed, nor planned to be; they are searched only if they are sources, too.
         hash_lists: Lists of PDQ hashes of pictures that may have been copied.
     """
@@ -38,7 +37,6 @@ class Sources:
     queries: Sequence[Path]
     references: Sequence[Path] = ()
     protected: Sequence[Path] = ()
-    no_self: bool = False
     read_only: Sequence[Path] = ()
     hash_lists: Sequence[Path] = ()
 
@@ -71,17 +69,12 @@ def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     check_target_folder(folder, "--output", (SEARCH, LOCK), WRITTEN)
     for page in (GALLERY, LEAKAGE_GALLERY):
         check_output_folder(folder / page, "--output")
-    nothing = Discovered([])
-    return Pictures(
-        sources=sources,
-        queries=look_in(sources.queries, folder, output),
-        references=look_in(sources.references, folder, output)
-        if sources.references
-        else nothing
-        if sources.hash_lists
-        else None,
-        protected=look_in(sources.protected, folder, output) if sources.protected else nothing,
+    queries, references, protected = (
+        look_in(named, folder, output) if named else Discovered([])
+        for named in (sources.queries, sources.references, sources.protected)
     )
+    among = sources.references or sources.hash_lists
+    return Pictures(sources, queries, references if among else None, protected)
 
 
 def look_in(named: Sequence[Path], folder: Path, output: Output) -> Discovered:

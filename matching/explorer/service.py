@@ -20,16 +20,14 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.decode import measure_size
 from image_copies.data.errors import ImageError, UserError, text_of
 from image_copies.data.settings import Settings
-from image_copies.matching.commands.effort import NEAREST
 from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.hash_lists import HashLists
-from image_copies.matching.index.database import DATABASE
 from image_copies.matching.index.search import Neighbours, open_search
-from image_copies.matching.index.store import Store, count_changes, open_store
+from image_copies.matching.index.store import DATABASE, Store, count_changes, open_store
 from image_copies.matching.matches import Match, Rule, match_values
 from image_copies.matching.pairs import PairJudge
-from image_copies.matching.search import Search, make_exclusions
+from image_copies.matching.search import NEAREST, Search, make_exclusions
 from image_copies.matching.verification.picture import Picture
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.app import add_page

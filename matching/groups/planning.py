@@ -163,8 +163,6 @@ def make_groups(
     facts = facts | read_facts([path for path in files if path not in facts], judge.verdicts)
 
     def score(one: Path, other: Path) -> float | None:
-        if exclusions.same_folder(one, other):
-            return None
         found_score = float(score_pairs([(digests[one], digests[other])])[0])
         return found_score if found_score >= threshold else None
 

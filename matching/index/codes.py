@@ -1,6 +1,6 @@
 """Codes of an index's vectors, for approximate search: inverted lists with product quantisation (IVF-PQ, fast scan).
 
-They are a Faiss file of the first rows of an index (`parts.py`), and can be made again from these at any time. It holds two codes
+They are a Faiss file of the first rows of an index (`search.py`), and can be made again from these. It holds two codes
 of each vector in the same lists: coarse ones tell copies from all else, and are compared three times as fast as the fine ones,
 which tell neighbours at any distance apart.
 
@@ -9,18 +9,16 @@ N. Le Scouarnec: Cache locality is not enough: high-performance nearest neighbor
 (2015).
 """
 
-import hashlib
 import math
 import re
+from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.files import digest_file, whole_file
-from image_copies.matching.index.parts import Parts
+from image_copies.data.files import whole_file
 from image_copies.matching.index.store import Store, count_changes
 from image_copies.matching.threshold import choose_sample
 
@@ -40,8 +38,8 @@ KMEANS_ROUNDS = 10  # iterations of k-means, for the lists and for the codes
 # codes are added once more rows, and a larger share of the coded ones, lack them
 MIN_UNCODED, UNCODED_SHARE = 20_000, 0.01
 VECTORS_PER_BLOCK = 65_536  # vectors encoded at once
-# of the state of the database, and the SHA-256 of the bytes
-NAME = re.compile(r"codes-(\d+)-([0-9a-f]{16})\.faiss")
+NAME = re.compile(r"codes-(\d+)\.faiss")  # of the state of the database
+Take = Callable[[NDArray[np.int64]], NDArray[np.float32]]  # returns vectors [m, d] by their rows [m]
 
 
 def search_codes(index: Any, queries: NDArray[np.float32], depth: int, near: bool) -> NDArray[np.int64]:
@@ -58,42 +56,38 @@ def search_codes(index: Any, queries: NDArray[np.float32], depth: int, near: boo
     return rows
 
 
-def open_codes(store: Store, parts: Parts) -> Any:
+def open_codes(store: Store, searched: NDArray[np.bool_], take: Take) -> Any:
     """Open the codes of an index; missing and damaged ones are made again, and those of many new rows added.
+
+    Args:
+        store: The index.
+        searched: Which of its rows are vectors, bool [n].
+        take: Returns them.
 
     Raises:
         UserError: The disk is full.
     """
     import faiss  # imported here: exact search works without it
 
-    count = len(parts.searched)
+    count, others = len(searched), np.flatnonzero(searched)
     index = _find_codes(store, count, faiss.IO_FLAG_MMAP_IFC)
     if index is not None and count - index.ntotal <= max(MIN_UNCODED, UNCODED_SHARE * index.ntotal):
         return index
     lists = 0 if index is None else faiss.extract_index_ivf(faiss.downcast_index(index.base_index)).nlist
-    index = _train_codes(parts) if count_lists(count) > MAX_GROWTH * lists else _find_codes(store, count, 0)
-    others = np.flatnonzero(parts.searched)
+    renewed = count_lists(count) > MAX_GROWTH * lists
+    index = _train_codes(others, take) if renewed else _find_codes(store, count, 0)
     for first in range(index.ntotal, count, VECTORS_PER_BLOCK):
         rows = np.arange(first, min(first + VECTORS_PER_BLOCK, count))
         # Zeros would be nearer to many than their neighbours.
-        rows = np.where(parts.searched[rows], rows, others[rows % len(others)])
-        index.add(parts.take(rows))
-    content = faiss.serialize_index(index).data
-    written = store.folder / f"codes-{count_changes(store)}-{hashlib.sha256(content).hexdigest()[:16]}.faiss"
+        rows = np.where(searched[rows], rows, others[rows % len(others)])
+        index.add(take(rows))
+    written = store.folder / f"codes-{count_changes(store)}.faiss"
     with whole_file(written) as temporary:
-        temporary.write_bytes(content)
-    # the latter of earlier versions
-    stale = {*store.folder.glob("codes-*"), *store.folder.glob("quantizers-*")} - {written}
-    for other in stale:
+        faiss.write_index(index, str(temporary))
+    for other in set(store.folder.glob("codes-*")) - {written}:
         with suppress(OSError):  # Windows keeps what another process has mapped: the next change removes it
             other.unlink()
     return index
-
-
-def is_intact(path: Path) -> bool:
-    """Whether a file of codes has the bytes that were written."""
-    name = NAME.fullmatch(path.name)
-    return name is not None and digest_file(path).startswith(name[2])
 
 
 def count_lists(contents: int) -> int:
@@ -117,13 +111,12 @@ def _find_codes(store: Store, most: int, flags: int) -> Any:
     return None
 
 
-def _train_codes(parts: Parts) -> Any:
-    """Train codes on a sample of the vectors that are searched, evenly spread; they hold none yet."""
+def _train_codes(rows: NDArray[np.int64], take: Take) -> Any:
+    """Train codes on a sample of the vectors that are searched, by their rows [n], evenly spread; they hold none yet."""
     import faiss
 
-    rows = np.flatnonzero(parts.searched)
     lists = count_lists(len(rows))
-    sample = parts.take(rows[choose_sample(len(rows), TRAINING_VECTORS_PER_LIST * lists)])
+    sample = take(rows[choose_sample(len(rows), TRAINING_VECTORS_PER_LIST * lists)])
     dimensions = sample.shape[1]
     codes = dimensions // math.gcd(dimensions, COARSE_COORDINATES), dimensions
     coarse, fine = list[Any](faiss.index_factory(dimensions, f"IVF{lists},PQ{part}x4fs") for part in codes)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from image_copies.data.remote import as_path
-from image_copies.matching.index.database import DATABASE, write_together
-from image_copies.matching.index.store import Store, open_known_store
+from image_copies.matching.index.store import DATABASE, Store, open_store, write_together
 
 Pair = frozenset[bytes]
 Word = Literal["copy", "not-a-copy", "undecided"]
@@ -31,15 +30,10 @@ class Decision:
         """The two digests, unordered."""
         return frozenset((self.first, self.second))
 
-
-def decide(store: Store, pictures: tuple[Path, Path], digests: tuple[bytes, bytes], copy: bool) -> None:
-    """Store a decision about the contents of two files, replacing an earlier one."""
-    (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, pictures), strict=True))
-    now = datetime.now().isoformat(sep=" ", timespec="seconds")
-    store.database.execute(
-        "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)",
-        (first, second, int(copy), now, one, other),
-    )
+    @property
+    def word(self) -> Word:
+        """The decision as the page words it."""
+        return "copy" if self.copy else "not-a-copy"
 
 
 def read_decisions(store: Store) -> list[Decision]:
@@ -48,90 +42,61 @@ def read_decisions(store: Store) -> list[Decision]:
     Raises:
         sqlite3.DatabaseError: A decision is damaged; `open_store` turns it into a message.
     """
-    rows = store.database.execute(
+    find = (
         "SELECT first, second, copy, decided, first_name, second_name FROM decisions ORDER BY decided, rowid"
     )
     decisions = []
-    for first, second, copy, decided, one, other in rows:
-        if not all(isinstance(value, bytes) for value in (first, second, one, other)) or not isinstance(
-            decided, str
-        ):
+    for first, second, copy, decided, *names in store.database.execute(find):
+        if [type(value) for value in (first, second, decided, *names)] != [bytes, bytes, str, bytes, bytes]:
             raise sqlite3.DatabaseError("one of its decisions lacks a name, a digest or its time")
-        decisions.append(
-            Decision(
-                first, second, bool(copy), decided, (as_path(os.fsdecode(one)), as_path(os.fsdecode(other)))
-            )
-        )
+        one, other = (as_path(os.fsdecode(name)) for name in names)
+        decisions.append(Decision(first, second, bool(copy), decided, (one, other)))
     return decisions
-
-
-def take_back(store: Store, digests: tuple[bytes, bytes]) -> bool:
-    """Delete the decision about a pair, in any order, and return whether there was one."""
-    done = store.database.execute(
-        "DELETE FROM decisions WHERE first = ? AND second = ?", tuple(sorted(digests))
-    )
-    return done.rowcount > 0
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """The decisions of an index, which other processes may change: it is opened each time."""
+    """The decisions of an index, which other processes may change: it is opened each time.
+
+    All methods raise UserError where the index cannot be used.
+    """
 
     index: Path
 
     def read(self) -> list[Decision]:
-        """Return every decision, the oldest first.
-
-        Raises:
-            UserError: The index cannot be used.
-        """
+        """Return every decision, the oldest first."""
         if not (self.index / DATABASE).is_file():
             return []
-        with open_known_store(self.index) as store:
+        with open_store(self.index) as store:
             return read_decisions(store)
 
     def words(self) -> dict[Pair, Word]:
-        """Return what is decided, by the pair of SHA-256.
-
-        Raises:
-            UserError: The index cannot be used.
-        """
-        return {decision.pair: word_of(decision) for decision in self.read()}
+        """Return what is decided, by the pair of SHA-256."""
+        return {decision.pair: decision.word for decision in self.read()}
 
     def record(self, files: tuple[Path, Path], digests: tuple[bytes, bytes], word: Word) -> Word:
-        """Keep or forget a decision about two files with these SHA-256, and return the earlier one.
-
-        Raises:
-            UserError: The index cannot be used.
-        """
+        """Keep or forget a decision about two files with these SHA-256, and return the earlier one."""
         before = self.words().get(frozenset(digests), "undecided")
-        with open_known_store(self.index) as store:
-            if word == "undecided":
-                take_back(store, digests)
-            else:
-                decide(store, files, digests, word == "copy")
+        if word == "undecided":
+            self.forget([digests])
+        else:
+            self.keep([(files, digests)], word == "copy")
         return before
 
-    def record_copies(self, pairs: Sequence[tuple[tuple[Path, Path], tuple[bytes, bytes]]]) -> None:
-        """Keep of many pairs of files, with their SHA-256, that they are copies: of all or of none.
-
-        Raises:
-            UserError: The index cannot be used.
-        """
-        with open_known_store(self.index) as store, write_together(store.database):
+    def keep(self, pairs: Sequence[tuple[tuple[Path, Path], tuple[bytes, bytes]]], copy: bool) -> None:
+        """Keep of pairs of files, with their SHA-256, whether they are copies: of all or of none."""
+        now = datetime.now().isoformat(sep=" ", timespec="seconds")
+        with open_store(self.index) as store, write_together(store.database):
             for files, digests in pairs:
-                decide(store, files, digests, True)
+                (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, files), strict=True))
+                store.database.execute(
+                    "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)",
+                    (first, second, int(copy), now, one, other),
+                )
 
     def forget(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Forget what is decided about pairs of contents; return whether anything was.
-
-        Raises:
-            UserError: The index cannot be used.
-        """
-        with open_known_store(self.index) as store, write_together(store.database):
-            return sum(take_back(store, digests) for digests in pairs) > 0
-
-
-def word_of(decision: Decision) -> Word:
-    """Return a decision as the page words it."""
-    return "copy" if decision.copy else "not-a-copy"
+        """Forget what is decided about pairs of contents; return whether anything was."""
+        forget = "DELETE FROM decisions WHERE first = ? AND second = ?"
+        with open_store(self.index) as store, write_together(store.database):
+            done = [store.database.execute(forget, tuple(sorted(pair))).rowcount for pair in pairs]
+        return sum(done) > 0

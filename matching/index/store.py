@@ -1,14 +1,17 @@
 """The references of an index in one SQLite database: files, and the hashes and vectors of their contents.
 
-SQLite's transactions survive a kill at any moment. The files next to the database (`parts.py`, `codes.py`) are derived from it
+SQLite's transactions survive a kill at any moment. The files next to the database (`search.py`, `codes.py`) are derived from it
 and can be written again.
 """
 
 import hashlib
+import json
 import os
+import shutil
 import sqlite3
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -20,17 +23,29 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.sources.archives import find_archive, read_bytes
-from image_copies.matching.index.database import (
-    DATABASE,
-    compute_checksum,
-    open_database,
-    read_about,
-    read_maker,
-    write_together,
-)
 
+DATABASE = "references.sqlite"
+MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk
+LOCK_TIMEOUT_SECONDS = 60.0  # how long to wait for another process that is writing
 ROWS_PER_READ = 4096  # vectors read from the database at once
-MAX_CONTENT_NUMBER = 2**63 - 1  # the highest that SQLite gives
+SCHEMA = (
+    "CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE contents "
+    "(content INTEGER PRIMARY KEY AUTOINCREMENT, digest BLOB NOT NULL UNIQUE, vector BLOB, checksum INTEGER)",
+    "CREATE INDEX readable ON contents (content) WHERE vector IS NOT NULL",
+    "CREATE TABLE files (path BLOB PRIMARY KEY, content INTEGER NOT NULL REFERENCES contents (content)) WITHOUT ROWID",
+    "CREATE INDEX files_of_content ON files (content)",
+    *(
+        f"CREATE TRIGGER forget_after_{event.split()[0].lower()} AFTER {event} ON files "
+        "WHEN NOT EXISTS (SELECT 1 FROM files WHERE content = old.content) "
+        "BEGIN DELETE FROM contents WHERE content = old.content; END"
+        for event in ("DELETE", "UPDATE")
+    ),
+    "CREATE TABLE queries (digest BLOB PRIMARY KEY, vector BLOB, checksum INTEGER)",
+    "CREATE TABLE decisions (first BLOB NOT NULL, second BLOB NOT NULL, copy INTEGER NOT NULL, "
+    "decided TEXT NOT NULL, first_name BLOB NOT NULL, second_name BLOB NOT NULL, PRIMARY KEY (first, second))",
+)
+Vector = NDArray[np.float32]  # [d]
 
 
 @dataclass(frozen=True)
@@ -42,17 +57,142 @@ class Store:
     dimensions: int
 
 
-@dataclass(frozen=True)
-class Content:
-    """The SHA-256 of a picture's bytes, and its vector float32 [d]; None where it cannot be read."""
+@contextmanager
+def open_store(
+    folder: Path, identity: str | None = None, dimensions: int = 0, replace: bool = False, new: bool = True
+) -> Iterator[Store]:
+    """Open an index, or make a new one, unless it must be there; `replace` empties one that was made with another extractor.
 
-    digest: bytes
-    vector: NDArray[np.float32] | None
+    Statements are committed at once, apart from transactions.
 
-    @property
-    def packed(self) -> bytes | None:
-        """The vector as the database has it."""
-        return None if self.vector is None else np.ascontiguousarray(self.vector, np.float32).tobytes()
+    Args:
+        folder: The index.
+        identity: A digest of everything that determines the vectors (`Extractor.identity`); None to open an existing index
+            whatever its vectors come from, for work that needs no network.
+        dimensions: Those of the vectors of this extractor.
+        replace: Whether to forget what another extractor made.
+        new: Whether a missing index is made.
+
+    Raises:
+        UserError: The index cannot be used, is missing, or was made with another extractor; or the disk is full.
+    """
+    path, new = folder / DATABASE, new and identity is not None
+    if not new:
+        require_index(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UserError(f"{folder} is a file. An index is a folder: name another one.") from error
+    try:
+        with closing(
+            # other threads read verdicts
+            sqlite3.connect(path, timeout=LOCK_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+        ) as database:
+            database.create_function("checksum", 1, compute_checksum, deterministic=True)
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA foreign_keys = ON")
+            with write_together(database):  # of two processes that find no index, one makes it
+                _prepare(database, path, identity, dimensions, replace, new)
+            yield Store(folder, database, int(_read_about(database, "dimensions")))
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # a message may quote a damaged file
+        raise _describe_error(path, error) from error
+
+
+def require_index(folder: Path) -> None:
+    """Check that a folder holds an index.
+
+    Raises:
+        UserError: It holds none.
+    """
+    if not (folder / DATABASE).exists():
+        raise UserError(
+            f"{folder} holds no index. Make it with: {name_command('match')} add DIR --index {folder}"
+        )
+
+
+@contextmanager
+def write_together(database: sqlite3.Connection) -> Iterator[None]:
+    """Make changes in one transaction, all or nothing."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        # on a full disk SQLite has rolled back itself, and complains when it is asked to
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+        raise
+
+
+def compute_checksum(vector: bytes | None) -> int | None:
+    """Return the CRC-32 of a vector's bytes, which finds flipped bytes, not forgeries."""
+    return None if vector is None else zlib.crc32(vector)
+
+
+def _prepare(
+    database: sqlite3.Connection,
+    path: Path,
+    identity: str | None,
+    dimensions: int,
+    replace: bool,
+    new: bool,
+) -> None:
+    """Make the tables where there are none, and check that the vectors are those of the extractor."""
+    about = {"describer": identity, "dimensions": str(dimensions)}
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
+        if not new:
+            raise UserError(f"{path} is empty. Remove it and add the images again (`match add`).")
+        for statement in SCHEMA:
+            database.execute(statement)
+        database.executemany("INSERT INTO about VALUES (?, ?)", (about | {"changes": "0"}).items())
+    if identity in (None, _read_about(database, "describer")):
+        return
+    if not replace:
+        raise UserError(
+            f"{path.parent} was made with another run or checkpoint; its vectors cannot be compared with this one's. "
+            "Name the run it was made with, or another folder with --index."
+        )
+    database.execute("DELETE FROM files")
+    database.execute("DELETE FROM queries")
+    database.executemany(
+        "UPDATE about SET value = ? WHERE key = ?", [(value, key) for key, value in about.items()]
+    )
+    database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
+
+
+def _read_about(database: sqlite3.Connection, key: str) -> str:
+    """Return what the index says about itself: "describer", "dimensions" or "changes".
+
+    Raises:
+        sqlite3.DatabaseError: It does not say it, so that it is damaged.
+    """
+    row = database.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+    if row is None or (key != "describer" and not row[0].isdecimal()):
+        raise sqlite3.DatabaseError(f"its {key} is {row and row[0]!r}")
+    return str(row[0])
+
+
+def _describe_error(path: Path, error: sqlite3.DatabaseError | UnicodeDecodeError) -> UserError:
+    """Return the error with the remedy for its cause: a full disk, another process, missing rights, or a damaged file."""
+    # the lowest byte is the primary code
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
+    lacks_room = code == sqlite3.SQLITE_IOERR and shutil.disk_usage(path.parent).free < MIN_FREE_BYTES
+    if code == sqlite3.SQLITE_FULL or lacks_room:
+        return UserError(
+            f"{path} cannot be written: the disk is full. What it held is whole: make room and give the same command again."
+        )
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        remedy = f"another process has been writing for {LOCK_TIMEOUT_SECONDS:g} s. Try again."
+    elif code in (
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_PERM,
+    ):
+        remedy = "the folder must be writable and the disk must have room."
+    else:
+        remedy = f"it is damaged, or of another version: remove {path.parent} and add the images again."
+    return UserError(f"{path} cannot be used ({error}): {remedy}")
 
 
 def digest_of(path: Path) -> bytes:
@@ -74,83 +214,30 @@ def read_content(path: Path, most: int) -> tuple[bytes, bytes | None]:
         if not is_remote(path) and path.stat().st_size > most:
             return bytes.fromhex(digest_file(path)), None
         content = read_bytes(path)
-    except (NotADirectoryError, FileNotFoundError) as error:
-        if find_archive(path) is None:
+    except OSError as error:
+        inside = isinstance(error, (NotADirectoryError, FileNotFoundError)) and find_archive(path)
+        if not inside:
             raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
         content = read_bytes(path)
-    except OSError as error:
-        raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
     return hashlib.sha256(content).digest(), content
 
 
-@contextmanager
-def open_store(
-    folder: Path, identity: str, dimensions: int, replace: bool = False, new: bool = True
-) -> Iterator[Store]:
-    """Open an index, or make a new one, unless it must be there; `replace` empties one that was made with another extractor.
+def add_files(store: Store, files: Mapping[Path, bytes], contents: Mapping[bytes, Vector | None]) -> None:
+    """Add new contents, and record which content each file has by its digest, all or nothing.
 
-    `identity` is a digest of everything that determines the vectors (`Extractor.identity`), of so many dimensions.
-
-    Raises:
-        UserError: The index cannot be used, is missing, or was made with another extractor; or the disk is full.
-    """
-    if not new:
-        require_index(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise UserError(f"{folder} is a file. An index is a folder: name another one.") from error
-    with open_database(folder, identity, dimensions, replace, new) as database:
-        yield Store(folder, database, dimensions)
-
-
-def require_index(folder: Path) -> None:
-    """Check that a folder holds an index.
-
-    Raises:
-        UserError: It holds none.
-    """
-    if not (folder / DATABASE).exists():
-        raise UserError(
-            f"{folder} holds no index. Make it with: {name_command('match')} add DIR --index {folder}"
-        )
-
-
-@contextmanager
-def open_known_store(folder: Path) -> Iterator[Store]:
-    """Open an existing index without the network that its vectors come from, for work that needs no network.
-
-    Raises:
-        UserError: There is no index, or it cannot be used.
-    """
-    require_index(folder)
-    identity, dimensions = read_maker(folder)
-    with open_store(folder, identity, dimensions, new=False) as store:
-        yield store
-
-
-def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
-    """Return the numbers of those contents that the index holds, by digest."""
-    find = "SELECT content FROM contents WHERE digest = ?"
-    found = {digest: store.database.execute(find, (digest,)).fetchone() for digest in digests}
-    return {digest: int(row[0]) for digest, row in found.items() if row}
-
-
-def add_files(store: Store, files: dict[Path, bytes], contents: Iterable[Content]) -> None:
-    """Add new contents, and record which content each file has, all or nothing.
-
-    A file whose content has changed is moved to the new one; contents that no file has any more are forgotten.
+    A file whose content has changed is moved to the new one; contents that no file has any more are forgotten. The vector of a
+    picture that cannot be read is None.
 
     Raises:
         ValueError: A vector is not finite.
     """
     with _change_files(store):
-        for content in contents:
-            if content.vector is not None and not np.isfinite(content.vector).all():
+        for digest, vector in contents.items():
+            if vector is not None and not np.isfinite(vector).all():
                 raise ValueError("a vector that is not finite would stop every search")
             store.database.execute(
                 "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (?1, ?2, checksum(?2))",
-                (content.digest, content.packed),
+                (digest, _pack(vector)),
             )
         store.database.executemany(
             "INSERT INTO files SELECT ?, content FROM contents WHERE digest = ? "
@@ -179,10 +266,14 @@ def names_below(folder: PurePath) -> tuple[bytes, bytes]:
 
 def stored_files(store: Store) -> dict[Path, bytes]:
     """Return every file with the SHA-256 of its content, ordered by path."""
-    found = store.database.execute(
-        "SELECT path, digest FROM files JOIN contents USING (content) ORDER BY path"
-    )
-    return {as_path(os.fsdecode(path)): digest for path, digest in found}
+    find = "SELECT path, digest FROM files JOIN contents USING (content) ORDER BY path"
+    return {_to_path(path): digest for path, digest in store.database.execute(find)}
+
+
+def unreadable_files(store: Store) -> list[Path]:
+    """Return the files of contents that cannot be read as pictures."""
+    find = "SELECT path FROM files JOIN contents USING (content) WHERE vector IS NULL ORDER BY path"
+    return [_to_path(path) for (path,) in store.database.execute(find)]
 
 
 def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
@@ -192,14 +283,21 @@ def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
     return {path: bytes(row[0]) for path, row in rows.items() if row is not None}
 
 
+def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
+    """Return the numbers of those contents that the index holds, by digest."""
+    find = "SELECT content FROM contents WHERE digest = ?"
+    found = {digest: store.database.execute(find, (digest,)).fetchone() for digest in digests}
+    return {digest: int(row[0]) for digest, row in found.items() if row}
+
+
 def read_content_files(store: Store, content: int) -> tuple[bytes, list[Path]]:
     """Return the digest of a content, and its files, ordered by path; nothing of one that has been removed since."""
     find = "SELECT digest, path FROM contents JOIN files USING (content) WHERE content = ? ORDER BY path"
     found = store.database.execute(find, (int(content),)).fetchall()
-    return bytes(found[0][0]) if found else b"", [as_path(os.fsdecode(path)) for _, path in found]
+    return bytes(found[0][0]) if found else b"", [_to_path(path) for _, path in found]
 
 
-def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDArray[np.float32] | None]:
+def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, Vector | None]:
     """Return the vectors float32 [d] of those contents that the index knows as references or queries; None for an unreadable one.
 
     Raises:
@@ -209,54 +307,46 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, NDA
         "SELECT vector, checksum FROM contents WHERE digest = :digest "
         "UNION ALL SELECT vector, checksum FROM queries WHERE digest = :digest"
     )
-    found: dict[bytes, NDArray[np.float32] | None] = {}
+    found: dict[bytes, Vector | None] = {}
     for digest in digests:
         row = store.database.execute(find, {"digest": digest}).fetchone()
         if row is not None:
             vector, checksum = row
             if vector is not None and _is_damaged(store, vector, checksum):
-                raise UserError(
-                    f"{store.folder / DATABASE} holds a damaged vector: remove {store.folder}, add the images again."
-                )
+                raise _damaged_vector_error(store)
             found[digest] = None if vector is None else np.frombuffer(vector, np.float32)
     return found
 
 
-def known_digests(store: Store) -> frozenset[bytes]:
-    """Return the digests of all contents, of references and queries."""
-    found = store.database.execute("SELECT digest FROM contents UNION SELECT digest FROM queries")
-    return frozenset(digest for (digest,) in found)
-
-
-def keep_queries(store: Store, contents: Iterable[Content]) -> None:
-    """Remember the vectors of queries, so that they are not embedded again; they are never found as references."""
+def keep_queries(store: Store, contents: Mapping[bytes, Vector | None]) -> None:
+    """Remember the vectors of queries by their digests; they are not embedded again, and never found as references."""
+    insert = "INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))"
     with write_together(store.database):
-        for content in contents:
-            insert = "INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))"
-            store.database.execute(insert, (content.digest, content.packed))
+        rows = [(digest, _pack(vector)) for digest, vector in contents.items()]
+        store.database.executemany(insert, rows)
 
 
 def forget_queries(store: Store, kept: Iterable[bytes]) -> None:
     """Forget the vectors of all queries but those with the digests `kept`."""
-    wanted = set(kept)
-    gone = [
-        (digest,)
-        for (digest,) in store.database.execute("SELECT digest FROM queries")
-        if digest not in wanted
-    ]
-    store.database.executemany("DELETE FROM queries WHERE digest = ?", gone)
+    names = json.dumps([digest.hex().upper() for digest in kept])
+    forget = "DELETE FROM queries WHERE hex(digest) NOT IN (SELECT value FROM json_each(?))"
+    store.database.execute(forget, (names,))
 
 
-def unreadable_files(store: Store) -> list[Path]:
-    """Return the files of contents that cannot be read as pictures."""
-    found = store.database.execute(
-        "SELECT path FROM files JOIN contents USING (content) WHERE vector IS NULL ORDER BY path"
-    )
-    return [as_path(os.fsdecode(path)) for (path,) in found]
+def readable_contents(store: Store) -> NDArray[np.int64]:
+    """Return the numbers [n] of all readable contents, in order; numbers are never given again."""
+    find = "SELECT content FROM contents WHERE vector IS NOT NULL ORDER BY content"
+    return np.fromiter((number for (number,) in store.database.execute(find)), np.int64)
+
+
+def highest_content(store: Store) -> int:
+    """Return the highest number that a content was ever given; 0 for none."""
+    row = store.database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'contents'").fetchone()
+    return int(row[0]) if row else 0
 
 
 def stored_vectors(
-    store: Store, after: int = 0, until: int = MAX_CONTENT_NUMBER
+    store: Store, after: int, until: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in order, above `after` and up to `until`.
 
@@ -273,12 +363,8 @@ def stored_vectors(
             if _is_damaged(store, vector, checksum):
                 raise _damaged_vector_error(store, number)
         numbers = np.array([number for number, _, _ in block], np.int64)
-        yield (
-            numbers,
-            np.frombuffer(b"".join(vector for _, vector, _ in block), np.float32).reshape(
-                -1, store.dimensions
-            ),
-        )
+        joined = b"".join(vector for _, vector, _ in block)
+        yield numbers, np.frombuffer(joined, np.float32).reshape(-1, store.dimensions)
 
 
 def check_vectors(store: Store) -> int:
@@ -287,47 +373,41 @@ def check_vectors(store: Store) -> int:
     Raises:
         UserError: A vector or a page of the database is damaged.
     """
-    count = sum(len(numbers) for numbers, _ in stored_vectors(store))
+    count = sum(len(numbers) for numbers, _ in stored_vectors(store, 0, highest_content(store)))
     find = "SELECT count(*) FROM queries WHERE checksum IS NOT NULL AND checksum IS NOT checksum(vector)"
     if store.database.execute(find).fetchone()[0]:
-        raise UserError(
-            f"{store.folder / DATABASE} holds a damaged vector of a query: remove {store.folder}, add all again."
-        )
+        raise _damaged_vector_error(store)
     (found,) = store.database.execute("PRAGMA quick_check(1)").fetchone()
     if found != "ok":
         raise sqlite3.DatabaseError(found)
     return count
 
 
+def count_changes(store: Store) -> int:
+    """Return how many times the index was changed; the number identifies the state that a derived file was made from."""
+    return int(_read_about(store.database, "changes"))
+
+
 def _is_damaged(store: Store, vector: bytes, checksum: int | None) -> bool:
     return len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector))
 
 
-def _damaged_vector_error(store: Store, content: int) -> UserError:
-    _, files = read_content_files(store, content)
-    if not files:
+def _damaged_vector_error(store: Store, content: int = 0) -> UserError:
+    """Return the error for a damaged vector: of a content whose file can be named, or of another picture."""
+    path, (_, files) = store.folder / DATABASE, read_content_files(store, content)
+    if files:
         return UserError(
-            f"{store.folder / DATABASE} holds a damaged vector of no file: remove {store.folder}, add all again."
+            f"{path} holds a damaged vector, of {files[0]}. Remove it (`match remove`) and add it again."
         )
-    return UserError(
-        f"{store.folder / DATABASE} holds a damaged vector, of {files[0]}. Remove it (`match remove`) and add it again."
-    )
+    return UserError(f"{path} holds a damaged vector: remove {store.folder}, add the images again.")
 
 
-def count_changes(store: Store) -> int:
-    """Return how many times the index was changed; the number identifies the state that a Faiss file was made from."""
-    number = read_about(store.database, "changes")
-    if not number.isdecimal():
-        raise sqlite3.DatabaseError(f"its number of changes is {number!r}")
-    return int(number)
+def _pack(vector: Vector | None) -> bytes | None:
+    return None if vector is None else np.ascontiguousarray(vector, np.float32).tobytes()
 
 
-def removed_contents(store: Store) -> NDArray[np.int64]:
-    """Return the numbers [n] of all readable contents that were removed; numbers are never given again."""
-    return np.array(
-        [number for (number,) in store.database.execute("SELECT content FROM removed ORDER BY content")],
-        np.int64,
-    )
+def _to_path(name: bytes) -> Path:
+    return as_path(os.fsdecode(name))
 
 
 @contextmanager

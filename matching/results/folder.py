@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
@@ -37,13 +36,11 @@ class SearchNotes:
         read_only: absolute paths of folders in which nothing is to be changed.
         sources: absolute paths of the folders and files that were searched.
         references: whether queries were searched among references, not among themselves.
-        made_from: fingerprints of the descriptor and of the pictures involved, and versions.
     """
 
     index: str | None = None
     keep: KeepRule = "largest"
     threshold: float | None = None
-    made_from: dict[str, Any] | None = None
     preferred: Sequence[str] = ()
     read_only: Sequence[str] = ()
     sources: Sequence[str] = ()

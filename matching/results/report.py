@@ -13,7 +13,6 @@ from image_copies.matching.groups.groups import MAX_COMPONENT_PAIRS, Hub
 from image_copies.matching.groups.planning import CopyGroup, Grouped
 from image_copies.matching.groups.series import list_series
 from image_copies.matching.matches import (
-    Match,
     Matches,
     Rule,
     describe_count,
@@ -66,21 +65,6 @@ def write_results(
     if grouped is not None:
         _write_grouped(folder, grouped, list_series(matches.pairs, grouped.rows), output)
     output.say(f"matches: {folder / MATCHES}\ngallery: {page}")
-
-
-def write_track(path: Path, pairs: Sequence[Match], output: Output) -> None:
-    """Write the matching track's CSV; confirmed pairs come before all others, by how many features agree.
-
-    Raises:
-        UserError: The disk is full.
-    """
-    from image_copies.submissions.formats.matching_track import write_pairs  # imported here: rarely asked for
-
-    scores = (float(match.evidence.inliers) if match.evidence else match.score for match in pairs)
-    rows = [
-        (match.query.stem, match.reference.stem, score) for match, score in zip(pairs, scores, strict=True)
-    ]
-    output.say(f"matching track: {path}, {write_pairs(path, rows)} pairs")
 
 
 def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> None:

@@ -12,20 +12,20 @@ from typing import Any
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_there
-from image_copies.matching.commands.applying import carry_out_plan, list_removed, undo_plan
-from image_copies.matching.commands.deciding import find_index
+from image_copies.matching.commands.applying import carry_out, list_removed, take_back
+from image_copies.matching.commands.indexing import find_index
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.journal import Way
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.group_plan import suggest
 from image_copies.matching.groups.series import list_series
-from image_copies.matching.index.decisions import Decisions, Word, word_of
-from image_copies.matching.index.store import digest_of, digests_of_files, open_known_store
+from image_copies.matching.index.decisions import Decisions, Word
+from image_copies.matching.index.store import digest_of, digests_of_files, open_store
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match, evidence_values, match_values, read_matches_csv
 from image_copies.matching.pairs import verify_two
-from image_copies.matching.results.folder import JOURNAL, MATCHES, MOVED, SearchNotes, read_notes
+from image_copies.matching.results.folder import MATCHES, MOVED, SearchNotes, read_notes
 from image_copies.matching.results.overlays import lay_pair
 from image_copies.matching.review.plans import (
     CHANGED,
@@ -259,7 +259,7 @@ class Results:
                 ((row.file, center.file), (bytes.fromhex(row.sha256), bytes.fromhex(center.sha256)))
                 for row, center in found
             ]
-            self.decisions.record_copies(named)
+            self.decisions.keep(named, True)
             self._accepted.append([digests for _, digests in named])
         return len(found)
 
@@ -283,7 +283,7 @@ class Results:
         with self._changing:
             if not self.plan.current or self.summarize_plan()["remove"]["plan"] != shown:
                 raise UserError(CHANGED)
-            return describe_outcome(carry_out_plan(self.folder, way, index=self.decisions.index))
+            return describe_outcome(carry_out(self.folder, way, self.decisions.index))
 
     def put_back(self) -> dict[str, Any]:
         """Undo what was carried out, and return the same.
@@ -292,9 +292,7 @@ class Results:
             UserError: It cannot be undone now.
         """
         with self._changing:
-            if not is_there(self.folder / JOURNAL):
-                raise UserError(f"Nothing was put back: {self.folder / JOURNAL} does not exist.")
-            return describe_outcome(undo_plan(self.folder))
+            return describe_outcome(take_back(self.folder))
 
     def file(self, number: int) -> Path:
         """Return the path of a file by its position.
@@ -335,7 +333,7 @@ class Results:
         """What is decided of the listed pairs, by the contents that are known and otherwise by the names of the time."""
         by_content, by_name = {}, {}
         for decision in self.decisions.read():
-            by_content[decision.pair] = by_name[frozenset(decision.names)] = word_of(decision)
+            by_content[decision.pair] = by_name[frozenset(decision.names)] = decision.word
         if not by_content:
             return {}
         found = {}
@@ -369,7 +367,7 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     files = list(
         dict.fromkeys([path for match in matches for path in (match.query, match.reference)] + list(planned))
     )
-    with open_known_store(place) as store:
+    with open_store(place) as store:
         known = digests_of_files(store, files)
     numbers = {path: number for number, path in enumerate(files)}
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}

@@ -11,7 +11,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import is_folder
 from image_copies.data.sources.archives import is_archive
 from image_copies.matching.files.keeping import KEEP_RULES, is_rule
-from image_copies.pipeline.cluster import add_ray_options
 from image_copies.pipeline.run.cli import (
     DIR,
     FILE,
@@ -52,7 +51,6 @@ OPTIONS: Table = {
     "--references": SOURCES | {"help": "pictures that may have been copied, or CSV lists of PDQ hashes"},
     "--protect": SOURCES | {"help": "searched, but never touched"},
     "--read-only": DIR | {"nargs": "+", "default": [], "help": "folders in which nothing is ever changed"},
-    "--no-self": FLAG | {"help": "report no pairs within one source"},
     "--show": FILE | {"help": "with two pictures: one laid on the other, and what differs"},
     "--index": DIR | {"help": "an index of references, which `add` makes, and which keeps decisions"},
     "--unrelated": SOURCES | {"help": "calibrate on these pictures, which must not be copies of each other"},
@@ -63,7 +61,6 @@ OPTIONS: Table = {
     "--no-verify": {"dest": "verify", "action": "store_const", "const": 0, "help": "go by the vectors alone"},
     "--views": {"action": argparse.BooleanOptionalAction}
     | {"help": "search with views of unsure pictures and pictures on pages, too; default: as for --verify"},
-    "--matching-track": FILE | {"help": "also write the pairs as the competition's CSV"},
     "--exact": FLAG | {"help": "compare with every reference, even in a large index"},
     "--keep": {"type": RULE_TO_KEEP, "nargs": "+", "default": ["largest"], "metavar": "RULE"}
     | {
@@ -85,7 +82,7 @@ OPTIONS: Table = {
     "--verbose": FLAG | {"help": "figures, too: matches, thresholds, false alarms"},
 }
 SEARCH = (
-    *("search:", ("--verify", "--no-verify"), "--views", "--exact", "--no-self", "--matching-track"),
+    *("search:", ("--verify", "--no-verify"), "--views", "--exact"),
     *("network and threshold:", *NETWORK, *RULE, "--unrelated"),
     *("groups, and what to do with them:", "--keep", "--remove-references"),
     *("--protect", "--read-only"),
@@ -112,7 +109,6 @@ TASKS: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "remove": ("paths", "--index"),
     "check": ("--index",),
 }
-WITH_RAY = ("", "leakage", "add")
 WITH_INDEX = ("add", "remove", "check")
 
 
@@ -129,8 +125,6 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
     add_options(
         parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet", "--verbose"], OPTIONS
     )
-    if task in WITH_RAY:
-        add_ray_options(parser)
     options = parser.parse_args(words[task.isalpha() :])
     if task in WITH_INDEX and options.index is None:
         parser.error("the index is missing: give it with --index DIR")

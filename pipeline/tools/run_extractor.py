@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 from image_copies.data.commands import name_command, name_install
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.images import find_images
-from image_copies.matching.extractor import Extractor, Normalizer, checkpoint_extractor, digest_files
-from image_copies.matching.joined import join_extractors
+from image_copies.matching.extractor import (
+    Extractor,
+    Normalizer,
+    checkpoint_extractor,
+    digest_files,
+    join_extractors,
+)
 from image_copies.matching.threshold import Tail, fit_tail_of_readable
 from image_copies.models.inference.embedders import Embedder
 from image_copies.models.inference.onnx_embedder import open_onnx

@@ -8,7 +8,6 @@ import numpy as np
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_table, write_table
-from image_copies.data.targets import begins_with
 from image_copies.submissions.scoring.metrics import (
     RankedPairs,
     Scores,
@@ -20,7 +19,6 @@ from image_copies.submissions.vectors.files import Vectors, VectorSet
 
 CSV_COLUMNS = ["query_id", "reference_id", "score"]
 MAX_ROWS = 500_000
-is_matching_track = begins_with(",".join(CSV_COLUMNS).encode())
 
 
 def write_matches(path: Path, queries: Vectors, references: VectorSet, per_query: int = 10) -> int:

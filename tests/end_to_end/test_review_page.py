@@ -12,7 +12,7 @@ from PIL import Image
 
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
-from image_copies.matching.index.store import open_known_store
+from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match
 from image_copies.matching.results.folder import SearchNotes, write_notes
 from image_copies.matching.review.routes import Review, review_router
@@ -89,7 +89,7 @@ def page(browser: "sync_api.Browser", address: str) -> Iterator["sync_api.Page"]
 
 
 def said(results: Path) -> list[tuple[bool, set[str]]]:
-    with open_known_store(results / "index") as store:
+    with open_store(results / "index") as store:
         return [(decision.copy, {name.name for name in decision.names}) for decision in read_decisions(store)]
 
 

@@ -35,7 +35,7 @@ print(CNN(verbose=False).find_duplicates("album", min_similarity_threshold=0.8)[
 SERVICE = """
 from fastapi.testclient import TestClient
 from pathlib import Path
-from image_copies.matching.calibration import make_rule
+from image_copies.matching.extractor import make_rule
 from image_copies.matching.explorer.service import SearchService, service_router
 from image_copies.matching.web.app import make_app
 from image_copies.pipeline.tools.run_extractor import open_extractor

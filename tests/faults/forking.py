@@ -105,8 +105,8 @@ def fork_workers() -> None:
 
 
 def commit_often() -> None:
-    """An index is written after every 8 pictures, and vectors after every 16."""
-    replace("image_copies.matching.index.filling", IMAGES_PER_COMMIT=8, choose_batch=lambda networks, settings: 8)
+    """An index is written after every 8 pictures."""
+    replace("image_copies.matching.index.filling", choose_batch=lambda networks, settings: 8)
 
 
 PATCHES: dict[str, Callable[[], None]] = {

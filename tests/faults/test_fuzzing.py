@@ -37,9 +37,9 @@ from image_copies.matching.explorer.service import SearchService, service_router
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.plan import read_plan
-from image_copies.matching.index.decisions import decide, read_decisions
+from image_copies.matching.index.decisions import Decisions, read_decisions
 from image_copies.matching.index.search import open_search
-from image_copies.matching.index.store import Content, add_files, open_known_store, open_store, stored_files, unreadable_files
+from image_copies.matching.index.store import add_files, open_store, stored_files, unreadable_files
 from image_copies.matching.matches import Rule
 from image_copies.matching.web.app import make_app
 from image_copies.models.inference.onnx_embedder import open_onnx
@@ -286,10 +286,10 @@ def archive_parsers(folder: Path) -> dict[str, Parser]:
 def index_parsers(folder: Path) -> dict[str, Parser]:
     rng = np.random.default_rng(0)
     with open_store(folder / "index", "extractor", 4) as store:
-        contents = [Content(bytes([number]) * 32, rng.standard_normal(4).astype(np.float32)) for number in range(6)]
-        contents.append(Content(b"u" * 32, None))
-        add_files(store, {Path(f"/p/{row}.jpg"): content.digest for row, content in enumerate(contents)}, contents)
-        decide(store, (Path("/p/0.jpg"), Path("/p/1.jpg")), (bytes(32), b"\1" * 32), True)
+        contents = {bytes([number]) * 32: rng.standard_normal(4).astype(np.float32) for number in range(6)}
+        add_files(store, {Path(f"/p/{row}.jpg"): digest for row, digest in enumerate(contents)}, contents)
+        add_files(store, {Path("/p/6.jpg"): b"u" * 32}, {b"u" * 32: None})
+        Decisions(folder / "index").keep([((Path("/p/0.jpg"), Path("/p/1.jpg")), (bytes(32), b"\1" * 32))], True)
         store.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     whole = (folder / "index" / "references.sqlite").read_bytes()
 
@@ -298,7 +298,7 @@ def index_parsers(folder: Path) -> dict[str, Parser]:
             beside.unlink()
         for beside in path.parent.glob("[cqv]*"):
             beside.unlink()
-        with open_known_store(path.parent) as store:
+        with open_store(path.parent) as store:
             stored_files(store), unreadable_files(store), read_decisions(store)
             open_search(store).nearest(np.ones((1, 4), np.float32), 3)
 
@@ -416,7 +416,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[TestClient, list
     extractor: Extractor = checkpoint_extractor(folder / "n.safetensors")
     list(write_pictures(folder / "pictures", "P", 3, seed=1, workers=1))
     with open_store(folder / "index", extractor.identity, 4) as store:
-        add_files(store, {Path("/x.jpg"): b"d" * 32}, [Content(b"d" * 32, np.ones(4, np.float32))])
+        add_files(store, {Path("/x.jpg"): b"d" * 32}, {b"d" * 32: np.ones(4, np.float32)})
     service = SearchService(folder / "index", extractor, Rule(-1.0, None, 0.001, 3))
     searched = TestClient(make_app(service_router(service)), base_url="http://127.0.0.1", raise_server_exceptions=False)
     return searched, [{"vectors": [[1.0, 0.0, 0.0, 0.0], [1, 2, 3, 4]]}]

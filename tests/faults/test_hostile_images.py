@@ -18,7 +18,7 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.formats import readable_formats
 from image_copies.data.procedural import draw_picture
-from image_copies.matching.index.store import open_known_store, stored_files, vectors_by_digest
+from image_copies.matching.index.store import open_store, stored_files, vectors_by_digest
 from image_copies.pipeline.match import main as match
 from image_copies.pipeline.steps.embed import embed_folder
 from image_copies.submissions.vectors.files import read_vectors
@@ -239,7 +239,7 @@ def check_index(good: Path, hostile: list[Path], checkpoint: Path, folder: Path)
     for name, source in (("alone", good), ("mixed", mixed(good, hostile, folder / "pictures"))):
         arguments = ["add", str(source), "--checkpoint", str(checkpoint), "--index", str(folder / name), "--quiet"]
         assert match(arguments) == 0
-        with open_known_store(folder / name) as store:
+        with open_store(folder / name) as store:
             files = stored_files(store)
             known = vectors_by_digest(store, files.values())
             vectors[name] = {path.name: None if (v := known[d]) is None else v.tobytes() for path, d in files.items()}

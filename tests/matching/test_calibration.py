@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import write_pictures
-from image_copies.matching.calibration import make_rule
-from image_copies.matching.extractor import Extractor
+from image_copies.matching.extractor import Extractor, make_rule
 from image_copies.matching.threshold import Tail
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.settings import EmbeddingSettings

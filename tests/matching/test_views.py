@@ -12,14 +12,12 @@ from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import draw_picture
-from image_copies.matching.commands import effort
-from image_copies.matching.commands.effort import MOST, Effort, choose_effort
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match, Rule
 from image_copies.matching.pairs import verify_pairs
-from image_copies.matching.search import Search
+from image_copies.matching.search import MOST_VERIFIED, Search, choose_effort
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import CHANGES, crop_features, local_features
 from image_copies.matching.verification.geometry import verify
@@ -170,23 +168,26 @@ def test_a_page_is_confirmed_by_the_crop_that_found_it(tmp_path: Path) -> None:
     assert evidence is not None and min(evidence.query_region) > 0.3 and max(evidence.query_region) < 0.7
 
 
-@pytest.mark.parametrize("cores", [1, 64])
-def test_the_number_of_pictures_alone_decides_what_is_done_and_what_is_not_is_named(
-    monkeypatch: pytest.MonkeyPatch, cores: int
+@pytest.mark.parametrize(
+    ("rule", "pictures", "asked", "verified", "views", "left_out"),
+    [
+        (RULE, MOST_VERIFIED, (None, None), 10, True, False),
+        (RULE, MOST_VERIFIED, (None, False), 10, False, False),
+        (Rule(-1.0, None, 0.001, 10), MOST_VERIFIED, (None, None), 10, False, False),
+        (RULE, MOST_VERIFIED + 1, (None, None), 0, False, True),
+        (RULE, MOST_VERIFIED + 1, (None, True), 0, True, True),
+        (RULE, MOST_VERIFIED + 1, (5, None), 5, False, False),
+        (RULE, MOST_VERIFIED + 1, (0, None), 0, False, False),
+        (Rule(None, None, 0.001, 10), 100, (None, None), 0, False, False),
+    ],
+)
+def test_the_number_of_pictures_decides_what_nobody_asked_for(
+    rule: Rule, pictures: int, asked: tuple[int | None, bool | None], verified: int, views: bool, left_out: bool
 ) -> None:
-    monkeypatch.setattr(effort, "usable_cores", lambda: cores)
-    assert choose_effort(RULE, None, MOST, None, None) == Effort(10, True)
-    assert choose_effort(RULE, MOST - 3, 10, None, None) == Effort(10, True), "10 references are worth 3 pictures"
-    assert choose_effort(Rule(-1.0, None, 0.001, 10), None, MOST, None, None) == Effort(10, False)
-    assert choose_effort(RULE, None, MOST, None, False) == Effort(10, False)
-    for queries, references in ((None, MOST + 1), (MOST, 10)):
-        none = choose_effort(RULE, queries, references, None, None)
-        assert (none.verified, none.views) == (0, False)
-        assert f"about {79 if cores == 1 else 1} min" in none.left_out and "--verify --views asks for it" in none.left_out
-    viewed = choose_effort(RULE, None, MOST + 1, None, True)
-    assert (viewed.verified, viewed.views) == (0, True) and "nor views" not in viewed.left_out
-    assert choose_effort(RULE, MOST + 1, 50_000, 5, None) == Effort(5, False)
-    assert choose_effort(RULE, MOST + 1, 50_000, 0, None) == Effort(0, False)
-    assert choose_effort(Rule(None, None, 0.001, 10), 100, 100, None, None) == Effort(0, False)
+    chosen = choose_effort(rule, pictures, *asked)
+    assert chosen[:2] == (verified, views) and ("--verify --views" in chosen[2]) is left_out
+
+
+def test_views_need_a_tail() -> None:
     with pytest.raises(UserError, match="--unrelated"):
-        choose_effort(Rule(-1.0, None, 0.001, 10), 100, 100, None, True)
+        choose_effort(Rule(-1.0, None, 0.001, 10), 100, None, True)

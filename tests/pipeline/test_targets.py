@@ -14,7 +14,6 @@ PIPELINE = Path(__file__).parents[2] / "pipeline"
 SCRIPTS = ("02_embed", "06_score", "export", "deduplicate", "make_data", "match_options")
 WRITES = {  # options that name what is written, and in which files they are
     "--output": {f"{name}.py" for name in SCRIPTS},
-    "--matching-track": {"match_options.py"},
     "--details": {"06_score.py"},
     "--show": {"match_options.py"},
     "--to": {"match_options.py"},  # a plan's step leaves alone what exists there
@@ -47,7 +46,6 @@ def album(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             (f"embed --images al --output al/{name}", "--output")
             for name in ("a.jpg", "v.h5", "v.parquet", "v.onnx", "plan.csv", "new.jpg")
         ),
-        *((f"match al --matching-track al/{name}", "--matching-track") for name in ("a.jpg", "v.csv", "plan.csv", "new")),
         *((f"match al/a.jpg al/b.jpg --show al/{name}", "--show") for name in ("a.jpg", "b.jpg", "c.jpg", "keep.txt", "v.png")),
         ("match al --output al", "--output"),
         ("match al --output al/a.jpg", "--output"),
@@ -88,7 +86,7 @@ def test_so_do_those_that_make_folders(
 
 
 def test_no_option_that_names_a_target_is_forgotten() -> None:
-    named = r'"(--(?:out\w*|matching-track|details|report|show|to|apply|save\w*|write\w*))"(?:,\s*type=|: (?:DIR|FILE|PLACE)\b)'
+    named = r'"(--(?:out\w*|details|report|show|to|apply|save\w*|write\w*))"(?:,\s*type=|: (?:DIR|FILE|PLACE)\b)'
     found: dict[str, set[str]] = {}
     for path in [*PIPELINE.glob("*.py"), *(PIPELINE / "tools").glob("*.py")]:
         for option in re.findall(named, path.read_text(encoding="utf-8")):

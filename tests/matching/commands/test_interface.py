@@ -21,7 +21,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.squares import decode_squares
 from image_copies.matching.commands import searching
-from image_copies.matching.commands.effort import Effort
 from image_copies.models.inference import embedders
 from image_copies.submissions.vectors.files import write_vectors
 from tests.pictures import draw
@@ -80,7 +79,7 @@ def test_of_a_group_only_what_nobody_would_miss_is_removable(tmp_path: Path, mon
     for name, picture in (("original", original), ("captioned", captioned), ("partly", Image.fromarray(turned))):
         picture.save(tmp_path / f"{name}.png")
     original.resize((360, 360)).save(tmp_path / "smaller.jpg", quality=85)
-    monkeypatch.setattr(searching, "choose_effort", lambda *given: Effort(10, False, "views were left out"))
+    monkeypatch.setattr(searching, "choose_effort", lambda *given: (10, False, "views were left out"))
     found = image_copies.find_copies(tmp_path)
     (group,) = found
     assert sorted(group) == [tmp_path / name for name in ("captioned.png", "original.png", "smaller.jpg")]

@@ -192,8 +192,6 @@ def test_the_command_writes_csv_and_gallery(
     assert list(table.columns) == known
     assert set(table["class"]) <= {"same file", "certain", "likely", "same scene"} and table["class"].iloc[0] == "same file"
     assert np.all(np.diff(table["score"]) <= 0) and table["score"].iloc[0] == 0
-    origin = json.loads((pictures / "matches" / "search.json").read_text())["made_from"]
-    assert set(origin) == {"descriptor", "pictures", "code", "versions"} and origin["pictures"][0] > 0
     page = " ".join(page.read_text() for page in sorted((pictures / "matches" / "gallery").glob("*.html")))
     assert "same &lt;b&gt;.jpg" in page and "<b>.jpg" not in page
     assert f"relative to <b>{pictures / 'queries'}</b>" in page and "query<br>queries/again.jpg<" in page
@@ -220,7 +218,6 @@ def test_a_kept_index_is_added_to_searched_and_removed_from(
     assert "removed 1 file" in capsys.readouterr().out
     shutil.move("references", "moved")
     of_index()
-    assert "not there any more: 2 references found in kept, such as " in capsys.readouterr().out
     run_match("remove", "references", *index[2:])
     assert "removed 9 files" in capsys.readouterr().out
 

@@ -17,9 +17,8 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.sources.discovery import discover
-from image_copies.matching.calibration import make_rule
 from image_copies.matching.explorer.service import SearchService, service_router
-from image_copies.matching.extractor import Extractor, checkpoint_extractor
+from image_copies.matching.extractor import Extractor, checkpoint_extractor, make_rule
 from image_copies.matching.hash_lists import read_hash_lists
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest

@@ -12,7 +12,7 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
-from image_copies.matching.commands import applying, deciding  # noqa: F401 - before the processes are forked
+from image_copies.matching.commands import applying
 from image_copies.matching.files.acting import hold_files
 from image_copies.matching.files.journal import Way
 from image_copies.matching.files.plan import PlanRow, write_plan

@@ -15,7 +15,7 @@ from image_copies.data.errors import UserError
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
-from image_copies.matching.index.store import digest_of, open_known_store
+from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.matches import Match, read_matches_csv
 from image_copies.matching.results.folder import PLAN, SEARCH, SearchNotes, hold_results_folder, write_notes
 from image_copies.matching.review.results import open_results
@@ -88,7 +88,7 @@ def planned(results: Path) -> dict[str, tuple[str, str]]:
 
 
 def decided(results: Path) -> list[tuple[bool, set[str]]]:
-    with open_known_store(results / "index") as store:
+    with open_store(results / "index") as store:
         return [(decision.copy, {name.name for name in decision.names}) for decision in read_decisions(store)]
 
 
@@ -272,7 +272,7 @@ def test_what_is_called_no_copy_stays_wherever_the_index_went(results: Path, mon
     before = read_tree(album)
     main(["decide", str(album / "small.png"), str(album / "large.png"), "not-a-copy", "--output", str(results)])
     (results / "index").rename(kept)
-    with pytest.raises(UserError, match="holds no index any more"):
+    with pytest.raises(UserError, match="holds no index, which keeps your decisions"):
         main(["--apply", "move", "--output", str(results)])
     assert read_tree(album) == before
     assert main(["--apply", "move", "--index", str(kept), "--output", str(results)]) == 1

@@ -3,26 +3,17 @@
 import io
 import json
 import shutil
-import sqlite3
 import subprocess
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
-from image_copies.data.procedural import write_pictures
 from image_copies.data.remote import as_path
-from image_copies.matching import search as match_search
-from image_copies.matching.index import filling, parts
-from image_copies.matching.index.database import DATABASE
-from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.deduplicate import main as deduplicate
 from image_copies.pipeline.steps import ensemble
 from image_copies.submissions.ensemble import projection
-from image_copies.submissions.search import neighbours
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.cluster
@@ -90,52 +81,6 @@ def test_a_submission_is_scored_as_in_one_process(
         done = run_command(tmp_path, "06_score", *arguments, *more)
         assert done.returncode == 0, done.stderr
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "cluster.json").read_bytes()
-
-
-def test_an_index_holds_and_finds_what_one_process_does(
-    nodes: Any, tmp_path: Path, run_command: RunCommand, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module, name, value in (
-        *((filling, "IMAGES_PER_COMMIT", 8), (match_search, "QUERIES_PER_BLOCK", 8)),
-        *((parts, "CONTENTS_PER_PART", 12), (parts, "MIN_NEW_CONTENTS", 4)),
-        *((neighbours, "PAIRS_WORTH_SENDING", 0), (neighbours, "REFERENCES_PER_SHARD", 12)),
-    ):
-        monkeypatch.setattr(module, name, value)
-    list(write_pictures(tmp_path / "pictures", "R", 30, seed=1, workers=1))
-    list(write_pictures(tmp_path / "unrelated", "U", 25, seed=2, workers=1))
-    shutil.copy(tmp_path / "pictures/R000002.jpg", tmp_path / "pictures/again.jpg")
-    for number in (3, 5, 17):
-        with Image.open(tmp_path / f"pictures/R{number:06d}.jpg") as picture:
-            picture.save(tmp_path / f"pictures/copy-{number}.jpg", quality=30)
-    (tmp_path / "pictures/broken.jpg").write_bytes(b"no picture")
-    held, derived, matched = [], [], []
-    for name, more in (("one.json", ()), ("cluster.json", ("--ray", nodes.address))):
-        for output, arguments in (
-            ("", ("add", "pictures", "--index", f"index-{name}")),
-            ("known", ("--index", f"index-{name}", "--queries", "pictures", "--unrelated", "unrelated")),
-            ("within", ("--queries", "pictures", "--threshold", "-0.5")),
-        ):
-            where = ("--output", tmp_path / name / output) if output else ()
-            done = run_command(tmp_path, "match", *arguments, "--checkpoint", SHIPPED, *where, *more, "--json")
-            assert done.returncode == 0, done.stderr
-            assert all(line.startswith("{") for line in done.stdout.splitlines())
-            if output:
-                assert ("  searching neighbours: " in done.stderr) == bool(more), done.stderr
-        with closing(sqlite3.connect(tmp_path / f"index-{name}" / DATABASE)) as database:
-            held.append([database.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall() for table in ("contents", "files")])
-        derived.append(read_folder(tmp_path / f"index-{name}", "[cv]*"))
-        files = (
-            "known/matches.csv",
-            "within/matches.csv",
-            "within/groups.csv",
-            "within/plan.csv",
-        )
-        matched.append([(tmp_path / name / file).read_text() for file in files])
-        matched[-1].append(str(json.loads((tmp_path / name / "known/search.json").read_text())["threshold"]))
-    assert held[0] == held[1] and len(held[0][0]) == 34
-    assert derived[0] == derived[1] and len(derived[0]) == 3
-    assert [one for one, other in zip(*matched, strict=True) if one != other] == []
-    assert all(f"copy-{number}.jpg" in matched[0][3] for number in (3, 5, 17))
 
 
 STEPS = ("02_embed", "03_ensemble", "04_normalize", "05_submit", "06_score")

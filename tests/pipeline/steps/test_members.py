@@ -9,8 +9,7 @@ import torch
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
-from image_copies.matching.extractor import checkpoint_extractor
-from image_copies.matching.joined import join_extractors
+from image_copies.matching.extractor import checkpoint_extractor, join_extractors
 from image_copies.matching.matches import Rule
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor

@@ -11,8 +11,7 @@ from safetensors import safe_open
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
-from image_copies.matching.calibration import make_rule
-from image_copies.matching.extractor import checkpoint_extractor
+from image_copies.matching.extractor import checkpoint_extractor, make_rule
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings, JoinedSettings, without_weights_files
