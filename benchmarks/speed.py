@@ -328,8 +328,8 @@ def measure_growth(contents: int, _seed: int) -> Figures:
         time_part(FILL, fill)
         time_part(FILES, lambda: open_search(store, exact=True))
         index = time_part(CODES, lambda: open_search(store))
-        originals = index.numbers()[:: contents // (QUERIES // 2)][: QUERIES // 2]
-        copies, distances = population.draw_copies(index.vectors_of(originals))
+        originals = (np.flatnonzero(index.searched) + 1)[:: contents // (QUERIES // 2)][: QUERIES // 2]
+        copies, distances = population.draw_copies(index.take(originals - 1))
         queries = np.concatenate([copies, population.draw(QUERIES // 2)])
         few, exact = queries[:: QUERIES // COMPARED], open_search(store, exact=True)
         true = time_part(EXACTLY, lambda: exact.nearest(few, NEAREST))
@@ -359,8 +359,8 @@ def run_book(store: Store, population: Population, added: int) -> Figures:
         remove_files(store, [Path(f"/pictures/{name}.jpg") for name in names[chosen]])
         names = np.delete(names, chosen)
         index = open_search(store)
-        originals = rng.choice(index.numbers(), min(QUERIES, len(names)), replace=False)
-        copies, distances = population.draw_copies(index.vectors_of(originals))
+        originals = rng.choice((np.flatnonzero(index.searched) + 1), min(QUERIES, len(names)), replace=False)
+        copies, distances = population.draw_copies(index.take(originals - 1))
         true = open_search(store, exact=True).nearest(copies[:COMPARED], NEAREST)
         recalls.append(compute_recall(index.nearest(copies[:COMPARED], NEAREST).rows, true.rows))
         near = index.nearest(copies, NEAREST, near=True)

@@ -69,46 +69,37 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
         except (OSError, ValueError, csv.Error) as error:
             problem = getattr(error, "strerror", None) or error
             raise UserError(f"{path} cannot be read as a list of hashes ({problem}). {REMEDY}") from error
-        found = [(name, hexadecimal) for name, hexadecimal, matched in entries if hexadecimal and matched]
-        skipped += len(entries) - len(found)
+        hashed = [entry for entry in entries if entry[1]]
+        found = [(name, own) for name, own, quality in hashed if quality >= MIN_QUALITY]
         if not found:
-            hashed = any(hexadecimal for _, hexadecimal, _ in entries)
             wrong = f"hash of quality {MIN_QUALITY} or more" if hashed else "hash: it is no list of them"
             raise UserError(f"{path} holds no PDQ {wrong}. {REMEDY}")
+        skipped += len(entries) - len(found)
         names += [Path(f"{known_path(path)}/{name}") for name, _ in found]
-        digits += [hexadecimal for _, hexadecimal in found]
+        digits += [own for _, own in found]
     _load_pdq()
     return HashLists(names, np.frombuffer(bytes.fromhex("".join(digits)), np.uint64).reshape(-1, 4), skipped)
 
 
-def _read_entries(path: Path) -> Iterator[tuple[str, str | None, bool]]:
-    """Yield the name of every entry, its hash, if any, and whether PDQ can match it; without a header it has no more."""
+def _read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
+    """Yield the name, the hash and the quality of every entry; "" for no PDQ hash. Without a header only hashes are known."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         first = file.readline()
         file.seek(0)
-        separator = max(",;\t", key=first.count)
-        lines, header = csv.reader(file, delimiter=separator), list[str]()
-        for cells in lines:
-            digits = next((cell.strip() for cell in cells if HASH.fullmatch(cell.strip())), None)
-            if lines.line_num == 1 and digits is None:
+        lines, header = csv.reader(file, delimiter=max(",;\t", key=first.count)), list[str]()
+        for cells in filter(None, lines):
+            digits = next((cell.strip() for cell in cells if HASH.fullmatch(cell.strip())), "")
+            if lines.line_num == 1 and not digits:
                 header = [cell.strip().lower() for cell in cells]
                 continue
-            if not cells:
-                continue
-            entry = dict(zip(header, cells, strict=False))
+            entry, line = dict(zip(header, cells, strict=False)), str(lines.line_num)
             # lists of ThreatExchange hold other hashes, too
             kind = entry.get("signal_type") or entry.get("type") or "pdq"
             try:
                 quality = float(entry.get("quality") or 100)
             except ValueError as error:
-                raise ValueError(
-                    f"line {lines.line_num}: {error}; a quality is a number from 0 to 100"
-                ) from error
-            yield (
-                entry.get("id") or str(lines.line_num),
-                digits,
-                "pdq" in kind.lower() and quality >= MIN_QUALITY,
-            )
+                raise ValueError(f"line {line}: {error}; a quality is a number from 0 to 100") from error
+            yield entry.get("id") or line, digits if "pdq" in kind.lower() else "", quality
 
 
 def _make_match(query: Path, reference: Path, apart: int) -> Match:

@@ -20,8 +20,9 @@ from image_copies.data.images import ImageSet
 from image_copies.matching.commands.interface import Place, open_shipped
 from image_copies.matching.results.overlays import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
-from image_copies.submissions.search.neighbours import iterate_distances
+from image_copies.submissions.search.neighbours import Neighbours
 
+ROUNDING = 1e-6  # of squared distances: vectors of float32 are not of unit length to the last bit
 Duplicates = Mapping[str, Sequence[str | tuple[str, np.float32]]]
 
 
@@ -43,17 +44,14 @@ class CNN:
         found = folder.rglob("*") if recursive else folder.iterdir()
         paths = sorted(path for path in found if path.is_file() and not path.name.startswith("."))
         names = [str(path.relative_to(folder)) for path in paths]
-        encoded: dict[str, NDArray[np.float32]] = {}
         if not names:
-            return encoded
+            return {}
         with tqdm(
             total=len(names), desc="encoding", unit="image", leave=False, disable=not self.verbose
         ) as bar:
-            for block in open_shipped().extract(ImageSet(names, paths)):
-                rows = zip(names[block.first :], block.vectors, block.unreadable, strict=False)
-                encoded |= {name: vector for name, vector, unreadable in rows if not unreadable}
-                bar.update(len(block.vectors))
-        return encoded
+            encoded = open_shipped().extract_all(ImageSet(names, paths), bar.update)
+        rows = zip(names, encoded.vectors, encoded.unreadable, strict=True)
+        return {name: vector for name, vector, unreadable in rows if not unreadable}
 
     def find_duplicates(
         self,
@@ -111,12 +109,11 @@ def _find_near(encoded: Mapping[str, ArrayLike], least: float) -> dict[str, list
     found: dict[str, list[tuple[str, np.float32]]] = {name: [] for name in names}
     if not names:
         return found
-    vectors = scale_to_unit_length(
-        np.stack([np.asarray(vector, np.float32).ravel() for vector in encoded.values()])
-    )
-    for first, away in iterate_distances(vectors, vectors, "cosine"):
-        # a file is no duplicate of itself
-        away[np.arange(len(away)), np.arange(first, first + len(away))] = 2
-        for row, column in np.argwhere(away <= -least).tolist():
-            found[names[first + row]].append((names[column], -away[row, column]))
+    rows = np.stack([np.asarray(vector, np.float32).ravel() for vector in encoded.values()])
+    vectors = scale_to_unit_length(rows)
+    pairs = Neighbours(vectors).within(vectors, 2 - 2 * least + ROUNDING)
+    cosines = (1 - pairs.distances / 2).astype(np.float32)
+    for one, other, cosine in zip(pairs.queries.tolist(), pairs.references.tolist(), cosines, strict=True):
+        if one != other:  # a file is no duplicate of itself
+            found[names[one]].append((names[other], cosine))
     return found

@@ -229,25 +229,6 @@ class Rule:
         return kept
 
 
-@dataclass(frozen=True)
-class Exclusions:
-    """Pairs that are never reported, whatever their score, and pairs that always are.
-
-    Attributes:
-        rejected: Pairs of digests that the user decided are not copies.
-        accepted: By digest, the digests that the user decided are its copies.
-    """
-
-    rejected: frozenset[frozenset[bytes]] = frozenset()
-    accepted: Mapping[bytes, frozenset[bytes]] = field(default_factory=dict)
-
-    def decision(self, one: bytes, other: bytes) -> bool | None:
-        """Whether the user called two contents copies; None where nothing was said."""
-        if other in self.accepted.get(one, frozenset()):
-            return True
-        return False if frozenset((one, other)) in self.rejected else None
-
-
 def rank_by_evidence(pairs: Iterable[Match], evidence: Iterable[Evidence | None]) -> list[Match]:
     """Return pairs with what their pictures share: confirmed ones first, by how many features agree, then by their scores."""
     verified = [replace(match, evidence=found) for match, found in zip(pairs, evidence, strict=True)]

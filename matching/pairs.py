@@ -12,11 +12,9 @@ from typing import Generic, TypeVar
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
-from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.process import usable_cores
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
@@ -27,7 +25,7 @@ from image_copies.matching.verification.features import CHANGES, MAX_SIDE, Chang
 from image_copies.matching.verification.geometry import Evidence, verify
 from image_copies.matching.verification.judgement import EQUAL_BYTES, MAX_FALSE_ALARMS, Judgement, judge
 from image_copies.matching.verification.picture import Picture
-from image_copies.matching.views import list_crops
+from image_copies.matching.views import find_features, list_crops
 
 MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
 MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
@@ -73,19 +71,6 @@ class LastUsed(Generic[T]):
         return made
 
 
-# returns a picture's pixels, reduced at most to this short side; None: whole
-Read = Callable[[int | None], NDArray[np.uint8]]
-
-
-def find_features(path: Path) -> Features:
-    """Find the features of a file by which pairs are verified.
-
-    Raises:
-        ImageError: it cannot be read.
-    """
-    return Picture(path).features
-
-
 class PairJudge:
     """Judges pairs of files; pictures that were judged last are not read again."""
 
@@ -109,8 +94,7 @@ class PairJudge:
         """Look at a query that is no file and its references, the best first, as `verify_pairs` does; a pool finds features."""
         looked_at = [pair.reference for pair, undone in zip(pairs, changes, strict=True) if undone]
         deque(pool.map(self._features.of, looked_at), maxlen=0)
-
-        return verify_query(lambda: query.features, query.read, pairs, changes, self._features, self.verdicts)
+        return verify_query(query, lambda: query.features, pairs, changes, self._features, self.verdicts)
 
     def judge(
         self, pair: Match, threshold: float | None = -np.inf, query: Picture | None = None
@@ -187,25 +171,23 @@ def verify_pairs(
         if changes[row]:
             by_query[pair.query].append(row)
 
-    def look(item: tuple[Path, list[int]]) -> list[tuple[int, Evidence | None]]:
-        path, rows = item
-        own, read = partial(features.require, path), partial(decode_rgb, path)
-        found = verify_query(
-            own, read, [pairs[row] for row in rows], [changes[row] for row in rows], features, verdicts
-        )
-        return list(zip(rows, found, strict=True))
+    def look(path: Path) -> list[Evidence | None]:
+        own, rows = partial(features.require, path), by_query[path]
+        of_query = [pairs[row] for row in rows], [changes[row] for row in rows]
+        return verify_query(Picture(path), own, *of_query, features, verdicts)
 
     evidence: list[Evidence | None] = [None] * len(pairs)
     with share_cores() as pool:
-        found = chain.from_iterable(pool.map(look, by_query.items()))
-        for row, one in tqdm(found, "verifying", sum(map(len, by_query.values())), leave=False, unit="pair"):
+        found = chain.from_iterable(pool.map(look, by_query))
+        rows = list(chain.from_iterable(by_query.values()))
+        for row, one in zip(rows, tqdm(found, "verifying", len(rows), leave=False, unit="pair"), strict=True):
             evidence[row] = one
     return evidence
 
 
 def verify_query(
-    own: Callable[[], Features],
-    read: Read,
+    query: Picture,
+    find: Callable[[], Features],
     pairs: Sequence[Match],
     changes: Sequence[Sequence[Change]],
     features: LastUsed[Features],
@@ -214,8 +196,8 @@ def verify_query(
     """Look at a query and its references as `verify_pairs` does.
 
     Args:
-        own: Finds the query's features.
-        read: Reads the query's pixels.
+        query: The query.
+        find: Finds its features.
         pairs: Those of one query, the best first. Where the whole shows nothing, the crops by which the first MAX_CROPS were
             found are looked at, with all changes: on a page the strongest features are its letters.
         changes: Those that are undone, for each pair.
@@ -223,17 +205,17 @@ def verify_query(
         verdicts: What is known of pairs that were looked at before.
     """
     # its mirror image and negative are kept for all its references, and no longer
-    query = cache(lambda: replace(own()))
-    closer = cache(lambda: read(CROPPED_SIDE))
+    own = cache(lambda: replace(find()))
+    closer = cache(lambda: query.read(CROPPED_SIDE))
 
     def look(pair: Match, undone: Sequence[Change], crop: int | None = None) -> Evidence | None:
-        def find() -> Evidence | None:
+        def find_evidence() -> Evidence | None:
             other = features.require(pair.reference)
-            shown = query() if crop is None else crop_features(closer(), list_crops(closer())[crop], query())
+            shown = own() if crop is None else crop_features(closer(), list_crops(closer())[crop], own())
             return verify(shown, other, changes=undone)
 
         with suppress(ImageError):  # one may have gone meanwhile
-            return verdicts.ask(pair.files, "evidence", (undone, crop), find, Evidence)
+            return verdicts.ask(pair.files, "evidence", (undone, crop), find_evidence, Evidence)
         return None
 
     found: list[Evidence | None] = []

@@ -1,8 +1,10 @@
 """Searching a stored index: which references queries copy, or which pictures of the index are copies of each other."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +13,6 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.matching.extractor import Extractor
-from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.filling import embed_queries
 from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import (
@@ -24,9 +25,8 @@ from image_copies.matching.index.store import (
     vectors_by_digest,
 )
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Files, Verdicts
-from image_copies.matching.looks import Looks
-from image_copies.matching.matches import Exclusions, Match, Matches, Rule
-from image_copies.matching.views import CROPS, VIEWS, embed_views
+from image_copies.matching.matches import Match, Matches, Rule
+from image_copies.matching.views import CROPS, VIEWS, Looks, embed_views
 
 QUERIES_PER_BLOCK = 1024
 # expected false alarms per query up to which few lists of a large index hold what is nearer
@@ -44,12 +44,13 @@ Hit = tuple[float, int, int]
 
 @dataclass
 class Search:
-    """One search: the store's vectors, the rule, and what is excluded."""
+    """One search: the store's vectors, the rule, and what a person decided."""
 
     store: Store
     extractor: Extractor
     rule: Rule
-    exclusions: Exclusions = field(default_factory=Exclusions)
+    # by pairs of digests: whether a person called them copies
+    decided: Mapping[frozenset[bytes], bool] = field(default_factory=dict)
     # nearest references of each query to report whatever their score; 0 to follow the rule
     candidates: int = 0
     exact: bool = False  # compare every query with every reference, even in a large index
@@ -91,18 +92,12 @@ class Search:
         """
         look = None if self.looks is None else self.looks.look
         digests = embed_queries(self.store, self.extractor, paths, look)
-        unreadable = [path for path in paths if path not in digests]
-        pairs: list[Match] = []
-        for part in _split_into_blocks([path for path in paths if path in digests]):
-            vectors = vectors_by_digest(self.store, {digests[path] for path in part})
-            readable = [path for path in part if vectors[digests[path]] is not None]
-            unreadable += [path for path in part if vectors[digests[path]] is None]
-            asked = [(path, digests[path]) for path in readable]
-            for matches in self._search(asked, np.array([vectors[digest] for _, digest in asked])):
-                pairs += matches[: self.wanted]
+        found = self._search_files({path: digests[path] for path in paths if path in digests})
+        pairs = [match for matches in found.values() for match in matches[: self.wanted]]
         known = digests_of_files(self.store, {match.reference for match in pairs})
-        missing = unreadable + [path for path in unreadable_files(self.store) if path not in unreadable]
-        return self._collect_matches(pairs, len(paths), missing, known | digests)
+        unreadable = [path for path in paths if path not in found]
+        unreadable += [path for path in unreadable_files(self.store) if path not in unreadable]
+        return self._collect_matches(pairs, len(paths), unreadable, known | digests)
 
     def near(
         self,
@@ -125,19 +120,25 @@ class Search:
         Raises:
             UserError: when the index is damaged, or there are too few training vectors to normalise against.
         """
-        best: dict[tuple[Path, Path], Match] = {}
-        for part in _split_into_blocks(self.index.numbers().tolist()):
-            # of those that another process has removed meanwhile there is no file
-            there = [number for number in part if self._read(number)[1]]
-            known = map(self._read, there)
-            asked = [(files[0], digest) for digest, files in known]
-            for matches in self._search(asked, self.index.vectors_of(np.array(there, np.int64))):
-                for match in matches:
-                    pair = min(match.files), max(match.files)
-                    if pair not in best or best[pair].score < match.score:
-                        best[pair] = match
         files = stored_files(self.store)
+        first = {digest: path for path, digest in reversed(files.items())}
+        found = self._search_files({path: digest for digest, path in first.items()})
+        best: dict[tuple[Path, Path], Match] = {}
+        for match in chain.from_iterable(found.values()):
+            pair = min(match.files), max(match.files)
+            if pair not in best or best[pair].score < match.score:
+                best[pair] = match
         return self._collect_matches(best.values(), len(files), unreadable_files(self.store), files)
+
+    def _search_files(self, digests: Mapping[Path, bytes]) -> dict[Path, list[Match]]:
+        """Return the matches of each file that can be read, by what the index knows of its digest."""
+        found: dict[Path, list[Match]] = {}
+        for part in _split_into_blocks(list(digests)):
+            vectors = vectors_by_digest(self.store, {digests[path] for path in part})
+            asked = [(path, digests[path]) for path in part if vectors.get(digests[path]) is not None]
+            matches = self._search(asked, np.array([vectors[digest] for _, digest in asked]))
+            found |= {path: own for (path, _), own in zip(asked, matches, strict=True)}
+        return found
 
     def _collect_matches(
         self, pairs: Iterable[Match], queries: int, unreadable: list[Path], digests: Mapping[Path, bytes]
@@ -250,7 +251,7 @@ class Search:
         twins = self._files(query, self._content_of(digest))
         matches = [Match(path, twin, 0.0, 0.0, same_bytes=True) for twin in twins]
         known = set(twins)
-        chosen = self.exclusions.accepted.get(digest, frozenset())
+        chosen = self._accepted.get(digest, [])
         scores = PairScores(self.store, self.extractor).scores([(digest, other) for other in chosen])
         for other, score in zip(chosen, scores, strict=True):
             accepted = [file for file in self._files(query, self._content_of(other)) if file not in known]
@@ -273,9 +274,18 @@ class Search:
             return []
         path, digest = query
         other, files = self._read(content)
-        if frozenset((digest, other)) in self.exclusions.rejected:
+        if self.decided.get(frozenset((digest, other))) is False:
             return []
         return [file for file in files if file != path]
+
+    @cached_property
+    def _accepted(self) -> dict[bytes, list[bytes]]:
+        """By digest, the digests that a person called its copies."""
+        accepted: dict[bytes, list[bytes]] = defaultdict(list)
+        for one, other in (sorted(pair) for pair, copy in self.decided.items() if copy):
+            accepted[one].append(other)
+            accepted[other].append(one)
+        return accepted
 
 
 class PairScores:
@@ -315,17 +325,6 @@ class PairScores:
                 queries = self._extractor.normalize(raw)
                 both = zip(raw.astype(np.float64), queries.astype(np.float64), strict=True)
                 self._vectors |= zip(readable, both, strict=True)
-
-
-def make_exclusions(store: Store) -> Exclusions:
-    """Return what a person decided about the pictures of an index."""
-    known = read_decisions(store)
-    accepted: dict[bytes, frozenset[bytes]] = {}
-    for decision in known:
-        if decision.copy:
-            for one, other in ((decision.first, decision.second), (decision.second, decision.first)):
-                accepted[one] = accepted.get(one, frozenset()) | {other}
-    return Exclusions(frozenset(decision.pair for decision in known if not decision.copy), accepted)
 
 
 def choose_effort(

@@ -86,8 +86,8 @@ def _compare(options: argparse.Namespace, output: Output) -> int:
         check_target(options.show, "--show", dict.fromkeys(SHOWN_AS, is_sheet), (first, second))
     verdict = comparing.compare_bytes(first, second)
     if verdict is None:
-        verdict = comparing.compare(*_open_network(options), first, second, options.verify != 0)
-    return comparing.report(verdict, first, second, output, options.show)
+        verdict = comparing.compare(*_open_network(options), first, second)
+    return comparing.report(verdict, output, options.show)
 
 
 def _search(options: argparse.Namespace, output: Output) -> int:

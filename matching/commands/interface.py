@@ -22,7 +22,6 @@ from image_copies.matching.extractor import Extractor, checkpoint_extractor, joi
 from image_copies.matching.files.keeping import KEEP_RULES, KeepSettings, is_rule, read_rules
 from image_copies.matching.files.plan import COLUMNS, plan_values
 from image_copies.matching.groups.planning import CopyGroup
-from image_copies.matching.groups.series import list_series
 from image_copies.matching.matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values
 from image_copies.matching.output import Output
 from image_copies.matching.results.overlays import PictureGrid
@@ -73,20 +72,8 @@ class Copies(list[CopyGroup]):
             **{name: pd.to_numeric(table[name]) for name in ("score", "certainty", "sharpness")}
         )
 
-    def show(self, groups: int = 20, laid: bool = False, near: bool = False) -> PictureGrid:
-        """Return the first groups as a grid of pictures, which a notebook shows; `laid`: also each laid on the first.
-
-        With `near` they are the series instead, the sharpest picture of each first.
-        """
-        if near:
-            series = list_series(self.near, [row for group in self for row in group.rows])[:groups]
-            return PictureGrid(
-                [
-                    (f"series of {len(files)}, the sharpest first", [(file, file.name) for file in files])
-                    for files in series
-                ],
-                laid,
-            )
+    def show(self, groups: int = 20, laid: bool = False) -> PictureGrid:
+        """Return the first groups as a grid of pictures, which a notebook shows; `laid`: also each laid on the first."""
         labelled = [
             [(row.file, f"{row.action}: {row.file.name}") for row in group.rows] for group in self[:groups]
         ]
@@ -126,12 +113,10 @@ def find_copies(
         Groups of copies, a list of lists of paths with `removable`; with `near`, `left_out`, `to_pandas()` and `show()`.
 
     Raises:
-        UserError: A folder is missing or holds no picture, no path is given, or `keep`, `verify` or `views` is something else.
+        UserError: A folder is missing or holds no picture, no path is given, or `keep` or `verify` is something else.
     """
-    if verify is not None and (isinstance(verify, bool) or not isinstance(verify, int) or verify < 0):
+    if verify is not None and not (type(verify) is int and verify >= 0):
         raise UserError(f"verify is {verify!r}: give a whole number of pictures, 0 for none, or None.")
-    if views is not None and not isinstance(views, bool):
-        raise UserError(f"views is {views!r}: give True, False or None.")
     rules = [keep] if isinstance(keep, str) else list(keep)
     if not all(map(is_rule, rules)):
         raise UserError(f"keep is {keep!r}: give {', '.join(KEEP_RULES)} or path:PATTERN.")
@@ -143,7 +128,7 @@ def find_copies(
         if not sources.queries:
             raise UserError("no path is given. Give a folder: find_copies('photos').")
         pictures = find_pictures(sources, Path(place), quiet)
-        extractor = open_shipped() if joined_with is None else _join_shipped(_as_path(joined_with))
+        extractor = _open(joined_with)
         rule = make_rule(extractor, None, FALSE_ALARMS, MOST_REFERENCES)
         settings = searching.SearchSettings(
             rule, grouping=KeepSettings(*read_rules(rules)), verified=verify, views=views
@@ -156,16 +141,13 @@ def find_copies(
 
 
 def compare(first: Place, second: Place) -> comparing.Verdict:
-    """Compare two pictures by their vectors and local features, as `match.py A B --verify` does; `.show()` is for notebooks.
+    """Compare two pictures by their vectors and local features, as `match.py A B` does; `.show()` is for notebooks.
 
     Raises:
         UserError: One of them cannot be read.
     """
-    one, other = _as_path(first), _as_path(second)
-    known = comparing.compare_bytes(one, other)
-    return known or comparing.compare(
-        open_shipped(), make_rule(open_shipped(), None, FALSE_ALARMS, 1), one, other, verified=True
-    )
+    files, rule = (_as_path(first), _as_path(second)), make_rule(open_shipped(), None, FALSE_ALARMS, 1)
+    return comparing.compare_bytes(*files) or comparing.compare(open_shipped(), rule, *files)
 
 
 def embed(pictures: Place | Sequence[Place], joined_with: Place | None = None) -> NDArray[np.float32]:
@@ -177,7 +159,7 @@ def embed(pictures: Place | Sequence[Place], joined_with: Place | None = None) -
         UserError: A picture cannot be decoded; the message names the first.
     """
     paths = _list_paths(pictures)
-    extractor = open_shipped() if joined_with is None else _join_shipped(_as_path(joined_with))
+    extractor = _open(joined_with)
     if not paths:
         return np.zeros((0, extractor.dimensions), np.float32)
     found = extractor.extract_all(ImageSet([str(row) for row in range(len(paths))], paths))
@@ -208,6 +190,10 @@ def _as_path(place: object) -> Path:
 def open_shipped() -> Extractor:
     """Return the descriptor that ships."""
     return checkpoint_extractor(SHIPPED)
+
+
+def _open(joined_with: Place | None) -> Extractor:
+    return open_shipped() if joined_with is None else _join_shipped(_as_path(joined_with))
 
 
 @cache

@@ -26,10 +26,10 @@ from image_copies.matching.files.keeping import PATH, KeepSettings, find_pattern
 from image_copies.matching.groups.planning import Grouped, drop_flat, make_groups, read_facts
 from image_copies.matching.groups.series import number_series
 from image_copies.matching.hash_lists import BITS, MAX_DISTANCE, HashLists, read_hash_lists
+from image_copies.matching.index.decisions import map_decisions
 from image_copies.matching.index.filling import add_pictures, forget_missing
 from image_copies.matching.index.store import Store, forget_queries, open_store
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
-from image_copies.matching.looks import Looks, keep_looks
 from image_copies.matching.matches import Matches, Rule, rank_by_evidence
 from image_copies.matching.output import Output, count
 from image_copies.matching.pairs import PairJudge, verify_pairs
@@ -43,7 +43,8 @@ from image_copies.matching.results.folder import (
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.leakage import report_folders, report_leakage
 from image_copies.matching.results.report import write_results
-from image_copies.matching.search import PairScores, Search, choose_effort, make_exclusions
+from image_copies.matching.search import PairScores, Search, choose_effort
+from image_copies.matching.views import Looks, keep_looks
 
 
 @dataclass(frozen=True)
@@ -156,12 +157,12 @@ def _find_and_group(
         looks.ahead = within and everything
         _fill_own_index(store, looks, held, pictures.sources, output)
     looks.ahead = everything
-    exclusions = make_exclusions(store)
+    decided = map_decisions(store)
     lookup = Search(
         store,
         looks.extractor,
         settings.rule,
-        exclusions,
+        decided,
         candidates=verified,
         exact=settings.exact,
         looks=looks,
@@ -191,7 +192,7 @@ def _find_and_group(
         is_reference=_make_reference_check(settings, pictures),
     )
     score_pairs = PairScores(store, looks.extractor).scores
-    grouped = make_groups(found, facts, score_pairs, judge, exclusions, grouping)
+    grouped = make_groups(found, facts, score_pairs, judge, decided, grouping)
     verdicts.keep()
     return replace(found, pairs=number_series(found.pairs, facts, grouped.rows)), grouped, left_out
 

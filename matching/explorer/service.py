@@ -23,11 +23,12 @@ from image_copies.data.settings import Settings
 from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.hash_lists import HashLists
+from image_copies.matching.index.decisions import map_decisions
 from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import DATABASE, Store, count_changes, open_store
 from image_copies.matching.matches import Match, Rule, match_values
 from image_copies.matching.pairs import PairJudge
-from image_copies.matching.search import NEAREST, Search, make_exclusions
+from image_copies.matching.search import NEAREST, Search
 from image_copies.matching.verification.picture import Picture
 from image_copies.matching.views import embed_views_of, smallest_side
 from image_copies.matching.web.app import add_page
@@ -237,9 +238,9 @@ class SearchService:
 
     def _answer(self, store: Store, waiting: list[_Request]) -> None:
         # opened once for all requests
-        exclusions, (index, rule) = make_exclusions(store), self._search_index(store)
+        decided, (index, rule) = map_decisions(store), self._search_index(store)
         for candidates in sorted({asked.candidates for asked in waiting}):
-            search = Search(store, self.extractor, rule, exclusions, candidates, opened=index)
+            search = Search(store, self.extractor, rule, decided, candidates, opened=index)
             together = [asked for asked in waiting if asked.candidates == candidates]
             digests = [asked.digest for asked in together for _ in asked.vectors]
             views = [asked.views for asked in together for _ in asked.vectors]

@@ -22,7 +22,7 @@ from image_copies.matching.groups.groups import MAX_GROUP_SIZE, MIN_HUB_MATCHES,
 from image_copies.matching.groups.series import list_joining
 from image_copies.matching.index.verdicts import Verdicts
 from image_copies.matching.knowledge import Knowledge, list_pairs
-from image_copies.matching.matches import Exclusions, Match, Matches
+from image_copies.matching.matches import Match, Matches
 from image_copies.matching.pairs import PairJudge, share_cores
 
 READER_THREADS = 2
@@ -110,7 +110,7 @@ def group_files(
     score_pairs: PairScorer,
     threshold: float,
     flat: Collection[Path],
-    exclusions: Exclusions,
+    decided: Mapping[frozenset[bytes], bool],
     bound: int = MAX_GROUP_SIZE,
     least_of_hub: int = MIN_HUB_MATCHES,
 ) -> Grouped:
@@ -131,12 +131,8 @@ def group_files(
 
     def matching(asked: Sequence[tuple[int, int]]) -> list[bool]:
         named = [(contents[first], contents[second]) for first, second in asked]
-        decided = (exclusions.decision(*pair) for pair in named)
-        scores = score_pairs(named)
-        return [
-            bool(score >= threshold) if said is None else said
-            for said, score in zip(decided, scores, strict=True)
-        ]
+        scored = zip(named, score_pairs(named), strict=True)
+        return [decided.get(frozenset(pair), bool(score >= threshold)) for pair, score in scored]
 
     found = group_pairs(np.array(links, PAIR), len(contents), bound, matching, least_of_hub)
     joined = [sorted(path for number in group for path in files[number]) for group in found.groups]
@@ -152,13 +148,16 @@ def make_groups(
     facts: dict[Path, Facts],
     score_pairs: PairScorer,
     judge: PairJudge,
-    exclusions: Exclusions,
+    decided: Mapping[frozenset[bytes], bool],
     settings: KeepSettings,
 ) -> Grouped:
-    """Group the copies that were found and plan each group; facts that have been read already are not read again."""
+    """Group the copies that were found and plan each group; facts that have been read already are not read again.
+
+    By pairs of digests `decided` says whether a person called them copies.
+    """
     digests, threshold = found.digests, found.threshold if found.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
-    grouped = group_files(list_joining(found.pairs, facts), digests, score_pairs, threshold, flat, exclusions)
+    grouped = group_files(list_joining(found.pairs, facts), digests, score_pairs, threshold, flat, decided)
     files = [path for group in grouped.groups for path in group]
     facts = facts | read_facts([path for path in files if path not in facts], judge.verdicts)
 
@@ -171,7 +170,7 @@ def make_groups(
         facts=facts,
         listed=list_pairs(found.pairs),
         score=score,
-        decide=lambda one, other: exclusions.decision(digests[one], digests[other]),
+        decide=lambda one, other: decided.get(frozenset((digests[one], digests[other]))),
         judge=judge,
     )
     score_pairs([(digests[path], digests[path]) for path in files])  # reads vectors: threads must not

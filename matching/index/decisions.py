@@ -36,6 +36,11 @@ class Decision:
         return "copy" if self.copy else "not-a-copy"
 
 
+def map_decisions(store: Store) -> dict[Pair, bool]:
+    """Return what a person decided of pairs of contents: whether they are copies."""
+    return {decision.pair: decision.copy for decision in read_decisions(store)}
+
+
 def read_decisions(store: Store) -> list[Decision]:
     """Return all decisions, oldest first.
 

@@ -27,8 +27,7 @@ from image_copies.matching.index.store import (
 )
 from image_copies.models.inference.embedders import Look, Source, choose_batch
 
-READ_TOGETHER = 4  # files that a thread reads before a batch is made of them
-MOST_KEPT_BYTES = 32 * 2**20  # files read together that wait to be decoded; what exceeds it is read again
+MOST_KEPT_BYTES = 32 * 2**20  # of files that wait to be decoded together; a larger file is read again
 Digests = dict[Path, bytes | None]  # SHA-256 of each file; None where it cannot be opened
 # a file, its SHA-256, None where it cannot be opened, and its bytes if kept
 Opened = tuple[Path, bytes | None, bytes | None]
@@ -136,25 +135,19 @@ def _embed_unknown(
 def _read_batches(extractor: Extractor, paths: Sequence[Path]) -> Iterator[list[Opened]]:
     """Yield the files, each read once unless it is large, in batches to embed together."""
     most, batch, kept = choose_batch(extractor.networks, extractor.settings), list[Opened](), 0
-    together = [paths[start : start + READ_TOGETHER] for start in range(0, len(paths), READ_TOGETHER)]
     threads = READERS if any(map(is_remote, paths)) else choose_workers(extractor.settings.workers)
-    for opened in map_in_threads(_open_files, together, max(1, threads)):
-        batch += opened
-        kept += sum(len(content) for _, _, content in opened if content is not None)
+
+    def read(path: Path) -> Opened:
+        return path, *open_or_none(path, MOST_KEPT_BYTES)
+
+    for opened in map_in_threads(read, paths, max(1, threads)):
+        batch.append(opened)
+        kept += len(opened[2] or b"")
         if len(batch) >= most or kept >= MOST_KEPT_BYTES:
             yield batch
             batch, kept = [], 0
     if batch:
         yield batch
-
-
-def _open_files(paths: Sequence[Path]) -> list[Opened]:
-    opened, left = list[Opened](), MOST_KEPT_BYTES
-    for path in paths:
-        digest, content = open_or_none(path, left)
-        left -= len(content or b"")
-        opened.append((path, digest, content))
-    return opened
 
 
 def open_or_none(path: Path, most: int) -> tuple[bytes, bytes | None] | tuple[None, None]:

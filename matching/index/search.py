@@ -105,17 +105,9 @@ class Neighbours:
             vectors[chosen] = self.parts[owner][rows[chosen] - starts[owner]]
         return vectors
 
-    def vectors_of(self, contents: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vectors float32 [m, d] of the contents with these numbers [m]."""
-        return self.take(contents - 1)
-
     def sample(self) -> NDArray[np.float32]:
         """Return the vectors [m, d] of a sample of the contents, to which a threshold is fitted."""
         return self.take(self._rows[choose_sample(self.ntotal)])
-
-    def numbers(self) -> NDArray[np.int64]:
-        """Return all content numbers, in order."""
-        return self._rows + 1
 
     def _find_candidates(self, queries: NDArray[np.float32], count: int, near: bool) -> NDArray[np.int64]:
         """Return rows [n, m] by the codes, and the nearest of those that have no codes; −1 for none."""

@@ -149,15 +149,10 @@ def is_comparison(options: argparse.Namespace) -> bool:
 def _choose_task(words: Sequence[str]) -> str:
     if words and words[0].isalpha() and words[0] in TASKS:
         return words[0]
-    for word in words:
-        name = word.partition("=")[0]
-        if name.startswith("--") and name[2:].isalpha() and name[2:] in TASKS:
-            raise UserError(
-                f"{name} is a task of its own: {name_command('match')} {name[2:]} --help says how it is given."
-            )
-        for task in ("--apply", "--undo"):
-            if len(name) > len("--") and task.startswith(name):  # the beginning is enough, as of any option
-                return task
+    named = [word.partition("=")[0] for word in words]
+    for task in ("--apply", "--undo"):
+        if task in named:
+            return task
     return ""
 
 

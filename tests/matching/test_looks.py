@@ -10,14 +10,12 @@ from PIL import Image
 
 from image_copies.data.errors import ImageError
 from image_copies.data.procedural import draw_picture
-from image_copies.matching import looks
+from image_copies.matching import views as looks
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
-from image_copies.matching.looks import MAX_BYTES, keep_looks
-from image_copies.matching.pairs import find_features
 from image_copies.matching.verification.features import Features
-from image_copies.matching.views import embed_views
+from image_copies.matching.views import MAX_BYTES, embed_views, find_features, keep_looks
 from image_copies.models.inference.embedders import Embedder, Squares
 from image_copies.models.inference.settings import EmbeddingSettings
 

@@ -152,8 +152,6 @@ def test_a_plan_remembers_what_was_read_only(album: Path, checkpoint: Path) -> N
     assert main(["--apply", "symlink"]) == 0 and (album / "a" / "R000001.jpg").is_symlink()
 
 
-
-
 def test_what_a_list_names_is_protected_in_the_plan_and_when_it_is_carried_out(album: Path, checkpoint: Path) -> None:
     before = read_tree(album)
     Path("mine.txt").write_text("album/b\n")

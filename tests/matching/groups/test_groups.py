@@ -15,7 +15,7 @@ from image_copies.matching.files.plan import Action, PlanRow
 from image_copies.matching.groups import groups
 from image_copies.matching.groups.groups import PAIR, Hub, Link, find_hubs, group_copies, group_pairs, match_none, pack_pairs
 from image_copies.matching.groups.planning import group_files, list_copies
-from image_copies.matching.matches import Exclusions, Match
+from image_copies.matching.matches import Match
 from image_copies.matching.results.report import write_hubs_csv
 from image_copies.matching.verification.judgement import Judgement, Kind
 
@@ -116,10 +116,10 @@ def test_a_hub_joins_no_group_but_its_copies_by_bytes_do(tmp_path: Path) -> None
     def score_pairs(asked: Sequence[tuple[bytes, bytes]]) -> NDArray[np.float64]:
         return np.full(len(asked), -2.0)
 
-    found = group_files(pairs, digests, score_pairs, -0.5, [], Exclusions(), least_of_hub=10)
+    found = group_files(pairs, digests, score_pairs, -0.5, [], {}, least_of_hub=10)
     assert found.groups == [[logo, twin], photos[:2]]
     assert [(hub.content, hub.matches) for hub in found.hubs] == [([logo, twin], 20)]
-    joined = group_files(pairs, digests, score_pairs, -0.5, [], Exclusions(), least_of_hub=100)
+    joined = group_files(pairs, digests, score_pairs, -0.5, [], {}, least_of_hub=100)
     assert any({logo, photos[0]} <= set(group) for group in joined.groups)  # what it is kept out of groups for
     write_hubs_csv(tmp_path / "hubs.csv", found.hubs)
     assert pd.read_csv(tmp_path / "hubs.csv")["file"].tolist() == ["/logo.png", "/twin.png"]
@@ -176,7 +176,7 @@ def test_files_are_grouped_as_all_their_pairs_at_once(seed: int) -> None:
     hubs = find_hubs(links, matching, 8)
     apart = {hub.content for hub in hubs}
     wanted = group_copies([link for link in links if not {link.first, link.second} & apart], matching, 4)
-    found = group_files(matches, numbered, score, 0.0, [], Exclusions(), 4, least_of_hub=8)
+    found = group_files(matches, numbered, score, 0.0, [], {}, 4, least_of_hub=8)
     assert [[int(path.stem) for path in group] for group in found.groups] == wanted
     assert [(int(hub.content[0].stem), hub.matches, hub.related) for hub in found.hubs] == [
         (hub.content, hub.matches, hub.related) for hub in hubs

@@ -16,7 +16,7 @@ from image_copies.matching.index import codes
 from image_copies.matching.index import search as searching
 from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import Store, add_files, keep_queries, open_store, remove_files
-from image_copies.matching.matches import Exclusions, Rule
+from image_copies.matching.matches import Rule
 from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -74,9 +74,9 @@ def test_approximate_search_finds_what_exact_search_does_with_exact_distances(st
     hit = [len(set(one) & set(other)) / 10 for one, other in zip(found.rows.tolist(), true.rows.tolist(), strict=True)]
     assert np.mean(hit) >= 0.95
     assert np.array_equal(found.rows[:, 0], true.rows[:, 0])
-    distances = ((exact.vectors_of(found.rows.ravel()).astype(np.float64) - np.repeat(QUERIES, 10, axis=0)) ** 2).sum(axis=1)
+    distances = ((exact.take(found.rows.ravel() - 1).astype(np.float64) - np.repeat(QUERIES, 10, axis=0)) ** 2).sum(axis=1)
     assert np.allclose(found.values.ravel(), distances, atol=1e-12)
-    assert np.array_equal(exact.vectors_of(exact.numbers()), VECTORS)
+    assert np.array_equal(exact.take(np.flatnonzero(exact.searched)), VECTORS)
     for near in (True, False):
         rows = codes.search_codes(approximate.codes, QUERIES, 100, near)
         assert all(len(set(own)) == len(own) for row in rows.tolist() if (own := [one for one in row if one >= 0]))
@@ -145,13 +145,13 @@ def test_neighbours_at_any_distance_are_looked_for_as_widely_behind_excluded_one
     order = np.argsort(((QUERIES[:, None] - VECTORS[None]) ** 2).sum(axis=2), axis=1)
     names = [b"query %d" % row for row in range(len(QUERIES))]
     pairs = zip(names, order[:, :30].tolist(), strict=True)
-    rejected = frozenset(frozenset((name, b"%d" % row)) for name, nearest in pairs for row in nearest)
+    rejected = {frozenset((name, b"%d" % row)): False for name, nearest in pairs for row in nearest}
     extractor = Extractor([], EmbeddingSettings(), lambda vectors: vectors, DIMENSIONS, "extractor")
     rule = Rule(None, None, 0.001, 10)
     found = [
         [
             [match.reference for match in matches]
-            for matches in Search(store, extractor, rule, Exclusions(rejected), candidates=10, exact=exact).near(QUERIES, names)
+            for matches in Search(store, extractor, rule, rejected, candidates=10, exact=exact).near(QUERIES, names)
         ]
         for exact in (True, False)
     ]
@@ -213,7 +213,7 @@ def test_what_is_added_or_removed_rewrites_no_other_file(store: Store) -> None:
     assert index.ntotal == COUNT + 560 and not index.exact
     assert {name.split("-")[0] for name in before - names(store, "[cv]*-*")} == {"vectors", "codes"}
     assert len(before - names(store, "[cv]*-*")) == 2
-    assert not set(range(1, 41)) & set(index.numbers().tolist())
+    assert not set(range(1, 41)) & set((np.flatnonzero(index.searched) + 1).tolist())
     found = index.nearest(VECTORS[520:521], 2)
     assert sorted(found.rows[0].tolist()) == [521, COUNT + 521] and not found.values.any()
 

@@ -52,7 +52,7 @@ def test_nearest_names_the_files_and_exact_distances(store: Store) -> None:
     assert [read_content_files(store, number)[1][0].name for number in found.rows[:, 0]] == [f"{i}.jpg" for i in range(5)]
     difference = VECTORS[None, :5].astype(np.float64) - VECTORS[:, None].astype(np.float64)
     assert np.allclose(found.values, np.sort((difference**2).sum(-1), axis=0)[:3].T, atol=1e-12)
-    assert np.array_equal(index.vectors_of(index.numbers()), VECTORS)
+    assert np.array_equal(index.take(np.flatnonzero(index.searched)), VECTORS)
     assert index.nearest(VECTORS[:2], 50).rows.shape == (2, 20)
     assert index.nearest(VECTORS[:0], 3).rows.shape == (0, 0)
 
@@ -247,7 +247,7 @@ def test_what_changed_since_the_file_of_vectors_was_made_is_searched_without_mak
     index = open_search(store)
     assert list(store.folder.glob("vectors-*")) == [file] and index.ntotal == 15
     kept = [row for row in range(16) if row != 12]
-    numbers = index.numbers()
+    numbers = np.flatnonzero(index.searched) + 1
     assert len(numbers) == len(set(numbers.tolist())) == 15
     found = index.nearest(VECTORS[kept], 15)
     names = [read_content_files(store, number)[1][0].name for number in found.rows[:, 0]]
