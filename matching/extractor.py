@@ -23,14 +23,16 @@ from image_copies.data.shards import Place
 from image_copies.data.sources.discovery import discover
 from image_copies.data.squares import resize_square
 from image_copies.matching.matches import Rule
-from image_copies.matching.synthetic import COPY_RATE, read_synthetic
 from image_copies.matching.threshold import (
+    COPY_RATE,
     MIN_QUERIES,
     TAIL_SHARE,
+    Floats,
     Tail,
     choose_sample,
     fit_minima,
     fit_tail_of_readable,
+    read_synthetic,
 )
 from image_copies.models.inference.embedders import (
     AnyLoaded,
@@ -56,7 +58,7 @@ from image_copies.submissions.search.neighbours import Neighbours
 from image_copies.submissions.settings import NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
 
-Project = Callable[[NDArray[np.float32]], NDArray[np.float32]]
+Project = Callable[[Floats], Floats]
 UNFITTED = Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy
 MOST_QUERIES, NEAREST = (
     2000,
@@ -74,11 +76,11 @@ class Normalizer:
     settings: NormalizationSettings
 
     @cached_property
-    def readable(self) -> NDArray[np.float32]:
+    def readable(self) -> Floats:
         """Training vectors [m, d] of readable images only, selected once."""
         return self.training.readable()
 
-    def __call__(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+    def __call__(self, queries: Floats) -> Floats:
         """Return the normalised queries [n, d].
 
         Raises:
@@ -112,7 +114,7 @@ class Extractor:
 
     def extract_batches(
         self, batches: Iterable[Batch], load: Callable[[Batch], AnyLoaded]
-    ) -> Iterator[tuple[AnyLoaded, NDArray[np.float32]]]:
+    ) -> Iterator[tuple[AnyLoaded, Floats]]:
         """Yield each batch as it was loaded, with its vectors [n, dimensions]."""
         for loaded, vectors in embed_batches(self.networks, batches, load, self.settings):
             made = self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)
@@ -132,7 +134,7 @@ class Extractor:
             advance(len(block.vectors))
         return Vectors(images.ids, vectors, unreadable)
 
-    def extract_picture(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def extract_picture(self, pixels: NDArray[np.uint8]) -> Floats:
         """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""
         squares = {
             size: resize_square(pixels, size).transpose(2, 0, 1)[None]
@@ -140,7 +142,7 @@ class Extractor:
         }
         return self.project(np.concatenate([network.embed(squares) for network in self.networks], axis=1))
 
-    def normalize(self, queries: NDArray[np.float32]) -> NDArray[np.float32]:
+    def normalize(self, queries: Floats) -> Floats:
         """Return the normalised queries [n, dimensions]; the queries themselves without a normalizer.
 
         Raises:
@@ -221,7 +223,7 @@ def join_extractors(first: Extractor, other: Extractor) -> Extractor:
     """
     width = sum(network.dimensions for network in first.networks)
 
-    def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(vectors: Floats) -> Floats:
         parts = [first.project(vectors[:, :width]), other.project(vectors[:, width:])]
         return np.concatenate(parts, axis=1) * HALF
 
@@ -242,7 +244,7 @@ def _join_opened(first: Callable[[], Extractor], other: Callable[[], Extractor])
     return join_extractors(first(), other())
 
 
-def _fit_joined(first: Extractor, references: NDArray[np.float32]) -> Tail:
+def _fit_joined(first: Extractor, references: Floats) -> Tail:
     """Return the tail of the distances from references [m, d] to the nearest other that is no copy; UNFITTED for too few."""
     own, tail = references[:, : first.dimensions] / HALF, first.calibrate()
     limit = 0.0 if tail is None else tail.against(lambda: own).threshold(COPY_RATE, len(own))

@@ -54,11 +54,6 @@ class PairKnowledge:
         """−‖q − r‖²; None where they do not match by themselves."""
         return self.knowledge.score(self.kept, self.file) if self.match is None else self.match.score
 
-    @property
-    def false_alarms(self) -> float | None:
-        """Expected false alarms per query at this score; None where they are not known."""
-        return None if self.match is None else self.match.expected_false_alarms
-
     @cached_property
     def decision(self) -> bool | None:
         """Whether a person has called them copies; None where nothing has been said."""

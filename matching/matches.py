@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path
-from image_copies.matching.threshold import Tail
+from image_copies.matching.threshold import Floats, Tail
 from image_copies.matching.verification.features import CHANGES, Box, Change
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement, Kind
@@ -45,27 +44,28 @@ def _parse_region(text: str) -> Box:
     return left, top, right, bottom
 
 
+Cells = dict[str, Callable[[str], Any]]
 # The columns of matches.csv, also values of JSON lines and pages: the fields of Match, Evidence and Judgement (its kind is the
 # class), and how their cells are read.
 # A new one is a field and a row here; WORDS may give it words other than its name.
-MATCH_CELLS: dict[str, Callable[[str], Any]] = {
+MATCH_CELLS: Cells = {
     "query": _parse_path,
     "reference": _parse_path,
     "score": float,
     "expected_false_alarms": _parse_rate,
 }
-EVIDENCE_CELLS: dict[str, Callable[[str], Any]] = {
+EVIDENCE_CELLS: Cells = {
     "inliers": int,
     "change": TypeAdapter(Change).validate_python,
     "query_region": _parse_region,
     "reference_region": _parse_region,
 }
-JUDGEMENT_CELLS: dict[str, Callable[[str], Any]] = {
+JUDGEMENT_CELLS: Cells = {
     "class": TypeAdapter(Kind).validate_python,
     "reason": str,
     "certainty": int,
 }
-SERIES_CELLS: dict[str, Callable[[str], Any]] = {"series": int, "sharpest": _parse_path}
+SERIES_CELLS: Cells = {"series": int, "sharpest": _parse_path}
 WORDS = {
     "score": "score {:.3f}",
     "expected_false_alarms": "false alarms {:.1g}",
@@ -178,7 +178,7 @@ class Rule:
     rate: float
     most: int
 
-    def against(self, sample: Callable[[], NDArray[np.float32]]) -> "Rule":
+    def against(self, sample: Callable[[], Floats]) -> "Rule":
         """Return the rule with its tail fitted to a sample of the references [m, d]; without a tail where they are too few."""
         if self.tail is None:
             return self

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.matching.extractor import Extractor
@@ -26,6 +25,7 @@ from image_copies.matching.index.store import (
 )
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Files, Verdicts
 from image_copies.matching.matches import Match, Matches, Rule
+from image_copies.matching.threshold import Doubles, Floats
 from image_copies.matching.views import CROPS, VIEWS, Looks, embed_views
 
 QUERIES_PER_BLOCK = 1024
@@ -101,9 +101,9 @@ class Search:
 
     def near(
         self,
-        vectors: NDArray[np.float32],
+        vectors: Floats,
         digests: Sequence[bytes],
-        views: Sequence[NDArray[np.float32] | None] = (),
+        views: Sequence[Floats | None] = (),
     ) -> list[list[Match]]:
         """Find the references that pictures copy, best first, given vectors [n, d] before query normalisation, not files.
 
@@ -151,8 +151,8 @@ class Search:
     def _search(
         self,
         queries: Sequence[Query],
-        vectors: NDArray[np.float32],
-        views: Mapping[int, NDArray[np.float32]] | None = None,
+        vectors: Floats,
+        views: Mapping[int, Floats] | None = None,
     ) -> list[list[Match]]:
         """Return the matches of each query, with its vectors [n, d] before query normalisation.
 
@@ -171,9 +171,7 @@ class Search:
         """The largest squared distance of a hit."""
         return np.inf if self.threshold is None or self.candidates else -self.threshold
 
-    def _find_hits(
-        self, queries: Sequence[Query], vectors: NDArray[np.float32], limit: float
-    ) -> list[list[Hit]]:
+    def _find_hits(self, queries: Sequence[Query], vectors: Floats, limit: float) -> list[list[Hit]]:
         """Return the nearest contents of each query that may be reported, by its vector [n, d], up to a squared distance.
 
         Where the nearest ones are excluded, it looks deeper.
@@ -199,7 +197,7 @@ class Search:
             depth = min(4 * depth, self.index.ntotal, MAX_EXAMINED_REFERENCES)
         return result
 
-    def _make_views(self, queries: Sequence[Query]) -> dict[int, NDArray[np.float32]]:
+    def _make_views(self, queries: Sequence[Query]) -> dict[int, Floats]:
         """Return the normalised vectors [VIEWS, d] of the views of those queries that can be read, by their rows."""
         self.verdicts.know(queries)
         normalizer = self.extractor.normalizer
@@ -208,7 +206,7 @@ class Search:
         known = self.verdicts.ask_all(files, "views", given, self._embed_views)
         return {row: known[own] for row, own in enumerate(files) if own in known}
 
-    def _embed_views(self, asked: Sequence[Files]) -> dict[Files, NDArray[np.float32]]:
+    def _embed_views(self, asked: Sequence[Files]) -> dict[Files, Floats]:
         known = () if self.looks is None else (self.looks.views,)
         made = embed_views(self.extractor, [path for (path,) in asked], *known)
         views = {files: vectors for files, vectors in zip(asked, made, strict=True) if vectors is not None}
@@ -218,7 +216,7 @@ class Search:
         return dict(zip(views, np.split(normalized, len(views)), strict=True))
 
     def _add_views(
-        self, queries: Sequence[Query], views: Mapping[int, NDArray[np.float32]], found: list[list[Hit]]
+        self, queries: Sequence[Query], views: Mapping[int, Floats], found: list[list[Hit]]
     ) -> None:
         """Add to the hits of queries, by their rows, the nearest contents of their normalised views [VIEWS, d].
 
@@ -252,8 +250,8 @@ class Search:
         matches = [Match(path, twin, 0.0, 0.0, same_bytes=True) for twin in twins]
         known = set(twins)
         chosen = self._accepted.get(digest, [])
-        scores = PairScores(self.store, self.extractor).scores([(digest, other) for other in chosen])
-        for other, score in zip(chosen, scores, strict=True):
+        score_pairs = read_scores(self.store, self.extractor, [digest, *chosen] if chosen else [])
+        for other, score in zip(chosen, score_pairs([(digest, other) for other in chosen]), strict=True):
             accepted = [file for file in self._files(query, self._content_of(other)) if file not in known]
             matches += [Match(path, file, float(score), 0.0) for file in accepted]
         known |= {match.reference for match in matches}
@@ -288,43 +286,35 @@ class Search:
         return accepted
 
 
-class PairScores:
-    """Scores of any two pictures that the index knows, as in a search; vectors are read once."""
+def read_scores(
+    store: Store, extractor: Extractor, digests: Iterable[bytes]
+) -> Callable[[Sequence[tuple[bytes, bytes]]], Doubles]:
+    """Return what scores pairs of these pictures, given their digests, as a search does: −‖q − r‖², float64 [pairs].
 
-    def __init__(self, store: Store, extractor: Extractor) -> None:
-        self._store, self._extractor = store, extractor
-        # vectors [d] as references and as queries; None of unreadable ones
-        self._vectors: dict[bytes, tuple[NDArray[np.float64], NDArray[np.float64]] | None] = {}
+    Of the two directions the higher score counts; −∞ stands for a pair with an unreadable or unknown picture.
 
-    def scores(self, pairs: Sequence[tuple[bytes, bytes]]) -> NDArray[np.float64]:
-        """Return −‖q − r‖² of each pair of digests, float64 [pairs], the higher of its two directions.
+    Raises:
+        UserError: when the index is damaged.
+    """
+    known: dict[bytes, tuple[Doubles, Doubles]] = {}  # vectors [d] as references and as queries
+    for part in _split_into_blocks(sorted(set(digests))):
+        found = vectors_by_digest(store, part)
+        readable = {digest: vector for digest, vector in found.items() if vector is not None}
+        if readable:
+            raw = np.stack(list(readable.values()))
+            both = zip(raw.astype(np.float64), extractor.normalize(raw).astype(np.float64), strict=True)
+            known |= zip(readable, both, strict=True)
 
-        −∞ stands for a pair with an unreadable or unknown picture.
+    def score(pair: tuple[bytes, bytes]) -> float:
+        if pair[0] == pair[1]:
+            return 0.0
+        if pair[0] not in known or pair[1] not in known:
+            return -np.inf
+        (reference, query), (other_reference, other_query) = known[pair[0]], known[pair[1]]
+        differences = query - other_reference, other_query - reference
+        return -min(float((difference**2).sum()) for difference in differences)
 
-        Raises:
-            UserError: when the index is damaged.
-        """
-        self._read({digest for pair in pairs for digest in pair} - self._vectors.keys())
-        result = np.full(len(pairs), -np.inf)
-        for row, pair in enumerate(pairs):
-            one, other = map(self._vectors.get, pair)
-            if pair[0] == pair[1]:
-                result[row] = 0.0
-            elif one is not None and other is not None:
-                differences = one[1] - other[0], other[1] - one[0]
-                result[row] = -min(float((difference**2).sum()) for difference in differences)
-        return result
-
-    def _read(self, digests: Iterable[bytes]) -> None:
-        for part in _split_into_blocks(sorted(digests)):
-            self._vectors |= dict.fromkeys(part)
-            found = vectors_by_digest(self._store, part)
-            readable = {digest: vector for digest, vector in found.items() if vector is not None}
-            if readable:
-                raw = np.stack(list(readable.values()))
-                queries = self._extractor.normalize(raw)
-                both = zip(raw.astype(np.float64), queries.astype(np.float64), strict=True)
-                self._vectors |= zip(readable, both, strict=True)
+    return lambda pairs: np.array([score(pair) for pair in pairs], np.float64)
 
 
 def choose_effort(

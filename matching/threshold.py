@@ -7,23 +7,45 @@ ten times as many references, a query has ten times as many chances of a false a
 spread evenly over the sphere), the exponential tail overestimates it, and the threshold is stricter than stated.
 
 A picture and its views share the rate: half of the false alarms are the picture's, half its views'.
+
+Synthetic queries that copy nothing of anybody's lie in a small file next to a checkpoint. They are compared with the user's
+references: the threshold follows how alike these look, and never compares them with each other, among which there are copies.
+Weights stay as they are when the file is written again (`pipeline/export.py --unrelated`). It holds vectors, 4 bits a number.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.search.neighbours import Neighbours
+from image_copies.data.files import digest_file, whole_file
+from image_copies.submissions.search.neighbours import Neighbours, Rows
 from image_copies.submissions.vectors.files import Vectors
 
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
 TAIL_SHARE = 0.2  # share of the queries that the tail is fitted on: those that are nearest to a reference
 MIN_QUERIES = 20  # fewest queries that a tail is fitted on
 MAX_QUERIES = MAX_REFERENCES = 20_000  # that the tail is fitted on; of more, samples of this size
 SHARES = 2  # parts of the rate: the picture's own and that of its views
+MIN_REFERENCES = 100  # references that the tail is fitted on; to fewer, unrelated pictures are added
+DRAWN_VIEWS = 3  # views of each query that are kept, drawn for each,
+# and how many such draws are as many chances of a false alarm as all views; by benchmarks/false_alarms.py
+CHANCES = 4.0
+VIEWS_SHARE = TAIL_SHARE / 2  # share of the draws that the tail of views is fitted on
+# a query that is nearer than this rate is no unrelated one: the references hold its picture,
+COPY_RATE = 1e-4
+# unless more than this share of the queries would be left out: then the references look like all of them
+MIN_UNRELATED = 0.5
+LEVELS = 7  # the largest number of the 15 that are stored
 
 
 @dataclass(frozen=True)
@@ -36,9 +58,9 @@ class Tail:
     pairs: int  # number of all unrelated pairs
     views: "Tail | None" = None  # of the nearest of a query's views; None where it was not fitted
     # fits the tail to references [m, d], if it can be
-    refit: "Callable[[NDArray[np.float32]], Tail] | None" = None
+    refit: "Callable[[Floats], Tail] | None" = None
 
-    def against(self, references: Callable[[], NDArray[np.float32]]) -> "Tail":
+    def against(self, references: Callable[[], Floats]) -> "Tail":
         """Return the tail fitted to references [m, d], which are read only if it can be."""
         return self if self.refit is None else self.refit(references())
 
@@ -53,7 +75,7 @@ class Tail:
         """Return the squared distance up to which so many false alarms are expected per query; it may lie beyond `start`."""
         return float(self.start - self.scale * math.log(SHARES * self.share * max(references, 1) / alarms))
 
-    def false_alarms(self, distances: NDArray[np.float64], references: int) -> NDArray[np.float64]:
+    def false_alarms(self, distances: Doubles, references: int) -> Doubles:
         """Return the expected false alarms per query if squared distances [m], or those of views as rare, were copies: [m].
 
         Beyond `start` it is the value at `start`.
@@ -80,7 +102,7 @@ class Tail:
         )
 
 
-def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64]) -> Tail:
+def fit_tail(queries: Floats, references: Floats, own: Rows) -> Tail:
     """Fit the tail on queries [n, d] and references [m, d], or on samples of them.
 
     `own` [n] is the row of the reference that each query is related to; −1 for none.
@@ -102,7 +124,7 @@ def fit_tail(queries: NDArray[np.float32], references: NDArray[np.float32], own:
     return fit_minima(find_minima(queries, references, own), len(references), TAIL_SHARE)
 
 
-def fit_minima(minima: NDArray[np.float64], references: int, share: float) -> Tail:
+def fit_minima(minima: Doubles, references: int, share: float) -> Tail:
     """Fit the tail on so many of the squared distances [n] of queries to the nearest of so many references."""
     ordered = np.sort(minima)
     kept = max(MIN_QUERIES // 4, round(share * len(ordered)))
@@ -111,7 +133,7 @@ def fit_minima(minima: NDArray[np.float64], references: int, share: float) -> Ta
     return Tail(start, scale, kept / len(ordered) / references, len(ordered) * references)
 
 
-def fit_tail_of_readable(queries: Vectors, references: Vectors, own: NDArray[np.int64]) -> Tail:
+def fit_tail_of_readable(queries: Vectors, references: Vectors, own: Rows) -> Tail:
     """Fit the tail on readable images only; `own` [n] is as in `fit_tail`.
 
     Raises:
@@ -123,9 +145,7 @@ def fit_tail_of_readable(queries: Vectors, references: Vectors, own: NDArray[np.
     return fit_tail(queries.readable(), references.readable(), place[own[~queries.unreadable]])
 
 
-def find_minima(
-    queries: NDArray[np.float32], references: NDArray[np.float32], own: NDArray[np.int64] | None = None
-) -> NDArray[np.float64]:
+def find_minima(queries: Floats, references: Floats, own: Rows | None = None) -> Doubles:
     """Return the squared distances of queries [n, d] to the nearest of references [m, d] but their `own`: [n]."""
     found = Neighbours(references).nearest(queries, 2)
     if own is None:
@@ -133,6 +153,107 @@ def find_minima(
     return np.where(found.rows[:, 0] == own, found.values[:, -1], found.values[:, 0])
 
 
-def choose_sample(count: int, most: int = MAX_REFERENCES) -> NDArray[np.int64]:
+def choose_sample(count: int, most: int = MAX_REFERENCES) -> Rows:
     """Return at most so many [n] of `count` rows, evenly spread."""
     return np.linspace(0, count - 1, min(count, most)).round().astype(np.int64)
+
+
+@dataclass(frozen=True)
+class SyntheticQueries:
+    """Vectors of synthetic queries, whole and of some of their views, and those of unrelated pictures."""
+
+    whole: Floats  # [n, d] after query normalisation
+    views: Floats  # [n, k, d] after query normalisation
+    pictures: Floats  # [MIN_REFERENCES, d], as references
+
+    @cached_property
+    def tail(self) -> Tail:
+        """The tail among the pictures of the file, which can be fitted to others."""
+        return replace(_fit_both(*self._minima(self.pictures), len(self.pictures)), refit=self.fit)
+
+    def fit(self, references: Floats) -> Tail:
+        """Return the tail among references [m, d]; queries whose own pictures are among them are left out."""
+        held = np.concatenate([references, self.pictures[: max(0, MIN_REFERENCES - len(references))]])
+        assert self.tail.views is not None
+        (whole, views), count = self._minima(held), len(held)
+        unrelated = (whole > self.tail.threshold(COPY_RATE, count)) & (
+            views > self.tail.views.threshold(COPY_RATE, count)
+        )
+        if unrelated.mean() < MIN_UNRELATED:
+            unrelated[:] = True
+        return _fit_both(whole[unrelated], views[unrelated], count)
+
+    def _minima(self, references: Floats) -> tuple[Doubles, Doubles]:
+        """Return the squared distances of the queries, and of the nearest of their views, to the nearest reference: [n] each."""
+        views = find_minima(self.views.reshape(-1, self.views.shape[-1]), references)
+        return find_minima(self.whole, references), views.reshape(len(self.views), -1).min(axis=1)
+
+
+def _fit_both(whole: Doubles, views: Doubles, references: int) -> Tail:
+    drawn = fit_minima(views, references, VIEWS_SHARE)
+    return replace(
+        fit_minima(whole, references, TAIL_SHARE), views=replace(drawn, share=CHANCES * drawn.share)
+    )
+
+
+def synthetic_path(checkpoint: Path) -> Path:
+    """Return where the synthetic queries of a checkpoint are kept."""
+    return checkpoint.with_suffix(".unrelated.safetensors")
+
+
+def write_synthetic(checkpoint: Path, queries: SyntheticQueries) -> None:
+    """Write the synthetic queries of a checkpoint next to it.
+
+    Raises:
+        UserError: The disk is full.
+    """
+    tensors = dict[str, NDArray[Any]]()
+    for name in ("whole", "views", "pictures"):
+        tensors[name], tensors[f"{name}_scale"] = _pack(getattr(queries, name))
+    with whole_file(synthetic_path(checkpoint)) as temporary:
+        temporary.write_bytes(save(tensors, {"checkpoint": digest_file(checkpoint)}))
+
+
+def read_synthetic(checkpoint: Path) -> SyntheticQueries | None:
+    """Return the synthetic queries that are kept next to a checkpoint; None without any.
+
+    Raises:
+        UserError: The file is damaged, or belongs to other weights.
+    """
+    path = synthetic_path(checkpoint)
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="numpy") as file:
+            owner = (file.metadata() or {}).get("checkpoint")
+            whole, views, pictures = (
+                _unpack(file.get_tensor(name), file.get_tensor(f"{name}_scale"))
+                for name in ("whole", "views", "pictures")
+            )
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"{path} cannot be read ({error}). Remove it, or write it again: export.py --unrelated."
+        ) from error
+    if owner != digest_file(checkpoint):
+        raise UserError(
+            f"{path} was made with other weights than {checkpoint}. Remove it, or write it again: export.py --unrelated."
+        )
+    return SyntheticQueries(whole, views, pictures)
+
+
+def _pack(vectors: Floats) -> tuple[NDArray[np.uint8], Floats]:
+    """Return vectors [..., d] in 4 bits a number, two in a byte [..., d / 2], and the scale of each, which keeps its length."""
+    steps = np.abs(vectors).max(axis=-1, keepdims=True) / LEVELS
+    numbers = np.rint(vectors / np.maximum(steps, np.float32(1e-12)))
+    scales = np.linalg.norm(vectors, axis=-1) / np.maximum(np.linalg.norm(numbers, axis=-1), 1)
+    halves = (numbers + LEVELS).astype(np.uint8)
+    return halves[..., ::2] << 4 | halves[..., 1::2], scales.astype(np.float32)
+
+
+def _unpack(packed: NDArray[np.uint8], scales: Floats) -> Floats:
+    """Return the vectors [..., d] that `_pack` packed."""
+    numbers = (
+        np.stack([packed >> 4, packed & 15], axis=-1).reshape(*packed.shape[:-1], -1).astype(np.float32)
+        - LEVELS
+    )
+    return numbers * scales[..., None]

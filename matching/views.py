@@ -31,6 +31,7 @@ from image_copies.data.process import choose_workers
 from image_copies.data.squares import resize_square, shrink
 from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor
+from image_copies.matching.threshold import Floats
 from image_copies.matching.verification.features import DECODED_SIDE, Box, Features, local_features
 from image_copies.matching.verification.picture import Picture
 from image_copies.models.inference.embedders import Look, list_square_sizes
@@ -112,11 +113,11 @@ def make_views(pixels: Pixels) -> Iterator[Pixels]:
 def embed_views(
     extractor: Extractor,
     paths: Sequence[Path],
-    known: Callable[[Path], NDArray[np.float32] | None] = lambda path: None,
-) -> list[NDArray[np.float32] | None]:
+    known: Callable[[Path], Floats | None] = lambda path: None,
+) -> list[Floats | None]:
     """Return the vectors [VIEWS, d] of the views of each file; None for one that cannot be read. `known` has some already."""
 
-    def embed(path: Path) -> NDArray[np.float32] | None:
+    def embed(path: Path) -> Floats | None:
         if (made := known(path)) is not None:
             return made
         try:
@@ -134,7 +135,7 @@ def embed_views(
         return list(tqdm(embedded, "searching with views", len(paths), leave=False, unit="image"))
 
 
-def embed_views_of(extractor: Extractor, pixels: Pixels) -> NDArray[np.float32]:
+def embed_views_of(extractor: Extractor, pixels: Pixels) -> Floats:
     """Return the vectors [VIEWS, d] of the views of a picture [h, w, 3]."""
     sizes = list_square_sizes(extractor.networks)
     made: dict[int, list[Pixels]] = {size: [] for size in sizes}
@@ -193,7 +194,7 @@ class Looks:
             )
             self._write(path, local_features(decode_rgb(content, DECODED_SIDE, decoded)), views)
 
-    def views(self, path: Path) -> NDArray[np.float32] | None:
+    def views(self, path: Path) -> Floats | None:
         """Return the vectors [VIEWS, d] of a file's views; None where they were not made."""
         found = self._read(path)
         return None if found is None or not len(found[1]) else found[1]
@@ -210,7 +211,7 @@ class Looks:
         self._write(path, found, np.zeros((0, self.extractor.dimensions), np.float32))
         return found
 
-    def _read(self, path: Path) -> tuple[Features, NDArray[np.float32]] | None:
+    def _read(self, path: Path) -> tuple[Features, Floats] | None:
         """Return the features and views that were made of a file; None where nothing was."""
         with self._lock:
             if path not in self._places:
@@ -219,7 +220,7 @@ class Looks:
             points, histograms, views, (width, height) = (np.load(self.file) for _ in range(4))
         return Features(points, histograms, int(width), int(height)), views
 
-    def _write(self, path: Path, found: Features, views: NDArray[np.float32]) -> None:
+    def _write(self, path: Path, found: Features, views: Floats) -> None:
         with self._lock:
             first = self.file.seek(0, 2)
             if path in self._places or first >= self.most:

@@ -10,7 +10,7 @@ from image_copies.data.targets import check_target_folder
 from image_copies.matching.commands.sources import look_in
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.decisions import Decisions, Pair, Word
-from image_copies.matching.index.filling import Added, add_pictures
+from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import (
     DATABASE,
     check_vectors,
@@ -43,9 +43,9 @@ def add(index: Path, extractor: Extractor, pictures: Discovered, output: Output)
         UserError: The index is damaged or was made with another network, or the disk is full.
     """
     with open_store(index, extractor.identity, extractor.dimensions) as store:
-        done = add_pictures(store, extractor, pictures.paths)
-        say_added(str(index), done, output)
-        report_unreadable([*done.closed, *unreadable_files(store)], index / UNREADABLE, output)
+        embedded, closed = add_pictures(store, extractor, pictures.paths)
+        say_added(str(index), len(pictures.paths), embedded, closed, output)
+        report_unreadable([*closed, *unreadable_files(store)], index / UNREADABLE, output)
     return 0
 
 
@@ -82,20 +82,11 @@ def check(index: Path, output: Output) -> int:
     return 0
 
 
-def say_added(where: str, added: Added, output: Output) -> None:
-    """Say how many pictures an index was given, and how many of them had to be embedded."""
-    known = added.images - added.embedded - added.broken - added.doubles - len(added.closed)
-    counts = {
-        "cannot be decoded": added.broken,
-        "with the same bytes as others": added.doubles,
-        "known from before": known,
-        f"cannot be opened, the first is {''.join(map(str, added.closed[:1]))}": len(added.closed),
-    }
-    others = [f"{number} {what}" for what, number in counts.items() if number]
-    output.say(", ".join([f"{where}: {added.images} images, {added.embedded} of them embedded", *others]))
-    output.record(
-        "added", {"images": added.images, "embedded": added.embedded, "cannot_be_opened": added.closed}
-    )
+def say_added(where: str, images: int, embedded: int, closed: Sequence[Path], output: Output) -> None:
+    """Say how many pictures an index was given, how many of them had to be embedded, and how many cannot be opened."""
+    failed = f", {len(closed)} cannot be opened, the first is {closed[0]}" if closed else ""
+    output.say(f"{where}: {images} images, {embedded} of them embedded{failed}")
+    output.record("added", {"images": images, "embedded": embedded, "cannot_be_opened": closed})
 
 
 def find_index(index: Path | None, folder: Path) -> Path:

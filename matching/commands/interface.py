@@ -133,11 +133,9 @@ def find_copies(
         settings = searching.SearchSettings(
             rule, grouping=KeepSettings(*read_rules(rules)), verified=verify, views=views
         )
-        found = searching.search(extractor, settings, pictures, Path(place), quiet)
-    near = [match for match in found.matches.pairs if match.judgement and match.judgement.kind in NEAR]
-    return Copies(
-        found.grouped.copies if found.grouped else [], near, found.left_out, found.matches.unreadable
-    )
+        found, grouped, left_out = searching.search(extractor, settings, pictures, Path(place), quiet)
+    near = [match for match in found.pairs if match.judgement and match.judgement.kind in NEAR]
+    return Copies(grouped.copies if grouped else [], near, left_out, found.unreadable)
 
 
 def compare(first: Place, second: Place) -> comparing.Verdict:

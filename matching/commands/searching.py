@@ -43,7 +43,7 @@ from image_copies.matching.results.folder import (
 from image_copies.matching.results.gallery import write_matches_page
 from image_copies.matching.results.leakage import report_folders, report_leakage
 from image_copies.matching.results.report import write_results
-from image_copies.matching.search import PairScores, Search, choose_effort
+from image_copies.matching.search import Search, choose_effort, read_scores
 from image_copies.matching.views import Looks, keep_looks
 
 
@@ -73,19 +73,8 @@ class SearchSettings:
     removes_references: bool = False
 
 
-@dataclass(frozen=True)
-class Searched:
-    """What a search found.
-
-    Attributes:
-        matches: The pairs.
-        grouped: The groups and the plan; None where nothing decides what is a copy.
-        left_out: What was not looked at because it would take too long, in words; empty for nothing.
-    """
-
-    matches: Matches
-    grouped: Grouped | None
-    left_out: str
+# pairs; groups and plan, None where nothing decides what is a copy; what was left out because of its time, in words
+Searched = tuple[Matches, Grouped | None, str]
 
 
 def search(
@@ -130,7 +119,7 @@ def search(
             output.say(
                 f"decide pairs and choose what to keep: {name_review()} {shlex.quote(text_of(folder))}"
             )
-    return Searched(found, grouped, left_out)
+    return found, grouped, left_out
 
 
 def _is_within(settings: SearchSettings, pictures: Pictures) -> bool:
@@ -140,8 +129,8 @@ def _is_within(settings: SearchSettings, pictures: Pictures) -> bool:
 
 def _find_and_group(
     store: Store, looks: Looks, settings: SearchSettings, pictures: Pictures, output: Output
-) -> tuple[Matches, Grouped | None, str]:
-    """Search the index and group what is found; no groups where nothing decides what is a copy. Return what was left out, too."""
+) -> Searched:
+    """Search the index and group what is found."""
     own, within, queries = settings.index is None, _is_within(settings, pictures), pictures.queries.paths
     held = list(dict.fromkeys([*(pictures.references or pictures.queries).paths, *pictures.protected.paths]))
     verified, views, left_out = choose_effort(
@@ -191,7 +180,8 @@ def _find_and_group(
         is_protected=make_protection_check([*sources.protected, *sources.read_only]),
         is_reference=_make_reference_check(settings, pictures),
     )
-    score_pairs = PairScores(store, looks.extractor).scores
+    involved = {found.digests[path] for match in found.pairs for path in match.files}
+    score_pairs = read_scores(store, looks.extractor, involved)
     grouped = make_groups(found, facts, score_pairs, judge, decided, grouping)
     verdicts.keep()
     return replace(found, pairs=number_series(found.pairs, facts, grouped.rows)), grouped, left_out
@@ -230,10 +220,11 @@ def _fill_own_index(
     store: Store, looks: Looks, held: Sequence[Path], sources: Sources, output: Output
 ) -> None:
     """Let the index in the results' folder hold the pictures to be searched, and no others."""
-    added = add_pictures(store, looks.extractor, held, looks.look)
+    embedded, closed = add_pictures(store, looks.extractor, held, looks.look)
     if held or not sources.hash_lists:
-        say_added(", ".join(map(str, sources.references or sources.queries)), added, output)
-    forget_missing(store, set(held).difference(added.closed))  # as nothing can be found out of them
+        where = ", ".join(map(str, sources.references or sources.queries))
+        say_added(where, len(held), embedded, closed, output)
+    forget_missing(store, set(held).difference(closed))  # as nothing can be found out of them
 
 
 def _verify_pairs(found: Matches, rule: Rule, looks: Looks, verdicts: Verdicts) -> Matches:

@@ -173,7 +173,6 @@ def make_groups(
         decide=lambda one, other: decided.get(frozenset((digests[one], digests[other]))),
         judge=judge,
     )
-    score_pairs([(digests[path], digests[path]) for path in files])  # reads vectors: threads must not
     large = threading.Lock()
 
     def plan(numbered: tuple[int, list[Path]]) -> list[PlanRow]:

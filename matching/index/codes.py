@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from image_copies.data.files import whole_file
 from image_copies.matching.index.store import Store, count_changes
-from image_copies.matching.threshold import choose_sample
+from image_copies.matching.threshold import Floats, choose_sample
+from image_copies.submissions.search.neighbours import Rows
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
 # inverted lists per square root of the number of contents; fewer where there are too few to train them
@@ -39,10 +40,10 @@ KMEANS_ROUNDS = 10  # iterations of k-means, for the lists and for the codes
 MIN_UNCODED, UNCODED_SHARE = 20_000, 0.01
 VECTORS_PER_BLOCK = 65_536  # vectors encoded at once
 NAME = re.compile(r"codes-(\d+)\.faiss")  # of the state of the database
-Take = Callable[[NDArray[np.int64]], NDArray[np.float32]]  # returns vectors [m, d] by their rows [m]
+Take = Callable[[Rows], Floats]  # returns vectors [m, d] by their rows [m]
 
 
-def search_codes(index: Any, queries: NDArray[np.float32], depth: int, near: bool) -> NDArray[np.int64]:
+def search_codes(index: Any, queries: Floats, depth: int, near: bool) -> Rows:
     """Return candidates for the nearest of each query [n, d]: rows int64 [n, depth], −1 where there are fewer.
 
     `near` looks for copies that are reported, in few lists; else for any neighbours.
@@ -52,7 +53,7 @@ def search_codes(index: Any, queries: NDArray[np.float32], depth: int, near: boo
     codes: Any = faiss.downcast_index(index.base_index if near else index.refine_index)
     probed = PROBED_LISTS * codes.nlist**PROBED_LISTS_POWER if near else PROBED_LIST_SHARE * codes.nlist
     codes.nprobe = min(max(1, round(probed)), codes.nlist)
-    rows: NDArray[np.int64] = codes.search(queries, depth)[1]
+    rows: Rows = codes.search(queries, depth)[1]
     return rows
 
 
@@ -111,7 +112,7 @@ def _find_codes(store: Store, most: int, flags: int) -> Any:
     return None
 
 
-def _train_codes(rows: NDArray[np.int64], take: Take) -> Any:
+def _train_codes(rows: Rows, take: Take) -> Any:
     """Train codes on a sample of the vectors that are searched, by their rows [n], evenly spread; they hold none yet."""
     import faiss
 

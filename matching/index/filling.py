@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +14,7 @@ from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.store import (
     Store,
-    Vector,
     add_files,
-    contents_of,
     digests_of_files,
     keep_queries,
     read_content,
@@ -25,6 +22,7 @@ from image_copies.matching.index.store import (
     stored_files,
     vectors_by_digest,
 )
+from image_copies.matching.threshold import Floats
 from image_copies.models.inference.embedders import Look, Source, choose_batch
 
 MOST_KEPT_BYTES = 32 * 2**20  # of files that wait to be decoded together; a larger file is read again
@@ -33,47 +31,26 @@ Digests = dict[Path, bytes | None]  # SHA-256 of each file; None where it cannot
 Opened = tuple[Path, bytes | None, bytes | None]
 
 
-@dataclass(frozen=True)
-class Added:
-    """What became of pictures that were to be added.
-
-    Attributes:
-        images: Number of files.
-        embedded: Contents that are new to the index.
-        closed: Files that could not be opened.
-        broken: Contents, new to the index, that cannot be decoded.
-        doubles: Files, new to the index, that hold the bytes of others.
-    """
-
-    images: int
-    embedded: int
-    closed: list[Path]
-    broken: int = 0
-    doubles: int = 0
-
-
 def add_pictures(
     store: Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None
-) -> Added:
+) -> tuple[int, list[Path]]:
     """Add pictures as references; only contents that are new to the index are embedded, and shown to `look`.
+
+    Returns the number of these, and the files that cannot be opened.
 
     Raises:
         UserError: when the index is damaged or cannot be written.
     """
-    embedded = broken = doubles = 0
-    closed: list[Path] = []
+    embedded, closed = 0, list[Path]()
     for digests, made in _embed_unknown(store, extractor, paths, look, "adding references"):
         closed += [path for path, digest in digests.items() if digest is None]
         known = digests_of_files(store, digests)
         new = {path: own for path, own in digests.items() if own is not None and known.get(path) != own}
-        lacking = set(new.values()) - contents_of(store, new.values()).keys()
-        before = vectors_by_digest(store, lacking - made.keys())  # embedded as queries
+        before = vectors_by_digest(store, set(new.values()) - made.keys())  # perhaps embedded as queries
         if new:
             add_files(store, new, made | before)
-        bad = sum(vector is None for vector in made.values())
-        embedded, broken = embedded + len(made) - bad, broken + bad
-        doubles += len(new) - len(lacking)
-    return Added(len(paths), embedded, closed, broken, doubles)
+        embedded += sum(vector is not None for vector in made.values())
+    return embedded, closed
 
 
 def forget_missing(store: Store, paths: Iterable[Path]) -> None:
@@ -104,7 +81,7 @@ def embed_queries(
 
 def _embed_unknown(
     store: Store, extractor: Extractor, paths: Sequence[Path], look: Look | None, name: str
-) -> Iterator[tuple[Digests, dict[bytes, Vector | None]]]:
+) -> Iterator[tuple[Digests, dict[bytes, Floats | None]]]:
     """Yield the digests of each batch of files, which are read once, and the vectors of those contents that nothing knows yet.
 
     The vector of what cannot be decoded is None.

@@ -28,9 +28,9 @@ from image_copies.matching.index.store import (
     readable_contents,
     stored_vectors,
 )
-from image_copies.matching.threshold import choose_sample
+from image_copies.matching.threshold import Floats, choose_sample
 from image_copies.submissions.search import neighbours
-from image_copies.submissions.search.neighbours import Nearest, rank_exactly
+from image_copies.submissions.search.neighbours import Nearest, Rows, rank_exactly
 from image_copies.submissions.vectors.files import StoredRows
 
 MIN_CANDIDATES = 100  # candidates per query whose exact distances are computed: at least this many,
@@ -51,12 +51,12 @@ class Neighbours:
         codes: The Faiss index of the codes of the first of them; None to compare every query with all.
     """
 
-    parts: tuple[NDArray[np.float32], ...]
+    parts: tuple[Floats, ...]
     searched: NDArray[np.bool_]
     codes: Any = None
 
     @cached_property
-    def _rows(self) -> NDArray[np.int64]:
+    def _rows(self) -> Rows:
         return np.flatnonzero(self.searched)
 
     @property
@@ -69,7 +69,7 @@ class Neighbours:
         """Whether every content is compared with every query."""
         return self.codes is None
 
-    def nearest(self, queries: NDArray[np.float32], count: int, near: bool = False) -> Nearest:
+    def nearest(self, queries: Floats, count: int, near: bool = False) -> Nearest:
         """Find the nearest contents of each query, float32 [n, d], with exact distances: `count`, or all of fewer.
 
         Rows are the numbers of the contents. With `near` only copies within the reporting threshold are sought, which few lists
@@ -95,7 +95,7 @@ class Neighbours:
             distances[few], contents[few] = exact.values, exact.rows
         return Nearest(distances, contents)
 
-    def take(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def take(self, rows: Rows) -> Floats:
         """Return chosen rows, of any shape, as float32 [..., d]."""
         vectors = np.empty((*rows.shape, self.parts[-1].shape[1]), np.float32)
         starts = np.cumsum([0, *map(len, self.parts[:-1])])
@@ -105,11 +105,11 @@ class Neighbours:
             vectors[chosen] = self.parts[owner][rows[chosen] - starts[owner]]
         return vectors
 
-    def sample(self) -> NDArray[np.float32]:
+    def sample(self) -> Floats:
         """Return the vectors [m, d] of a sample of the contents, to which a threshold is fitted."""
         return self.take(self._rows[choose_sample(self.ntotal)])
 
-    def _find_candidates(self, queries: NDArray[np.float32], count: int, near: bool) -> NDArray[np.int64]:
+    def _find_candidates(self, queries: Floats, count: int, near: bool) -> Rows:
         """Return rows [n, m] by the codes, and the nearest of those that have no codes; −1 for none."""
         depth = max(MIN_CANDIDATES, CANDIDATES_PER_NEIGHBOUR * count)
         coded = coding.search_codes(self.codes, queries, depth, near)
@@ -119,9 +119,9 @@ class Neighbours:
         return np.concatenate([candidates, fresh[nearest]], axis=1)
 
 
-def _read_rows(parts: tuple[NDArray[np.float32], ...], first: int, last: int) -> NDArray[np.float32]:
+def _read_rows(parts: tuple[Floats, ...], first: int, last: int) -> Floats:
     """Return the rows from the first number up to before the second."""
-    found, start = list[NDArray[np.float32]](), 0
+    found, start = list[Floats](), 0
     for part in parts:
         rows = part[max(0, first - start) : max(0, last - start)]
         if len(rows):
@@ -149,9 +149,9 @@ def open_search(store: Store, exact: bool = False) -> Neighbours:
             store.database.execute("COMMIT")
 
 
-def _open_parts(store: Store, count: int) -> tuple[NDArray[np.float32], ...]:
+def _open_parts(store: Store, count: int) -> tuple[Floats, ...]:
     """Open the rows of so many contents; files that are missing or damaged are written again."""
-    parts, covered, kept = list[NDArray[np.float32]](), 0, set[Path]()
+    parts, covered, kept = list[Floats](), 0, set[Path]()
     for first in range(0, count, CONTENTS_PER_FILE):
         end = min(first + CONTENTS_PER_FILE, count)
         path, rows = _find_file(store, first)
@@ -171,20 +171,20 @@ def _open_parts(store: Store, count: int) -> tuple[NDArray[np.float32], ...]:
     return *parts, _load_rows(store, covered, count)
 
 
-def _find_file(store: Store, first: int) -> tuple[Path, NDArray[np.float32]]:
+def _find_file(store: Store, first: int) -> tuple[Path, Floats]:
     """Return the latest intact file of rows from the first on, of this state or an earlier one; no rows where there is none."""
     now = count_changes(store)
     named = [(path, NAME.fullmatch(path.name)) for path in store.folder.glob(f"vectors-{first}-*.npy")]
     known = [(int(name[2]), path) for path, name in named if name and int(name[2]) <= now and path.is_file()]
     for _, path in sorted(known, reverse=True):
         with suppress(OSError, ValueError, EOFError):  # it is damaged
-            rows: NDArray[np.float32] = np.load(path, mmap_mode="r")
+            rows: Floats = np.load(path, mmap_mode="r")
             if rows.dtype == np.float32 and rows.shape[1:] == (store.dimensions,):
                 return path, rows
     return store.folder, np.zeros((0, store.dimensions), np.float32)
 
 
-def _load_rows(store: Store, first: int, last: int) -> NDArray[np.float32]:
+def _load_rows(store: Store, first: int, last: int) -> Floats:
     """Load rows from the database, those from the first number up to before the second; zeros where there is no vector."""
     rows = np.zeros((last - first, store.dimensions), np.float32)
     for numbers, vectors in stored_vectors(store, first, last):

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 import numpy as np
-from numpy.typing import NDArray
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.sources.archives import find_archive, read_bytes
+from image_copies.matching.threshold import Floats
+from image_copies.submissions.search.neighbours import Rows
 
 DATABASE = "references.sqlite"
 MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk
@@ -45,7 +46,6 @@ SCHEMA = (
     "CREATE TABLE decisions (first BLOB NOT NULL, second BLOB NOT NULL, copy INTEGER NOT NULL, "
     "decided TEXT NOT NULL, first_name BLOB NOT NULL, second_name BLOB NOT NULL, PRIMARY KEY (first, second))",
 )
-Vector = NDArray[np.float32]  # [d]
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def read_content(path: Path, most: int) -> tuple[bytes, bytes | None]:
     return hashlib.sha256(content).digest(), content
 
 
-def add_files(store: Store, files: Mapping[Path, bytes], contents: Mapping[bytes, Vector | None]) -> None:
+def add_files(store: Store, files: Mapping[Path, bytes], contents: Mapping[bytes, Floats | None]) -> None:
     """Add new contents, and record which content each file has by its digest, all or nothing.
 
     A file whose content has changed is moved to the new one; contents that no file has any more are forgotten. The vector of a
@@ -297,7 +297,7 @@ def read_content_files(store: Store, content: int) -> tuple[bytes, list[Path]]:
     return bytes(found[0][0]) if found else b"", [_to_path(path) for _, path in found]
 
 
-def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, Vector | None]:
+def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, Floats | None]:
     """Return the vectors float32 [d] of those contents that the index knows as references or queries; None for an unreadable one.
 
     Raises:
@@ -307,7 +307,7 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, Vec
         "SELECT vector, checksum FROM contents WHERE digest = :digest "
         "UNION ALL SELECT vector, checksum FROM queries WHERE digest = :digest"
     )
-    found: dict[bytes, Vector | None] = {}
+    found: dict[bytes, Floats | None] = {}
     for digest in digests:
         row = store.database.execute(find, {"digest": digest}).fetchone()
         if row is not None:
@@ -318,7 +318,7 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, Vec
     return found
 
 
-def keep_queries(store: Store, contents: Mapping[bytes, Vector | None]) -> None:
+def keep_queries(store: Store, contents: Mapping[bytes, Floats | None]) -> None:
     """Remember the vectors of queries by their digests; they are not embedded again, and never found as references."""
     insert = "INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))"
     with write_together(store.database):
@@ -333,7 +333,7 @@ def forget_queries(store: Store, kept: Iterable[bytes]) -> None:
     store.database.execute(forget, (names,))
 
 
-def readable_contents(store: Store) -> NDArray[np.int64]:
+def readable_contents(store: Store) -> Rows:
     """Return the numbers [n] of all readable contents, in order; numbers are never given again."""
     find = "SELECT content FROM contents WHERE vector IS NOT NULL ORDER BY content"
     return np.fromiter((number for (number,) in store.database.execute(find)), np.int64)
@@ -345,9 +345,7 @@ def highest_content(store: Store) -> int:
     return int(row[0]) if row else 0
 
 
-def stored_vectors(
-    store: Store, after: int, until: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+def stored_vectors(store: Store, after: int, until: int) -> Iterator[tuple[Rows, Floats]]:
     """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in order, above `after` and up to `until`.
 
     Raises:
@@ -402,7 +400,7 @@ def _damaged_vector_error(store: Store, content: int = 0) -> UserError:
     return UserError(f"{path} holds a damaged vector: remove {store.folder}, add the images again.")
 
 
-def _pack(vector: Vector | None) -> bytes | None:
+def _pack(vector: Floats | None) -> bytes | None:
     return None if vector is None else np.ascontiguousarray(vector, np.float32).tobytes()
 
 

@@ -17,14 +17,14 @@ from image_copies.data.images import find_images
 from image_copies.data.layout import QUERY
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.extractor import checkpoint_extractor
-from image_copies.matching.synthetic import (
+from image_copies.matching.threshold import (
     DRAWN_VIEWS,
     MIN_REFERENCES,
     SyntheticQueries,
+    choose_sample,
     synthetic_path,
     write_synthetic,
 )
-from image_copies.matching.threshold import choose_sample
 from image_copies.matching.views import VIEWS, embed_views_of, smallest_side
 from image_copies.models.inference.onnx_export import LinearMap, add_graph, export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings

@@ -49,7 +49,7 @@ def test_what_is_made_when_pictures_are_decoded_is_what_is_made_of_files(
     with open_store(tmp_path / "index", extractor.identity, 96) as store, keep_looks(extractor, tmp_path) as kept:
         assert kept.look is None
         kept.ahead = True
-        assert add_pictures(store, extractor, pictures, kept.look).embedded == 3
+        assert add_pictures(store, extractor, pictures, kept.look) == (3, [])
         monkeypatch.setattr(looks, "find_features", lambda path: pytest.fail(f"{path} was made before"))
         for path, views in zip(pictures, embed_views(extractor, pictures), strict=True):
             if path.name == "broken.jpg":

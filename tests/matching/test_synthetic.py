@@ -10,15 +10,16 @@ from safetensors.numpy import save_file
 
 from image_copies.data.errors import UserError
 from image_copies.matching.extractor import checkpoint_extractor
-from image_copies.matching.synthetic import (
+from image_copies.matching.threshold import (
     CHANCES,
     DRAWN_VIEWS,
+    MAX_REFERENCES,
     SyntheticQueries,
+    choose_sample,
     read_synthetic,
     synthetic_path,
     write_synthetic,
 )
-from image_copies.matching.threshold import MAX_REFERENCES, choose_sample
 from image_copies.matching.views import VIEWS
 from image_copies.models.shipped import SHIPPED
 

@@ -21,7 +21,7 @@ from image_copies.data.sources.discovery import discover
 from image_copies.matching.commands import searching
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.index import filling
-from image_copies.matching.index.filling import Added, add_pictures, forget_missing
+from image_copies.matching.index.filling import add_pictures, forget_missing
 from image_copies.matching.index.store import Store, digest_of, open_store, read_content, stored_files, vectors_by_digest
 from image_copies.matching.matches import Match, Rule
 from image_copies.matching.pairs import verify_pairs
@@ -95,10 +95,10 @@ def search(pictures: Path, checkpoint: Path) -> Callable[..., int]:
 
 def test_copies_are_found_by_content_and_by_sight(pictures: Path, extractor: Extractor, store: Store) -> None:
     queries = below(pictures / "queries")
-    assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 8, [], broken=1)
-    assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 0, [])
+    assert add_pictures(store, extractor, below(pictures / "references")) == (8, [])
+    assert add_pictures(store, extractor, below(pictures / "references")) == (0, [])
     shutil.copy(pictures / "references" / "R000003.jpg", pictures / "references" / "double.jpg")
-    assert add_pictures(store, extractor, below(pictures / "references")) == Added(10, 0, [], doubles=1)
+    assert add_pictures(store, extractor, below(pictures / "references")) == (0, [])
     matches = Search(store, extractor, RULE).queries(queries)
     found = {(match.query.name, match.reference.name) for match in matches.pairs}
     assert {("same <b>.jpg", "R000000.jpg"), ("again.jpg", "R000001.jpg")} <= found
@@ -144,7 +144,7 @@ def test_a_file_is_read_once_unless_it_is_too_large_to_be_kept(
     paths = below(pictures / "references")
     shutil.copy(paths[0], paths[0].with_name("again.jpg"))
     added = add_pictures(store, extractor, [*paths, paths[0].with_name("again.jpg")])
-    assert added == Added(len(paths) + 1, len(paths) - 1, [], broken=1, doubles=1) and len(read) == (len(paths) if again else 0)
+    assert added == (len(paths) - 1, []) and len(read) == (len(paths) if again else 0)
     expected = extractor.extract_all(ImageSet([str(path) for path in paths], paths))
     found = vectors_by_digest(store, [digest_of(path) for path in paths])
     for path, vector, unreadable in zip(paths, expected.vectors, expected.unreadable, strict=True):
@@ -166,7 +166,7 @@ def test_a_gpu_has_its_next_batch_before_one_is_read_and_committed(pictures: Pat
         return wait
 
     played = replace(extractor, networks=[Embedder(network.sizes, network.dimensions, network.embed, None, launch)])
-    assert add_pictures(store, played, below(pictures / "references")) == Added(9, 8, [], broken=1)
+    assert add_pictures(store, played, below(pictures / "references")) == (8, [])
     assert done == ["launch", "launch", "read", "launch", "read", "read"]
 
 
@@ -179,7 +179,7 @@ def test_a_file_that_cannot_be_opened_stops_no_one(
         return read_content(path if path.name != closed.name else path / "denied", most)
 
     monkeypatch.setattr(filling, "read_content", denied)
-    assert add_pictures(store, extractor, below(pictures / "references")) == Added(9, 7, [closed], broken=1)
+    assert add_pictures(store, extractor, below(pictures / "references")) == (7, [closed])
     assert closed not in stored_files(store)
 
 
@@ -197,7 +197,7 @@ def test_the_command_writes_csv_and_gallery(
     assert f"relative to <b>{pictures / 'queries'}</b>" in page and "query<br>queries/again.jpg<" in page
     capsys.readouterr()
     search("--threshold", "-0.05", "--no-verify")
-    assert "9 images, 0 of them embedded, 9 known from before\n" in capsys.readouterr().out
+    assert "9 images, 0 of them embedded\n" in capsys.readouterr().out
 
 
 def test_a_kept_index_is_added_to_searched_and_removed_from(
@@ -206,7 +206,7 @@ def test_a_kept_index_is_added_to_searched_and_removed_from(
     index = ["--checkpoint", checkpoint, "--index", "kept"]
     of_index = partial(search, "--threshold", "-0.05", within=("--index", "kept"))
     run_match("add", "references", *index)
-    assert "9 images, 8 of them embedded, 1 cannot be decoded\n" in capsys.readouterr().out
+    assert "9 images, 8 of them embedded\n" in capsys.readouterr().out
     of_index("--verbose")
     assert "3 queries, 8 different references" in capsys.readouterr().out
     run_match("remove", "references/R000000.jpg", "elsewhere", *index[2:])

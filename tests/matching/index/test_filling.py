@@ -8,7 +8,7 @@ import pytest
 from image_copies.data.procedural import write_pictures
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.matching.index import filling, store
-from image_copies.matching.index.filling import Added, add_pictures, embed_queries
+from image_copies.matching.index.filling import add_pictures, embed_queries
 from image_copies.matching.index.store import open_store, stored_files, vectors_by_digest
 from image_copies.models.shipped import SHIPPED
 
@@ -29,8 +29,8 @@ def test_a_picture_is_read_once_by_each_call_and_known_afterwards(tmp_path: Path
     monkeypatch.setattr(filling, "choose_batch", lambda networks, settings: 4)
     with open_store(tmp_path / "index", extractor.identity, extractor.dimensions) as opened:
         assert len(embed_queries(opened, extractor, pictures[4:6])) == 2
-        assert add_pictures(opened, extractor, pictures) == Added(12, 7, [missing], broken=1, doubles=1)
-        assert add_pictures(opened, extractor, pictures) == Added(12, 0, [missing])
+        assert add_pictures(opened, extractor, pictures) == (7, [missing])
+        assert add_pictures(opened, extractor, pictures) == (0, [missing])
         digests = embed_queries(opened, extractor, pictures)
         assert stored_files(opened) == digests and list(digests) == [*paths, double, text]
         vectors = vectors_by_digest(opened, digests.values())
