@@ -26,7 +26,7 @@ from image_copies.matching.extractor import Extractor, make_rule
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match, Rule, rank_by_evidence
-from image_copies.matching.pairs import verify_pairs
+from image_copies.matching.pairs import PairJudge
 from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import Change
@@ -117,7 +117,7 @@ def main() -> None:
 
 def verify(pairs: list[Match], changes: Sequence[Sequence[Change]]) -> list[Match]:
     """Return the pairs that local features confirm before the others."""
-    return rank_by_evidence(pairs, verify_pairs(pairs, changes))
+    return rank_by_evidence(pairs, PairJudge().verify_all(pairs, changes))
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ from image_copies.matching.verification.judgement import EQUAL_BYTES, MAX_FALSE_
 from image_copies.matching.verification.picture import Picture
 from image_copies.matching.views import find_features, list_crops
 
-MAX_CACHED_FEATURES = 2000  # pictures whose features are kept in memory, 0.08 MB each
-MAX_CACHED_PICTURES = 400  # pictures whose pixels are kept, too, 0.6 MB each
+MAX_CACHED_PICTURES = (
+    400  # pictures that are kept in memory, 0.6 MB each; of five times as many the features, 0.08 MB each
+)
 MAX_CROPS = 3  # of a query, looked at where the whole shows nothing
 # pixels of a picture's short side from which its crops show as much as whole pictures do
 CROPPED_SIDE = 2 * MAX_SIDE
@@ -72,12 +73,17 @@ class LastUsed(Generic[T]):
 
 
 class PairJudge:
-    """Judges pairs of files; pictures that were judged last are not read again."""
+    """Verifies and judges pairs of files; pictures that were looked at last are not read again."""
 
-    def __init__(self, kept: int = MAX_CACHED_PICTURES, verdicts: Verdicts = NOTHING_KEPT) -> None:
-        """Keep so many pictures that were judged last, and the features of ten times as many that were verified."""
+    def __init__(
+        self,
+        kept: int = MAX_CACHED_PICTURES,
+        verdicts: Verdicts = NOTHING_KEPT,
+        find: Callable[[Path], Features] = find_features,
+    ) -> None:
+        """Keep so many pictures that were judged last, and the features of five times as many, which `find` finds."""
         self.verdicts = verdicts
-        self._pictures, self._features = LastUsed(Picture, kept), LastUsed(find_features, 10 * kept)
+        self._pictures, self._features = LastUsed(Picture, kept), LastUsed(find, 5 * kept)
         self._edits: dict[tuple[Path, Path], Comparison] = {}  # of the certain pairs
 
     def see(self, path: Path) -> Picture:
@@ -89,12 +95,74 @@ class PairJudge:
         query: Picture,
         pairs: Sequence[Match],
         changes: Sequence[Sequence[Change]],
-        pool: ThreadPoolExecutor,
+        pool: ThreadPoolExecutor | None = None,
     ) -> list[Evidence | None]:
-        """Look at a query that is no file and its references, the best first, as `verify_pairs` does; a pool finds features."""
+        """Look at a query and its references; None for each where nothing confirms that one copies the other.
+
+        A file that cannot be read is like one without features.
+
+        Args:
+            query: The query.
+            pairs: Its pairs, the best first. Where the whole shows nothing, the crops by which the first MAX_CROPS were found are
+                looked at, with all changes: on a page the strongest features are its letters.
+            changes: Those of the query that are undone, for each pair; a pair with none of them is not looked at.
+            pool: Finds the features of references.
+        """
         looked_at = [pair.reference for pair, undone in zip(pairs, changes, strict=True) if undone]
-        deque(pool.map(self._features.of, looked_at), maxlen=0)
-        return verify_query(query, lambda: query.features, pairs, changes, self._features, self.verdicts)
+        if pool is not None:
+            deque(pool.map(self._features.of, looked_at), maxlen=0)
+
+        @cache
+        def own() -> Features:
+            source = query.source
+            found = self._features.require(source) if isinstance(source, Path) else query.features
+            return replace(
+                found
+            )  # its mirror image and negative are kept for all its references, and no longer
+
+        closer = cache(lambda: query.read(CROPPED_SIDE))
+
+        def look(pair: Match, undone: Sequence[Change], crop: int | None = None) -> Evidence | None:
+            def find() -> Evidence | None:
+                other = self._features.require(pair.reference)
+                shown = own() if crop is None else crop_features(closer(), list_crops(closer())[crop], own())
+                return verify(shown, other, changes=undone)
+
+            with suppress(ImageError):  # one may have gone meanwhile
+                return self.verdicts.ask(pair.files, "evidence", (undone, crop), find, Evidence)
+            return None
+
+        found: list[Evidence | None] = []
+        crops = 0
+        for pair, undone in zip(pairs, changes, strict=True):
+            evidence = look(pair, undone) if undone else None
+            if evidence is None and pair.crop is not None and undone == CHANGES and crops < MAX_CROPS:
+                crops += 1
+                evidence = look(pair, undone, pair.crop)
+            found.append(evidence)
+        return found
+
+    def verify_all(
+        self, pairs: Sequence[Match], changes: Sequence[Sequence[Change]]
+    ) -> list[Evidence | None]:
+        """Look at the pairs of many files, a query's best first, as `verify` does, on all cores."""
+        by_query: dict[Path, list[int]] = defaultdict(list)
+        for row, pair in enumerate(pairs):
+            if changes[row]:
+                by_query[pair.query].append(row)
+
+        def look(query: Path) -> list[Evidence | None]:
+            rows = by_query[query]
+            return self.verify(Picture(query), [pairs[row] for row in rows], [changes[row] for row in rows])
+
+        evidence: list[Evidence | None] = [None] * len(pairs)
+        rows = list(chain.from_iterable(by_query.values()))
+        with share_cores() as pool:
+            found = chain.from_iterable(pool.map(look, by_query))
+            shown = tqdm(found, "verifying", len(rows), leave=False, unit="pair")
+            for row, one in zip(rows, shown, strict=True):
+                evidence[row] = one
+        return evidence
 
     def judge(
         self, pair: Match, threshold: float | None = -np.inf, query: Picture | None = None
@@ -148,82 +216,4 @@ class PairJudge:
 
 def verify_two(first: Path, second: Path) -> Evidence | None:
     """Look at two pictures; None where nothing confirms that one copies the other."""
-    return verify_pairs([Match(first, second)], [CHANGES])[0]
-
-
-def verify_pairs(
-    pairs: Sequence[Match],
-    changes: Sequence[Sequence[Change]],
-    find: Callable[[Path], Features] = find_features,
-    verdicts: Verdicts = NOTHING_KEPT,
-) -> list[Evidence | None]:
-    """Look at pairs, a query's best first; None for each where nothing confirms that one copies the other.
-
-    Args:
-        pairs: The pairs.
-        changes: The changes of the query that are undone, for each pair; one with none of them is not looked at.
-        find: Finds the features of a file; one that it cannot read is like one without features.
-        verdicts: What is known of pairs that were looked at before.
-    """
-    features = LastUsed(find, MAX_CACHED_FEATURES)
-    by_query: dict[Path, list[int]] = defaultdict(list)
-    for row, pair in enumerate(pairs):
-        if changes[row]:
-            by_query[pair.query].append(row)
-
-    def look(path: Path) -> list[Evidence | None]:
-        own, rows = partial(features.require, path), by_query[path]
-        of_query = [pairs[row] for row in rows], [changes[row] for row in rows]
-        return verify_query(Picture(path), own, *of_query, features, verdicts)
-
-    evidence: list[Evidence | None] = [None] * len(pairs)
-    with share_cores() as pool:
-        found = chain.from_iterable(pool.map(look, by_query))
-        rows = list(chain.from_iterable(by_query.values()))
-        for row, one in zip(rows, tqdm(found, "verifying", len(rows), leave=False, unit="pair"), strict=True):
-            evidence[row] = one
-    return evidence
-
-
-def verify_query(
-    query: Picture,
-    find: Callable[[], Features],
-    pairs: Sequence[Match],
-    changes: Sequence[Sequence[Change]],
-    features: LastUsed[Features],
-    verdicts: Verdicts,
-) -> list[Evidence | None]:
-    """Look at a query and its references as `verify_pairs` does.
-
-    Args:
-        query: The query.
-        find: Finds its features.
-        pairs: Those of one query, the best first. Where the whole shows nothing, the crops by which the first MAX_CROPS were
-            found are looked at, with all changes: on a page the strongest features are its letters.
-        changes: Those that are undone, for each pair.
-        features: Those of references.
-        verdicts: What is known of pairs that were looked at before.
-    """
-    # its mirror image and negative are kept for all its references, and no longer
-    own = cache(lambda: replace(find()))
-    closer = cache(lambda: query.read(CROPPED_SIDE))
-
-    def look(pair: Match, undone: Sequence[Change], crop: int | None = None) -> Evidence | None:
-        def find_evidence() -> Evidence | None:
-            other = features.require(pair.reference)
-            shown = own() if crop is None else crop_features(closer(), list_crops(closer())[crop], own())
-            return verify(shown, other, changes=undone)
-
-        with suppress(ImageError):  # one may have gone meanwhile
-            return verdicts.ask(pair.files, "evidence", (undone, crop), find_evidence, Evidence)
-        return None
-
-    found: list[Evidence | None] = []
-    crops = 0
-    for pair, undone in zip(pairs, changes, strict=True):
-        evidence = look(pair, undone) if undone else None
-        if evidence is None and pair.crop is not None and undone == CHANGES and crops < MAX_CROPS:
-            crops += 1
-            evidence = look(pair, undone, pair.crop)
-        found.append(evidence)
-    return found
+    return PairJudge().verify_all([Match(first, second)], [CHANGES])[0]

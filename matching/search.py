@@ -121,7 +121,9 @@ class Search:
             UserError: when the index is damaged, or there are too few training vectors to normalise against.
         """
         files = stored_files(self.store)
-        first = {digest: path for path, digest in reversed(files.items())}
+        first: dict[bytes, Path] = {}
+        for path, digest in files.items():
+            first.setdefault(digest, path)
         found = self._search_files({path: digest for digest, path in first.items()})
         best: dict[tuple[Path, Path], Match] = {}
         for match in chain.from_iterable(found.values()):

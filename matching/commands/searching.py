@@ -32,7 +32,7 @@ from image_copies.matching.index.store import Store, forget_queries, open_store
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
 from image_copies.matching.matches import Matches, Rule, rank_by_evidence
 from image_copies.matching.output import Output, count
-from image_copies.matching.pairs import PairJudge, verify_pairs
+from image_copies.matching.pairs import PairJudge
 from image_copies.matching.results.folder import (
     LEAKAGE_GALLERY,
     OWN_INDEX,
@@ -164,10 +164,10 @@ def _find_and_group(
         verdicts.forget_others()
     verdicts.know(found.digests.items())
     verdicts.keep()
+    judge = PairJudge(verdicts=verdicts, find=looks.features)
     if verified:
-        found = _verify_pairs(found, lookup.fitted, looks, verdicts)
+        found = _verify_pairs(found, lookup.fitted, judge)
     facts = read_facts(sorted({path for match in found.pairs for path in match.files}), verdicts)
-    judge = PairJudge(verdicts=verdicts)
     shown = drop_flat(found.pairs, {path for path, fact in facts.items() if fact.flat})
     found = _judge_pairs(replace(found, pairs=shown), judge)
     verdicts.keep()
@@ -227,11 +227,11 @@ def _fill_own_index(
     forget_missing(store, set(held).difference(closed))  # as nothing can be found out of them
 
 
-def _verify_pairs(found: Matches, rule: Rule, looks: Looks, verdicts: Verdicts) -> Matches:
+def _verify_pairs(found: Matches, rule: Rule, judge: PairJudge) -> Matches:
     """Verify the pairs that promise something by local features; confirmed pairs are copies, whatever their score."""
     changes = rule.choose_changes(found.pairs, found.references)
-    evidence = verify_pairs(found.pairs, changes, looks.features, verdicts)
-    verdicts.keep()
+    evidence = judge.verify_all(found.pairs, changes)
+    judge.verdicts.keep()
     copies = rule.select_verified(rank_by_evidence(found.pairs, evidence), found.threshold)
     return replace(found, pairs=copies, verified=True)
 

@@ -11,7 +11,7 @@ from image_copies.matching.matches import Match, Rule, rank_by_evidence
 from image_copies.matching.pairs import PairJudge, share_cores
 from image_copies.matching.verification.picture import Picture
 
-# References that are not read again for the next picture, 0.6 MB each; of ten times as many the features are kept
+# References that are not read again for the next picture, 0.6 MB each; of five times as many the features are kept
 MAX_CACHED_PICTURES = 50
 
 

@@ -16,7 +16,7 @@ from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match, Rule
-from image_copies.matching.pairs import verify_pairs
+from image_copies.matching.pairs import PairJudge
 from image_copies.matching.search import MOST_VERIFIED, Search, choose_effort
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import CHANGES, crop_features, local_features
@@ -163,8 +163,8 @@ def test_a_page_is_confirmed_by_the_crop_that_found_it(tmp_path: Path) -> None:
     Image.fromarray(page).save(tmp_path / "page.png")
     Image.fromarray(picture).save(tmp_path / "picture.png")
     pair = Match(tmp_path / "page.png", tmp_path / "picture.png")
-    assert verify_pairs([pair], [CHANGES]) == [None]
-    (evidence,) = verify_pairs([replace(pair, crop=0)], [CHANGES])
+    assert PairJudge().verify_all([pair], [CHANGES]) == [None]
+    (evidence,) = PairJudge().verify_all([replace(pair, crop=0)], [CHANGES])
     assert evidence is not None and min(evidence.query_region) > 0.3 and max(evidence.query_region) < 0.7
 
 

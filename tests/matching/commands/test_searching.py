@@ -24,7 +24,7 @@ from image_copies.matching.index import filling
 from image_copies.matching.index.filling import add_pictures, forget_missing
 from image_copies.matching.index.store import Store, digest_of, open_store, read_content, stored_files, vectors_by_digest
 from image_copies.matching.matches import Match, Rule
-from image_copies.matching.pairs import verify_pairs
+from image_copies.matching.pairs import PairJudge
 from image_copies.matching.results.folder import hold_results_folder
 from image_copies.matching.search import Search
 from image_copies.matching.verification.features import CHANGES, local_features
@@ -391,4 +391,5 @@ def test_a_query_that_has_gone_is_not_verified(pictures: Path) -> None:
     path, other = pictures / "gone.jpg", pictures / "references" / "R000000.jpg"
     flat = local_features(np.full((64, 64, 3), 128, np.uint8))
     pairs, changes = [Match(path, other, crop=0)] * 2, [CHANGES, ()]
-    assert verify_pairs(pairs, changes, lambda found: flat if found == path else find_features(found)) == [None, None]
+    judge = PairJudge(find=lambda found: flat if found == path else find_features(found))
+    assert judge.verify_all(pairs, changes) == [None, None]
