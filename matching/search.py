@@ -1,8 +1,8 @@
 """Searching a stored index: which references queries copy, or which pictures of the index are copies of each other."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from itertools import chain
 from pathlib import Path
@@ -32,7 +32,6 @@ QUERIES_PER_BLOCK = 1024
 # expected false alarms per query up to which few lists of a large index hold what is nearer
 MAX_NEAR_ALARMS = 0.002
 MAX_KNOWN_FILES = 100_000  # contents whose files are read once in a search
-MAX_EXAMINED_REFERENCES = 2000  # references examined for one query where the nearest ones are excluded
 NEAREST = 10  # references of each query that are verified, where nobody said
 MOST_VERIFIED = 50_000  # pictures searched for up to which they are, and views searched with
 T = TypeVar("T")
@@ -174,30 +173,17 @@ class Search:
         return np.inf if self.threshold is None or self.candidates else -self.threshold
 
     def _find_hits(self, queries: Sequence[Query], vectors: Floats, limit: float) -> list[list[Hit]]:
-        """Return the nearest contents of each query that may be reported, by its vector [n, d], up to a squared distance.
-
-        Where the nearest ones are excluded, it looks deeper.
-        """
-        depth = self.wanted + 1  # a query may find itself
-        result: list[list[Hit]] = [[] for _ in queries]
-        rows, tail = np.arange(len(queries)), self.fitted.tail
-        near = (
-            tail is not None and tail.false_alarms(np.array([limit]), self.index.ntotal)[0] <= MAX_NEAR_ALARMS
-        )
-        while len(rows):
-            found, deeper = self.index.nearest(vectors[rows], depth, bool(near)), list[int]()
-            for row, distances, contents in zip(rows.tolist(), found.values, found.rows, strict=True):
-                nearest = zip(distances.tolist(), contents.tolist(), strict=True)
-                within = [(distance, content, -1) for distance, content in nearest if distance <= limit]
-                allowed = [hit for hit in within if self._files(queries[row], hit[1])]
-                result[row] = allowed[: self.wanted]
-                if len(allowed) < self.wanted and len(within) == depth:
-                    deeper.append(row)
-            rows = np.array(deeper, np.int64)
-            if depth >= min(self.index.ntotal, MAX_EXAMINED_REFERENCES):
-                break
-            depth = min(4 * depth, self.index.ntotal, MAX_EXAMINED_REFERENCES)
-        return result
+        """Return the nearest contents of each query that may be reported, by its vector [n, d], up to a squared distance."""
+        # a query may find itself, and what a person said that it does not copy
+        depth = self.wanted + 1 + max(self._rejected[digest] for _, digest in queries)
+        references, tail = self.index.ntotal, self.fitted.tail
+        near = tail is not None and tail.false_alarms(np.array([limit]), references)[0] <= MAX_NEAR_ALARMS
+        nearest, found = self.index.nearest(vectors, depth, bool(near)), list[list[Hit]]()
+        for query, *row in zip(queries, nearest.values.tolist(), nearest.rows.tolist(), strict=True):
+            hits = [(distance, content, -1) for distance, content in zip(*row, strict=True)]
+            allowed = [hit for hit in hits if hit[0] <= limit and self._files(query, hit[1])]
+            found.append(allowed[: self.wanted])
+        return found
 
     def _make_views(self, queries: Sequence[Query]) -> dict[int, Floats]:
         """Return the normalised vectors [VIEWS, d] of the views of those queries that can be read, by their rows."""
@@ -248,22 +234,21 @@ class Search:
         After them come the files that the user decided are copies of the query.
         """
         path, digest = query
-        twins = self._files(query, self._content_of(digest))
-        matches = [Match(path, twin, 0.0, 0.0, same_bytes=True) for twin in twins]
-        known = set(twins)
+        tail, distances = self.fitted.tail, np.array([distance for distance, _, _ in hits])
+        expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
+        known = {self._content_of(digest): Match(path, path, 0.0, 0.0, same_bytes=True)}
         chosen = self._accepted.get(digest, [])
         score_pairs = read_scores(self.store, self.extractor, [digest, *chosen] if chosen else [])
         for other, score in zip(chosen, score_pairs([(digest, other) for other in chosen]), strict=True):
-            accepted = [file for file in self._files(query, self._content_of(other)) if file not in known]
-            matches += [Match(path, file, float(score), 0.0) for file in accepted]
-        known |= {match.reference for match in matches}
-        tail, distances = self.fitted.tail, np.array([distance for distance, _, _ in hits])
-        expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
+            known.setdefault(self._content_of(other), Match(path, path, float(score), 0.0))
         for (distance, content, view), alarms in zip(hits, expected, strict=True):
             crop = view if 0 <= view < len(CROPS) else None
-            others = [file for file in self._files(query, content) if file not in known]
-            matches += [Match(path, file, -distance, alarms, crop=crop) for file in others]
-        return matches
+            known.setdefault(content, Match(path, path, -distance, alarms, crop=crop))
+        return [
+            replace(match, reference=file)
+            for content, match in known.items()
+            for file in self._files(query, content)
+        ]
 
     def _content_of(self, digest: bytes) -> int | None:
         return contents_of(self.store, [digest]).get(digest)
@@ -277,6 +262,11 @@ class Search:
         if self.decided.get(frozenset((digest, other))) is False:
             return []
         return [file for file in files if file != path]
+
+    @cached_property
+    def _rejected(self) -> Counter[bytes]:
+        """How many contents a person called no copies of one, by its digest."""
+        return Counter(chain.from_iterable(pair for pair, copy in self.decided.items() if not copy))
 
     @cached_property
     def _accepted(self) -> dict[bytes, list[bytes]]:
@@ -298,23 +288,22 @@ def read_scores(
     Raises:
         UserError: when the index is damaged.
     """
-    known: dict[bytes, tuple[Doubles, Doubles]] = {}  # vectors [d] as references and as queries
+    known: dict[bytes, Doubles] = {}  # vectors [2, d], as a reference and as a query
     for part in _split_into_blocks(sorted(set(digests))):
         found = vectors_by_digest(store, part)
         readable = {digest: vector for digest, vector in found.items() if vector is not None}
         if readable:
             raw = np.stack(list(readable.values()))
-            both = zip(raw.astype(np.float64), extractor.normalize(raw).astype(np.float64), strict=True)
+            both = np.stack([raw, extractor.normalize(raw)], axis=1).astype(np.float64)
             known |= zip(readable, both, strict=True)
 
     def score(pair: tuple[bytes, bytes]) -> float:
+        one, other = map(known.get, pair)
         if pair[0] == pair[1]:
             return 0.0
-        if pair[0] not in known or pair[1] not in known:
+        if one is None or other is None:
             return -np.inf
-        (reference, query), (other_reference, other_query) = known[pair[0]], known[pair[1]]
-        differences = query - other_reference, other_query - reference
-        return -min(float((difference**2).sum()) for difference in differences)
+        return -float(np.square(one[::-1] - other).sum(axis=1).min())
 
     return lambda pairs: np.array([score(pair) for pair in pairs], np.float64)
 

@@ -1,7 +1,6 @@
 """The matcher from Python, with the descriptor that ships: `import image_copies`, then `image_copies.find_copies(folder)`."""
 
 import os
-import reprlib
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -173,12 +172,7 @@ def _list_paths(given: Place | Sequence[Place]) -> list[Path]:
     return [_as_path(place) for place in places]
 
 
-def _as_path(place: object) -> Path:
-    if not isinstance(place, (str, os.PathLike)):
-        kind = type(place).__name__
-        raise UserError(
-            f"{reprlib.repr(place)} is of type {kind}. Give the path of a file or folder, or a list of paths."
-        )
+def _as_path(place: Place) -> Path:
     if not os.fspath(place):
         raise UserError("the path is empty. Give a file or a folder; '.' is the current folder.")
     return Path(place)

@@ -183,11 +183,11 @@ def test_what_there_is_can_be_seen() -> None:
     assert image_copies.__version__ == described["project"]["version"]
 
 
-@pytest.mark.parametrize("given", ["", None, 5, b"album", [None], [""], np.zeros((2, 2, 3))])
-def test_what_is_no_path_is_named(given: Any) -> None:
+@pytest.mark.parametrize("given", ["", [""]])
+def test_an_empty_path_is_named(given: Any) -> None:
     """An empty path, as of an unset variable, would be the current folder."""
     for call in (image_copies.find_copies, image_copies.embed, lambda given: image_copies.compare(given, given)):
-        with pytest.raises(UserError, match=r"the path is empty|is of type"):
+        with pytest.raises(UserError, match="the path is empty"):
             call(given)
     with pytest.raises(UserError, match="no path is given"):
         image_copies.find_copies([])

@@ -139,7 +139,6 @@ def test_hardly_a_copy_is_lost_with_the_lists_that_are_searched(tmp_path: Path, 
 def test_neighbours_at_any_distance_are_looked_for_as_widely_behind_excluded_ones(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the nearest references are excluded, a second and a third round look deeper, into as many lists as the first."""
     monkeypatch.setattr(codes, "PROBED_LISTS", 0)
     monkeypatch.setattr(codes, "PROBED_LIST_SHARE", 1.0)
     order = np.argsort(((QUERIES[:, None] - VECTORS[None]) ** 2).sum(axis=2), axis=1)
