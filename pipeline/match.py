@@ -51,8 +51,14 @@ def _without_network(task: str, options: argparse.Namespace, output: Output) -> 
     if task == "--undo":
         return applying.report(options.output, applying.take_back(options.output), "undo", output)
     if task == "--apply":
-        guarded = [*options.protect, *options.read_only]
-        asked = options.output, options.apply, options.index, options.to, guarded, options.merge_metadata
+        asked = (
+            options.output,
+            options.apply,
+            options.index,
+            options.to,
+            options.read_only,
+            options.merge_metadata,
+        )
         return applying.report(options.output, applying.carry_out(*asked), options.apply, output)
     if task == "check":
         return indexing.check(options.index, output)
@@ -100,7 +106,6 @@ def _search(options: argparse.Namespace, output: Output) -> int:
     sources = Sources(
         queries=[*options.sets, *options.pictures, *options.queries],
         references=[path for path in options.references if not is_hash_list(path)],
-        protected=options.protect,
         read_only=options.read_only,
         hash_lists=[path for path in options.references if is_hash_list(path)],
     )

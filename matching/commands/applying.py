@@ -13,7 +13,7 @@ from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_there
 from image_copies.data.locks import hold_lock_file
 from image_copies.matching.commands.indexing import read_rejected_pairs
-from image_copies.matching.commands.sources import make_protection_check, refuse_within
+from image_copies.matching.commands.sources import indexed_sources, make_protection_check, refuse_within
 from image_copies.matching.files.acting import Outcome, apply_plan, undo
 from image_copies.matching.files.journal import MERGE, Journal, Way
 from image_copies.matching.files.moving import find_home_trash
@@ -50,7 +50,7 @@ def carry_out(
     """
     rows, rejected = read_plan(folder / PLAN), read_rejected_pairs(folder, index)
     notes = read_notes(folder) if (folder / SEARCH).exists() else SearchNotes()
-    guarded = [*protected, *_list_known(notes.read_only)]
+    guarded = [*indexed_sources(protected), *_list_known(notes.read_only)]
     is_protected = make_protection_check(guarded)
     refuse_within(moved_to or folder / MOVED, guarded, "--to")
     if moved_to is not None:

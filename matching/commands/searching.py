@@ -86,10 +86,11 @@ def search(
         UserError: The index is damaged or was made with another network, another process is writing the results, or the disk is
             full.
     """
-    refuse_within(folder, pictures.sources.read_only, "--output")
+    read_only = indexed_sources(pictures.sources.read_only)
+    refuse_within(folder, read_only, "--output")
     lists = read_hash_lists(pictures.sources.hash_lists) if pictures.sources.hash_lists else None
     own = settings.index is None
-    place, named = settings.index or folder / OWN_INDEX, _name_sources(pictures.sources)
+    place, named = settings.index or folder / OWN_INDEX, pictures.sources.places
     with (
         hold_results_folder(folder),
         open_store(place, extractor.identity, extractor.dimensions, replace=own, new=own) as store,
@@ -108,7 +109,7 @@ def search(
             keep=settings.grouping.keep,
             threshold=found.threshold,
             preferred=settings.grouping.preferred,
-            read_only=[str(known_path(path)) for path in pictures.sources.read_only],
+            read_only=list(map(str, read_only)),
             sources=list(map(str, named)),
             references=not _is_within(settings, pictures),
         )
@@ -132,7 +133,7 @@ def _find_and_group(
 ) -> Searched:
     """Search the index and group what is found."""
     own, within, queries = settings.index is None, _is_within(settings, pictures), pictures.queries.paths
-    held = list(dict.fromkeys([*(pictures.references or pictures.queries).paths, *pictures.protected.paths]))
+    held = (pictures.references or pictures.queries).paths
     verified, views, left_out = choose_effort(
         settings.rule, len(held if within else queries), settings.verified, settings.views
     )
@@ -176,8 +177,8 @@ def _find_and_group(
     sources = pictures.sources
     grouping = replace(
         settings.grouping,
-        folders=indexed_sources([*sources.queries, *sources.references]),
-        is_protected=make_protection_check([*sources.protected, *sources.read_only]),
+        folders=sources.places,
+        is_protected=make_protection_check(sources.read_only),
         is_reference=_make_reference_check(settings, pictures),
     )
     involved = {found.digests[path] for match in found.pairs for path in match.files}
@@ -253,11 +254,6 @@ def _report_shares(
     if settings.sets:
         sets = [known_path(path) for path in settings.sets]
         across = replace(found, pairs=report_leakage(folder, pairs, found.digests, sets, output))
-        named = _name_sources(pictures.sources)
+        named = pictures.sources.places
         page = write_matches_page(folder / LEAKAGE_GALLERY, across, settings.rule, sources=named)
         output.say(f"the worst pairs across sets: {page}")
-
-
-def _name_sources(sources: Sources) -> list[Path]:
-    """Return the folders and files that are searched, as the index knows them."""
-    return indexed_sources([*sources.queries, *sources.references, *sources.protected])

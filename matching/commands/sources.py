@@ -29,16 +29,19 @@ class Sources:
     Attributes:
         queries: Pictures that may be copies; without references, copies are looked for among them.
         references: Pictures that may have been copied.
-        protected: Pictures that are searched too and never touched.
         read_only: Folders in which nothing is changed, nor planned to be; they are searched only if they are sources, too.
         hash_lists: Lists of PDQ hashes of pictures that may have been copied.
     """
 
     queries: Sequence[Path]
     references: Sequence[Path] = ()
-    protected: Sequence[Path] = ()
     read_only: Sequence[Path] = ()
     hash_lists: Sequence[Path] = ()
+
+    @property
+    def places(self) -> list[Path]:
+        """The folders and files that are searched, as the index knows them."""
+        return indexed_sources([*self.queries, *self.references])
 
 
 @dataclass(frozen=True)
@@ -48,16 +51,11 @@ class Pictures:
     sources: Sources
     queries: Discovered
     references: Discovered | None
-    protected: Discovered
 
     @property
     def paths(self) -> list[Path]:
         """All of them."""
-        return [
-            *self.queries.paths,
-            *self.protected.paths,
-            *(self.references.paths if self.references else ()),
-        ]
+        return self.queries.paths + (self.references.paths if self.references else [])
 
 
 def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
@@ -69,12 +67,12 @@ def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     check_target_folder(folder, "--output", (SEARCH, LOCK), WRITTEN)
     for page in (GALLERY, LEAKAGE_GALLERY):
         check_output_folder(folder / page, "--output")
-    queries, references, protected = (
-        look_in(named, folder, output) if named else Discovered([])
-        for named in (sources.queries, sources.references, sources.protected)
-    )
-    among = sources.references or sources.hash_lists
-    return Pictures(sources, queries, references if among else None, protected)
+    queries, references = look_in(sources.queries, folder, output), None
+    if sources.references:
+        references = look_in(sources.references, folder, output)
+    elif sources.hash_lists:
+        references = Discovered([])
+    return Pictures(sources, queries, references)
 
 
 def look_in(named: Sequence[Path], folder: Path, output: Output) -> Discovered:
@@ -108,7 +106,7 @@ def make_protection_check(sources: Sequence[Path]) -> Callable[[Path], bool]:
     guarded = indexed_sources(sources)
     if missing := [path for path in guarded if not is_there(path)]:
         raise UserError(
-            f"--protect or --read-only {missing[0]}: there is no such file or folder. Name what must never be touched."
+            f"--read-only {missing[0]}: there is no such file or folder. Name what must never be touched."
         )
 
     def is_protected(path: Path) -> bool:

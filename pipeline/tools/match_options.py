@@ -49,8 +49,8 @@ OPTIONS: Table = {
     "paths": PLACES | {"metavar": "PATH"},
     "--queries": SOURCES | {"help": "pictures that may be copies"},
     "--references": SOURCES | {"help": "pictures that may have been copied, or CSV lists of PDQ hashes"},
-    "--protect": SOURCES | {"help": "searched, but never touched"},
-    "--read-only": DIR | {"nargs": "+", "default": [], "help": "folders in which nothing is ever changed"},
+    "--read-only": SOURCES
+    | {"help": "nothing in these is ever changed; they are searched if they are sources, too"},
     "--show": FILE | {"help": "with two pictures: one laid on the other, and what differs"},
     "--index": DIR | {"help": "an index of references, which `add` makes, and which keeps decisions"},
     "--unrelated": SOURCES | {"help": "calibrate on these pictures, which must not be copies of each other"},
@@ -85,7 +85,7 @@ SEARCH = (
     *("search:", ("--verify", "--no-verify"), "--views", "--exact"),
     *("network and threshold:", *NETWORK, *RULE, "--unrelated"),
     *("groups, and what to do with them:", "--keep", "--remove-references"),
-    *("--protect", "--read-only"),
+    "--read-only",
 )
 # What each task takes. A first word names the task; two are named by their option, and a search by nothing.
 TASKS: dict[str, tuple[str | tuple[str, ...], ...]] = {
@@ -100,7 +100,7 @@ TASKS: dict[str, tuple[str | tuple[str, ...], ...]] = {
         "--apply",
         "--undo",
     ),
-    "--apply": ("--apply", "--to", "--merge-metadata", "--protect", "--read-only", "--index"),
+    "--apply": ("--apply", "--to", "--merge-metadata", "--read-only", "--index"),
     "--undo": ("--undo",),
     "leakage": ("sets", *SEARCH),
     "decide": ("pair", "word", "--index"),

@@ -155,15 +155,16 @@ def test_a_plan_remembers_what_was_read_only(album: Path, checkpoint: Path) -> N
 def test_what_a_list_names_is_protected_in_the_plan_and_when_it_is_carried_out(album: Path, checkpoint: Path) -> None:
     before = read_tree(album)
     Path("mine.txt").write_text("album/b\n")
-    run_match(checkpoint, "--queries", "album/a", "--protect", "@mine.txt")
+    run_match(checkpoint, "--queries", "album/a", "@mine.txt", "--read-only", "@mine.txt")
     plan = pd.read_csv("matches/plan.csv")
     below_b = plan[plan["file"].str.contains("/album/b/")]
     assert set(below_b["action"]) == {"keep"} and set(below_b["protected"]) == {"yes"}
+    assert json.loads(Path("matches/search.json").read_text())["read_only"] == [str(album / "b")]
     run_match(checkpoint, "--queries", "album")
-    with pytest.raises(UserError, match=r"--protect or --read-only .*/NONE: there is no such file or folder"):
-        main(["--apply", "move", "--protect", "album/b", "NONE"])
+    with pytest.raises(UserError, match=r"--read-only .*/NONE: there is no such file or folder"):
+        main(["--apply", "move", "--read-only", "album/b", "NONE"])
     assert read_tree(album) == before
-    assert main(["--apply", "move", "--protect", "@mine.txt"]) == 1
+    assert main(["--apply", "move", "--read-only", "@mine.txt"]) == 1
     assert {name: content for name, content in before.items() if name.startswith("b/")}.items() <= read_tree(album).items()
 
 
