@@ -3,6 +3,7 @@
 import csv
 import os
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -160,6 +161,7 @@ class Matches:
 MAX_ALARMS, MAX_MIRRORED_ALARMS, MAX_THOROUGH_ALARMS = 5.0, 1.0, 0.2
 UNCHANGED: tuple[Change, ...] = CHANGES[:1]
 POSITIVE: tuple[Change, ...] = tuple(change for change in CHANGES if "inverted" not in change)
+CHANGES_WITHIN = CHANGES, POSITIVE, UNCHANGED, ()
 
 
 @dataclass(frozen=True)
@@ -198,21 +200,12 @@ class Rule:
         """
         if self.tail is None:
             return [CHANGES] * len(pairs)
-        tail = self.tail
-        farthest, mirrored, thorough = (
-            tail.distance(alarms, references)
-            for alarms in (MAX_ALARMS, MAX_MIRRORED_ALARMS, MAX_THOROUGH_ALARMS)
-        )
-
-        def choose(match: Match) -> Sequence[Change]:
-            distance = 0.0 if match.expected_false_alarms == 0 else -match.score
-            if distance > farthest:
-                return ()
-            if distance <= thorough:
-                return CHANGES
-            return POSITIVE if distance <= mirrored else UNCHANGED
-
-        return [choose(match) for match in pairs]
+        limits = [
+            self.tail.distance(alarms, references)
+            for alarms in (MAX_THOROUGH_ALARMS, MAX_MIRRORED_ALARMS, MAX_ALARMS)
+        ]
+        distances = [0.0 if match.expected_false_alarms == 0 else -match.score for match in pairs]
+        return [CHANGES_WITHIN[bisect_left(limits, distance)] for distance in distances]
 
     def select_verified(self, pairs: Iterable[Match], threshold: float | None) -> list[Match]:
         """Return the pairs, best first, that are confirmed or score enough, at most `most` for a query.
