@@ -24,7 +24,7 @@ from image_copies.matching.index.store import (
     vectors_by_digest,
 )
 from image_copies.matching.index.verdicts import NOTHING_KEPT, Files, Verdicts
-from image_copies.matching.matches import Match, Matches, Rule
+from image_copies.matching.matches import Match, Matches, PairScorer, Rule
 from image_copies.matching.threshold import Doubles, Floats
 from image_copies.matching.views import CROPS, VIEWS, Looks, embed_views
 
@@ -278,9 +278,7 @@ class Search:
         return accepted
 
 
-def read_scores(
-    store: Store, extractor: Extractor, digests: Iterable[bytes]
-) -> Callable[[Sequence[tuple[bytes, bytes]]], Doubles]:
+def read_scores(store: Store, extractor: Extractor, digests: Iterable[bytes]) -> PairScorer:
     """Return what scores pairs of these pictures, given their digests, as a search does: −‖q − r‖², float64 [pairs].
 
     Of the two directions the higher score counts; −∞ stands for a pair with an unreadable or unknown picture.

@@ -2,7 +2,7 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
 from image_copies.matching.files.facts import Facts, picture_facts, read_content_facts
@@ -22,12 +21,11 @@ from image_copies.matching.groups.groups import MAX_GROUP_SIZE, MIN_HUB_MATCHES,
 from image_copies.matching.groups.series import list_joining
 from image_copies.matching.index.verdicts import Verdicts
 from image_copies.matching.knowledge import Knowledge, list_pairs
-from image_copies.matching.matches import Match, Matches
+from image_copies.matching.matches import Match, Matches, PairScorer
 from image_copies.matching.pairs import PairJudge, share_cores
 
 READER_THREADS = 2
 LARGE = 30_000_000  # pixels of a picture from which on a group is planned alone: a comparison takes gigabytes
-PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], NDArray[np.float64]]  # of pairs of digests
 
 
 class CopyGroup(list[Path]):
