@@ -71,9 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from image_copies.data.sources.tables import import_pyarrow
     from image_copies.data.sources.walking import check_there, expand_sources
     from image_copies.data.targets import check_target_folder
-    from image_copies.matching.extractor import make_rule
     from image_copies.matching.dedup.applying import write_filtered
     from image_copies.matching.dedup.deduplication import INPUTS, WRITTEN, DedupSettings, deduplicate
+    from image_copies.matching.extractor import make_rule
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
     import_pyarrow("dedup writes Parquet, which needs")
