@@ -1,9 +1,7 @@
 """The command image-copies: what it takes, how it names commands in messages, and how little it says and imports."""
 
 import importlib
-import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -127,22 +125,6 @@ def test_folders_are_searched_and_nothing_but_words_is_shown(album: Path, tmp_pa
     assert not done.stderr, "bars are for terminals"
     done = call(album, "--quiet", folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_one_query_is_answered_with_the_nearest(album: Path, tmp_path: Path) -> None:
-    """Also where it is no copy of anything: groups of nothing are not an answer."""
-    (query,) = write_pictures(tmp_path, "Q", 1, seed=9, workers=1)
-    done = call(query, "--references", album, folder=tmp_path)
-    (nearest,) = (line for line in done.stdout.splitlines() if line.startswith("nearest: "))
-    assert (
-        done.returncode == 0
-        and "/album/R" in nearest
-        and re.search(r", score -\d\.\d+ \(at least -\d\.\d+ for a copy\)$", nearest)
-    )
-    assert "groups" not in done.stdout and "plan" not in done.stdout
-    done = call(query, "--references", album, "--json", folder=tmp_path)
-    (record,) = (record for line in done.stdout.splitlines() if (record := json.loads(line))["type"] == "nearest")
-    assert "/album/" in record["reference"] and record["score"] < -1
 
 
 @pytest.mark.parametrize("seed", ["-1", "18500000000000", "two"])
