@@ -43,7 +43,6 @@ from image_copies.matching.dedup.deduplication import write_lists
 from image_copies.matching.dedup.inputs import list_containers
 from image_copies.matching.dedup.lists import Lists, find_pairs
 from image_copies.matching.dedup.vectors import (
-    FILE_PICTURES,
     Collection,
     Embedding,
     Row,
@@ -80,15 +79,15 @@ def make_up(folder: Path, source: str, count: int) -> None:
             os.mknod(f"{own}/{number:09d}.jpg")
     rows = chain.from_iterable(Population(count, count).draw_blocks(count))
     for container in list_containers([folder / source], embedding.folder):
-        write_container(embedding, container, draw_rows(container, rows), FILE_PICTURES, [])
+        write_container(embedding, container, draw_rows(container, rows), [])
 
 
-def draw_rows(container: Container, vectors: Iterator[NDArray[np.float32]]) -> Iterator[tuple[list[Row], NDArray[np.float32]]]:
-    """Yield what is known of each of a container's empty files, with its vector [1, d]."""
+def draw_rows(container: Container, vectors: Iterator[NDArray[np.float32]]) -> Iterator[tuple[Row, NDArray[np.float32]]]:
+    """Yield what is known of each of a container's empty files, with its vector [d]."""
     for name in container.names:
         row: Row = dict.fromkeys(("place", "bytes", "width", "height"), 0) | {"flat": False, "error": None}
         row |= {"id": name, "source": container.source, "sha256": hashlib.sha256(os.fsencode(name)).digest()}
-        yield [row], next(vectors)[None]
+        yield row, next(vectors)
 
 
 def count_opened(event: str, arguments: tuple[Any, ...]) -> None:

@@ -24,7 +24,7 @@ TOOK, LISTED = LARGEST["find pairs: processor s"], LARGEST["list and open: proce
 JUDGING = {side: each["seconds a pair"] for side, each in find_figures(STORE, "judging", "side")}
 # what is done, core-seconds for n images, how they are known, and how many cores of a node work on it
 TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
-    # the shipped descriptor: dedup --judge none of 62,000 pictures of 64 px, on two cores that were busy otherwise, too
+    # the shipped descriptor: dedup of 62,000 pictures of 64 px, on two cores that were busy otherwise, too
     ("embedding, small pictures", lambda n: n / 117, "measured, 62,000", CORES),
     # the shipped descriptor, to groups (benchmarks/large_pictures.py of commit 86c93ead)
     ("embedding, 12 megapixels", lambda n: n / 13.7, "measured, 10,000", CORES),

@@ -99,14 +99,21 @@ class Order:
     decoders: int
 
 
+@dataclass(frozen=True)
 class RayEngine:
-    """A `data.shards.Engine`: every shard is a task. A worker keeps what it has opened for the shards that follow."""
+    """A `data.shards.Engine`: every shard is a task. A worker keeps what it has opened for the shards that follow.
 
-    def __init__(
-        self, ray: Any, address: str, gpu_share: float = 1.0, say: Callable[[str], None] = print
-    ) -> None:
-        self._ray, self._address, self._gpu_share, self._say = ray, address, gpu_share, say
-        self._works = 0
+    Attributes:
+        ray: The module.
+        address: Of the cluster, as --ray takes it.
+        gpu_share: Share of a GPU for each worker with a network.
+        say: Called with a line about each finished work.
+    """
+
+    ray: Any
+    address: str
+    gpu_share: float
+    say: Callable[[str], None]
 
     def run(
         self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int
@@ -128,21 +135,20 @@ class RayEngine:
                 sizes.append(work.size(shard))
                 bar.update(sizes[-1])
         if sizes:
-            self._say(f"  {work.name}: {sum(sizes):,} {work.unit}s in {len(sizes)} shards on Ray")
+            self.say(f"  {work.name}: {sum(sizes):,} {work.unit}s in {len(sizes)} shards on Ray")
 
     def _prepare(self, work: ShardWork[Any, Any, Any]) -> Callable[..., Any]:
         """Reach the cluster and return what makes a task of a shard."""
-        _connect(self._ray, self._address)
-        have = self._ray.cluster_resources()
+        _connect(self.ray, self.address)
+        have = self.ray.cluster_resources()
         cores, gpus = have.get("CPU", 1.0), have.get("GPU", 0.0)
-        share = self._gpu_share if work.uses_gpu and gpus else 0.0
+        share = self.gpu_share if work.uses_gpu and gpus else 0.0
         decoders = max(1, min(MAX_DECODERS, int(cores / gpus * share) - 1)) if share else 0
-        self._works += 1
-        reference = self._ray.put(
-            Order(work, work.opened_as or f"work {self._works}", describe_needed(work), decoders)
+        reference = self.ray.put(
+            Order(work, work.opened_as or secrets.token_hex(), describe_needed(work), decoders)
         )
         # without `max_calls`, a worker with a GPU would end after each shard
-        task = self._ray.remote(num_cpus=1 + decoders, num_gpus=share, max_retries=RETRIES, max_calls=0)(
+        task = self.ray.remote(num_cpus=1 + decoders, num_gpus=share, max_retries=RETRIES, max_calls=0)(
             work_on_shard
         )
         return partial(task.remote, [reference])  # in a list, or Ray would load it for every shard
@@ -150,10 +156,10 @@ class RayEngine:
     def _await(self, make_task: Callable[..., Any], shard: Any, task: Any) -> Any:
         """Return the result of a shard's task; inputs that this machine does not see either are absent, and no error."""
         try:
-            return self._ray.get(task)
-        except self._ray.exceptions.RayError as error:
+            return self.ray.get(task)
+        except self.ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None)  # what the work raised
-            if cause is None or isinstance(cause, self._ray.exceptions.RaySystemError):
+            if cause is None or isinstance(cause, self.ray.exceptions.RaySystemError):
                 raise UserError(
                     f"Ray gave up on a shard after {RETRIES + 1} attempts ({error}). Usually memory is lacking on a node: use "
                     "smaller batches, or nodes with more of it; or a node has other code. What is finished stays."
@@ -229,16 +235,13 @@ def describe_needed(work: ShardWork[Any, Any, Any]) -> dict[str, str]:
 
 @cache
 def _describe_machine() -> dict[str, str]:
-    from image_copies.pipeline.run.step import code_version, versions  # here: --help must answer at once
+    from image_copies.pipeline.run.step import versions  # here: --help must answer at once
 
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((TOP / package).rglob("*.py")):
             digest.update(path.relative_to(TOP).as_posix().encode() + path.read_bytes())
-    return versions() | {
-        "machine": platform.machine(),
-        "code": f"{code_version()} ({digest.hexdigest()[:12]})",
-    }
+    return versions() | {"machine": platform.machine(), "code": digest.hexdigest()[:12]}
 
 
 def _connect(ray: Any, address: str) -> None:

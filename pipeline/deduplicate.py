@@ -30,16 +30,11 @@ CLASSES = ("same file", "certain", "likely", "same scene")
 OWN = {
     "--input": SOURCES | {"help": "folders, tars, Parquet files, @list.txt; also s3://…"},
     "--against": SOURCES | {"help": "test sets: compare the inputs with them only"},
-    "--output": PLACE | {"required": True, "help": "vectors, lists and page; kept for repeats"},
+    "--output": PLACE | {"required": True, "help": "vectors and lists; kept for repeats"},
     "--column": {
         "default": "image",
         "metavar": "NAME",
         "help": "Parquet column of bytes, paths or both; default image",
-    },
-    "--judge": {
-        "default": "all",
-        "choices": ("all", "none"),
-        "help": "compare the pixels of all pairs, or of none; default all",
     },
     "--remove": {"nargs": "+", "choices": CLASSES, "default": CLASSES[:2]}
     | {"help": "classes of which a picture goes; default: the first two"},
@@ -98,7 +93,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.against,
             options.output,
             options.column,
-            options.judge == "all",
             options.remove,
         )
         with holding:

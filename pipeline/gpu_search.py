@@ -28,14 +28,11 @@ class TorchSearch:
         """See `Device.nearest`."""
 
         def find() -> Rows:
-            vectors, rows = self._hold(references), [np.zeros((0, count), np.int64)]
-            for first in range(0, len(queries), self.blocks[0]):
-                asked = torch.from_numpy(queries[first : first + self.blocks[0]]).to(self.device)
-                near = (
-                    -(asked @ vectors.T)
-                    if metric == "cosine"
-                    else vectors.square().sum(1) - 2 * asked @ vectors.T
-                )
+            vectors, rows = self._hold(references), list[Rows]()
+            for asked in torch.from_numpy(queries).split(self.blocks[0]):
+                near = -2 * asked.to(self.device) @ vectors.T
+                if metric == "distance":
+                    near += vectors.square().sum(1)
                 rows.append(near.topk(count, largest=False).indices.cpu().numpy())
             return np.concatenate(rows)
 

@@ -40,15 +40,15 @@ def plan_blocks(collection: Collection, first: int, end: int, planned: int) -> l
     So a new file changes one block and few that follow. `planned` is the number of pictures that the lists are made for.
     """
     size = min(MOST_PICTURES, max(1, round(PICTURES_PER_ROOT * planned**0.5)))
-    blocks, names, starts = list[Block](), list[str](), collection.starts.tolist()
-    begin = first
+    blocks, begin, starts = list[Block](), first, collection.starts.tolist()
     for file in range(first, end):
-        names.append(collection.name_part(file))
         own, held = starts[file + 1] - starts[file], starts[file + 1] - starts[begin]
-        ends = 2 * held >= size and zlib.crc32(names[-1].encode()) % max(1, size // (4 * own)) == 0
+        number = zlib.crc32(collection.names[file].encode())
+        ends = 2 * held >= size and number % max(1, size // (4 * own)) == 0
         if ends or held + own > size or file + 1 == end:
-            blocks.append(Block(hashlib.sha256("\n".join(names).encode()).hexdigest()[:20], begin, file + 1))
-            begin, names = file + 1, []
+            said = "\n".join(collection.names[begin : file + 1])
+            blocks.append(Block(hashlib.sha256(said.encode()).hexdigest()[:20], begin, file + 1))
+            begin = file + 1
     return blocks
 
 

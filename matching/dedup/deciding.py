@@ -32,7 +32,6 @@ from image_copies.matching.pairs import PairJudge
 from image_copies.matching.verification.judgement import Kind
 
 FOLDER = "judged"  # of the results
-NOT_JUDGED = "not judged"
 LAST_SEEN = 32  # pictures of which the pixels are kept
 DAMAGED = "the picture that would stay is damaged"
 PAIRS_PER_JOB = 64
@@ -61,8 +60,7 @@ class PairVerdict:
 
 
 EQUAL = PairVerdict("same file", "the same bytes", 100)
-UNSEEN = PairVerdict(NOT_JUDGED, "nobody looked at the pixels", 0)
-UNREADABLE = PairVerdict(NOT_JUDGED, "its bytes cannot be read again", 0)
+UNSEEN = PairVerdict("not judged", "its bytes cannot be read again", 0)
 
 
 def make_knowledge(digests: Mapping[Path, bytes]) -> Knowledge:
@@ -76,10 +74,7 @@ def plan_pair(knowledge: Knowledge, file: Path, kept: Path, leaked: bool) -> Pai
     if leaked:
         judged = knowledge.of(kept, file).judgement
         return PairVerdict(judged.kind, judged.reason, judged.certainty)
-    both = [
-        PlanRow(1, "leave", path, kept, facts=knowledge.facts[path], sha256=knowledge.digests[path].hex())
-        for path in (kept, file)
-    ]
+    both = [PlanRow(1, "leave", path, kept, facts=knowledge.facts[path]) for path in (kept, file)]
     row = plan_around(both, kept, "", knowledge, name_originals=False)[1]
     judged = row.judgement or knowledge.of(kept, file).judgement
     if row.action == "remove" and not knowledge.is_intact(kept):
@@ -115,7 +110,7 @@ class Judging:
             verdicts = [
                 plan_pair(knowledge, paths[number], paths[staying], self.collection.has_test_sets)
                 if {number, staying} <= paths.keys()
-                else UNREADABLE
+                else UNSEEN
                 for number, staying in pairs
             ]
         write_text(self.path(pairs), json.dumps({"verdicts": list(map(astuple, verdicts))}))
@@ -218,12 +213,12 @@ def _find_leaked(
     return np.rec.fromarrays(columns, dtype=CANDIDATE)
 
 
-def judge_candidates(judging: Judging, candidates: Candidates, by_pixels: bool) -> list[PairVerdict]:
-    """Return the verdict on each candidate; with `by_pixels` those of other bytes are looked at."""
-    verdicts = [EQUAL if same else UNSEEN for same in candidates["same"]]
-    rows = np.flatnonzero(~candidates["same"] & by_pixels)
-    # pictures of a group are compared with the same one
-    rows = rows[np.argsort(candidates["kept"][rows], kind="stable")]
+def judge_candidates(judging: Judging, candidates: Candidates) -> list[PairVerdict]:
+    """Return the verdict on each candidate; those of other bytes are looked at."""
+    verdicts = [EQUAL] * len(candidates)
+    # pictures of a group, which are compared with the same one, together
+    order = np.argsort(candidates["kept"], kind="stable")
+    rows = order[~candidates["same"][order]]
     jobs = [rows[start : start + PAIRS_PER_JOB] for start in range(0, len(rows), PAIRS_PER_JOB)]
     pairs = [candidates[["number", "kept"]][job].tolist() for job in jobs]
     files = {judging.path(job): job for job in pairs}

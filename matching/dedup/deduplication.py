@@ -1,21 +1,19 @@
-"""A deduplication from its inputs to lists of the pictures to keep, to remove, to be looked at and unreadable, and a page."""
+"""A deduplication from its inputs to lists of the pictures to keep, to remove, to be looked at and unreadable."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import ImageError, UserError, text_of
-from image_copies.data.files import whole_file, whole_folder, write_text
-from image_copies.data.sources.containers import Rereader, name_picture
+from image_copies.data.errors import UserError, text_of
+from image_copies.data.files import whole_file, write_text
+from image_copies.data.sources.containers import name_picture
 from image_copies.data.sources.tables import import_pyarrow
-from image_copies.data.sources.walking import set_aside
 from image_copies.matching.dedup import deciding, lists
 from image_copies.matching.dedup.deciding import (
     Candidates,
@@ -39,16 +37,13 @@ from image_copies.matching.dedup.vectors import (
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.matches import Rule
 from image_copies.matching.output import Output
-from image_copies.submissions.report.gallery import write_thumbnail
-from image_copies.submissions.report.inputs import render
+from image_copies.matching.threshold import MAX_REFERENCES
 
-TEMPLATE = Path(__file__).parent / "templates" / "dedup.html.jinja"
 KEEP, REMOVE, REVIEW, UNREADABLE = LISTS = ("keep", "remove", "review", "unreadable")
-INPUTS, PAGE = "inputs.json", "page"
+INPUTS = "inputs.json"
 # into the results
-WRITTEN = (INPUTS, lists.FOLDER, deciding.FOLDER, PAGE, *(f"{name}.parquet" for name in LISTS))
+WRITTEN = (INPUTS, lists.FOLDER, deciding.FOLDER, *(f"{name}.parquet" for name in LISTS))
 ROWS_AT_ONCE = 2**16  # rows of a list that are written together
-SHOWN = 20  # pairs of each class on the page
 NAMED = 10  # sources that a message names
 READ = ["id", "source", "place", "sha256", "error"]
 COLUMNS = dict.fromkeys(["id", "source", "sha256", "error", "class", "reason", "copy_of"], "string")
@@ -64,7 +59,6 @@ class DedupSettings:
         test_sets: The same, to compare the inputs with; without them the inputs are compared with each other.
         folder: Of the results.
         column: Of Parquet files, in which pictures are.
-        judged: Whether pairs are judged by their pixels.
         removes: The classes of pairs of which one picture goes.
     """
 
@@ -72,12 +66,11 @@ class DedupSettings:
     test_sets: Sequence[Path]
     folder: Path
     column: str
-    judged: bool
     removes: Sequence[str]
 
 
 def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, output: Output) -> None:
-    """Embed what is new, find the pairs, decide, and write lists and page.
+    """Embed what is new, find the pairs, decide, and write the lists.
 
     Raises:
         UserError: An input cannot be found or holds no picture, or the work cannot be done for a reason that the user can fix.
@@ -88,40 +81,42 @@ def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, outpu
 
     def embed(sources: Sequence[Path], apart: Sequence[Path] = ()) -> list[Embedded]:
         containers = list_containers(sources, folder, apart, settings.column)
-        return embed_containers(embedding, extractor.files, containers, output)
+        found = embed_containers(embedding, extractor.files, containers, output)
+        for source, problem in list_problems(found)[:NAMED]:
+            output.say(f"{source}: {problem}")
+        if sources and not any(each.counts for each in found):
+            left = " that is in no test set" if apart else ""
+            raise UserError(f"no picture{left} was found in {', '.join(map(str, sources))}.")
+        return found
 
     (folder / f"{REMOVE}.parquet").unlink(missing_ok=True)  # or --apply took it for what follows
     inputs, tests = embed(settings.inputs, settings.test_sets), embed(settings.test_sets)
     write_text(folder / INPUTS, json.dumps({container.source: container.state for container in inputs}))
-    problems = [(text_of(each.source), problem) for each in (*inputs, *tests) for problem in each.problems]
-    for source, problem in problems[:NAMED]:
-        output.say(f"{source}: {problem}")
+    problems = list_problems([*inputs, *tests])
     collection = make_collection(embedding, inputs, tests)
-    if not collection.inputs:
-        apart = " that is in no test set" if settings.test_sets else ""
-        raise UserError(f"no picture{apart} was found in {', '.join(map(str, settings.inputs))}.")
-    if settings.test_sets and not collection.has_test_sets:
-        raise UserError(f"no picture was found in {', '.join(map(str, settings.test_sets))}.")
-
     compared = len(collection) - collection.inputs or len(collection)
-    threshold = rule.against(collection.sample).threshold(compared)
+    first = collection.border if tests else 0
+    threshold = rule.against(partial(collection.draw, MAX_REFERENCES, first)).threshold(compared)
     if threshold is None:
         raise UserError("nothing calibrates a threshold for this network. Give one with --threshold.")
-    also = f", {compared:,} of test sets" if settings.test_sets else ""
+    also = f", {compared:,} of test sets" if tests else ""
     output.say(f"{collection.inputs:,} pictures{also}; score ≥ {threshold:.3f}")
     pairs = find_pairs(Lists(embedding, collection, -threshold))
     candidates = find_candidates(collection, pairs, {source for source, _ in problems})
     judging = Judging(collection, folder, settings.column)
-    decided = decide(candidates, judge_candidates(judging, candidates, settings.judged), settings.removes)
+    decided = decide(candidates, judge_candidates(judging, candidates), settings.removes)
     counts = write_lists(folder, collection, *decided, problems)
-    write_page(folder, collection, *decided[:2], counts, settings.column)
     output.record("dedup", counts)
     output.say(
         f"{counts[KEEP]:,} pictures stay, {counts[REVIEW]:,} of them to be looked at; {counts[REMOVE]:,} would go; "
         f"{counts[UNREADABLE]:,} cannot be read\nlists: {', '.join(f'{name}.parquet' for name in LISTS)} in "
-        f"{settings.folder}; page: {settings.folder / PAGE / 'index.html'}\nnothing was changed; --apply DIR writes filtered "
-        "tars and tables"
+        f"{settings.folder}\nnothing was changed; --apply DIR writes filtered tars and tables"
     )
+
+
+def list_problems(containers: Sequence[Embedded]) -> list[tuple[str, str]]:
+    """Return the paths of damaged containers, each with what is damaged in words."""
+    return [(text_of(each.source), problem) for each in containers for problem in each.problems]
 
 
 def write_lists(
@@ -179,33 +174,3 @@ def _write_list(path: Path, rows: Iterable[Row]) -> int:
             writer.write_table(pa.Table.from_pylist(some, schema))
             count += len(some)
     return count
-
-
-def write_page(
-    folder: Path,
-    collection: Collection,
-    candidates: Candidates,
-    verdicts: Sequence[PairVerdict],
-    counts: dict[str, int],
-    column: str,
-) -> None:
-    """Write a page with counts and a sample of the pairs of each class."""
-    classes = dict[str, tuple[int, list[tuple[Any, PairVerdict]]]]()
-    for kind in sorted({verdict.kind for verdict in verdicts}):
-        rows = np.flatnonzero([verdict.kind == kind for verdict in verdicts])
-        sample = np.random.default_rng(0).permutation(rows)[:SHOWN]
-        classes[kind] = len(rows), [(candidates[row], verdicts[row]) for row in sample]
-    shown = [one[side] for _, pairs in classes.values() for one, _ in pairs for side in ("number", "kept")]
-    pictures = dict[int, tuple[str, str]]()
-    with whole_folder(folder / PAGE) as page, Rereader(column) as rereader:
-        set_aside(page)
-        for number, about in collection.look_up(
-            np.unique(np.array(shown, np.int64)), ["id", "source", "place", "bytes"]
-        ):
-            thumbnail = f"{number}.jpg"
-            with suppress(ImageError):
-                write_thumbnail(rereader.read(about), page / thumbnail)
-            there = thumbnail if (page / thumbnail).exists() else ""
-            pictures[number] = there, name_picture(about["source"], about["id"])
-        text = render(TEMPLATE, counts=counts, classes=classes, pictures=pictures)
-        (page / "index.html").write_text(text, encoding="utf-8")

@@ -32,41 +32,43 @@ def list_containers(
         UserError: A source or list cannot be found or read.
     """
     for source, files in groupby(_find_files(sources, results, apart), key=itemgetter(0)):
-        batch, states = list[tuple[str, int]](), hashlib.sha256()
+        batch = list[tuple[str, int, int]]()
         for _, path, state in files:
             if (kind := kind_of(str(path))) != FILES:
-                yield Container(kind, str(path), _digest(state), column if kind == TABLE else "")
+                yield Container(
+                    kind,
+                    str(path),
+                    _digest([state.st_size], [state.st_mtime_ns]),
+                    column if kind == TABLE else "",
+                )
                 continue
             for name in _list_pictures(path):
-                batch.append((name, state.st_size))
-                states.update(_describe(state))
+                batch.append((name, state.st_size, state.st_mtime_ns))
                 ends = zlib.crc32(os.fsencode(name.removeprefix(source))) % BATCH_FILES == 0
                 if (ends and len(batch) * 2 >= BATCH_FILES) or len(batch) == MOST_FILES * BATCH_FILES:
-                    yield _make_batch(source, batch, states.hexdigest())
-                    batch, states = [], hashlib.sha256()
+                    yield _make_batch(source, batch)
+                    batch = []
         if batch:
-            yield _make_batch(source, batch, states.hexdigest())
+            yield _make_batch(source, batch)
 
 
-def _make_batch(source: str, files: Sequence[tuple[str, int]], state: str) -> Container:
-    names, sizes = zip(*files, strict=True)
-    return Container(FILES, source, state, "", names, sizes)
+def _make_batch(source: str, files: Sequence[tuple[str, int, int]]) -> Container:
+    names, sizes, times = zip(*files, strict=True)
+    return Container(FILES, source, _digest(sizes, times), "", names, sizes)
 
 
 def is_changed(source: str, state: str) -> bool:
-    """Whether a tar or Parquet file is another one than was listed in this state, or has gone."""
+    """Whether a tar or Parquet file is another one than that of which a state began with its own, or has gone."""
     try:
-        return state != _digest(as_path(source).stat())
+        found = as_path(source).stat()
+        return not state.startswith(_digest([found.st_size], [found.st_mtime_ns]))
     except FileNotFoundError:
         return True
 
 
-def _digest(state: os.stat_result) -> str:
-    return hashlib.sha256(_describe(state)).hexdigest()
-
-
-def _describe(state: os.stat_result) -> bytes:
-    return f"{state.st_size} {state.st_mtime_ns};".encode()
+def _digest(sizes: Sequence[int], times: Sequence[int]) -> str:
+    said = "".join(f"{size} {time};" for size, time in zip(sizes, times, strict=True))
+    return hashlib.sha256(said.encode()).hexdigest()
 
 
 def _find_files(

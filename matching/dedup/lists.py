@@ -101,8 +101,8 @@ def find_pairs(lists: Lists) -> Pairs:
     With test sets, the equal pictures of a block of inputs are pairs, too. What this run does not need is removed.
     """
     collection = lists.collection
-    border, end = int(np.searchsorted(collection.starts, collection.inputs)), len(collection.files)
-    inputs, tests = (plan_blocks(collection, *ends, lists.planned) for ends in ((0, border), (border, end)))
+    inputs = plan_blocks(collection, 0, collection.border, lists.planned)
+    tests = plan_blocks(collection, collection.border, len(collection.files), lists.planned)
     both = product(inputs, tests) if tests else combinations_with_replacement(inputs, 2)
     met = {lists.pairs(meeting): meeting for meeting in ((min(pair), max(pair)) for pair in both)}
     blocks = {lists.block(block): block for block in [*inputs, *tests]}

@@ -24,7 +24,6 @@ from image_copies.data.threads import map_in_threads
 from image_copies.matching.extractor import Extractor, with_decoders
 from image_copies.matching.files.facts import is_flat
 from image_copies.matching.output import Output
-from image_copies.matching.threshold import MAX_REFERENCES
 from image_copies.models.inference.embedders import Loaded, choose_batch, list_square_sizes, load_batch
 
 FILE_PICTURES = 1024  # pictures of a file of vectors
@@ -66,8 +65,7 @@ class Embedded:
     Attributes:
         key: Its name in the folder of results.
         source: Its path; of a batch of files the path that was named.
-        state: Of its files.
-        made_from: What the vectors depend on.
+        state: What the vectors depend on; it begins with the state of its files.
         counts: How many pictures each file of vectors has.
         problems: What is damaged, in words.
     """
@@ -75,7 +73,6 @@ class Embedded:
     key: str
     source: str
     state: str
-    made_from: str
     counts: list[int]
     problems: list[str]
 
@@ -95,8 +92,9 @@ def embed_containers(
     found = dict[str, Embedded | None]()
 
     def look(container: Container) -> tuple[Container, Embedded | None]:
-        known, made_from = read_json(embedding.place(f"{container.key}.json")), embedding.describe(container)
-        return container, Embedded(**known) if known.get("made_from") == made_from else None
+        known = read_json(embedding.place(f"{container.key}.json"))
+        is_known = known.get("state") == embedding.describe(container)
+        return container, Embedded(**known) if is_known else None
 
     def choose() -> Iterator[Container]:
         in_store = is_remote(embedding.folder)
@@ -143,36 +141,28 @@ def embed_container(embedding: Embedding, opened: Extractor, container: Containe
     batches = iter(lambda: list(islice(pictures, count)), [])
     decode = partial(_decode_batch, list_square_sizes(extractor.networks), text_of(container.source))
 
-    def embed() -> Iterator[tuple[list[Row], NDArray[np.float32]]]:
+    def embed() -> Iterator[tuple[Row, NDArray[np.float32]]]:
         for decoded, vectors in extractor.extract_batches(batches, decode):
             place.advance(len(vectors))
-            yield decoded.rows, vectors
+            yield from zip(decoded.rows, vectors, strict=True)
 
-    return write_container(embedding, container, embed(), -(-FILE_PICTURES // count), problems)
+    return write_container(embedding, container, embed(), problems)
 
 
 def write_container(
     embedding: Embedding,
     container: Container,
-    found: Iterator[tuple[list[Row], NDArray[np.float32]]],
-    together: int,
+    found: Iterator[tuple[Row, NDArray[np.float32]]],
     problems: list[str],
 ) -> Embedded:
-    """Write rows and vectors [n, d] of a container's pictures, and at last its record, which is returned.
-
-    They come in pieces, of which so many go into a file.
-    """
-    embedded = Embedded(
-        container.key, container.source, container.state, embedding.describe(container), [], problems
-    )
+    """Write a row and a vector [d] of each of a container's pictures, and at last its record, which is returned."""
+    embedded = Embedded(container.key, container.source, embedding.describe(container), [], problems)
     record = embedding.place(f"{container.key}.json")
     record.unlink(missing_ok=True)
-    while pieces := list(islice(found, together)):
-        rows = [row for own, _ in pieces for row in own]
-        embedded.counts.append(len(rows))
-        _write_vectors(
-            embedding.place(embedded.files[-1]), rows, np.concatenate([vectors for _, vectors in pieces])
-        )
+    while pictures := list(islice(found, FILE_PICTURES)):
+        embedded.counts.append(len(pictures))
+        rows, vectors = zip(*pictures, strict=True)
+        _write_vectors(embedding.place(embedded.files[-1]), rows, np.stack(vectors))
     write_text(record, json.dumps(asdict(embedded)))
     return embedded
 
@@ -238,22 +228,27 @@ class Collection:
     Attributes:
         files: The files of vectors, those of test sets last.
         starts: Number of the first picture of each file, and of all pictures, int64 [files + 1].
-        inputs: How many pictures belong to the inputs; the others to test sets.
-        states: Of the container of each file.
+        border: Number of the first file of test sets, or of all files.
+        names: Of the files in their present state.
     """
 
     files: Sequence[Path]
     starts: Numbers
-    inputs: int
-    states: Sequence[str]
+    border: int
+    names: Sequence[str]
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     @property
+    def inputs(self) -> int:
+        """How many pictures belong to the inputs; the others to test sets."""
+        return int(self.starts[self.border])
+
+    @property
     def has_test_sets(self) -> bool:
         """Whether inputs are compared with pictures of test sets only."""
-        return self.inputs < len(self)
+        return self.border < len(self.files)
 
     def read(self, file: int, columns: Sequence[str]) -> Any:
         """Return columns of a file's rows, as a `pyarrow.Table`."""
@@ -272,7 +267,7 @@ class Collection:
 
     def list_inputs(self, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
         """Yield the number of each picture of the inputs with columns of its row."""
-        for file in range(int(np.searchsorted(self.starts, self.inputs))):
+        for file in range(self.border):
             yield from enumerate(self.read(file, columns).to_pylist(), int(self.starts[file]))
 
     def look_up(self, numbers: Numbers, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
@@ -283,30 +278,21 @@ class Collection:
             rows = self.read(file, columns).take(own - self.starts[file]).to_pylist()
             yield from zip(own.tolist(), rows, strict=True)
 
-    def name_part(self, file: int) -> str:
-        """Return the name of a file in its present state."""
-        return f"{self.files[file].name} {self.states[file]}"
-
     def name_picture(self, number: int) -> str:
         """Return a name of a picture in its present state, which it also has in another collection."""
         file = int(np.searchsorted(self.starts, number, side="right")) - 1
-        return f"{self.name_part(file)} {number - self.starts[file]}"
+        return f"{self.names[file]} {number - self.starts[file]}"
 
     def draw(self, count: int, first: int = 0) -> NDArray[np.float32]:
         """Return vectors [≤ count, d] of pictures in files that are drawn at random, from the file `first` on."""
-        parts, left = list[NDArray[np.float32]](), count
+        drawn, left = list[NDArray[np.float32]](), count
         for file in np.random.default_rng(0).permutation(np.arange(first, len(self.files))).tolist():
             vectors, readable, *_ = self.read_vectors(file)
-            parts.append(vectors[readable][:left])
-            left -= len(parts[-1])
+            drawn.append(vectors[readable][:left])
+            left -= len(drawn[-1])
             if not left:
                 break
-        return np.concatenate(parts)
-
-    def sample(self) -> NDArray[np.float32]:
-        """Return vectors [m, d] of pictures that others are compared with, to which a threshold is fitted."""
-        first = int(np.searchsorted(self.starts, self.inputs)) if self.has_test_sets else 0
-        return self.draw(MAX_REFERENCES, first)
+        return np.concatenate(drawn)
 
 
 def make_collection(
@@ -314,11 +300,13 @@ def make_collection(
 ) -> Collection:
     """Return the pictures of the containers of inputs and of test sets."""
     every = [*inputs, *tests]
-    files = [embedding.place(name) for container in every for name in container.files]
     counts = [count for container in every for count in container.counts]
-    states = [container.made_from for container in every for _ in container.counts]
-    starts = np.append(0, np.cumsum(counts, dtype=np.int64))
-    return Collection(files, starts, sum(sum(container.counts) for container in inputs), states)
+    return Collection(
+        files=[embedding.place(name) for container in every for name in container.files],
+        starts=np.append(0, np.cumsum(counts, dtype=np.int64)),
+        border=sum(len(container.counts) for container in inputs),
+        names=[f"{name} {container.state}" for container in every for name in container.files],
+    )
 
 
 def list_names(folder: Path) -> set[str]:

@@ -149,7 +149,7 @@ def test_no_lists_of_before_are_left_to_a_run_that_ends_early(results: Path) -> 
     """What goes was taken from tars that had been written again since."""
     (results / "empty").mkdir()
     extractor: Any = SimpleNamespace(source=list, identity="", networks=[], files=())
-    settings = DedupSettings([results / "empty"], [], results, "image", True, ("same file",))
+    settings = DedupSettings([results / "empty"], [], results, "image", ("same file",))
     with pytest.raises(UserError, match="no picture was found"):
         deduplicate(extractor, Rule(None, None, 0.001, 10), settings, Output())
     with pytest.raises(UserError, match="run the command without --apply first"):

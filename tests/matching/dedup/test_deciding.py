@@ -25,7 +25,7 @@ from image_copies.matching.groups.groups import PAIR, Pairs
 PAIRS = [(0, 1, -0.1), (1, 2, -0.2), (0, 2, -0.2), (2, 5, SAME_BYTES), (3, 6, SAME_BYTES)]
 
 
-def make(folder: Path, inputs: int = 8, changed_file: int = 0, **changed: Any) -> tuple[Collection, Pairs]:
+def make(folder: Path, border: int = 2, changed_file: int = 0, **changed: Any) -> tuple[Collection, Pairs]:
     """Two files of four pictures; picture 1 is the largest, 2 and 5 are equal, 3 and 6, too.
 
     `changed`: columns of one of the files; contents are numbers.
@@ -47,7 +47,7 @@ def make(folder: Path, inputs: int = 8, changed_file: int = 0, **changed: Any) -
         columns |= changed if file == changed_file else {}
         columns["sha256"] = pa.array([bytes([content]) * 32 for content in columns["sha256"]], pa.binary(32))
         parquet.write_table(pa.table(columns), folder / f"{file}.parquet")
-    return Collection([folder / "0.parquet", folder / "1.parquet"], np.array([0, 4, 8]), inputs, ["", ""]), np.array(PAIRS, PAIR)
+    return Collection([folder / "0.parquet", folder / "1.parquet"], np.array([0, 4, 8]), border, ["", ""]), np.array(PAIRS, PAIR)
 
 
 def list_going(found: Candidates) -> list[tuple[int, int, bool]]:
@@ -89,7 +89,7 @@ def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_b
 
 
 def test_each_input_is_compared_with_the_nearest_picture_of_a_test_set(tmp_path: Path) -> None:
-    collection, pairs = make(tmp_path, inputs=4)
+    collection, pairs = make(tmp_path, border=1)
     pairs = np.array([(0, 4, -0.3), (0, 7, -0.2), (2, 4, -0.1), (2, 5, SAME_BYTES)], PAIR)
     assert list_going(find_candidates(collection, pairs)) == [(0, 7, False), (2, 5, True)]
     twins = np.array([(0, 1, SAME_BYTES), (2, 3, SAME_BYTES), (0, 7, -0.2), (2, 5, SAME_BYTES)], PAIR)
@@ -146,6 +146,6 @@ def test_of_bytes_that_all_go_it_is_said_what_stays_for_them(tmp_path: Path) -> 
 
 def test_a_judgement_is_that_of_a_picture_in_its_state(tmp_path: Path) -> None:
     """It was kept by the pictures' numbers: others that came to have them were not looked at."""
-    (one, other, again) = (Collection([tmp_path / "0.parquet"], np.array([0, 4]), 4, [state]) for state in ("a", "b", "a"))
+    (one, other, again) = (Collection([tmp_path / "0.parquet"], np.array([0, 4]), 1, [state]) for state in ("a", "b", "a"))
     paths = [Judging(pictures, tmp_path, "image").path([(0, 1)]) for pictures in (one, other, again)]
     assert paths[0] == paths[2] != paths[1]

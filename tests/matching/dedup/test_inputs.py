@@ -4,7 +4,7 @@ import asyncio
 import os
 import tarfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,47 +60,54 @@ def test_a_tar_is_read_whole_and_one_by_one(tmp_path: Path, mode: str, sample: t
 def test_what_is_read_again_in_order_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row cost its whole group, and a member of a compressed tar everything before it."""
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    write_tar(tmp_path / "a.tar.gz", {f"{number}.png": picture(number) for number in range(6)}, "w:gz")
-    table = pa.table({"image": [picture(number) for number in range(6)]})
-    parquet.write_table(table, tmp_path / "b.parquet", row_group_size=3)
+    contents, wanted = [picture(number) for number in range(6)], list[dict[str, Any]]()
+    write_tar(tmp_path / "a.tar.gz", {f"{number}.png": content for number, content in enumerate(contents)}, "w:gz")
+    parquet.write_table(pa.table({"image": contents}), tmp_path / "b.parquet", row_group_size=3)
+    for path in (tmp_path / "a.tar.gz", tmp_path / "b.parquet"):
+        found = read_all(path)[0]
+        wanted += [{"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")} for one in found]
     seen = list[str]()
 
-    def count(owner: Any, name: str) -> None:
-        work = getattr(owner, name)
-
-        def do(*arguments: Any) -> Any:
+    def note(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        def do(*given: Any) -> Any:
             seen.append(name)
-            return work(*arguments)
+            return work(*given)
 
-        monkeypatch.setattr(owner, name, do)
+        return do
 
     for owner, name in ((containers, "open_tar"), (containers, "open_table"), (parquet.ParquetFile, "read_row_group")):
-        count(owner, name)
-    wanted = [
-        (picture(number), {"id": one.id, "source": str(path), "place": one.place, "bytes": len(one.content or b"")})
-        for path in (tmp_path / "a.tar.gz", tmp_path / "b.parquet")
-        for number, one in enumerate(read_all(path)[0])
-    ]
-    seen.clear()
+        monkeypatch.setattr(owner, name, note(name, getattr(owner, name)))
     with Rereader("image") as rereader:
-        assert all(rereader.read(about) == content for content, about in wanted) and len(wanted) == 12
+        assert [rereader.read(about) for about in wanted] == 2 * contents
     assert seen == ["open_tar", "open_table", "read_row_group", "read_row_group"]
 
 
-def test_what_follows_a_damaged_header_is_found_again(sample: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("damage", "number", "read", "errors", "problem"),
+    [
+        (
+            lambda content, header, data: content[:header] + b"\xff" * 100 + content[header + 100 :],
+            *(4, [*range(4), *range(5, 12)], [], "bytes {0:,} to {1:,} are damaged: the members there are lost"),
+        ),
+        (lambda content, header, data: content[: data + 100], 7, range(7), ["the tar is cut within it"], ""),
+        (lambda content, header, data: content[: header + 100], 7, range(7), [], ""),
+    ],
+)
+def test_what_is_around_damage_in_a_tar_is_read(
+    damage: Any, number: int, read: Sequence[int], errors: list[str], problem: str, sample: tuple[Path, dict[str, bytes]]
+) -> None:
     path, files = sample
     with tarfile.open(path) as archive:
-        member = archive.getmember("004.png")
-    content = bytearray(path.read_bytes())
-    content[member.offset : member.offset + 100] = b"\xff" * 100
-    path.write_bytes(content)
-    found, problems = read_all(path)
-    assert {one.id for one in found} == files.keys() - {"004.png"}
+        member = archive.getmember(f"{number:03d}.png")
+    path.write_bytes(damage(path.read_bytes(), member.offset, member.offset_data))
+    found, (said,) = read_all(path)
+    assert [one.id for one in found if one.content] == [list(files)[place] for place in read]
+    assert [one.error for one in found if not one.content] == errors
     end = member.offset_data + -(-member.size // BLOCK) * BLOCK
-    assert problems == [f"bytes {member.offset:,} to {end:,} are damaged: the members there are lost"]
+    assert not problem or said == problem.format(member.offset, end)
 
 
-def test_a_damaged_extended_header_loses_one_member(sample: tuple[Path, dict[str, bytes]], tmp_path: Path) -> None:
+def test_a_damaged_extended_header_loses_one_member(sample: tuple[Path, dict[str, bytes]]) -> None:
     path, files = sample
     write_tar(path, dict(reversed(files.items())))  # the long name comes first
     content = bytearray(path.read_bytes())
@@ -110,20 +117,6 @@ def test_a_damaged_extended_header_loses_one_member(sample: tuple[Path, dict[str
     path.write_bytes(content)
     found, problems = read_all(path)
     assert {one.id for one in found} == {name for name in files if not name.startswith("long")} and problems
-
-
-@pytest.mark.parametrize("inside", [True, False])
-def test_a_cut_tar_is_named_and_what_is_there_is_read(
-    sample: tuple[Path, dict[str, bytes]], tmp_path: Path, inside: bool
-) -> None:
-    path, _ = sample
-    with tarfile.open(path) as archive:
-        member = archive.getmember("007.png")
-    path.write_bytes(path.read_bytes()[: member.offset_data + 100 if inside else member.offset + 100])
-    found, problems = read_all(path)
-    assert [one.id for one in found if one.content] == [f"{number:03d}.png" for number in range(7)]
-    assert [one.error for one in found if not one.content] == (["the tar is cut within it"] if inside else [])
-    assert len(problems) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar" * 1000, bytes(10240)])
@@ -239,29 +232,33 @@ def test_an_object_store_that_fails_is_asked_again_and_then_named(
 
 def test_what_is_in_a_test_set_is_no_input(tmp_path: Path) -> None:
     """Its pictures went for each other."""
-    pytest.importorskip("pyarrow")
-    tar = tmp_path / "in" / "test" / "in.tar"
-    tar.parent.mkdir(parents=True)
-    write_tar(tar, {"a.png": picture(1), "b.png": picture(1)})
-    (tmp_path / "in" / "1.jpg").touch()
-    (inputs_left,) = list_containers([tmp_path / "in"], tmp_path / "out", [tar.parent])
-    assert inputs_left.names == (f"{tmp_path}/in/1.jpg",)
-    with pytest.raises(UserError, match="no picture that is in no test set was found"):
-        deduplicate(["--input", str(tar), "--against", str(tar), "--output", str(tmp_path / "out")])
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"no picture was found in .*empty"):
-        deduplicate(["--input", str(tar), "--against", str(tmp_path / "empty"), "--output", str(tmp_path / "out")])
+    (tmp_path / "in" / "test").mkdir(parents=True)
+    for name in ("1.jpg", "test/2.jpg", "test/a.tar"):
+        (tmp_path / "in" / name).touch()
+    (left,) = list_containers([tmp_path / "in"], tmp_path / "out", [tmp_path / "in" / "test"])
+    assert left.names == (f"{tmp_path}/in/1.jpg",)
 
 
 @pytest.mark.parametrize(
-    "more", [["--input", "nothere"], ["--input", "in", "--against", "@list.txt"], ["--input", "in", "--checkpoint", "x"]]
+    ("options", "said"),
+    [
+        ("--input in.tar --against in.tar", "no picture that is in no test set was found in in.tar"),
+        ("--input in.tar --against empty", "no picture was found in empty"),
+        ("--input table.parquet --column photo", "no picture was found in table.parquet"),
+        *((f"--input {options}", "does not exist") for options in ("nothere", "empty --against @list.txt")),
+        ("--input empty --checkpoint x", "no such checkpoint"),
+    ],
 )
-def test_what_cannot_be_opened_is_named_before_anything_is_made(
-    more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_is_not_there_is_named_before_anything_is_made(
+    options: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "list.txt").write_text("in/nothere\n")
-    with pytest.raises(UserError, match=r"does not exist|no such checkpoint"):
-        deduplicate([*more, "--output", "o"])
-    assert not (tmp_path / "o").exists()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "list.txt").write_text("empty/nothere\n")
+    write_tar(tmp_path / "in.tar", {"a.png": picture(1)})
+    parquet.write_table(pa.table({"image": [picture(2)]}), "table.parquet")
+    with pytest.raises(UserError, match=said):
+        deduplicate([*options.split(), "--output", "o"])
+    assert (tmp_path / "o").exists() == said.startswith("no picture")
+    assert ("has no column photo" in capsys.readouterr().out) == ("--column" in options)

@@ -142,7 +142,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Collection, NDArray[
     paths = [folder / f"{file}.parquet" for file in range(FILES)]
     for file, path in enumerate(paths):
         write(path, vectors[size * file : size * file + size], digests[size * file : size * file + size])
-    return Collection(paths, np.arange(0, COUNT + 1, size), COUNT, ["now"] * FILES), vectors
+    return Collection(paths, np.arange(0, COUNT + 1, size), FILES, [str(path) for path in paths]), vectors
 
 
 @pytest.fixture
@@ -152,11 +152,11 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "PICTURES_PER_ROOT", 12)
 
 
-def take_part(collection: Collection, files: Sequence[int], inputs: int | None = None) -> Collection:
+def take_part(collection: Collection, files: Sequence[int], border: int | None = None) -> Collection:
     """Some files of a collection, of which so many are inputs."""
     starts = np.append(0, np.cumsum(np.diff(collection.starts)[list(files)]))
     own = [collection.files[file] for file in files]
-    return Collection(own, starts, int(starts[len(files) if inputs is None else inputs]), ["now"] * len(files))
+    return Collection(own, starts, len(files) if border is None else border, [str(path) for path in own])
 
 
 def find_by_lists_alone(vectors: NDArray[np.float16], centroids: NDArray[np.float32], settings: Lists) -> Pairs:

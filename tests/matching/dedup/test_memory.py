@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from image_copies.data.shards import Place, ShardWork, use_engine
-from image_copies.matching.dedup import blocks, deduplication, inputs, lists
+from image_copies.matching.dedup import blocks, deduplication, inputs, lists, vectors
 from image_copies.matching.dedup.deduplication import DedupSettings, deduplicate
 from image_copies.matching.dedup.inputs import list_containers
 from image_copies.matching.dedup.vectors import Embedding, write_container
@@ -56,11 +56,10 @@ def make_up(folder: Path, count: int, paired: bool) -> None:
             facts |= {"id": name, "source": container.source, "flat": False, "error": None}
             rows.append(facts | {"sha256": hashlib.sha256(name.encode()).digest()})
         seed = zlib.crc32(container.names[0].encode())
-        vectors = np.random.default_rng(seed).standard_normal((len(rows), 8)).astype(np.float32)
+        made_up = np.random.default_rng(seed).standard_normal((len(rows), 8)).astype(np.float32)
         if paired:
-            vectors[1::2] = vectors[: len(rows) // 2 * 2 : 2]
-        pieces = (([row], vector[None]) for row, vector in zip(rows, vectors, strict=True))
-        write_container(made, container, pieces, 250, [])
+            made_up[1::2] = made_up[: len(rows) // 2 * 2 : 2]
+        write_container(made, container, zip(rows, made_up, strict=True), [])
 
 
 @pytest.mark.parametrize(("paired", "most"), [(False, BYTES), (True, BYTES_PAIRED)])
@@ -71,6 +70,7 @@ def test_the_driver_holds_no_object_for_each_picture(
     pytest.importorskip("pyarrow")
     for module, name, value in (
         (inputs, "BATCH_FILES", 250),
+        (vectors, "FILE_PICTURES", 250),
         (deduplication, "ROWS_AT_ONCE", 100),
         (lists, "EXACT", 100),
         (blocks, "PICTURES_PER_ROOT", 20),
@@ -83,7 +83,7 @@ def test_the_driver_holds_no_object_for_each_picture(
         folder = tmp_path / f"{count}"
         if not folder.exists():
             make_up(folder, count, paired)
-        settings = DedupSettings([folder / "in"], [], folder / "out", "image", False, ())
+        settings = DedupSettings([folder / "in"], [], folder / "out", "image", ())
         with ProcessPoolExecutor(1) as pool:
             pool.submit(len, ()).result()
             tracemalloc.start()

@@ -159,7 +159,6 @@ def test_copies_in_a_bucket_are_those_on_a_disk(
     on_nodes = ("--ray", nodes.address)
     here, there = run(sources, tmp_path / "out"), run(f"{bucket}/in", f"{bucket}/out", *on_nodes)
     assert here == there and [len(found) for found in there] == [7, 3, 1, 1]
-    assert "shard.tar/b.jpg" in as_path(f"{bucket}/out/page/index.html").read_text()
     capsys.readouterr()
     assert run(f"{bucket}/in", f"{bucket}/out", *on_nodes) == there
     assert "11 pictures are embedded already" in capsys.readouterr().out

@@ -92,14 +92,14 @@ def test_inputs_are_compared_with_test_sets_only(
     nodes: Any, sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--input", str(sources / "shard.tar"), str(sources / "shard.tar"), "--against", str(sources / "folder")]
-    assert main([*arguments, "--output", str(tmp_path / "out"), "--ray", nodes.address, "--judge", "none"]) == 0
+    assert main([*arguments, "--output", str(tmp_path / "out"), "--ray", nodes.address]) == 0
     removed, review = read(tmp_path / "out", "remove"), read(tmp_path / "out", "review")
     assert set(removed["id"]) == {"a.jpg"} and removed["copy_of"].str.endswith("R000000.jpg").all()
-    assert set(review["id"]) == {"b.jpg"} and set(review["class"]) == {"not judged"}
+    assert set(review["id"]) == {"b.jpg"} and set(review["class"]) == {"likely"}
 
     capsys.readouterr()
     turned = ["--input", str(sources / "folder"), "--against", str(sources / "shard.tar")]
-    assert main([*turned, "--output", str(tmp_path / "out"), "--ray", nodes.address, "--judge", "none"]) == 0
+    assert main([*turned, "--output", str(tmp_path / "out"), "--ray", nodes.address]) == 0
     said = capsys.readouterr().out
     assert "7 pictures are embedded already" in said and "2 pictures are embedded already" in said and "sorting" not in said
 
