@@ -8,96 +8,95 @@ import pytest
 
 from image_copies.matching.dedup import deciding
 from image_copies.matching.dedup.blocks import SAME_BYTES
-from image_copies.matching.dedup.deciding import (
-    CANDIDATE,
-    EQUAL,
-    UNSEEN,
-    Candidates,
-    Judging,
-    PairVerdict,
-    decide,
-    find_candidates,
-)
+from image_copies.matching.dedup.deciding import CANDIDATE, EQUAL, UNSEEN, Judging, PairVerdict, decide, find_candidates
 from image_copies.matching.dedup.deduplication import write_lists
 from image_copies.matching.dedup.vectors import Collection
-from image_copies.matching.groups.groups import PAIR, Pairs
+from image_copies.matching.groups.groups import PAIR
 
-PAIRS = [(0, 1, -0.1), (1, 2, -0.2), (0, 2, -0.2), (2, 5, SAME_BYTES), (3, 6, SAME_BYTES)]
+SAME = SAME_BYTES
+FILES = {"id": ["old.zip/0.jpg", "a.jpg", "z.jpg", "3.jpg"]}  # a.jpg is a link to z.jpg
+ROWS = {"id": ["0", "z.jpg", "2", "3"], "source": ["/t.parquet", "/pictures", "/t.parquet", "/t.parquet"]}
+TARS = {"source": ["/whole.tar", "/cut.tar", "/cut.tar", "/cut.tar"]}
 
 
-def make(folder: Path, border: int = 2, changed_file: int = 0, **changed: Any) -> tuple[Collection, Pairs]:
+def make(folder: Path, border: int = 2, **changed: Any) -> Collection:
     """Two files of four pictures; picture 1 is the largest, 2 and 5 are equal, 3 and 6, too.
 
-    `changed`: columns of one of the files; contents are numbers.
+    `changed`: columns of the first file; contents are numbers.
     """
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    contents = [0, 1, 2, 3, 4, 2, 3, 7]
-    for file in range(2):
-        rows = slice(4 * file, 4 * file + 4)
+    for file, contents in enumerate(([0, 1, 2, 3], [4, 2, 3, 7])):
         columns: dict[str, Any] = {
-            "id": [f"{n}.jpg" for n in range(8)][rows],
+            "id": [f"{4 * file + n}.jpg" for n in range(4)],
             "source": ["/pictures"] * 4,
             "place": [0] * 4,
             "bytes": [100] * 4,
-            "sha256": contents[rows],
-            "width": [20 if n == 1 else 10 for n in range(8)][rows],
+            "sha256": contents,
+            "width": [10, 10 if file else 20, 10, 10],
             "height": [10] * 4,
             "error": [None, None, None, "damaged" if file else None],
         }
-        columns |= changed if file == changed_file else {}
+        columns |= {} if file else changed
         columns["sha256"] = pa.array([bytes([content]) * 32 for content in columns["sha256"]], pa.binary(32))
         parquet.write_table(pa.table(columns), folder / f"{file}.parquet")
-    return Collection([folder / "0.parquet", folder / "1.parquet"], np.array([0, 4, 8]), border, ["", ""]), np.array(PAIRS, PAIR)
+    return Collection([folder / "0.parquet", folder / "1.parquet"], np.array([0, 4, 8]), border, ["", ""])
 
 
-def list_going(found: Candidates) -> list[tuple[int, int, bool]]:
+def find_going(collection: Collection, pairs: list[tuple[int, int, float]], damaged: str = "") -> list[tuple[int, int, bool]]:
     """Which pictures might go, for which others, and whether their bytes are equal."""
+    found = find_candidates(collection, np.array(pairs, PAIR), {damaged})
     return [(number, kept, same) for number, kept, _, same in found.tolist()]
 
 
 def test_the_largest_of_a_group_stays_and_of_equal_bytes_the_first(tmp_path: Path) -> None:
-    collection, pairs = make(tmp_path)
-    found = find_candidates(collection, pairs)
-    assert list_going(found) == [(0, 1, False), (2, 1, False), (5, 2, True), (6, 3, True)]
-    assert found["score"].tolist() == [-0.1, -0.2, 0, 0]
+    pairs = [(0, 1, -0.1), (1, 2, -0.2), (0, 2, -0.2), (2, 5, SAME), (3, 6, SAME)]
+    found = find_candidates(make(tmp_path), np.array(pairs, PAIR))
+    assert found.tolist() == [(0, 1, -0.1, False), (2, 1, -0.2, False), (5, 2, 0, True), (6, 3, 0, True)]
 
 
-@pytest.mark.parametrize("far", [False, True])
-def test_no_file_goes_for_a_link_and_none_for_a_member_of_an_archive(tmp_path: Path, far: bool) -> None:
-    """Whether bytes are equal or the link is that of a larger picture."""
+FAR, EQUALS = [(0, 1, -0.1), (2, 3, -0.1)], [(0, 1, SAME), (2, 3, SAME)]
+LEAKED = [(0, 1, SAME), (2, 3, SAME), (0, 7, -0.2), (2, 5, SAME)]
+CASES: list[tuple[dict[str, Any], list[tuple[int, int, float]], str, list[tuple[int, int, bool]]]] = [
+    # no file goes for a link or a member of an archive, be it that of a larger picture, nor do members
+    (FILES, [(0, 1, -0.1), (0, 2, -0.1), (1, 2, -0.1)], "", [(1, 2, False)]),
+    (FILES | {"sha256": [1, 1, 1, 3]}, [(0, 1, SAME), (0, 2, SAME), (1, 2, SAME)], "", [(1, 2, True)]),
+    # the row of a table may be the path of the file
+    (ROWS | {"sha256": [1, 1, 2, 3]}, [(0, 1, SAME)], "", [(0, 1, True)]),
+    # what lies in a damaged tar stays only where there is nothing else
+    (TARS, FAR, "", [(0, 1, False), (3, 2, False)]),
+    (TARS, FAR, "/cut.tar", [(1, 0, False), (3, 2, False)]),
+    (TARS | {"sha256": [1, 1, 2, 2]}, EQUALS, "", [(0, 1, True), (3, 2, True)]),
+    (TARS | {"sha256": [1, 1, 2, 2]}, EQUALS, "/cut.tar", [(1, 0, True), (3, 2, True)]),
+    # each input is compared with the nearest picture of a test set, and so are its twins
+    ({"border": 1}, [(0, 4, -0.3), (0, 7, -0.2), (2, 4, -0.1), (2, 5, SAME)], "", [(0, 7, False), (2, 5, True)]),
+    ({"border": 1}, LEAKED, "", [(0, 7, False), (1, 7, False), (2, 5, True), (3, 5, True)]),
+]
+
+
+@pytest.mark.parametrize(("changed", "pairs", "damaged", "going"), CASES)
+def test_what_stays(changed: dict[str, Any], pairs: Any, damaged: str, going: Any, tmp_path: Path) -> None:
     (tmp_path / "z.jpg").touch()
     (tmp_path / "a.jpg").symlink_to("z.jpg")
-    names = [str(tmp_path / name) for name in ("old.zip/0.jpg", "a.jpg", "z.jpg", "3.jpg")]
-    collection, _ = make(tmp_path, id=names, sha256=[0, 1, 2, 3] if far else [1, 1, 1, 3])
-    pairs = np.array([(*pair, -0.1 if far else SAME_BYTES) for pair in ((0, 1), (0, 2), (1, 2))], PAIR)
-    assert list_going(find_candidates(collection, pairs)) == [(1, 2, not far)]
+    named = {"id": [str(tmp_path / name) for name in changed["id"]]} if "id" in changed else {}
+    assert find_going(make(tmp_path, **(changed | named)), pairs, damaged) == going
 
 
 def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_belong_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [str(tmp_path / name) for name in ("a (1).jpg", "a.jpg", "b.jpg", "c.jpg")]
-    collection, _ = make(tmp_path, id=names, sha256=[1, 1, 1, 3], width=[10] * 4)
-    pairs = np.array([(0, 1, SAME_BYTES), (1, 2, SAME_BYTES)], PAIR)
-    assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, True)]
+    collection, pairs = make(tmp_path, id=names, sha256=[1, 1, 1, 3], width=[10] * 4), [(0, 1, SAME), (1, 2, SAME)]
+    assert find_going(collection, pairs) == [(0, 1, True), (2, 1, True)]
     (tmp_path / "b.xmp").touch()
-    assert list_going(find_candidates(collection, pairs)) == [(0, 2, True), (1, 2, True)]
+    assert find_going(collection, pairs) == [(0, 2, True), (1, 2, True)]
     (tmp_path / "a.xmp").touch()
-    assert list_going(find_candidates(collection, pairs)) == [(0, 1, True), (2, 1, False)], "to be looked at"
+    assert find_going(collection, pairs) == [(0, 1, True), (2, 1, False)], "to be looked at"
     monkeypatch.setattr(deciding, "read_attributes", lambda path: {"user.baloo.rating": b"4"} if path.stem == "a (1)" else {})
-    assert list_going(find_candidates(collection, pairs)) == [(0, 1, False), (2, 1, False)]
-
-
-def test_each_input_is_compared_with_the_nearest_picture_of_a_test_set(tmp_path: Path) -> None:
-    collection, pairs = make(tmp_path, border=1)
-    pairs = np.array([(0, 4, -0.3), (0, 7, -0.2), (2, 4, -0.1), (2, 5, SAME_BYTES)], PAIR)
-    assert list_going(find_candidates(collection, pairs)) == [(0, 7, False), (2, 5, True)]
-    twins = np.array([(0, 1, SAME_BYTES), (2, 3, SAME_BYTES), (0, 7, -0.2), (2, 5, SAME_BYTES)], PAIR)
-    assert list_going(find_candidates(collection, twins)) == [(0, 7, False), (1, 7, False), (2, 5, True), (3, 5, True)]
+    assert find_going(collection, pairs) == [(0, 1, False), (2, 1, False)]
 
 
 def test_lists_hold_every_picture_and_only_sure_copies_go(tmp_path: Path) -> None:
-    collection, _ = make(tmp_path)
+    collection = make(tmp_path)
     candidates = np.array([(0, 1, -0.1, False), (2, 1, -0.2, False), (5, 2, 0.0, True)], CANDIDATE)
     verdicts = [UNSEEN, PairVerdict("certain", "", 95), EQUAL]
     counts = write_lists(tmp_path, collection, *decide(candidates, verdicts, ("same file", "certain")), [("/x.tar", "is cut")])
@@ -112,25 +111,9 @@ def test_lists_hold_every_picture_and_only_sure_copies_go(tmp_path: Path) -> Non
     ]
 
 
-def test_a_file_does_not_go_for_the_row_of_a_table_that_may_be_its_path(tmp_path: Path) -> None:
-    (tmp_path / "b.jpg").touch()
-    names, sources = ["0", str(tmp_path / "b.jpg"), "2", "3"], ["/t.parquet", str(tmp_path), "/t.parquet", "/t.parquet"]
-    collection, _ = make(tmp_path, id=names, source=sources, sha256=[1, 1, 2, 3])
-    assert list_going(find_candidates(collection, np.array([(0, 1, SAME_BYTES)], PAIR))) == [(0, 1, True)]
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_what_lies_in_a_damaged_tar_stays_only_where_there_is_nothing_else(tmp_path: Path, same: bool) -> None:
-    sources = ["/whole.tar", "/cut.tar", "/cut.tar", "/cut.tar"]
-    collection, _ = make(tmp_path, source=sources, sha256=[1, 1, 2, 2] if same else [0, 1, 2, 3])
-    pairs = np.array([(*pair, SAME_BYTES if same else 0) for pair in ((0, 1), (2, 3))], PAIR)
-    assert list_going(find_candidates(collection, pairs)) == [(0, 1, same), (3, 2, same)]
-    assert list_going(find_candidates(collection, pairs, {"/cut.tar"})) == [(1, 0, same), (3, 2, same)]
-
-
 def test_of_bytes_that_all_go_it_is_said_what_stays_for_them(tmp_path: Path) -> None:
     """It said `same bytes` of a picture with others."""
-    collection, _ = make(tmp_path)
+    collection = make(tmp_path)
     candidates = np.array([(2, 1, -0.2, False), (5, 2, 0.0, True)], CANDIDATE)
     verdicts = [PairVerdict("certain", "cropped", 95), EQUAL]
     told = {}

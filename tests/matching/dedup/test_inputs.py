@@ -4,7 +4,7 @@ import asyncio
 import os
 import tarfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,29 +82,22 @@ def test_what_is_read_again_in_order_is_opened_once(tmp_path: Path, monkeypatch:
     assert seen == ["open_tar", "open_table", "read_row_group", "read_row_group"]
 
 
-@pytest.mark.parametrize(
-    ("damage", "number", "read", "errors", "problem"),
-    [
-        (
-            lambda content, header, data: content[:header] + b"\xff" * 100 + content[header + 100 :],
-            *(4, [*range(4), *range(5, 12)], [], "bytes {0:,} to {1:,} are damaged: the members there are lost"),
-        ),
-        (lambda content, header, data: content[: data + 100], 7, range(7), ["the tar is cut within it"], ""),
-        (lambda content, header, data: content[: header + 100], 7, range(7), [], ""),
-    ],
-)
-def test_what_is_around_damage_in_a_tar_is_read(
-    damage: Any, number: int, read: Sequence[int], errors: list[str], problem: str, sample: tuple[Path, dict[str, bytes]]
-) -> None:
+@pytest.mark.parametrize("damage", ["a header", "cut within a member", "cut within a header"])
+def test_what_is_around_damage_in_a_tar_is_read(damage: str, sample: tuple[Path, dict[str, bytes]]) -> None:
     path, files = sample
+    content, names = path.read_bytes(), list(files)
     with tarfile.open(path) as archive:
-        member = archive.getmember(f"{number:03d}.png")
-    path.write_bytes(damage(path.read_bytes(), member.offset, member.offset_data))
-    found, (said,) = read_all(path)
-    assert [one.id for one in found if one.content] == [list(files)[place] for place in read]
-    assert [one.error for one in found if not one.content] == errors
-    end = member.offset_data + -(-member.size // BLOCK) * BLOCK
-    assert not problem or said == problem.format(member.offset, end)
+        member = archive.getmember("004.png")
+    header, end = member.offset, member.offset_data + -(-member.size // BLOCK) * BLOCK
+    if damage == "a header":
+        path.write_bytes(content[:header] + b"\xff" * 100 + content[header + 100 :])
+    else:
+        path.write_bytes(content[: (member.offset_data if "member" in damage else header) + 100])
+    found, (problem,) = read_all(path)
+    assert [one.id for one in found if one.content] == names[:4] + (names[5:] if damage == "a header" else [])
+    assert [one.error for one in found if not one.content] == ["the tar is cut within it"] * ("member" in damage)
+    lost = f"bytes {header:,} to {end:,} are damaged: the members there are lost"
+    assert (problem == lost) == (damage == "a header")
 
 
 def test_a_damaged_extended_header_loses_one_member(sample: tuple[Path, dict[str, bytes]]) -> None:
