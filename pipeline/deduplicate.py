@@ -79,8 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with holding:
             written = write_filtered(options.output, options.apply)
         output.say(
-            f"{len(written)} filtered files, the list of loose files that stay, files.txt, and what became of each input, "
-            f"manifest.csv: {options.apply}"
+            f"{len(written)} filtered files, and what became of each input, manifest.csv: {options.apply}"
         )
         return 0
     for source in (*options.input, *options.against):

@@ -1,7 +1,6 @@
 """Filtered copies of tars and Parquet files without the pictures to remove; the inputs stay as they are."""
 
 import hashlib
-import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from image_copies.matching.dedup.deduplication import INPUTS, KEEP, REMOVE
 from image_copies.matching.dedup.inputs import is_changed
 from image_copies.matching.dedup.vectors import list_names
 
-LOOSE, MANIFEST = "files.txt", "manifest.csv"
+MANIFEST = "manifest.csv"
 COPY = re.compile(r"\d{6}-.+")  # names of filtered files
 AGAIN = "Run the command without --apply again."
 
@@ -27,9 +26,10 @@ AGAIN = "Run the command without --apply again."
 def write_filtered(folder: Path, target: Path) -> list[Path]:
     """Write to `target` each tar and Parquet file of which pictures go, without them, and return the paths.
 
-    With a picture of a WebDataset the sample's other files go, unless another picture of it stays. `files.txt` lists the loose
-    files that stay, `manifest.csv` all inputs and what became of each: what is "unchanged" has no copy in `target`. What was
-    written to `target` before goes first; of a run that ends early, copies that the manifest names are not there.
+    With a picture of a WebDataset the sample's other files go, unless another picture of it stays. `manifest.csv` names all
+    inputs and what became of each: what is "unchanged" has no copy in `target`; the loose files that stay are "listed" in
+    `keep.parquet`. What was written to `target` before goes first; of a run that ends early, copies that the manifest names are
+    not there.
 
     Raises:
         UserError: There are no lists, an input or a file that stays instead of what goes has gone or changed, `target` holds
@@ -48,7 +48,7 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
                 gone[row["source"]].add(row["place"])
                 staying.add(row["copy_of"])
     inputs = read_json(folder / INPUTS)
-    became = dict.fromkeys(inputs, ("listed", LOOSE))
+    became = dict.fromkeys(inputs, ("listed", f"{KEEP}.parquet"))
     for source in sorted(gone.keys() | inputs):
         if kind_of(source) != FILES:
             if is_changed(source, inputs.get(source, "")):
@@ -56,15 +56,10 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
             became[source] = "unchanged", source
     for number, source in enumerate(sorted(gone), 1):
         became[source] = "filtered", f"{number:06d}-{_name_copy(source)}"
-    with (
-        whole_file(target / LOOSE) as temporary,
-        temporary.open("wb") as lines,
-        open_table(folder / f"{KEEP}.parquet") as table,
-    ):
+    with open_table(folder / f"{KEEP}.parquet") as table:
         for batch in table.iter_batches(columns=["source", "id", "sha256"]):
-            loose = [row for row in batch.to_pylist() if kind_of(row["source"]) == FILES]
+            loose = (row for row in batch.to_pylist() if kind_of(row["source"]) == FILES)
             _check_files([row for row in loose if row["id"] in staying])
-            lines.writelines(os.fsencode(row["id"]) + b"\n" for row in loose)
     for name in filter(COPY.fullmatch, list_names(target)):
         (target / name).unlink()
     manifest = [(source, *became[source]) for source in sorted(became)]

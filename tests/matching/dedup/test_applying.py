@@ -61,7 +61,6 @@ def test_a_tar_loses_what_goes_and_the_rest_of_its_samples(results: Path) -> Non
         assert names == ["twice.png", "half.b.png", "half.txt", "notes/about.bin", "twice.png"]
         member = archive.extractfile("half.b.png")
         assert member is not None and member.read() == picture(4)
-    assert (results / "new" / "files.txt").read_text() == f"/a/c.jpg\n{results / 'stays.png'}\n"
 
 
 def test_a_manifest_says_what_became_of_each_input(results: Path) -> None:
@@ -73,7 +72,7 @@ def test_a_manifest_says_what_became_of_each_input(results: Path) -> None:
     with (results / "new" / "manifest.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [
             ["source", "became", "file"],
-            ["/a", "listed", "files.txt"],
+            ["/a", "listed", "keep.parquet"],
             [str(results / "empty.tar"), "unchanged", str(results / "empty.tar")],
             [str(results / "in.tar"), "filtered", written.name],
         ]
@@ -107,7 +106,7 @@ def test_nothing_goes_by_or_for_what_has_gone_or_changed(results: Path, name: st
         (results / name).write_bytes(content)
     with pytest.raises(UserError, match=rf"{name} .*{said}"):
         write_filtered(results, results / "newer")
-    assert not list((results / "newer").glob("*"))
+    assert not (results / "newer").exists()
 
 
 def test_what_an_earlier_run_wrote_and_this_one_does_not_goes(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +123,7 @@ def test_what_an_earlier_run_wrote_and_this_one_does_not_goes(results: Path, mon
     assert not written.exists() and not old.exists()
     monkeypatch.undo()
     assert write_filtered(results, new) == [written] and (new / "manifest.csv").read_text() == manifest
-    assert sorted(path.name for path in new.iterdir()) == [written.name, "files.txt", "manifest.csv", "mine.tar"]
+    assert sorted(path.name for path in new.iterdir()) == [written.name, "manifest.csv", "mine.tar"]
 
 
 def test_no_lists_of_before_are_left_to_a_run_that_ends_early(results: Path) -> None:

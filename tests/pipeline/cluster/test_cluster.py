@@ -164,4 +164,4 @@ def test_copies_in_a_bucket_are_those_on_a_disk(
     assert "11 pictures are embedded already" in capsys.readouterr().out
     assert deduplicate(["--output", f"{bucket}/out", "--apply", f"{bucket}/filtered"]) == 0
     written = {path.name for path in as_path(f"{bucket}/filtered").iterdir()}
-    assert written == {"000001-table.parquet", "files.txt", "manifest.csv"}
+    assert written == {"000001-table.parquet", "manifest.csv"}
