@@ -142,8 +142,8 @@ def compare_blocks(one: Packed, other: Packed, limit: float) -> Pairs:
             directions.append((other, count, one, 0))
     for asked, before, compared, after in directions:
         for members, others in zip(asked.lists(), compared.lists(), strict=True):
-            references = Neighbours(compared.sides[0, others].astype(np.float32))
-            near = _keep_nearest(references.within(asked.sides[-1, members].astype(np.float32), limit))
+            references = Neighbours(compared.sides[0][others].astype(np.float32))
+            near = _keep_nearest(references.within(asked.sides[-1][members].astype(np.float32), limit))
             first, second = members[near.queries] + before, others[near.references] + after
             apart = first != second
             found.append(pack_pairs(first[apart], second[apart], 0 - near.distances[apart]))
