@@ -153,14 +153,9 @@ class ObjectStore:
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The file of an untrained network: 16 dimensions, of pictures of 32 pixels. Tests only read it."""
-    # imported here: most tests do without torch
-    from image_copies.models.network.checkpoint import save_descriptor
-    from image_copies.models.network.descriptor import Descriptor
-    from image_copies.models.network.settings import DescriptorSettings
+    from tests.networks import save_small  # imported here: most tests do without torch
 
-    path = tmp_path_factory.mktemp("model") / "small.safetensors"
-    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
-    return path
+    return save_small(tmp_path_factory.mktemp("model") / "small.safetensors")
 
 
 @pytest.fixture
@@ -189,22 +184,19 @@ def small_run(tmp_path_factory: pytest.TempPathFactory, run_command: Callable[..
     # imported here: most tests do without torch
     import torch
 
-    from image_copies.data.procedural import write_pictures
-    from image_copies.models.network.checkpoint import save_descriptor
-    from image_copies.models.network.descriptor import Descriptor
-    from image_copies.models.network.settings import DescriptorSettings
+    from tests.networks import save_small
+    from tests.pictures import write_images
 
     where = tmp_path_factory.mktemp("small")
     run = where / "run"
     for folder, prefix, count in (("training_images", "T", 80), ("reference_images", "R", 15), ("query_images", "Q", 15)):
-        list(write_pictures(where / "data" / folder, prefix, count, seed=1, workers=1))
+        write_images(where / "data" / folder, count, prefix, seed=1)
     run.mkdir()
     (run / "recipe.yaml").write_text(SMALL_RECIPE)
     (run / "run.json").write_text(json.dumps({"data": str(where / "data")}))
     with torch.random.fork_rng():
         torch.manual_seed(0)  # not what earlier tests left: with some networks another picture is nearer than the same one
-        network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
-    save_descriptor(run / "models" / "one" / "stage-1.safetensors", network, 32, {})
+        save_small(run / "models" / "one" / "stage-1.safetensors")
     for step in ("00_augment", "02_embed", "03_ensemble"):
         done = run_command(where, step, "--run", run)
         assert done.returncode == 0, done.stderr

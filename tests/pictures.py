@@ -31,6 +31,13 @@ def write_images(folder: Path, count: int, prefix: str = "T", seed: int = 0) -> 
     return find_images(folder)
 
 
+def write_album(folder: Path) -> None:
+    """Write four drawn pictures, and the third one at half its size."""
+    third = write_images(folder, 4, "R", seed=1).paths[2]
+    with Image.open(third) as image:
+        image.resize((image.width // 2, image.height // 2)).save(folder / "small.jpg")
+
+
 def encode(picture: Image.Image, form: str = "PNG", **options: Any) -> bytes:
     """Return the bytes of a picture's file."""
     content = io.BytesIO()

@@ -1,9 +1,13 @@
-"""Copies of the run that tests share."""
+"""Commands that tests run here, and copies of the run that tests share."""
 
 import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from image_copies.pipeline.run.run import Run, open_existing_run
+
+RunCommand = Callable[..., subprocess.CompletedProcess[str]]  # of the fixture run_command
 
 
 def copy_run(run: Path, folder: Path, *changes: tuple[str, str]) -> Run:

@@ -6,8 +6,8 @@ import re
 import subprocess
 import sys
 import tomllib
-import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.pictures import write_zip
 from tests.sources import parse
 
 TOP = Path(__file__).parents[1]
@@ -63,9 +64,10 @@ def _pinned_versions(*names: str) -> dict[str, str]:
     return {package: _version(pin) for name in names for package, pin in _pins(name).items()}
 
 
-def _imported(*folders: str) -> Iterator[tuple[str, str]]:
+@cache
+def _imported(*folders: str) -> set[tuple[str, str]]:
     """(file, package) of every import of a module that is neither Python's nor ours."""
-    distributions = packages_distributions()
+    distributions, imported = packages_distributions(), set[tuple[str, str]]()
     ours = {path.stem for path in (TOP / "benchmarks").iterdir()} | {path.name for path in TOP.iterdir() if path.is_dir()}
     for path in (path for folder in folders for path in sorted((TOP / folder).rglob("*.py"))):
         for node in ast.walk(parse(path)):
@@ -75,7 +77,8 @@ def _imported(*folders: str) -> Iterator[tuple[str, str]]:
                 modules = [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
             for module in {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - ours - PEERS:
                 found = distributions.get(module, [module])  # an extra that is not installed has its module's name
-                yield from ((str(path.relative_to(TOP)), canonicalize_name(name)) for name in found)
+                imported |= {(str(path.relative_to(TOP)), canonicalize_name(name)) for name in found}
+    return imported
 
 
 def test_every_requirement_names_one_version_within_what_the_project_declares() -> None:
@@ -158,42 +161,39 @@ def test_licences_of_all_that_is_pinned_are_listed_and_none_is_the_gpl() -> None
     assert "## GPL, copyleft" not in (TOP / "requirements" / "licences.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("content", [b"", b"no archive", None])
-def test_a_copy_that_cannot_be_read_says_that_nothing_was_looked_up(tmp_path: Path, content: bytes | None) -> None:
-    copy = tmp_path / "all.zip"
-    if content is None:
-        with zipfile.ZipFile(copy, "w") as archive:
-            archive.writestr("X-1.json", "[1")
-    else:
-        copy.write_bytes(content)
-    done = subprocess.run(
-        [sys.executable, str(TOP / "requirements" / "audit.py"), "--osv", str(copy)], capture_output=True, text=True
-    )
-    assert done.returncode == 2 and done.stdout.startswith("NOT RUN") and not done.stderr
+def affect(**affected: object) -> bytes:
+    """The record of a vulnerability of NumPy."""
+    record = {"id": "X-1", "summary": "bad", "affected": [{"package": {"name": "NumPy"}, **affected}]}
+    return json.dumps(record).encode()
+
+
+def lie_between(**events: str) -> bytes:
+    return affect(ranges=[{"type": "ECOSYSTEM", "events": [{name: version} for name, version in events.items()]}])
 
 
 @pytest.mark.parametrize(
-    ("affected", "code"),
+    ("record", "code"),
     [
-        ({"versions": ["2.4.5", "2.4.6"]}, 1),
-        ({"versions": ["2.4.5"]}, 0),
-        ({"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "2.4.7"}]}]}, 1),
-        ({"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "2.4.6"}]}]}, 0),
-        ({"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "2"}, {"last_affected": "2.4.6"}]}]}, 1),
-        ({"ranges": [{"type": "GIT", "events": [{"introduced": "0"}, {"fixed": "abcdef"}]}]}, 0),
-        (None, 2),
+        (affect(versions=["2.4.5", "2.4.6"]), 1),
+        (affect(versions=["2.4.5"]), 0),
+        (lie_between(introduced="0", fixed="2.4.7"), 1),
+        (lie_between(introduced="0", fixed="2.4.6"), 0),
+        (lie_between(introduced="2", last_affected="2.4.6"), 1),
+        (affect(ranges=[{"type": "GIT", "events": [{"introduced": "0"}, {"fixed": "abcdef"}]}]), 0),
+        (b"[1", 2),
+        ("no archive", 2),
+        (None, 2),  # no file
     ],
 )
-def test_known_vulnerabilities_are_found_in_an_offline_copy(
-    tmp_path: Path, affected: dict[str, object] | None, code: int
+def test_known_vulnerabilities_are_found_in_an_offline_copy_or_nothing_was_looked_up(
+    tmp_path: Path, record: bytes | str | None, code: int
 ) -> None:
     (tmp_path / "lock").write_text("numpy==2.4.6 \\\n    --hash=sha256:00\n")
+    if isinstance(record, bytes):
+        write_zip(tmp_path / "all.zip", {"X-1.json": record})
+    elif record is not None:
+        (tmp_path / "all.zip").write_text(record)
     command = [sys.executable, str(TOP / "requirements" / "audit.py"), "--lock", str(tmp_path / "lock")]
-    if affected is not None:
-        record = {"id": "X-1", "summary": "bad", "affected": [{"package": {"name": "NumPy"}} | affected]}
-        with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
-            archive.writestr("X-1.json", json.dumps(record))
-        command += ["--osv", str(tmp_path / "all.zip")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == code
-    assert ("numpy 2.4.6: X-1 bad" in done.stdout) == (code == 1) and ("NOT RUN" in done.stdout) == (code == 2)
+    done = subprocess.run([*command, "--osv", str(tmp_path / "all.zip")], capture_output=True, text=True, check=False)
+    assert done.returncode == code and not done.stderr
+    assert ("numpy 2.4.6: X-1 bad" in done.stdout) == (code == 1) and done.stdout.startswith("NOT RUN") == (code == 2)

@@ -1,13 +1,13 @@
 """Our edits' pixels against the plain AugLy edit at the same resolution, within a stated mean absolute difference (of 255)."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import cv2
 import numpy as np
 import pytest
 from PIL import Image
+from plain_augly import augly_calls
 
 from image_copies.augmentations.edits.registry import FUNCTIONS
 from image_copies.augmentations.tables.isc2021 import QUERY_TABLE
@@ -46,11 +46,8 @@ CASES = [
 
 
 @pytest.fixture
-def theirs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[..., Image.Image]]:
+def theirs() -> dict[str, Callable[..., Image.Image]]:
     """AugLy's edits by the names of ours."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-    from plain_augly import augly_calls
-
     return augly_calls()
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kstest, norm, uniform
 
 from image_copies.augmentations.composition import (
     Record,
@@ -101,49 +100,6 @@ def test_order_and_exclusions() -> None:
         assert names == sorted(names, key=order.__getitem__) and len(set(names)) == len(names)
         for place, name in enumerate(names):
             assert not excluded[name] & set(names[:place])
-
-
-def test_parameters_are_distributed_as_in_the_table() -> None:
-    """Kolmogorov-Smirnov against the table's formulas; u of the saturation is found again by inverting its formula."""
-    intensity = 0.6
-    drawn = [entry for record in records(AugmentationSettings(intensity=intensity), 15000) for entry in record]
-
-    def values(function: str, parameter: str) -> np.ndarray:
-        return np.array([entry[parameter] for entry in drawn if entry["function"] == function])
-
-    saturation = (values("color_jitter", "saturation") - (1 - intensity)) / intensity
-    expected = [
-        (values("scale", "factor"), 0.6, 1),
-        (values("rotate", "degrees"), 0, 360 * intensity),
-        (values("color_jitter", "brightness"), 1 - 0.75 * intensity, 1 + 0.75 * intensity),
-        (np.log(6 * (saturation - 0.2)) / 5, 0, 1),
-        (values("opacity", "level"), 0.6, 1),
-        (values("pad", "width_share"), 0, 0.1 * intensity),
-        (values("overlay_image", "size"), 0.1, 0.7),
-        (values("overlay_onto_image", "size"), 0.4, 0.8),
-        (values("blur", "radius"), 1.1 * intensity, 4.1 * intensity),
-        (values("sharpen", "factor"), 1, 1 + 50 * intensity),
-        (values("shuffle_pixels", "share"), 0, 0.2 * intensity),
-        (values("overlay_stripes", "width"), 0.05, 0.25),
-        (values("overlay_stripes", "degrees"), 0, 180),
-        (values("overlay_stripes", "density"), 0, 0.8),
-        (values("shift_channels", "down"), -0.05, 0.05),
-    ]
-    for number, (found, low, high) in enumerate(expected):
-        assert kstest(found, uniform(low, high - low).cdf).pvalue > 1e-4, number
-    shifts = np.array([entry["corner_shifts"] for entry in drawn if entry["function"] == "perspective"])
-    assert kstest(shifts.ravel() * 384, norm(0, 30 * intensity).cdf).pvalue > 1e-4
-    assert set(values("pixelization", "ratio")) == {0.125, 0.25, 0.5, 0.75}
-    assert set(values("overlay_stripes", "line")) == {"solid", "dotted", "dashed"}
-    assert {len(text) for text in values("overlay_text", "text")} == set(range(5, 11))
-    quality = values("encoding_quality", "quality")
-    assert set(quality) == set(range(6, 31))  # 0.6 · (10…50)
-    emoji = values("overlay_emoji", "opacity")
-    assert abs((emoji == 1).mean() - 0.2) < 4 * (0.16 / len(emoji)) ** 0.5  # min(1, .2 + u)
-    orders = [tuple(order) for order in (entry["order"] for entry in drawn if entry["function"] == "swap_channels")]
-    permutations = np.mean([len(set(order)) == 3 for order in orders])
-    share = 0.75 + 0.25 * 6 / 27
-    assert abs(permutations - share) < 4 * (share * (1 - share) / len(orders)) ** 0.5
 
 
 def test_reference_family_and_none() -> None:

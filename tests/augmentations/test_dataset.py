@@ -10,22 +10,20 @@ from torch.utils.data import DataLoader
 from image_copies.augmentations.composition import list_edits
 from image_copies.augmentations.dataset import CachedOverlays, EditedImages, normalize_pixels, overlay_material
 from image_copies.augmentations.query_set import make_query_set
-from image_copies.augmentations.sampling import Stream, epoch_batches, repeated_batches
+from image_copies.augmentations.sampling import Stream, epoch_batches
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages, cache_images
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural import write_pictures
+from tests.pictures import write_images
 
 SETTINGS = AugmentationSettings(intensity=1.0, extra=True)
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> ImageSet:
-    folder = tmp_path_factory.mktemp("pictures")
-    list(write_pictures(folder, "T", 24, seed=0, workers=1))
-    return find_images(folder)
+    return write_images(tmp_path_factory.mktemp("pictures"), 24)
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +120,3 @@ def test_processes_share_the_batches_of_one(ranks: int) -> None:
 def test_batches_too_small_for_the_processes_are_refused(images: int, batch_size: int, ranks: int) -> None:
     with pytest.raises(UserError, match=rf"images \(of {images} in the stage\) has fewer than 2 .* raise batch_size"):
         epoch_batches(range(images), batch_size, Stream(range(1), 0, 0, ranks))
-
-
-def test_too_few_groups_for_the_processes_are_refused() -> None:
-    with pytest.raises(
-        UserError, match=r"a batch of 3 groups of images \(of 3 in the stage\) has fewer than 1 for each of 4 processes"
-    ):
-        repeated_batches(range(3), 8, 2, Stream(range(1), 0, 0, 4))

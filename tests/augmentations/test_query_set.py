@@ -9,28 +9,26 @@ from image_copies.augmentations.query_set import make_query_set, read_families
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import read_ground_truth
-from image_copies.data.images import find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet, find_images
+from tests.pictures import write_images
+
+Parts = tuple[ImageSet, ImageSet, ImageSet]
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    """References, distractors and overlays."""
+    images = write_images(tmp_path / "pictures", 14, seed=1)
+    return images.select(images.ids[:4]), images.select(images.ids[4:8]), images.select(images.ids[8:])
 
 
 def test_a_broken_overlay_costs_no_query_and_a_broken_source_costs_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    list(write_pictures(tmp_path / "pictures", "T", 14, seed=1, workers=1))
-    images = find_images(tmp_path / "pictures")
-    references, distractors, overlays = (images.select(images.ids[start:end]) for start, end in ((0, 4), (4, 8), (8, 14)))
+    references, distractors, overlays = parts
     for path in (*overlays.paths[:5], references.paths[0]):
         path.write_bytes(b"")
-    make_query_set(
-        references=references,
-        distractors=distractors,
-        overlays=overlays,
-        settings=AugmentationSettings(intensity=1.0, extra=True),
-        seed=0,
-        count=8,
-        copies=4,
-        folder=tmp_path / "queries",
-    )
+    make_query_set(*parts, AugmentationSettings(intensity=1.0, extra=True), 0, 8, 4, tmp_path / "queries")
     assert len(find_images(tmp_path / "queries" / "query_images")) == 7
     assert "1 of 8 queries were not made" in capsys.readouterr().out
     records = (tmp_path / "queries" / "query_records.jsonl").read_text()
@@ -44,8 +42,7 @@ def test_a_broken_overlay_costs_no_query_and_a_broken_source_costs_its_own(
 
 
 def test_queries_have_edits_of_their_own_and_none_is_pasted_into_its_own_copy(tmp_path: Path) -> None:
-    list(write_pictures(tmp_path / "pictures", "T", 2, seed=1, workers=1))
-    images, pasting = find_images(tmp_path / "pictures"), AugmentationSettings(only=("paste",))
+    images, pasting = write_images(tmp_path / "pictures", 2), AugmentationSettings(only=("paste",))
     make_query_set(images, images, images, pasting, 0, 8, 8, tmp_path / "queries")
     lines = [json.loads(line) for line in (tmp_path / "queries" / "query_records.jsonl").read_text().splitlines()]
     assert len({json.dumps(line["record"]) for line in lines}) == 8
@@ -53,14 +50,11 @@ def test_queries_have_edits_of_their_own_and_none_is_pasted_into_its_own_copy(tm
         assert line["source_id"] not in json.dumps(line["record"])
 
 
-def test_every_second_query_has_edits_that_are_left_out_too_by_turns(tmp_path: Path) -> None:
-    list(write_pictures(tmp_path / "pictures", "T", 14, seed=1, workers=1))
-    images = find_images(tmp_path / "pictures")
-    references, distractors, overlays = (images.select(images.ids[start:end]) for start, end in ((0, 4), (4, 8), (8, 14)))
+def test_every_second_query_has_edits_that_are_left_out_too_by_turns(parts: Parts, tmp_path: Path) -> None:
     learnt = AugmentationSettings(intensity=1.0, without=("warp", "paste"), extra=True)
     left_out = AugmentationSettings(only=("warp",)), AugmentationSettings(only=("paste",))
-    make_query_set(references, distractors, overlays, learnt, 0, 8, 4, tmp_path / "both", left_out)
-    make_query_set(references, distractors, overlays, learnt, 0, 8, 4, tmp_path / "plain")
+    make_query_set(*parts, learnt, 0, 8, 4, tmp_path / "both", left_out)
+    make_query_set(*parts, learnt, 0, 8, 4, tmp_path / "plain")
     families = read_families(tmp_path / "both" / "query_records.jsonl")
     other = {query_id for query_id, found in families.items() if found & {"warp", "paste"}}
     assert len(other) == 4 and any(families[query_id] - {"warp", "paste"} for query_id in other)  # the learnt edits come after

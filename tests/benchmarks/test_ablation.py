@@ -3,9 +3,13 @@
 import json
 from pathlib import Path
 
+import ablation
+import kinds
 import numpy as np
 import pandas as pd
 import pytest
+import quality
+from measurements import Measurements
 from PIL import Image
 
 from image_copies.data.errors import UserError
@@ -14,17 +18,8 @@ from image_copies.data.layout import open_isc_folder
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.submissions.vectors.files import Vectors
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
 
 def test_every_training_of_the_ablation_is_valid_and_sees_as_many_images() -> None:
-    import ablation
-
     for name, change in ablation.list_trainings().items():
         model = ablation.describe_base()
         change(model)
@@ -35,17 +30,11 @@ def test_every_training_of_the_ablation_is_valid_and_sees_as_many_images() -> No
 
 
 def test_every_training_that_can_be_repeated_is_kept() -> None:
-    import ablation
-    from measurements import Measurements
-
     kept = Measurements.open(ablation.RESULTS).measurements
     assert {entry["name"] for entry in kept if entry["about"].get("part") == "training"} == set(ablation.list_trainings())
 
 
 def test_scores_and_recall_by_edit(tmp_path: Path) -> None:
-    import quality
-    from measurements import Measurements
-
     references = Vectors(["R0", "R1"], np.eye(2, dtype=np.float32), np.zeros(2, bool))
     queries = Vectors(["Q0", "Q1"], np.eye(2, dtype=np.float32)[::-1].copy(), np.zeros(2, bool))
     (tmp_path / "edits.csv").write_text("query_id,edits\nQ0,crop flip\nQ1,crop\n", encoding="utf-8")
@@ -74,8 +63,6 @@ def test_scores_and_recall_by_edit(tmp_path: Path) -> None:
 
 
 def test_a_set_of_kinds_has_copies_of_every_eighth_picture(tmp_path: Path) -> None:
-    import kinds
-
     (tmp_path / "pictures" / "training_images").mkdir(parents=True)
     rows = ["file\trepository"]
     for number in range(12):

@@ -6,41 +6,40 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gpu
+import gpu_set
 import pytest
 import torch
+from gpu_sizes import FULL
+from gpu_steps import Row
+
+from tests.pictures import write_images
 
 
-@pytest.fixture(autouse=True)
-def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
-
-
-QUICK, SLOW = ["saving"], ["ways", "losses", "steps", "host", "determinism"]
-
-
-@pytest.mark.parametrize(("parts", "verdicts"), [(QUICK, 0), pytest.param(SLOW, 4, marks=pytest.mark.slow)])
-def test_every_part_runs_at_toy_sizes(parts: list[str], verdicts: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    import gpu
-
+@pytest.mark.slow
+def test_every_part_runs_at_toy_sizes(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    parts = ["ways", "losses", "steps", "host", "determinism"]
     assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", *parts]) == 0
     printed = capfd.readouterr().out
-    assert all(f"{part.partition(':')[0]}: " in printed for part in parts)
+    assert all(f"{part}: " in printed for part in parts)
     assert "failed" not in printed and "left out" not in printed
-    assert printed.count("pass\n") >= verdicts  # losses of each model, two digests
+    assert printed.count("pass\n") >= 4  # losses of each model, two digests
+
+
+def test_saving_is_measured_in_the_process_that_is_asked_for_the_item(tmp_path: Path) -> None:
+    assert gpu.main(["--smoke", "--output", str(tmp_path), "--items", "saving:v2s-160"]) == 0
+    rows = gpu.read_table(tmp_path / "rows.jsonl", 0)
+    assert [row.what for _, row in rows] == [f"v2s-160, held up by the {which} state" for which in ("first", "second")]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it would measure")
 def test_without_a_gpu_it_says_so_and_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    import gpu
-
     assert gpu.main(["--parts", "steps"]) == 2
     said = capsys.readouterr()
     assert "measures a GPU, but torch runs on the CPU (" in said.err and "--smoke" in said.err and not said.out
 
 
 def test_a_part_that_fails_has_a_row_and_the_others_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    import gpu
-
     nowhere = ["--data", str(tmp_path / "none"), "--run", str(tmp_path / "run")]
     assert gpu.main(["--smoke", "--output", str(tmp_path / "out"), "--parts", "drip", "losses:v2s", *nowhere]) == 1
     rows = gpu.read_table(tmp_path / "out" / "rows.jsonl", 0)
@@ -49,8 +48,6 @@ def test_a_part_that_fails_has_a_row_and_the_others_run(tmp_path: Path, capfd: p
 
 
 def test_a_process_that_dies_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gpu
-
     monkeypatch.setattr(sys, "executable", "false")
     assert gpu.main(["--smoke", "--output", str(tmp_path), "--parts", "determinism"]) == 1
     ((_, row),) = gpu.read_table(tmp_path / "rows.jsonl", 0)
@@ -59,8 +56,6 @@ def test_a_process_that_dies_has_a_row(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.slow
 def test_behind_an_item_at_which_a_process_dies_the_others_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import gpu
-
     hidden = tmp_path / "sitecustomize.py"  # the first process of the three that this starts dies at its second item
     hidden.write_text(
         "import os, sys\n"
@@ -75,9 +70,6 @@ def test_behind_an_item_at_which_a_process_dies_the_others_are_measured(tmp_path
 
 
 def test_items_are_asked_for_by_how_they_begin(tmp_path: Path) -> None:
-    import gpu
-    from gpu_sizes import FULL
-
     assert gpu.list_items(["steps:v2s", "losses"], FULL) == [
         ("steps", "v2s-160"),
         ("steps", "v2s-224"),
@@ -90,13 +82,8 @@ def test_items_are_asked_for_by_how_they_begin(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_drip_training_goes_on_from_what_came_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    import gpu
-    import gpu_set
-
-    from image_copies.data.procedural import write_pictures
-
     for part, count in (("training_images", 40), ("reference_images", 3), ("query_images", 3)):
-        list(write_pictures(tmp_path / "set" / part, part[0].upper(), count, seed=1, workers=1))
+        write_images(tmp_path / "set" / part, count, part[0].upper())
     packed, recipe = tmp_path / "set.tar", tmp_path / "recipe.yaml"
     assert gpu_set.main([str(tmp_path / "set"), "--output", str(packed), "--pixels", "48"]) == 0
     stage = "{image_size: 32, batch_size: 8, epochs: 1}"  # at whose end the state is saved, however long it takes
@@ -118,9 +105,6 @@ def test_drip_training_goes_on_from_what_came_back(tmp_path: Path, capfd: pytest
 
 
 def test_rows_outlast_a_call_whose_time_is_over(tmp_path: Path) -> None:
-    import gpu
-    from gpu_steps import Row
-
     rows = tmp_path / "rows.jsonl"
     gpu.append_row(rows, "search", Row("of an earlier call", "1 s"))
     assert gpu.main(["--smoke", "--output", str(tmp_path), "--seconds", "0.2", "--parts", "steps"]) == 0

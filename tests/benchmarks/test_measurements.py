@@ -1,28 +1,17 @@
 """Files of results that commands share, and the tables of documents that are made from them."""
 
-import importlib
 from pathlib import Path
-from typing import Any
 
 import pytest
+from measurements import Measurements
+from page_tables import END, read_table, write_table
 
 from image_copies.data.errors import UserError
-
-TOP = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TOP / "benchmarks"))
-
-
-def open_results(path: Path) -> Any:
-    return importlib.import_module("measurements").Measurements.open(path)
 
 
 def test_figures_name_the_code_that_the_command_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second had "-dirty", because the first was written into a file that git keeps."""
-    store = open_results(tmp_path / "claims.json")
+    store = Measurements.open(tmp_path / "claims.json")
     monkeypatch.setattr("measurements.code_version", lambda: "1234567-dirty")
     store.measure("given", {}, [0, 1], lambda seed: {"recall": 0.4})
     assert {entry["commit"] for entry in store.find("given", {}).values()} == {store.commit} != {"1234567-dirty"}
@@ -39,32 +28,30 @@ def test_a_stopped_run_goes_on_and_further_seeds_join(tmp_path: Path) -> None:
 
     file = tmp_path / "claims.json"
     with pytest.raises(KeyboardInterrupt):
-        open_results(file).measure("arm", {"steps": 5}, range(3), work)
+        Measurements.open(file).measure("arm", {"steps": 5}, range(3), work)
     (tmp_path / "again").touch()
-    assert [run["recall"] for run in open_results(file).measure("arm", {"steps": 5}, range(4), work)] == [0, 0.1, 0.2, 0.3]
+    assert [run["recall"] for run in Measurements.open(file).measure("arm", {"steps": 5}, range(4), work)] == [0, 0.1, 0.2, 0.3]
     assert done == [0, 1, 2, 3]
-    open_results(file).measure("arm", {"steps": 6}, range(1), work)  # another budget is another measurement
-    open_results(file).measure("other arm", {"steps": 5}, range(1), work)
+    Measurements.open(file).measure("arm", {"steps": 6}, range(1), work)  # another budget is another measurement
+    Measurements.open(file).measure("other arm", {"steps": 5}, range(1), work)
     assert done == [0, 1, 2, 3, 0, 0]
 
 
 def test_commands_share_a_results_file(tmp_path: Path) -> None:
     """Each used to write what it had read when it began, without what others had written since."""
-    first, second = (open_results(tmp_path / "claims.json") for _ in range(2))
+    first, second = (Measurements.open(tmp_path / "claims.json") for _ in range(2))
     first.measure("arm", {"steps": 5}, range(2), lambda seed: {"recall": 0.1})
     second.measure("other arm", {"steps": 5}, range(1), lambda seed: {"recall": 0.2})
     done: list[int] = []
     second.measure("arm", {"steps": 5}, range(3), lambda seed: done.append(seed) or {"recall": 0.3})  # type: ignore[func-returns-value]
     assert done == [2]  # the other command has measured the others
-    found = open_results(tmp_path / "claims.json")
+    found = Measurements.open(tmp_path / "claims.json")
     assert [(entry["name"], entry["seed"]) for entry in found.measurements] == [
         ("arm", 0), ("arm", 1), ("other arm", 0), ("arm", 2)
     ]  # fmt: skip
 
 
 def test_the_table_is_written_between_the_marks_of_a_document(tmp_path: Path) -> None:
-    from page_tables import END, read_table, write_table
-
     document = tmp_path / "papers.md"
     document.write_text(f"before\n<!-- command writes from here -->\nold\n{END}\nafter\n", encoding="utf-8")
     write_table(document, "command", "| new |")
@@ -78,4 +65,4 @@ def test_the_table_is_written_between_the_marks_of_a_document(tmp_path: Path) ->
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("[1]")
     with pytest.raises(UserError, match="is not a results file"):
-        open_results(tmp_path / "x.json")
+        Measurements.open(tmp_path / "x.json")

@@ -6,6 +6,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import scale
+import speed
+from measurements import Measurements
+from page_tables import DOCUMENTS, read_table
 
 TOP = Path(__file__).parents[2]
 PAGES = sorted([TOP / "README.md", *(TOP / "docs").glob("*.md")])
@@ -17,11 +21,6 @@ COMMANDS = (
 NO_RESULTS = {"recipe.md", "gpu.md"}  # settings, goals and estimates
 ELSEWHERE = {"kept apart", "development"}  # of sets and networks that are not in the repository
 BOUNDS = {"what", "guarantee", "images", "key"}  # first heads of tables of estimates, bounds, what was learnt from, settings
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TOP / "benchmarks"))
 
 
 def list_tables(page: str) -> list[str]:
@@ -53,30 +52,16 @@ def test_prose_repeats_no_result(page: Path) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_pages_have_the_tables_of_the_results(name: str) -> None:
     """After measuring: the command with --docs."""
-    from measurements import Measurements
-    from page_tables import DOCUMENTS, read_table
-
     module = import_module(name)
     for page, table in module.make_tables(Measurements.open(module.RESULTS)).items():
         assert read_table(DOCUMENTS / page, module.COMMAND) == table
 
 
-def test_the_pages_have_the_tables_of_speed() -> None:
-    """After measuring a part: speed.py with its name and --docs."""
-    import speed
-    from measurements import Measurements
-    from page_tables import DOCUMENTS, read_table
-
+def test_the_pages_have_the_tables_of_speed_and_what_the_rates_of_scale_come_to() -> None:
+    """After measuring a part: speed.py with its name and --docs; after a rate was changed: scale.py --docs."""
     for part, (_, make_tables) in speed.PARTS.items():
         for page, table in make_tables(Measurements.open(speed.RESULTS)).items():
             assert read_table(DOCUMENTS / page, f"benchmarks/speed.py {part} --docs") == table
-
-
-def test_the_page_has_what_the_rates_come_to() -> None:
-    """After a rate was changed: scale.py --docs."""
-    import scale
-    from page_tables import DOCUMENTS, read_table
-
     for page, table in scale.make_tables().items():
         assert read_table(DOCUMENTS / page, scale.COMMAND) == table
 

@@ -5,17 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+from recipe_page import find_settings, make_page
 
 from image_copies.data.settings import Settings
 from image_copies.pipeline.run.recipe import Recipe, read_recipe
 
 TOP = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TOP / "benchmarks"))
 
 
 WITHOUT_A_RECIPE = {
@@ -25,8 +20,6 @@ WITHOUT_A_RECIPE = {
 
 
 def list_keys(settings: type[Settings], seen: set[type[Settings]]) -> Iterator[str]:
-    from recipe_page import find_settings
-
     seen.add(settings)
     for key, field in settings.model_fields.items():
         yield key
@@ -46,8 +39,6 @@ def list_used(value: Any) -> Iterator[str]:
 
 def test_the_page_is_that_of_the_settings_with_every_key_and_links_that_lead_somewhere() -> None:
     """Otherwise: python benchmarks/recipe_page.py."""
-    from recipe_page import make_page
-
     assert (TOP / "docs" / "recipe.md").read_text(encoding="utf-8") == make_page()
     page = make_page()
     keys = set(list_keys(Recipe, set())) - {"kind"}

@@ -1,20 +1,14 @@
 """What the paper's seven models need of one GPU, next to what one has shown."""
 
-import sys
 from pathlib import Path
 
 import pytest
+from seven_models import count_kept, count_memory
 
 from image_copies.models.training.model_settings import ModelSettings
 
 TOP = Path(__file__).parents[2]
 MIB, GIB = 2**20, 2**30
-
-
-@pytest.fixture(autouse=True)
-def find_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TOP / "benchmarks"))
-    monkeypatch.delitem(sys.modules, "seven_models", raising=False)
 
 
 @pytest.mark.parametrize(
@@ -30,8 +24,6 @@ def find_benchmarks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_memory_is_what_an_h100_showed(
     classes: int, width: int, batch: int, kept: tuple[float, float], parameters: float, rounded: bool, measured: float
 ) -> None:
-    from seven_models import count_memory
-
     descriptor = {"backbone": "test_efficientnet", "dimensions": width}
     model = ModelSettings.model_validate(
         {"descriptor": descriptor, "objective": {"kind": "arcface", "rounded_rows": rounded}, "precision": "bf16"}
@@ -42,8 +34,6 @@ def test_memory_is_what_an_h100_showed(
 
 
 def test_what_an_image_keeps_grows_with_its_area() -> None:
-    from seven_models import count_kept
-
     model = ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet", "dimensions": 8}, "stages": [{}]})
     (small, *_), (large, fixed, parameters) = (count_kept(model, size) for size in (64, 128))
     assert large == pytest.approx(4 * small, rel=0.05) and 0 < fixed < 4 * parameters

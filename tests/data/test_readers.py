@@ -54,12 +54,14 @@ def make_cars(root: Path) -> None:
     write_cars_table(root, [98, 1, 99, 196, 1])
 
 
+HEADER = "image_id class_id super_class_id path\n"
+
+
 def make_online_products(root: Path) -> None:
     folder = root / "Stanford_Online_Products"
     touch(folder, "bicycle_final/111_0.JPG", "bicycle_final/111_1.JPG", "sofa_final/222_0.JPG")
-    header = "image_id class_id super_class_id path\n"
-    (folder / "Ebay_train.txt").write_text(f"{header}1 1 1 bicycle_final/111_0.JPG\n2 1 1 bicycle_final/111_1.JPG\n")
-    (folder / "Ebay_test.txt").write_text(f"{header}3 11319 2 sofa_final/222_0.JPG\n")
+    (folder / "Ebay_train.txt").write_text(f"{HEADER}1 1 1 bicycle_final/111_0.JPG\n2 1 1 bicycle_final/111_1.JPG\n")
+    (folder / "Ebay_test.txt").write_text(f"{HEADER}3 11319 2 sofa_final/222_0.JPG\n")
 
 
 def test_holidays(tmp_path: Path) -> None:
@@ -129,34 +131,61 @@ def test_missing_and_wrong_folders_are_reported(tmp_path: Path, read: Read, make
         read(tmp_path)
 
 
+CUB, PRODUCTS = "CUB_200_2011", "Stanford_Online_Products"
+TEST, TRAIN = (f"{PRODUCTS}/Ebay_{part}.txt" for part in ("test", "train"))
+
+
 @pytest.mark.parametrize(
-    ("read", "make", "gone", "message"),
+    ("read", "make", "file", "content", "message"),  # None: the file is gone
     [
-        (read_holidays, make_holidays, "jpg/100100.jpg", "group 1001 has 1 images.*Are both archives unpacked"),
-        (read_holidays, make_holidays, "jpg/100101.jpg", "group 1001 has 1 images"),
-        (read_ukb, make_ukb, "full/ukbench00006.jpg", "1 objects do not have four images.*ukbench00004 to ukbench00007"),
-        (read_copydays, make_copydays, "original/200100.jpg", r"1 copies have no original; the first is .*200101\.jpg"),
-        (read_cub, make_cub, "CUB_200_2011/images/200.Finch/d.jpg", r"1 of them do not exist; the first is .*Finch/d\.jpg"),
-        (read_cub, make_cub, "CUB_200_2011/images.txt", r"lacks images\.txt"),
-        (read_cars, make_cars, "car_ims/000003.jpg", r"1 of them do not exist; the first is .*000003\.jpg"),
-        (read_cars, make_cars, "cars_annos.mat", r"lacks cars_annos\.mat"),
-        (read_online_products, make_online_products, "Stanford_Online_Products/sofa_final/222_0.JPG", "1 of them do not exist"),
+        (read_holidays, make_holidays, "jpg/100100.jpg", None, "group 1001 has 1 images.*Are both archives unpacked"),
+        (read_holidays, make_holidays, "jpg/100101.jpg", None, "group 1001 has 1 images"),
+        (read_holidays, make_holidays, "jpg/beach.jpg", "x", "not named by six digits, such as 'beach'"),
+        (read_ukb, make_ukb, "full/ukbench00006.jpg", None, "1 objects do not have four images.*ukbench00004 to ukbench00007"),
+        (read_ukb, make_ukb, "full/cat.jpg", "x", "other names, such as 'cat'"),
+        (read_copydays, make_copydays, "original/200100.jpg", None, r"1 copies have no original; the first is .*200101\.jpg"),
+        (read_copydays, make_copydays, "strong/cat.jpg", "x", r"cat\.jpg is not named by six digits"),
+        (read_cub, make_cub, f"{CUB}/images/200.Finch/d.jpg", None, r"1 of them do not exist; the first is .*Finch/d\.jpg"),
+        (read_cub, make_cub, f"{CUB}/images.txt", None, r"lacks images\.txt"),
+        (read_cub, make_cub, f"{CUB}/image_class_labels.txt", "1 1\n2 x\n", "name different images"),
+        (read_cars, make_cars, "car_ims/000003.jpg", None, r"1 of them do not exist; the first is .*000003\.jpg"),
+        (read_cars, make_cars, "cars_annos.mat", None, r"lacks cars_annos\.mat"),
+        (read_cars, make_cars, "cars_annos.mat", "not a table", "is not Cars-196's table"),
+        (read_online_products, make_online_products, f"{PRODUCTS}/sofa_final/222_0.JPG", None, "1 of them do not exist"),
+        (
+            read_online_products,
+            make_online_products,
+            f"{PRODUCTS}/Ebay_test.txt",
+            f"{HEADER}3 1 a.jpg\n",
+            "line 2 has 3 columns; .* 4",
+        ),
+        # otherwise the first image would be lost
+        (
+            read_online_products,
+            make_online_products,
+            f"{PRODUCTS}/Ebay_train.txt",
+            "1 1 1 a\n",
+            "does not begin with the line 'image",
+        ),
     ],
 )
-def test_a_missing_file_is_named(tmp_path: Path, read: Read, make: Make, gone: str, message: str) -> None:
+def test_a_missing_file_and_one_in_another_format_are_named(
+    tmp_path: Path, read: Read, make: Make, file: str, content: str | None, message: str
+) -> None:
     make(tmp_path)
-    (tmp_path / gone).unlink()
+    if content is None:
+        (tmp_path / file).unlink()
+    else:
+        (tmp_path / file).write_text(content)
     with pytest.raises(UserError, match=message):
         read(tmp_path)
 
 
-def test_a_table_without_its_header_is_reported(tmp_path: Path) -> None:
-    """Otherwise its first image would be lost."""
-    make_online_products(tmp_path)
-    table = tmp_path / "Stanford_Online_Products" / "Ebay_train.txt"
-    table.write_text("".join(table.read_text().splitlines(keepends=True)[1:]))
-    with pytest.raises(UserError, match="does not begin with the line 'image_id class_id"):
-        read_online_products(tmp_path)
+def test_cars_whose_classes_leave_a_part_without_images_are_refused(tmp_path: Path) -> None:
+    make_cars(tmp_path)
+    write_cars_table(tmp_path, [1, 2, 3, 4, 5])
+    with pytest.raises(UserError, match="leave none"):
+        read_cars(tmp_path)
 
 
 def test_a_folder_of_another_data_set_is_reported_with_the_expected_layout(tmp_path: Path) -> None:
@@ -169,30 +198,3 @@ def test_a_folder_of_another_data_set_is_reported_with_the_expected_layout(tmp_p
         make_holidays(tmp_path / "jpg" / name)
     with pytest.raises(UserError, match=r"10 images not named by six digits.*jpg/100000\.jpg"):
         read_holidays(tmp_path)
-
-
-def test_files_in_another_format_are_reported(tmp_path: Path) -> None:
-    for make in (make_holidays, make_ukb, make_copydays, make_cub, make_cars, make_online_products):
-        make(tmp_path / make.__name__)
-    touch(tmp_path / "make_holidays", "jpg/beach.jpg")
-    with pytest.raises(UserError, match="not named by six digits, such as 'beach'"):
-        read_holidays(tmp_path / "make_holidays")
-    touch(tmp_path / "make_ukb", "full/cat.jpg")
-    with pytest.raises(UserError, match="other names, such as 'cat'"):
-        read_ukb(tmp_path / "make_ukb")
-    touch(tmp_path / "make_copydays", "strong/cat.jpg")
-    with pytest.raises(UserError, match=r"cat\.jpg is not named by six digits"):
-        read_copydays(tmp_path / "make_copydays")
-    (tmp_path / "make_cars" / "cars_annos.mat").write_bytes(b"not a table")
-    with pytest.raises(UserError, match="is not Cars-196's table"):
-        read_cars(tmp_path / "make_cars")
-    write_cars_table(tmp_path / "make_cars", [1, 2, 3, 4, 5])
-    with pytest.raises(UserError, match="leave none"):
-        read_cars(tmp_path / "make_cars")
-    (tmp_path / "make_cub" / "CUB_200_2011" / "image_class_labels.txt").write_text("1 1\n2 x\n")
-    with pytest.raises(UserError, match="name different images"):
-        read_cub(tmp_path / "make_cub")
-    table = tmp_path / "make_online_products" / "Stanford_Online_Products" / "Ebay_test.txt"
-    table.write_text("image_id class_id super_class_id path\n3 11319 sofa_final/222_0.JPG\n")
-    with pytest.raises(UserError, match="line 2 has 3 columns; expected 4"):
-        read_online_products(tmp_path / "make_online_products")

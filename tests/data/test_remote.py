@@ -217,13 +217,6 @@ def test_missing_credentials_are_named(
         find_images("s3://photos")
 
 
-def raise_(error: Exception) -> Callable[..., Any]:
-    def fail(*_: Any, **__: Any) -> Any:
-        raise error
-
-    return fail
-
-
 def test_a_network_that_is_gone_is_no_unreadable_picture(
     object_store: Any, monkeypatch: pytest.MonkeyPatch, forget_connections: Callable[[], None], tmp_path: Path
 ) -> None:
@@ -251,7 +244,11 @@ def test_refused_credentials_are_named(
     object_store: Any, monkeypatch: pytest.MonkeyPatch, forget_connections: Callable[[], None]
 ) -> None:
     url = object_store.make_bucket("refused", {"a.png": picture(1)})
-    monkeypatch.setattr("s3fs.S3FileSystem.cat_file", raise_(PermissionError("Access Denied")), raising=False)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr("s3fs.S3FileSystem.cat_file", refuse, raising=False)
     forget_connections()
     with pytest.raises(StorageError, match=r"the store refuses it \(PermissionError: Access Denied\)"):
         decode_rgb(find_images(url).paths[0])

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from playwright import sync_api
@@ -30,7 +30,9 @@ def run_explore(*arguments: object) -> Iterator[str]:
 
 
 @contextmanager
-def open_watched(browser: "sync_api.Browser", address: str, ready: str, console: bool = False) -> Iterator["sync_api.Page"]:
+def open_watched(
+    browser: "sync_api.Browser", address: str, ready: str = "body", console: bool = False, beside: str = "", **options: Any
+) -> Iterator["sync_api.Page"]:
     """Open a page; at the end, fail on any script error or dialog, and on any request to another address.
 
     Args:
@@ -38,15 +40,18 @@ def open_watched(browser: "sync_api.Browser", address: str, ready: str, console:
         address: Address of the page.
         ready: Selector of an element that is there when the page can be used.
         console: Also fail on errors that the console shows, such as answers with an error status.
+        beside: Where what the page asks for lies, other than below its address.
+        options: Of the browser's context.
     """
-    with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+    with browser.new_context(**{"viewport": {"width": 1280, "height": 900}} | options) as context:
         opened = context.new_page()
         troubles: list[str] = []
         opened.on("pageerror", lambda error: troubles.append(str(error)))
         if console:
-            opened.on("console", lambda message: troubles.append(message.text) if message.type == "error" else None)
+            opened.on("console", lambda message: troubles.append(message.text) if message.type in ("error", "warning") else None)
         opened.on("dialog", lambda dialog: troubles.append(f"dialog {dialog.message}"))
-        opened.on("request", lambda r: troubles.extend([] if r.url.startswith((address, "data:")) else [f"request to {r.url}"]))
+        own = (beside or address, "data:")
+        opened.on("request", lambda r: troubles.extend([] if r.url.startswith(own) else [f"request to {r.url}"]))
         opened.goto(address)
         opened.wait_for_selector(ready)
         yield opened

@@ -1,5 +1,6 @@
 """The matcher, the service, embedding and scoring where only the base installation's packages are there: no torch, no Faiss."""
 
+import json
 import re
 import subprocess
 import sys
@@ -9,20 +10,34 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
-from image_copies.data.procedural import write_pictures
 from image_copies.submissions.formats.submission import write_submission
 from image_copies.submissions.vectors.files import Vectors
+from tests.pictures import write_album
 
 TOP = Path(__file__).parents[2]
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-RUN = """
+BLOCK = """
 import sys
 for name in sys.argv.pop(1).split(","):
     sys.modules[name] = None  # as if it were not installed
 """
-COMMAND = RUN + "sys.argv[0] = 'image-copies'\nfrom image_copies.pipeline.command import main\nsys.exit(main())"
+COMMANDS = """
+import io, json
+from contextlib import redirect_stderr, redirect_stdout
+from image_copies.pipeline.command import main
+answers = []
+for line in sys.argv[1:]:
+    output, errors = io.StringIO(), io.StringIO()
+    sys.argv = ["image-copies", *line.split()]
+    with redirect_stdout(output), redirect_stderr(errors):
+        try:
+            code = main()
+        except SystemExit as end:
+            code = end.code
+    answers.append([code, output.getvalue(), errors.getvalue()])
+print(json.dumps(answers))
+"""
 QUERIES, REFERENCES = ["Q00000", "Q00001"], ["R000000", "R000001"]
 INTERFACE = """
 import image_copies
@@ -57,17 +72,15 @@ def blocked() -> str:
     return ",".join(sorted(module for module in modules if module.isidentifier()))
 
 
-def call(program: str, *arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", program, blocked(), *map(str, arguments)]
+def call(program: str, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", BLOCK + program, blocked(), *arguments]
     return subprocess.run(line, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(TOP)})
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("without")
-    list(write_pictures(folder / "album", "R", 4, seed=1, workers=1))
-    with Image.open(folder / "album" / "R000002.jpg") as image:
-        image.resize((image.width // 2, image.height // 2)).save(folder / "album" / "small.jpg")
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    folder = tmp_path
+    write_album(folder / "album")
     (folder / "truth.csv").write_text("query_id,reference_id\nsmall,small\n")
     (folder / "given.csv").write_text("query_id,reference_id\nQ00000,R000000\nQ00001,R000001\n")
     queries, references = (Vectors(ids, np.eye(2, 4, dtype=np.float32), np.zeros(2, bool)) for ids in (QUERIES, REFERENCES))
@@ -75,38 +88,31 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("album --verify", "1 group of 2 files"),
-        ("album/R000002.jpg album/small.jpg", "copy: "),
-        ("match leakage album album/.. --output shared", "the worst pairs across sets"),
-        ("match add album --index kept", "5 images, 5 of them embedded"),
-        ("match --apply move", "take everything back with: image-copies match --undo --output matches"),
-        ("undo", "undo: 1 file done"),
-        ("embed --images album --output vectors.h5", "vectors: vectors.h5"),
-        ("score --submission submission.h5 --ground-truth given.csv", "µAP               1.0000"),
-        ("score --queries vectors.h5 --references vectors.h5 --ground-truth truth.csv", "µAP               1.0000"),
-    ],
-)
-def test_commands(place: Path, line: str, said: str) -> None:
-    done = call(COMMAND, *line.split(), folder=place)
-    assert done.returncode == 0 and said in done.stdout, (done.stdout, done.stderr)
+WANTED = " is not installed, which this task needs. Install it with: python -m pip install -e '"
+LINES = {  # and what is said; each begins with what those before it left
+    "album --verify": "1 group of 2 files",
+    "album/R000002.jpg album/small.jpg": "copy: ",
+    "match leakage album album/.. --output shared": "the worst pairs across sets",
+    "match add album --index kept": "5 images, 5 of them embedded",
+    "match --apply move": "take everything back with: image-copies match --undo --output matches",
+    "undo": "undo: 1 file done",
+    "embed --images album --output vectors.h5": "vectors: vectors.h5",
+    "score --submission submission.h5 --ground-truth given.csv": "µAP               1.0000",
+    "score --queries vectors.h5 --references vectors.h5 --ground-truth truth.csv": "µAP               1.0000",
+    "export --checkpoint none.safetensors": WANTED,
+    "embed --images album --output v.h5 --checkpoint timm:resnet18": WANTED,
+}
 
 
-def test_python_and_the_service(place: Path) -> None:
-    done = call(RUN + INTERFACE, folder=place)
-    assert done.stdout == "R000002.jpg small.jpg\nTrue (1, 256)\n['R000002.jpg']\n", done.stderr
-    done = call(RUN + SERVICE, folder=place)
-    assert float(done.stdout) > -1e-6, done.stderr
-
-
-@pytest.mark.parametrize(
-    "line", ["export --checkpoint none.safetensors", "embed --images album --output v.h5 --checkpoint timm:resnet18"]
-)
-def test_what_needs_an_extra_says_so(place: Path, line: str) -> None:
-    done = call(COMMAND, *line.split(), folder=place)
-    wanted = " is not installed, which this task needs. Install it with: python -m pip install -e '"
-    assert (
-        done.returncode == 2 and wanted in done.stderr and done.stderr.endswith("[train]'\n") and "Traceback" not in done.stderr
-    )
+def test_commands_python_and_the_service(place: Path) -> None:
+    done = call(COMMANDS, *LINES, folder=place)
+    assert done.returncode == 0, done.stderr
+    for (line, said), (code, output, errors) in zip(LINES.items(), json.loads(done.stdout), strict=True):
+        if said == WANTED:
+            assert code == 2 and said in errors and errors.endswith("[train]'\n") and "Traceback" not in errors, errors
+        else:
+            assert code == 0 and said in output, (line, output, errors)
+    done = call(INTERFACE + SERVICE, folder=place)
+    *found, score = done.stdout.splitlines()
+    assert found == ["R000002.jpg small.jpg", "True (1, 256)", "['R000002.jpg']"], done.stderr
+    assert float(score) > -1e-6

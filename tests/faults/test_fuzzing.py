@@ -29,7 +29,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.images import ImageSet
 from image_copies.data.labels import read_labels
-from image_copies.data.procedural import write_pictures
 from image_copies.data.sources.archives import list_archive, read_member
 from image_copies.data.sources.discovery import discover
 from image_copies.data.sources.walking import expand_sources
@@ -46,8 +45,6 @@ from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
@@ -67,6 +64,8 @@ from image_copies.submissions.formats.submission import (
 from image_copies.submissions.scoring.breakdown import read_edits
 from image_copies.submissions.vectors.files import Vectors, read_vectors, write_vectors
 from tests.faults.harness import Ledger, memory, mutate
+from tests.networks import SMALL, make_small, save_small
+from tests.pictures import write_images
 
 TOP = Path(__file__).parents[2]
 FEW = 12  # cases of each parser in the quick suite
@@ -179,7 +178,7 @@ def text_parsers(folder: Path) -> dict[str, Parser]:
     step = {"state": "begin", "number": 1, "way": "move", **paths, "sha256": "0" * 64, "note": ""}
     journal = b"".join(json.dumps(line).encode() + b"\n" for line in (step, {"state": "done", "number": 1}))
     pictures = folder / "pictures"
-    list(write_pictures(pictures, "P", 2, seed=1, workers=1))
+    write_images(pictures, 2, "P")
 
     def listed(path: Path) -> None:
         for source in expand_sources([Path(f"@{path}")]):
@@ -225,7 +224,7 @@ def run_parsers(folder: Path) -> dict[str, Parser]:
         find_changes(read_manifest(run, "label"), state, [folder / "recipe.yaml", folder / "none"])
 
     fabric = launch_fabric("32")
-    settings = ModelSettings(descriptor=DescriptorSettings(backbone="test_efficientnet"), stages=(StageSettings(),))
+    settings = ModelSettings(descriptor=SMALL, stages=(StageSettings(),))
     identity = {"settings": settings.what_trains().model_dump(mode="json")}
     save_state(
         folder, identity, Progress(step=1, sums={"loss": 1.5}), {"weights": {"a": torch.arange(6.0)}, "n": [1, None]}, fabric
@@ -306,9 +305,8 @@ def index_parsers(folder: Path) -> dict[str, Parser]:
 
 
 def checkpoint_parsers(folder: Path) -> dict[str, Parser]:
-    network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
     path = folder / "whole.safetensors"
-    save_descriptor(path, network, 32, {"a": 1})
+    save_descriptor(path, make_small(), 32, {"a": 1})
     whole = path.read_bytes()
     length = int.from_bytes(whole[:8], "little")
     head = json.loads(whole[8 : 8 + length])
@@ -332,10 +330,8 @@ def checkpoint_parsers(folder: Path) -> dict[str, Parser]:
 
 
 def onnx_parsers(folder: Path) -> dict[str, Parser]:
-    network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8))
-    whole = file_of(
-        lambda path: export_onnx([(Checkpoint(network, 32, {}), EmbeddingSettings())], None, {}, path), folder / "o.onnx"
-    )
+    models = [(Checkpoint(make_small(), 32, {}), EmbeddingSettings())]
+    whole = file_of(lambda path: export_onnx(models, None, {}, path), folder / "o.onnx")
     return {"ONNX": Parser(2000, open_onnx, [whole], "o.onnx")}
 
 
@@ -412,9 +408,7 @@ def draw_request(questions: Sequence[Any], rng: random.Random) -> tuple[str, str
 def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[TestClient, list[Any]]:
     """The search service, with questions that it answers."""
     folder = tmp_path_factory.mktemp("servers")
-    save_descriptor(folder / "n.safetensors", Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=4)), 32, {})
-    extractor: Extractor = checkpoint_extractor(folder / "n.safetensors")
-    list(write_pictures(folder / "pictures", "P", 3, seed=1, workers=1))
+    extractor: Extractor = checkpoint_extractor(save_small(folder / "n.safetensors", dimensions=4))
     with open_store(folder / "index", extractor.identity, 4) as store:
         add_files(store, {Path("/x.jpg"): b"d" * 32}, {b"d" * 32: np.ones(4, np.float32)})
     service = SearchService(folder / "index", extractor, Rule(-1.0, None, 0.001, 3))

@@ -19,10 +19,10 @@ from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.embedders import embed_with_all
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
-from image_copies.models.network.checkpoint import Checkpoint, save_descriptor
+from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
-from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.final_whitening import learn_whitening
+from tests.networks import make_small, run_out_of_memory, save_small
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, count: int, rank: int, processes: int) -> list[int]:
@@ -83,12 +83,8 @@ def test_the_processors_own_memory_counts_and_other_errors_pass() -> None:
 
 
 def test_a_size_that_takes_too_much_memory_is_not_called_untrainable(monkeypatch: pytest.MonkeyPatch) -> None:
-    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
-
-    def full(*_: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-    monkeypatch.setattr(descriptor.backbone, "forward_features", full)
+    descriptor = make_small()
+    monkeypatch.setattr(descriptor.backbone, "forward_features", run_out_of_memory)
     with pytest.raises(UserError, match=r"memory ran out .*8192 px.* Lower image_size") as reported:
         check_image_sizes(descriptor, [8192])
     assert "cannot be trained" not in str(reported.value)
@@ -97,22 +93,17 @@ def test_a_size_that_takes_too_much_memory_is_not_called_untrainable(monkeypatch
 def test_embedding_and_whitening_name_batch_and_size_when_memory_runs_out(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = DescriptorSettings(backbone="test_efficientnet", dimensions=2, whiten=True)
-    checkpoint, path = Checkpoint(Descriptor(settings), 32, {}), tmp_path / "one.safetensors"
-    save_descriptor(path, checkpoint.descriptor, 32, {})
     images, embedding = images.select(images.ids[:3]), EmbeddingSettings(workers=0)
-    embedder = load_embedder(path, embedding)
-
-    def full(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
+    descriptor = make_small(dimensions=2, whiten=True)
+    embedder = load_embedder(save_small(tmp_path / "one.safetensors", dimensions=2), embedding)
     monkeypatch.setattr(embed, "fold_batch_norms", lambda descriptor, _: descriptor)  # which tries the network on pictures
-    monkeypatch.setattr(Descriptor, "forward", full)
+    monkeypatch.setattr(Descriptor, "forward", run_out_of_memory)
+    checkpoint = Checkpoint(descriptor, 32, {})
     for blocks in (embed_images(checkpoint, images, embedding), embed_with_all([embedder], images, embedding)):
         with pytest.raises(UserError, match=r"batch of (3|16) images of 32 px was embedded.* Lower batch_size"):
             list(blocks)  # 16: on a CPU, batches are filled up
     with pytest.raises(UserError, match=r"whitening was fitted on batches of 64 images of 32 px.* Lower embedding.image_size"):
-        learn_whitening(Descriptor(settings), images, 0, embedding, 32)
+        learn_whitening(descriptor, images, 0, embedding, 32)
 
 
 def test_a_lost_process_is_reported_whatever_the_backend_says(monkeypatch: pytest.MonkeyPatch) -> None:

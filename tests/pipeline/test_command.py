@@ -8,16 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from image_copies.data.commands import TASKS as TASKS_OF_SCRIPTS
 from image_copies.data.commands import name_command
-from image_copies.data.procedural import write_pictures
 from image_copies.pipeline import command
 from image_copies.pipeline.command import TASKS, main
 from image_copies.pipeline.run.cli import add_options, make_task_parser
 from image_copies.pipeline.streams import end_with_reader
 from image_copies.pipeline.tools.match_options import parse_line
+from tests.pictures import write_album
 
 TOP = Path(__file__).parents[2]
 
@@ -33,16 +32,8 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def album(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("command") / "album"
-    list(write_pictures(folder, "R", 4, seed=1, workers=1))
-    with Image.open(folder / "R000002.jpg") as image:
-        image.resize((image.width // 2, image.height // 2)).save(folder / "small.jpg")
+    write_album(folder)
     return folder
-
-
-def call(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the command with streams that are no terminals."""
-    line = [sys.executable, "-m", "image_copies.pipeline.command", *map(str, arguments)]
-    return subprocess.run(line, cwd=folder, capture_output=True, text=True, env={"PYTHONPATH": str(TOP), "HF_HUB_OFFLINE": "1"})
 
 
 @pytest.mark.parametrize(
@@ -119,12 +110,14 @@ def test_messages_name_the_command_as_it_was_called(
     assert (name_command("match"), name_command("05_submit")) == (match.format("match"), step.format("05_submit"))
 
 
-def test_folders_are_searched_and_nothing_but_words_is_shown(album: Path, tmp_path: Path) -> None:
-    done = call(album, folder=tmp_path)
+def test_folders_are_searched_and_nothing_but_words_is_shown(
+    album: Path, typed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = [sys.executable, "-m", "image_copies.pipeline.command", str(album)]
+    done = subprocess.run(line, capture_output=True, text=True, env={"PYTHONPATH": str(TOP), "HF_HUB_OFFLINE": "1"})
     assert done.returncode == 0 and "1 group of 2 files" in done.stdout
     assert not done.stderr, "bars are for terminals"
-    done = call(album, "--quiet", folder=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert main([str(album), "--quiet"]) == 0 and tuple(capsys.readouterr()) == ("", "")
 
 
 @pytest.mark.parametrize("seed", ["-1", "18500000000000", "two"])

@@ -1,14 +1,13 @@
 """No command writes over a file that is not its own."""
 
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from image_copies.pipeline.command import main
+from tests.runs import RunCommand
 
 PIPELINE = Path(__file__).parents[2] / "pipeline"
 SCRIPTS = ("02_embed", "06_score", "export", "deduplicate", "make_data", "match_options")
@@ -72,9 +71,7 @@ def test_a_command_refuses_what_is_not_its_own(
 
 
 @pytest.mark.parametrize("command", ["make_data --photos al --output al"])
-def test_so_do_those_that_make_folders(
-    album: Path, command: str, run_command: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_so_do_those_that_make_folders(album: Path, command: str, run_command: RunCommand) -> None:
     (album / "c").mkdir()
     for name in ("stage-1.safetensors", "classifier.safetensors"):
         (album / "c" / name).write_bytes(b"mine")

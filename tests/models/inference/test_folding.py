@@ -14,6 +14,7 @@ from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.shipped import SHIPPED
+from tests.networks import make_small
 
 
 def count_norms(descriptor: ImageDescriptor) -> int:
@@ -64,7 +65,7 @@ def test_the_descriptor_that_ships_is_folded_whole() -> None:
 
 @torch.no_grad()
 def test_what_would_change_vectors_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
+    descriptor = make_small()
     monkeypatch.setattr("image_copies.models.inference.folding.SAME_VECTORS", 0.0)
     draw_statistics(descriptor)
     assert count_norms(fold_batch_norms(descriptor, 32)) == count_norms(descriptor)

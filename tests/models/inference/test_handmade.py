@@ -5,11 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
-from image_copies.data.procedural import draw_picture
 from image_copies.models.inference import handmade
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.handmade import fit_handmade
@@ -17,6 +15,7 @@ from image_copies.models.inference.settings import EmbeddingSettings, HandmadeMo
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network, save_descriptor
 from image_copies.models.network.handmade import HandmadeDescriptor, _standardize
 from image_copies.models.network.settings import HandmadeSettings
+from tests.pictures import write_images
 
 
 def pictures(count: int, seed: int = 0) -> torch.Tensor:
@@ -76,8 +75,7 @@ def test_a_checkpoint_brings_the_whitening_along(tmp_path: Path) -> None:
 
 
 def write_pictures(folder: Path, count: int) -> None:
-    for number in range(count):
-        Image.fromarray(draw_picture(np.random.default_rng(number), 96)).save(folder / f"{number}.png")
+    write_images(folder, count)
     (folder / "damaged.png").write_bytes(b"no picture")
 
 

@@ -101,7 +101,7 @@ def test_sscds_program_is_not_run_but_its_weights_are_read(tmp_path: Path) -> No
     class Sscd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.backbone = get_model("resnet50", num_classes=24)
+            self.backbone = resnet18(num_classes=24)
 
         def forward(self, images: Tensor) -> Tensor:
             maps = nn.Sequential(*list(self.backbone.children())[:-2])(images)

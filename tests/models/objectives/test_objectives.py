@@ -6,7 +6,6 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 from torch.nn import functional
 
@@ -23,7 +22,6 @@ from image_copies.models.objectives.settings import (
     MultiGrainSettings,
     MultiSimilaritySettings,
     NPairSettings,
-    ObjectiveChoice,
     PairSettings,
     TripletSettings,
 )
@@ -298,12 +296,3 @@ def test_every_objective_is_float32_under_autocast_and_has_finite_gradients(
 def test_a_batch_without_a_positive_pair_is_an_error(settings: AnyObjectiveSettings, vectors: Tensor) -> None:
     with pytest.raises(UserError, match="PK batches"):
         settings.build(8, 12, 0)(vectors, torch.arange(12), torch.arange(12))
-
-
-def test_settings_are_distinguished_by_kind_and_checked() -> None:
-    adapter: TypeAdapter[AnyObjectiveSettings] = TypeAdapter(ObjectiveChoice)
-    for settings in ALL[1:]:
-        assert adapter.validate_python(settings.model_dump()) == settings
-    for wrong in ({"kind": "multigrain", "weight": 1.5}, {"kind": "angular", "angle": 90}, {"kind": "triplets"}):
-        with pytest.raises(ValidationError):
-            adapter.validate_python(wrong)

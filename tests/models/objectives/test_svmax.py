@@ -3,23 +3,13 @@ from typing import Literal
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.models.objectives.settings import AngularSettings, ContrastiveSettings, NPairSettings, SvmaxSettings
+from image_copies.models.objectives.settings import ContrastiveSettings, SvmaxSettings
 from image_copies.models.objectives.svmax import Svmax, describe_spread, mean_singular_value, singular_bounds, spread_out_penalty
 
 LABELS = torch.arange(12) // 2
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(2, 20), st.integers(2, 20), st.integers(0, 1000))
-def test_the_mean_singular_value_lies_between_its_bounds(batch: int, dimensions: int, seed: int) -> None:
-    rows = functional.normalize(torch.randn(batch, dimensions, generator=torch.Generator().manual_seed(seed)))
-    lower, upper = singular_bounds(batch, dimensions)
-    assert lower - 1e-5 <= float(mean_singular_value(rows)) <= upper + 1e-5
 
 
 def test_the_bounds_are_reached_and_nothing_to_spread_costs_nothing() -> None:
@@ -109,16 +99,3 @@ def test_a_collapsed_batch_has_a_finite_gradient_even_under_autocast(form: Liter
         output = Svmax(ContrastiveSettings().build(8, 6, 0), SvmaxSettings(form=form))(rows, LABELS, LABELS)
     output.loss.backward()
     assert output.loss.dtype == torch.float32 and rows.grad is not None and rows.grad.isfinite().all()
-
-
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 1000), st.sampled_from([0.0, 0.1, 1.0, 100.0]))
-def test_losses_of_one_pair_a_class_lie_between_their_bounds(seed: int, spread: float) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    rows = torch.randn(6, 4, generator=generator).repeat_interleave(2, 0) + spread * torch.randn(12, 4, generator=generator)
-    lower, upper = math.log(math.e**2 + 10) - 2, math.log(math.e**2 * 10 + 1)  # SVMax, equation A2: 10 negatives
-    assert lower - 1e-4 <= float(NPairSettings().build(8, 6, 0)(rows, LABELS).loss) <= upper + 1e-4
-    lower, upper = math.log(math.e**-12 * 10 + 1), math.log(math.e**4 * 10 + 1)  # equations A5 and A6, at 45°
-    loss = float(AngularSettings().build(8, 6, 0)(rows, LABELS).loss)
-    assert lower - 1e-4 <= loss
-    assert spread > 0 or loss <= upper + 1e-4  # the paper's upper bound takes anchor and positive as equal

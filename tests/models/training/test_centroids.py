@@ -10,9 +10,8 @@ from image_copies.augmentations.dataset import EditedImages, normalize_pixels
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import cache_images
 from image_copies.data.images import ImageSet
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.centroids import compute_centroids
+from tests.networks import make_small
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -22,7 +21,7 @@ def test_a_centroid_is_the_mean_of_five_unit_vectors(images: ImageSet, tmp_path:
     edited = EditedImages(squares, AugmentationSettings(intensity=1.0), 32, 0)
     passes = [(clean, -1), *((edited, epoch) for epoch in (-1, -2, -3, -4))]
     torch.manual_seed(0)
-    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)).train(training)
+    descriptor = make_small().train(training)
 
     found, centroids = compute_centroids(descriptor, passes, [0, 2, 1], [7, 4, 7], 2, 0, "32")
 

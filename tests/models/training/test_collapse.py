@@ -25,6 +25,7 @@ from image_copies.models.training.collapse import (
     measure_agreement,
     measure_collapse,
 )
+from tests.networks import make_small
 
 
 def unit(*shape: int) -> Tensor:
@@ -85,15 +86,14 @@ def test_untrained_networks_are_not_warned_of(images: ImageSet, tmp_path: Path, 
 
 def test_one_image_of_each_class_is_embedded(images: ImageSet, tmp_path: Path) -> None:
     cached = cache_images(images.select(images.ids[:12]), 48, tmp_path / "cache", "pixels", 0)
-    descriptor = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)).eval()
+    descriptor = make_small().eval()
     few = embed_classes(descriptor, cached, list(range(12)), [0] * 6 + [1] * 3 + [2] * 3, 32, 4)
     torch.testing.assert_close(few, embed_classes(descriptor, cached, list(range(12)), list(range(12)), 32, 4)[[0, 6, 9]])
 
 
 def test_weights_with_their_statistics_agree_and_folded_ones_do_not() -> None:
     torch.manual_seed(0)
-    descriptor, images = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), torch.randn(32, 3, 32, 32)
-    descriptor.train()
+    descriptor, images = make_small().train(), torch.randn(32, 3, 32, 32)
     with torch.no_grad():
         for _ in range(60):
             descriptor(images)
@@ -106,7 +106,7 @@ def test_weights_with_their_statistics_agree_and_folded_ones_do_not() -> None:
         if isinstance(module, _BatchNorm):
             module.get_buffer("running_mean").fill_(5.0)  # far from what its maps hold
     assert measure_agreement(descriptor, images) < LEAST_AGREEMENT
-    frozen = Descriptor(descriptor.settings.model_copy(update={"frozen_statistics": True}))
+    frozen = make_small(frozen_statistics=True)
     frozen.load_state_dict(descriptor.state_dict())
     assert measure_agreement(frozen, images) > 0.99
 

@@ -19,6 +19,7 @@ from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.trainer import Trainer
 from tests import trainings
+from tests.networks import run_out_of_memory
 
 STAGE = trainings.STAGE | {"classes": 8, "epochs": 2}
 SETTINGS = trainings.make_settings(stages=[STAGE])
@@ -32,10 +33,7 @@ def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS, **
 def test_lack_of_memory_names_the_stage_and_its_sizes(
     images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(*_: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
-    monkeypatch.setattr(Trainer, "step", full)
+    monkeypatch.setattr(Trainer, "step", run_out_of_memory)
     with pytest.raises(
         UserError, match=r"stage 1 trained \(batch_size 8, image_size 32, 8 images\).*2\.00 GiB.*Lower batch_size"
     ):
@@ -86,7 +84,7 @@ def test_a_validation_that_fails_is_reported_and_training_goes_on(
 ) -> None:
     def full(descriptor: Descriptor, size: int) -> float:
         descriptor.eval()
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.50 GiB.")
+        run_out_of_memory()
 
     train(images, tmp_path, trainings.make_settings(stages=[STAGE, STAGE | {"image_size": 48}]), validate=full)
     assert capsys.readouterr().out.count("the validation failed, training goes on without it: OutOfMemoryError: CUDA out of") == 2

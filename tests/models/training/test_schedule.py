@@ -11,13 +11,13 @@ from torch import nn
 from image_copies.data.images import ImageSet
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.objectives.settings import AnyObjectiveSettings, ArcFaceSettings, MultiGrainSettings, SoftmaxSettings
 from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training.schedule import EpochSchedule, build_optimizers, cosine, warmup_cosine
 from image_copies.models.training.settings import OptimizerSettings, SchedulerSettings
 from image_copies.models.training.trainer import Trainer
 from tests import trainings
+from tests.networks import SMALL
 
 STEPS, EPOCH = 12, 4  # of a stage, of an epoch
 
@@ -66,7 +66,7 @@ def test_the_cosine_falls_over_its_epochs_to_the_floor() -> None:
     assert found == pytest.approx([0.1, 0.5, 1, 0.1 + 0.9 / 2, 0.1, 0.1])
 
 
-SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=16)
+SETTINGS = SMALL
 
 
 def test_the_backbone_has_a_rate_of_its_own() -> None:
@@ -95,30 +95,21 @@ def test_frozen_statistics_stay_while_it_learns() -> None:
         assert not any(module.training for module in descriptor.modules())
 
 
-DECAY = 0.25
-
-
-def decays(objective: AnyObjectiveSettings, weight_decay: float = DECAY) -> dict[str, float]:
-    """Weight decay by parameter's name."""
-    descriptor = Descriptor(SETTINGS)
-    learnt = objective.build(16, 5, seed=0)
-    (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings(kind="sgd", weight_decay=weight_decay))
+@pytest.mark.parametrize(
+    ("objective", "not_decaying"),
+    [
+        (SoftmaxSettings(), {"pooling.exponent"}),
+        (MultiGrainSettings(), {"pooling.exponent", "margin.beta"}),
+        (ArcFaceSettings(), {"pooling.exponent", "matrix"}),
+    ],
+)
+def test_all_but_exponents_and_class_matrices_decay(objective: AnyObjectiveSettings, not_decaying: set[str]) -> None:
+    descriptor, learnt = Descriptor(SETTINGS), objective.build(16, 5, seed=0)
+    (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings(kind="sgd", weight_decay=0.25))
     names = {id(parameter): name for part in (descriptor, learnt) for name, parameter in part.named_parameters()}
-    return {names[id(p)]: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
-
-
-@pytest.mark.parametrize("objective", [SoftmaxSettings(), MultiGrainSettings()])
-def test_the_classifier_decays_and_the_pooling_exponent_does_not(objective: AnyObjectiveSettings) -> None:
-    found = decays(objective)
-    classifier = [name for name in found if "classifier" in name]
-    assert len(classifier) == 2 and all(found[name] == DECAY for name in classifier)
-    assert found["projection.weight"] == DECAY and found["pooling.exponent"] == 0.0
-    assert {name: decay for name, decay in found.items() if decay == 0.0}.keys() <= {"pooling.exponent", "margin.beta"}
-
-
-def test_a_class_matrix_does_not_decay() -> None:
-    found = decays(ArcFaceSettings())
-    assert [name for name, decay in found.items() if decay == 0.0] == ["pooling.exponent", "matrix"]
+    found = {names[id(p)]: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    assert found.keys() == set(names.values()) and set(found.values()) == {0.25, 0.0}
+    assert {name for name, decay in found.items() if decay == 0.0} == not_decaying
 
 
 def test_without_weight_decay_states_saved_before_go_on() -> None:

@@ -57,6 +57,16 @@ def train(images: ImageSet, folder: Path, settings: ModelSettings = SETTINGS, **
     return read_rows(folder / "model")
 
 
+def of_stages(*stages: StageSettings, **changes: object) -> ModelSettings:
+    """Return the settings of a training of other stages."""
+    return SETTINGS.model_copy(update={"stages": stages} | changes)
+
+
+def change_stage(number: int, **changes: object) -> StageSettings:
+    """Return a stage of the settings with some of its own changed."""
+    return SETTINGS.stages[number].model_copy(update=changes)
+
+
 def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     losses = list[float]()
     monkeypatch.setattr(EpochSchedule, "after_epoch", lambda _, loss: losses.append(loss))
@@ -85,9 +95,9 @@ def test_stages_grow_and_are_recorded(images: ImageSet, tmp_path: Path, monkeypa
 def test_a_killed_training_goes_on_with_the_same_curve(
     images: ImageSet, tmp_path: Path, stop_at: StopAt, change: dict[str, object]
 ) -> None:
-    settings = ModelSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | change)
+    settings = ModelSettings.model_validate(of_stages(*SETTINGS.stages[:2]).model_dump(exclude_unset=True) | change)
     whole = train(images, tmp_path / "whole", settings)
-    steps = stop_at(6)  # in the middle of the second stage's first epoch
+    steps = stop_at(4)  # in the middle of the second stage's first epoch
     with pytest.raises(KeyboardInterrupt):
         train(images, tmp_path / "broken", settings)
     broken = train(images, tmp_path / "broken", settings)
@@ -96,27 +106,24 @@ def test_a_killed_training_goes_on_with_the_same_curve(
         assert [row[column] for row in broken] == [row[column] for row in whole]
 
 
-@pytest.mark.parametrize("left", [None, 0.0, 0.5])
-def test_a_checkpoint_torn_by_a_power_cut_is_written_again_from_the_state(
-    images: ImageSet, tmp_path: Path, left: float | None
-) -> None:
+def test_a_checkpoint_torn_by_a_power_cut_is_written_again_from_the_state(images: ImageSet, tmp_path: Path) -> None:
     """It stayed torn: the training was finished, and its state said so."""
-    train(images, tmp_path)
-    path = tmp_path / "model" / "stage-3.safetensors"
+    settings = of_stages(SETTINGS.stages[0])
+    train(images, tmp_path, settings)
+    path = tmp_path / "model" / "stage-1.safetensors"
     whole, notes = path.read_bytes(), load_descriptor(path).notes
-    assert notes["stage"] == 3 and notes["validation"] == 0.5
-    if left is None:
+    assert notes["stage"] == 1 and notes["validation"] == 0.5
+    for left in (b"", whole[: len(whole) // 2], None):
         path.unlink()
-    else:
-        path.write_bytes(whole[: int(left * len(whole))])
-    train(images, tmp_path)
-    assert path.read_bytes() == whole and load_descriptor(path).notes == notes
+        if left is not None:
+            path.write_bytes(left)
+        train(images, tmp_path, settings)
+        assert path.read_bytes() == whole and load_descriptor(path).notes == notes
 
 
 def test_a_stage_ends_when_the_loss_is_low(images: ImageSet, tmp_path: Path) -> None:
-    stages = tuple(stage.model_copy(update={"stop_loss": 1e9}) for stage in SETTINGS.stages)
-    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": stages}))
-    assert [row["ended_by"] for row in rows] == ["loss", "loss", "loss"]
+    rows = train(images, tmp_path, of_stages(change_stage(0, stop_loss=1e9), change_stage(1, stop_loss=1e9)))
+    assert [row["ended_by"] for row in rows] == ["loss", "loss"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +135,7 @@ def test_a_stage_ends_when_the_loss_is_low(images: ImageSet, tmp_path: Path) -> 
     ],
 )
 def test_a_stage_ends_at_a_plateau(losses: list[float], ends: list[str]) -> None:
-    stage, progress = SETTINGS.stages[0].model_copy(update={"plateau_epochs": 2, "epochs": 6}), Progress()
+    stage, progress = change_stage(0, plateau_epochs=2, epochs=6), Progress()
     found = []
     for loss in losses:
         progress.end_epoch(loss)
@@ -141,7 +148,7 @@ def test_two_halves_of_a_batch_make_the_step_of_the_whole(images: ImageSet, tmp_
     sgd = SETTINGS.optimizer.model_copy(update={"kind": "sgd", "clip_norm": None})
     trained = []
     for batch_size, accumulate in ((8, 1), (4, 2)):
-        stage = SETTINGS.stages[0].model_copy(update={"batch_size": batch_size, "epochs": 1})
+        stage = change_stage(0, batch_size=batch_size, epochs=1)
         changed = {"optimizer": sgd.model_copy(update={"accumulate": accumulate}), "stages": (stage,)}
         train(images, tmp_path / str(accumulate), WITHOUT_STATISTICS.model_copy(update=changed))
         trained.append(load_descriptor(tmp_path / str(accumulate) / "model" / "stage-1.safetensors").descriptor.state_dict())
@@ -149,26 +156,20 @@ def test_two_halves_of_a_batch_make_the_step_of_the_whole(images: ImageSet, tmp_
         torch.testing.assert_close(trained[1][name], whole, atol=1e-6, rtol=1e-4)
 
 
-def test_other_images_or_settings_start_again(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_images_or_settings_start_again_with_a_new_curve(
+    images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def finished(classes: ImageSet, seed: int) -> bytes:
-        first = SETTINGS.model_copy(update={"stages": SETTINGS.stages[:1]})
-        return trainings.train(first, classes, tmp_path, images.select(images.ids[24:]), seed=seed).read_bytes()
+        overlays = images.select(images.ids[24:])
+        return trainings.train(of_stages(SETTINGS.stages[0]), classes, tmp_path, overlays, seed=seed).read_bytes()
 
-    classes = images.select(images.ids[:12])
-    before = finished(classes, 0)
+    classes, board = images.select(images.ids[:12]), tmp_path / "model" / "tensorboard"
+    before, events = finished(classes, 0), set(board.iterdir())
     assert finished(classes, 0) == before and "starts again" not in capsys.readouterr().out
     assert finished(images.select(images.ids[11::-1]), 0) != before and "starts again" in capsys.readouterr().out
     assert finished(classes, 1) != before
-
-
-def test_a_new_training_begins_a_new_curve(images: ImageSet, tmp_path: Path) -> None:
-    train(images, tmp_path)
-    board = tmp_path / "model" / "tensorboard"
-    before = set(board.iterdir())
-    longer = SETTINGS.stages[0].model_copy(update={"classes": 24})  # its first epoch ends later than those of the one before
-    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (longer,)}))
-    assert [row["step"] for row in rows] == ["3", "6"]
-    assert before and not before & set(board.iterdir())
+    assert [row["step"] for row in read_rows(tmp_path / "model")] == ["1", "2"]
+    assert events and not events & set(board.iterdir())
 
 
 def test_another_training_does_not_overwrite_an_unfinished_one(
@@ -198,15 +199,15 @@ def test_another_training_does_not_overwrite_an_unfinished_one(
 def test_training_goes_on_without_the_weights_it_began_with(images: ImageSet, tmp_path: Path) -> None:
     weights = tmp_path / "weights.safetensors"
     save_file(Descriptor(SETTINGS.descriptor).backbone.state_dict(), weights)
-    settings = SETTINGS.model_copy(update={"descriptor": SETTINGS.descriptor.model_copy(update={"weights": str(weights)})})
+    descriptor = SETTINGS.descriptor.model_copy(update={"weights": str(weights)})
+    settings = of_stages(SETTINGS.stages[0], descriptor=descriptor)
     whole = train(images, tmp_path, settings)
     weights.unlink()
     assert train(images, tmp_path, settings) == whole
 
 
 def test_too_few_images(images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = SETTINGS.stages[0].model_copy(update={"classes": 100})
-    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first,)}))
+    rows = train(images, tmp_path, of_stages(change_stage(0, classes=100)))
     assert "wants 100 classes, but there are 24" in capsys.readouterr().out and rows[-1]["classes"] == "24"
     with pytest.raises(UserError, match=r"1 class\(es\); training needs at least two"):
         trainings.train(SETTINGS, images.select(images.ids[:1]), tmp_path / "one")
@@ -216,12 +217,11 @@ def test_later_stages_that_want_more_classes_than_there_are(
     images: ImageSet, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Most of the seven models of the ISC2021 paper grow beyond the million training images; the first stage never does."""
-    first, second, _ = SETTINGS.stages
-    more = [second.model_copy(update={"classes": count}) for count in (20, 30, 40)]
-    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (first, *more)}))
+    stages = [change_stage(1, classes=count, epochs=1) for count in (8, 30, 40)]
+    rows = train(images, tmp_path, of_stages(*stages))
     reported = capsys.readouterr().out
-    assert "stage 3 wants 30 classes, stage 4 wants 40 classes, but there are 24" in reported
-    assert [(row["stage"], row["classes"]) for row in rows[::2]] == [("1", "8"), ("2", "20"), ("3", "24"), ("4", "24")]
+    assert "stage 2 wants 30 classes, stage 3 wants 40 classes, but there are 24" in reported
+    assert [(row["stage"], row["classes"]) for row in rows] == [("1", "8"), ("2", "24"), ("3", "24")]
 
 
 def test_a_loss_is_read_steps_later_and_named_by_its_own(
@@ -237,7 +237,7 @@ def test_a_loss_is_read_steps_later_and_named_by_its_own(
 
     monkeypatch.setattr(Trainer, "compute_batch_loss", broken_at_the_second)
     with pytest.raises(UserError, match=r"the loss is nan at step 2 \(stage 1, images ") as error:
-        train(images, tmp_path, SETTINGS.model_copy(update={"stages": SETTINGS.stages[2:]}))
+        train(images, tmp_path, of_stages(SETTINGS.stages[2]))
     assert len(steps) == 3 and images.ids[int(steps[1][0])] in str(error.value)
     assert not list((tmp_path / "model").glob("*.safetensors"))
 
@@ -251,7 +251,7 @@ def test_broken_weights_are_never_saved(images: ImageSet, tmp_path: Path, monkey
 
     monkeypatch.setattr(Trainer, "_arrange_gradients", broken)
     with pytest.raises(UserError, match=r"NaN or infinite after step 1 \(stage 1\).*lower optimizer.learning_rate"):
-        train(images, tmp_path, SETTINGS.model_copy(update={"stages": (SETTINGS.stages[0].model_copy(update={"epochs": 1}),)}))
+        train(images, tmp_path, of_stages(change_stage(0, epochs=1)))
     assert not list((tmp_path / "model").glob("*.safetensors"))
 
 
@@ -278,16 +278,16 @@ def test_unreadable_training_images_are_left_out_and_told(
         tmp_path / "T000003.jpg" if image_id == "T000003" else path
         for image_id, path in zip(images.ids, images.paths, strict=True)
     ]
-    rows = train(ImageSet(images.ids, paths), tmp_path)
+    rows = train(ImageSet(images.ids, paths), tmp_path, of_stages(SETTINGS.stages[0]))
     assert "1 of 24 training images are left out, the first: T000003 is empty" in capsys.readouterr().out
-    assert [row["classes"] for row in rows] == ["7", "7", "15", "15", "23", "23"]
+    assert [row["classes"] for row in rows] == ["7", "7"]
 
 
 def test_the_learning_rate_falls_over_the_stages_budget(images: ImageSet, tmp_path: Path) -> None:
-    falling = SETTINGS.stages[0].model_copy(update={"epochs": 10, "last_learning_rate_factor": 0.1})
-    again = falling.model_copy(update={"learning_rate_factor": 0.5, "last_learning_rate_factor": 0.01, "epochs": 2})
+    falling = change_stage(0, epochs=10, last_learning_rate_factor=0.1)
+    again = change_stage(0, epochs=2, last_learning_rate_factor=0.01, learning_rate_factor=0.5)
     constant = SETTINGS.scheduler.model_copy(update={"kind": "constant"})
-    rows = train(images, tmp_path, SETTINGS.model_copy(update={"stages": (falling, again), "scheduler": constant}))
+    rows = train(images, tmp_path, of_stages(falling, again, scheduler=constant))
     rates = [1000 * float(row["learning_rate"]) for row in rows]  # 0.001 is the recipe's
     assert rates[:9] == sorted(rates[:9], reverse=True) and rates[0] > 0.9 and 0.1 <= rates[9] < 0.15
     assert rates[11] < 0.5 and len(rows) == 12
@@ -311,8 +311,7 @@ def test_stages_and_models_do_not_replay_each_others_edits(
         return 0.5
 
     monkeypatch.setattr(EditedImages, "__getitem__", noted)
-    stage = SETTINGS.stages[2]  # sizes tell the stages apart, edits are made at the working size of both
-    settings = SETTINGS.model_copy(update={"stages": (stage, stage.model_copy(update={"epochs": 3}))})
+    settings = of_stages(SETTINGS.stages[2], change_stage(2, epochs=3))
     for name in ("first", "second"):
         train(images, tmp_path / name, settings, validate=stage_ends, name=name)
     for one, other in combinations(by_stage, 2):
@@ -321,14 +320,14 @@ def test_stages_and_models_do_not_replay_each_others_edits(
 
 
 def test_a_state_that_does_not_say_how_its_edits_were_drawn_is_refused(images: ImageSet, tmp_path: Path) -> None:
-    train(images, tmp_path)
+    train(images, tmp_path, of_stages(SETTINGS.stages[0]))
     path = tmp_path / "model" / "state.json"
     about = json.loads(path.read_text())
     del about["identity"]["model"]
-    about["progress"]["stage"] = 1
+    about["progress"]["stage"] = 0
     path.write_text(json.dumps(about))
     with pytest.raises(UserError, match=r"belongs to another, unfinished training.*model: None → .*delete this file"):
-        train(images, tmp_path)
+        train(images, tmp_path, of_stages(SETTINGS.stages[0]))
 
 
 @pytest.mark.parametrize(("edits", "embeddings", "pretrained"), [(4, 5, False), (1, 2, False), (0, 1, False), (0, 1, True)])
@@ -349,8 +348,8 @@ def test_the_class_matrix_begins_from_as_many_edited_images_as_the_stage_says(
     weights = tmp_path / "weights.safetensors"
     save_file(Descriptor(SETTINGS.descriptor).backbone.state_dict(), weights)
     descriptor = SETTINGS.descriptor.model_copy(update={"weights": str(weights)} if pretrained else {})
-    stages = tuple(stage.model_copy(update={"centroid_edits": edits}) for stage in SETTINGS.stages[:2])
-    train(images, tmp_path, SETTINGS.model_copy(update={"stages": stages, "descriptor": descriptor}))
+    stages = (change_stage(number, centroid_edits=edits) for number in (0, 1))
+    train(images, tmp_path, of_stages(*stages, descriptor=descriptor))
     at_ends = 8 + 16  # clean images of each stage's classes, of which collapse is measured
     assert len(of_rebuild) == (16 + 8 * pretrained) * embeddings + at_ends
     assert min(epoch for epoch, _, _ in of_rebuild) == -max(1, edits)  # each time with other edits
@@ -369,7 +368,7 @@ def test_what_is_pasted_is_no_class_of_the_stage_yet(
         pasted.extend([set(self.overlays.ids)] if self.overlays else [])
 
     monkeypatch.setattr(EditedImages, "__init__", noted)
-    train(images, tmp_path, SETTINGS.model_copy(update={"stages": SETTINGS.stages[:1]}), labels=labels)
+    train(images, tmp_path, of_stages(SETTINGS.stages[0]), labels=labels)
     assert pasted == [set(images.ids[8 if labels is None else 24 :])]
 
 
@@ -386,13 +385,12 @@ def test_each_stage_draws_edits_with_its_own_probabilities(
     monkeypatch.setattr("image_copies.augmentations.dataset.draw_record", noted)
     names = [edit.name for edit in list_edits(SETTINGS.edits_of(SETTINGS.stages[2]))]
     only = {name: float(name == "hflip") for name in names}
-    last = SETTINGS.stages[2].model_copy(update={"edit_probabilities": only})
-    train(images, tmp_path, SETTINGS.model_copy(update={"stages": (SETTINGS.stages[1], last)}))
+    train(images, tmp_path, of_stages(SETTINGS.stages[1], change_stage(2, edit_probabilities=only)))
     assert drawn["48"] == {"hflip"} and len(drawn["32"]) > 2
 
 
 def test_a_later_stage_draws_from_its_own_table() -> None:
-    first, last = SETTINGS.stages[1], SETTINGS.stages[2].model_copy(update={"edits": "many"})
+    first, last = SETTINGS.stages[1], change_stage(2, edits="many")
     without = SETTINGS.model_copy(update={"extra_edits": True, "without_edits": ("paper", "frame")})
     families = [{row.family for row in list_edits(without.edits_of(stage))} for stage in (first, last)]
     assert "crop" in families[0] < families[1] and "weather" in families[1] - families[0]
@@ -400,9 +398,9 @@ def test_a_later_stage_draws_from_its_own_table() -> None:
 
 
 def test_an_unknown_edit_of_a_later_stage_is_refused_before_training(images: ImageSet, tmp_path: Path) -> None:
-    last = SETTINGS.stages[2].model_copy(update={"edit_probabilities": {"colage": 0.5}})
+    last = change_stage(2, edit_probabilities={"colage": 0.5})
     with pytest.raises(UserError, match="'colage', which is not an edit"):
-        train(images, tmp_path, SETTINGS.model_copy(update={"stages": (*SETTINGS.stages[:2], last)}))
+        train(images, tmp_path, of_stages(*SETTINGS.stages[:2], last))
     assert not (tmp_path / "cache").exists()
 
 
@@ -440,7 +438,7 @@ def test_a_start_from_weights_stands_first_in_the_curve(
     wrong = {name: torch.full_like(value, 5.0) if name.endswith("running_mean") else value for name, value in state.items()}
     save_file(wrong, weights)
     started = SETTINGS.descriptor.model_copy(update={"weights": str(weights)})
-    settings = SETTINGS.model_copy(update={"descriptor": started, "stages": SETTINGS.stages[:1]})
+    settings = of_stages(SETTINGS.stages[0], descriptor=started)
     scores = iter([0.6, 0.4])
     rows = train(images, tmp_path, settings, validate=lambda descriptor, size: next(scores))
     assert [(row["stage"], row["validation"], row["ended_by"]) for row in rows] == [

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from image_copies.data.images import ImageSet
-from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.training.curve import read_rows
 
 PROCESS = Path(__file__).parent / "training_process.py"
@@ -51,29 +50,26 @@ def finished(processes: list[subprocess.Popen[str]]) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_the_curve_is_that_of_one_process(pictures: Path, tmp_path: Path, ranks: int) -> None:
-    finished(start(pictures, tmp_path / "one", 1))
-    finished(start(pictures, tmp_path / "several", ranks))
+@pytest.mark.parametrize(
+    ("settings", "ranks", "figures", "error"),
+    [
+        ("arcface", 2, ("loss", "cosine_to_own_class"), 1e-5),
+        ("arcface", 4, ("loss", "cosine_to_own_class"), 1e-5),
+        ("svmax", 2, ("loss", "mean_singular_value", "singular_upper"), 1e-3),
+        ("ideal", 2, ("loss", "mean_singular_value", "singular_upper"), 1e-3),
+    ],
+)
+def test_the_curve_is_that_of_one_process(
+    pictures: Path, tmp_path: Path, settings: str, ranks: int, figures: tuple[str, ...], error: float
+) -> None:
+    finished(start(pictures, tmp_path / "one", 1, settings=settings))
+    finished(start(pictures, tmp_path / "several", ranks, settings=settings))
     alone, together = curve(tmp_path / "one"), curve(tmp_path / "several")
     assert len(alone) == len(together) == 4
     for one, several in zip(alone, together, strict=True):
-        assert float(one["loss"]) == pytest.approx(float(several["loss"]), rel=1e-5)
-        assert float(one["cosine_to_own_class"]) == pytest.approx(float(several["cosine_to_own_class"]), abs=1e-5)
+        for name in figures:
+            assert float(one[name]) == pytest.approx(float(several[name]), rel=error, abs=error)
         assert (one["step"], one["classes"], one["ended_by"]) == (several["step"], several["classes"], several["ended_by"])
-    assert load_descriptor(tmp_path / "several" / "model" / "stage-2.safetensors").image_size == 32
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", ["svmax", "ideal"])
-def test_other_objectives_have_the_curve_of_one_process(pictures: Path, tmp_path: Path, settings: str) -> None:
-    finished(start(pictures, tmp_path / "one", 1, settings=settings))
-    finished(start(pictures, tmp_path / "two", 2, settings=settings))
-    alone, together = curve(tmp_path / "one"), curve(tmp_path / "two")
-    assert len(alone) == len(together) == 4
-    for one, two in zip(alone, together, strict=True):
-        for name in ("loss", "mean_singular_value", "singular_upper"):
-            assert float(one[name]) == pytest.approx(float(two[name]), rel=1e-3)
 
 
 @pytest.mark.slow

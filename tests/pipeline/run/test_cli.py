@@ -4,7 +4,6 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import image_copies
 from image_copies.data.errors import UserError
 from image_copies.pipeline.match import main
 from image_copies.pipeline.run.cli import CommandParser, make_step_parser, report_errors
+from tests.runs import RunCommand
 
 PIPELINE = Path(__file__).parents[3] / "pipeline"
 
@@ -80,9 +80,7 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(option: str, capsys: py
     assert "a s3:// URL with a password is refused" in said and "SECRET@" not in said and "KEY:" not in said
 
 
-def test_a_run_on_an_object_store_is_refused_with_the_way_around(
-    tmp_path: Path, run_command: Callable[..., subprocess.CompletedProcess[str]]
-) -> None:
+def test_a_run_on_an_object_store_is_refused_with_the_way_around(tmp_path: Path, run_command: RunCommand) -> None:
     done = run_command(tmp_path, "02_embed", "--run", "s3://bucket/runs/isc")
     assert done.returncode == 2 and "name a folder of this machine, and copy the run with the store's own tool" in done.stderr
     assert "aws s3 cp --recursive runs/isc s3://bucket/runs/isc" in done.stderr
@@ -130,29 +128,39 @@ def test_what_the_machine_lacks_is_one_message(error: Exception, reported: str, 
         raise RuntimeError("a fault of ours")
 
 
+PRINTED = """
+import importlib, os, runpy, sys
+from contextlib import suppress
+from pathlib import Path
+for name in ("match", "02_embed", "06_score"):
+    importlib.import_module(f"image_copies.pipeline.{name}")
+assert "tqdm" not in sys.modules, "it reads whether to show bars when it is imported, which commands set"
+from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.steps.score_table import print_scores
+encoding, errors = sys.stdout.encoding, sys.stdout.errors
+for script in sys.argv[1:]:
+    sys.stdout.reconfigure(encoding=encoding, errors=errors)
+    sys.argv = [script, "--help"]
+    with suppress(SystemExit):
+        runpy.run_path(script, run_name="__main__")
+sys.stdout.reconfigure(encoding=encoding, errors=errors)
+with report_errors():
+    print_scores(Path("scores.json"))
+    print("\\u03b2", os.fsdecode(b"\\xff.jpg"))
+"""
+
+
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
 def test_anything_can_be_printed_anywhere(tmp_path: Path, locale: str) -> None:
     """Scores were written, then the table's µ ended the step with a traceback; so did a file name that is no text."""
     scores = {"queries": 1, "references": 1, "true_pairs": 1, "variants": [], "synthetic": {}, "warnings": []}
     (tmp_path / "scores.json").write_text(json.dumps(scores), encoding="utf-8")
-    code = """
-import os
-from pathlib import Path
-from image_copies.pipeline.run.cli import CommandParser, make_step_parser, report_errors
-from image_copies.pipeline.steps.score_table import print_scores
-with report_errors():
-    print_scores(Path("scores.json"))
-    print("\\u03b2", os.fsdecode(b"\\xff.jpg"))
-"""
-    environment = os.environ | {
-        "LC_ALL": locale,
-        "PYTHONUTF8": "0",
-        "PYTHONCOERCECLOCALE": "0",
-        "PYTHONPATH": str(PIPELINE.parent),
-    }
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True)
+    utf8 = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONPATH": str(PIPELINE.parent)}
+    scripts = [str(PIPELINE / f"{name}.py") for name in ("match", "06_score", "evaluate", "explore")]
+    command = [sys.executable, "-c", PRINTED, *scripts]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | utf8 | {"LC_ALL": locale}, capture_output=True)
     assert done.returncode == 0, done.stderr
-    assert b".jpg" in done.stdout and b"recall" in done.stdout and not done.stderr
+    assert done.stdout.count(b"usage") == 4 and b".jpg" in done.stdout and b"recall" in done.stdout and not done.stderr
 
 
 @pytest.mark.parametrize("line", ["--version", "add --version", "a --quries --version"])
@@ -160,19 +168,3 @@ def test_the_version_is_said(line: str, capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit) as caught:
         main(line.split())
     assert (caught.value.code, capsys.readouterr()) == (0, (f"image-copies {image_copies.__version__}\n", ""))
-
-
-@pytest.mark.parametrize("script", ["match", "02_embed", "06_score"])
-def test_bars_are_for_terminals(script: str) -> None:
-    """tqdm reads whether to show any when it is imported."""
-    code = f"import importlib, os, sys; importlib.import_module('image_copies.pipeline.{script}'); print('tqdm' in sys.modules)"
-    environment = os.environ | {"PYTHONPATH": str(PIPELINE.parent)}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.stdout == "False\n", done.stderr
-
-
-@pytest.mark.parametrize("script", ["match", "06_score", "evaluate", "explore"])
-def test_help_can_be_printed_anywhere(script: str) -> None:
-    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    done = subprocess.run([sys.executable, str(PIPELINE / f"{script}.py"), "--help"], env=environment, capture_output=True)
-    assert done.returncode == 0 and b"usage" in done.stdout, done.stderr

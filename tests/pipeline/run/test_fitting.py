@@ -10,9 +10,6 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING
-from image_copies.models.network.checkpoint import save_descriptor
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
 from image_copies.pipeline.run.run import Run, assign_training_roles, open_run, require_no_tests
 from image_copies.pipeline.steps.augment import make_queries
 from image_copies.pipeline.steps.ensemble import join_models
@@ -21,6 +18,7 @@ from image_copies.pipeline.steps.train import train
 from image_copies.pipeline.tools.pooling_exponent import choose_exponent
 from image_copies.submissions.ensemble.variant import Variant, tabulate_variant, write_choice
 from image_copies.submissions.vectors.files import write_vectors
+from tests.networks import save_small
 
 RECIPE = """
 models:
@@ -106,8 +104,7 @@ def test_synthetic_queries_are_made_of_no_tests(run: Run) -> None:
 
 def test_the_pooling_exponent_refuses_tests(run: Run) -> None:
     path = run.checkpoint("one")
-    path.parent.mkdir(parents=True)
-    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)), 32, {})
+    save_small(path, dimensions=8)
     with pytest.raises(UserError, match=r"12 training ids are also reference ids|p\*: .*is the same file as"):
         choose_exponent(path, (3.0,), 2, 0, data=run.data / REFERENCE)
 

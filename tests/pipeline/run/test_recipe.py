@@ -10,11 +10,7 @@ import yaml
 
 from image_copies.augmentations.composition import list_edits
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.recipe import (
-    read_recipe,
-    refuse_pca_after_whitening,
-    scale_recipe,
-)
+from image_copies.pipeline.run.recipe import read_recipe, refuse_pca_after_whitening, scale_recipe
 from image_copies.pipeline.run.run import open_run
 from image_copies.pipeline.run.step import describe_state, find_changes, to_json
 from image_copies.pipeline.steps.definitions import TRAIN
@@ -75,11 +71,8 @@ def test_the_fast_form_differs_in_batches_and_rates() -> None:
         (MINIMAL + "    objective: {kind: triplet}\n", r"models.small: objective triplet compares images .* pk or repeated$"),
         (MINIMAL + "normalization: {methods: []}\n", "normalization.methods: .*at least 1"),
         (MINIMAL + "normalization: {beta1: .nan}\n", "normalization.beta1.0: .*finite"),
-        (MINIMAL + "ensemble: {eigen_power: [-.inf]}\n", "ensemble.eigen_power.0: .*finite"),
         (MINIMAL + "embedding: {pooling_exponent: 0}\n", "embedding.pooling_exponent: .*greater than 0"),
-        (MINIMAL + "embedding: {pooling_exponent: .inf}\n", "embedding.pooling_exponent: .*finite"),
         (MINIMAL + "    optimizer: {learning_rate: .inf}\n", "learning_rate: .*finite"),
-        (MINIMAL + "    objective: {kind: arcface, scale: .nan}\n", "scale: .*finite"),
         (MINIMAL + "  other: {dimensions: 256, kind: []}\n", r"models\.other"),
         (MINIMAL + "split: {validation: 0.6, overlay: 0.5}\n", "split: validation 0.6 and overlay 0.5 leave no image"),
         (MINIMAL + "queries: {count: 10, copies: 20}\n", "queries: copies 20 must be at most count, 10"),
@@ -89,7 +82,7 @@ def test_the_fast_form_differs_in_batches_and_rates() -> None:
         (MINIMAL + MINIMAL.replace("models:", ""), "the key 'small' is repeated"),
         ("seed: " + "1" * 5000 + "\n", "not valid YAML"),
         ("seed: 2001-99-99\n", "not valid YAML"),
-        ("[" * 100_000, "expands to more than 50 levels"),
+        ("[" * 10_000, "expands to more than 50 levels"),
         ("a: &a [*a]\n", "expands to more than 50 levels"),
         ("#" * 2**21, "larger than 1024 KiB"),
         (MINIMAL.replace("models:", "model:"), r"models: this key is required\n  model: unknown key; did you mean 'models'\?$"),
@@ -216,6 +209,3 @@ def test_left_out_families_are_drawn_in_no_half_but_their_own(tmp_path: Path) ->
     path.write_text(MINIMAL)
     plain = read_recipe(path).queries
     assert plain.left_out_edits == () and dict(plain.learnt_edits).items() >= dict(plain.augmentation).items()
-
-
-TOP = Path(__file__).parents[3]

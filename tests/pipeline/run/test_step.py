@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -187,7 +187,6 @@ class Model(Settings):
     ("before", "now", "changes"),
     [
         ({"epochs": 2}, Stage(epochs=2), []),  # without the key of today
-        ({"epochs": 2, "turned": None, "gone": None}, Stage(epochs=2), []),
         ({"epochs": 2}, Stage(epochs=2, turned=True), ["parameter model changed"]),
         ({"epochs": 3, "turned": False}, Stage(epochs=2), ["parameter model changed"]),
         (
@@ -308,9 +307,20 @@ def all_done(tmp_path: Path) -> Run:
     return run
 
 
-def test_what_is_up_to_date_is_not_mentioned(all_done: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    capsys.readouterr()
-    report_stale(all_done, STEPS)
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """told(run, steps): what is said of steps that are stale, as another command finds them."""
+
+    def report(run: Run, steps: Sequence[Step] = STEPS) -> str:
+        capsys.readouterr()
+        report_stale(replace(run), steps)
+        return capsys.readouterr().out
+
+    return report
+
+
+def test_what_is_up_to_date_is_not_mentioned(all_done: Run, told: Callable[..., str]) -> None:
+    assert told(all_done) == ""
     for path in (all_done.folder / "manifests").iterdir():  # another version of the code, which records other things
         manifest = json.loads(path.read_text())
         manifest["code"] = "older"
@@ -318,11 +328,9 @@ def test_what_is_up_to_date_is_not_mentioned(all_done: Run, capsys: pytest.Captu
             del manifest["parameters"]["ensemble"]["training_sample"]
             manifest["parameters"]["normalization"]["bygone"] = False
         path.write_text(json.dumps(manifest))
-    report_stale(all_done, STEPS)
+    assert told(all_done) == ""
     (all_done.folder / "00_augment.txt").unlink()  # to make room: nothing says that it was another one
-    report_stale(all_done, STEPS)
-    report_stale(run_of(all_done.folder / "new"), STEPS)
-    assert capsys.readouterr().out == ""
+    assert told(all_done) == told(run_of(all_done.folder / "new")) == ""
 
 
 @pytest.mark.parametrize(
@@ -334,26 +342,21 @@ def test_what_is_up_to_date_is_not_mentioned(all_done: Run, capsys: pytest.Captu
     ],
 )
 def test_a_changed_recipe_is_told_by_every_later_step(
-    all_done: Run, capsys: pytest.CaptureFixture[str], changed: dict[str, object], reported: str
+    all_done: Run, told: Callable[..., str], changed: dict[str, object], reported: str
 ) -> None:
     run, step = run_of(all_done.folder, **changed), reported.split()[1]
     names = [one.name for one in STEPS]
-    capsys.readouterr()
-    report_stale(run, STEPS[: names.index(step)])
-    assert capsys.readouterr().out == ""
+    assert told(run, STEPS[: names.index(step)]) == ""
     for later in ("04_normalize", "05_submit", "06_score"):
-        report_stale(run, STEPS[: names.index(later)])
-        said = capsys.readouterr().out
+        said = told(run, STEPS[: names.index(later)])
         assert f"{reported}: its earlier results are used. Repeat it: python pipeline/{step}.py --run {run.folder}" in said
         assert said.count("\n") == 1
 
 
-def test_a_step_whose_input_was_made_again_is_stale(all_done: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_step_whose_input_was_made_again_is_stale(all_done: Run, told: Callable[..., str]) -> None:
     source = Path(read_manifest(all_done, "03_ensemble")["inputs"]["file"][0])
     source.write_text("another")
-    capsys.readouterr()
-    report_stale(all_done, STEPS[:4])
-    assert "step 03_ensemble is stale (input file changed and 1 more)" in capsys.readouterr().out
+    assert "step 03_ensemble is stale (input file changed and 1 more)" in told(all_done, STEPS[:4])
 
 
 @pytest.fixture
@@ -384,47 +387,38 @@ def made_on_images(tmp_path: Path) -> Run:
     ids=["added", "removed", "replaced", "training"],
 )
 def test_every_later_step_notices_that_a_folder_of_images_changed(
-    made_on_images: Run, file: str, content: bytes | None, stale: set[str], capsys: pytest.CaptureFixture[str]
+    made_on_images: Run, told: Callable[..., str], file: str, content: bytes | None, stale: set[str]
 ) -> None:
-    capsys.readouterr()
-    report_stale(replace(made_on_images), STEPS)
-    assert capsys.readouterr().out == ""
+    assert told(made_on_images) == ""
     path = made_on_images.data / file
     if content is None:
         path.unlink()
     else:
         path.write_bytes(content)
         os.utime(path, ns=(1, 1))  # an older file that takes its place
-    report_stale(replace(made_on_images), STEPS)
-    lines = capsys.readouterr().out.splitlines()
+    lines = told(made_on_images).splitlines()
     for named in stale:
         step, _, why = named.partition(" ")
         assert any(line.startswith(f"step {step} is stale {why}") and f"pipeline/{step}.py" in line for line in lines), lines
     assert len(lines) == len(stale), "an image of the synthetic queries is no class of step 01"
 
 
-def test_a_class_that_changed_is_one_of_step_01(made_on_images: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_class_that_changed_is_one_of_step_01(made_on_images: Run, told: Callable[..., str]) -> None:
     assign_training_roles(made_on_images).classes.paths[0].write_bytes(b"longer than before")
-    capsys.readouterr()
-    report_stale(replace(made_on_images), STEPS)
-    assert "step 01_train is stale (one: input classes changed)" in capsys.readouterr().out
+    assert "step 01_train is stale (one: input classes changed)" in told(made_on_images)
 
 
 def test_folders_are_listed_once_within_run_all(
-    made_on_images: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    made_on_images: Run, told: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has just had each earlier step all_done."""
     (made_on_images.data / "query_images" / "q1.jpg").write_bytes(b"another")
-    capsys.readouterr()
     monkeypatch.setenv(SESSION_VARIABLE, str(os.getpid()))
-    report_stale(replace(made_on_images), STEPS)
-    assert capsys.readouterr().out == ""
+    assert told(made_on_images) == ""
 
 
-def test_a_folder_that_is_gone_is_named(made_on_images: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_gone_is_named(made_on_images: Run, told: Callable[..., str]) -> None:
     """To make room, perhaps: later steps work without it."""
     shutil.rmtree(made_on_images.data / "query_images")
-    capsys.readouterr()
-    report_stale(replace(made_on_images), STEPS)
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = told(made_on_images).splitlines()
     assert line.startswith("step 02_embed is stale") and "query_images" in line

@@ -7,31 +7,21 @@ from typing import Any
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.images import ImageSet, find_images
-from image_copies.data.procedural import write_pictures
+from image_copies.data.images import ImageSet
 from image_copies.data.threads import overlap
 from image_copies.models.inference import embed as inference
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import save_descriptor
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
 from image_copies.pipeline.steps import embed
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import write_vectors
+from tests.pictures import write_images
 
 
 @pytest.fixture
 def images(tmp_path: Path) -> ImageSet:
-    list(write_pictures(tmp_path / "pictures", "T", 11, seed=0, workers=1))
-    (tmp_path / "pictures" / "T000005.jpg").write_bytes(b"no image")
-    return find_images(tmp_path / "pictures")
-
-
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    path = tmp_path / "network.safetensors"
-    save_descriptor(path, Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=8)), 32, {})
-    return path
+    images = write_images(tmp_path / "pictures", 11)
+    images.paths[5].write_bytes(b"no image")
+    return images
 
 
 @pytest.mark.parametrize("written", [0, 2])

@@ -15,6 +15,7 @@ from image_copies.pipeline.run.step import search_on_gpu
 from image_copies.submissions.ensemble.normalization import find_neighbours
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.neighbours import Candidates, Metric, Neighbours, ScoredPairs, use_device
+from tests.networks import run_out_of_memory
 
 CPU = torch.device("cpu")
 
@@ -71,14 +72,11 @@ def test_neighbours_are_those_of_the_cpu(metric: Metric) -> None:
 
 
 def test_a_full_card_leaves_the_search_to_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
-
     rng = np.random.default_rng(2)
     queries, references = (rng.standard_normal((n, 8)).astype(np.float32) for n in (9, 30))
     searched, card = Neighbours(references), TorchSearch(CPU)
     expected, nearest = searched.closest(queries, 20), searched.nearest(queries, 2)
-    monkeypatch.setattr(card, "_hold", full)
+    monkeypatch.setattr(card, "_hold", run_out_of_memory)
     with use_device(card):
         assert same(searched.closest(queries, 20), expected)
         assert (searched.nearest(queries, 2).rows == nearest.rows).all()

@@ -22,7 +22,7 @@ from image_copies.pipeline.run.run import DEFAULT_RECIPE, Run, assign_training_r
 from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, NORMALIZE, SCORE, SUBMIT, TRAIN, run_step
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.pipeline.steps.train import train
-from image_copies.pipeline.tools.export import export_joined
+from image_copies.pipeline.tools import export
 from image_copies.pipeline.tools.run_extractor import open_extractor, run_extractor
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import read_choice
@@ -31,7 +31,8 @@ from tests.onnx_files import write_means
 from tests.runs import copy_run
 
 
-def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path: Path) -> None:
+def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(export, "add_graph", lambda checkpoint, photographs: 0.0)
     weighted = "eigen_power: [0], weights: {gabor: [0.5, 2]}"
     gabor = "  gabor: {kind: gabor, dimensions: 12}\nembedding:"
     run = copy_run(small_run, tmp_path / "run", ("embedding:", gabor), ("eigen_power: [0]", weighted))
@@ -44,7 +45,7 @@ def test_it_is_whitened_embedded_weighted_and_exported(small_run: Path, tmp_path
     images = find_images(run.data / "query_images")
     projected = read_vectors(run.paths.projected("query")).vectors
     assert np.abs(run_extractor(run).extract_all(images).vectors - projected).max() < 1e-4
-    export_joined(run, tmp_path / "joined.safetensors")
+    export.export_joined(run, tmp_path / "joined.safetensors")
     alone = checkpoint_extractor(tmp_path / "joined.safetensors").extract_all(images).vectors
     assert alone.shape == projected.shape and np.mean(np.sum(alone * projected, axis=1)) > 0.95  # sizes differ: one is resized
 
@@ -119,7 +120,7 @@ def test_it_goes_through_the_steps_and_searches(run_with_means: Run, tmp_path: P
     whole = open_extractor(run_with_means.folder, None, None)
     assert [network.sizes for network in whole.networks] == [(32,), (48,)]
     with pytest.raises(UserError, match=r"theirs of .* is an ONNX file.*match.* --run"):
-        export_joined(run_with_means, tmp_path / "whole.safetensors")
+        export.export_joined(run_with_means, tmp_path / "whole.safetensors")
     assert extractor.networks[0].sizes == (48,)
 
 

@@ -3,8 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,16 +16,12 @@ from image_copies.pipeline.steps.augment import synthetic_truths
 from image_copies.pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
 from image_copies.pipeline.steps.normalize import _normalize_each
 from image_copies.pipeline.steps.report import read_steps
-from image_copies.pipeline.steps.score_table import (
-    collect_warnings,
-    print_unscored,
-    read_synthetic,
-)
+from image_copies.pipeline.steps.score_table import collect_warnings, print_unscored, read_synthetic
 from image_copies.submissions.ensemble.normalization import METHODS
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, read_choice
 from image_copies.submissions.formats.matching_track import read_matches
-from tests.runs import copy_run
+from tests.runs import RunCommand, copy_run
 
 
 def test_both_halves_of_the_queries_are_scored(small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,9 +61,6 @@ def test_the_names_give_the_neighbours_there_are(training: int, ks: set[str]) ->
         assert any(name.startswith(row.label) for name in names)
     assert f"negative embedding subtraction, β 0.35, k {min(10, training)}" in names
     assert f"score normalisation, α 1, k {min(3, training)}" in names
-
-
-RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")

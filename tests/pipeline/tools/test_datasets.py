@@ -10,16 +10,15 @@ from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.labels import read_labels
 from image_copies.data.layout import GROUND_TRUTH, TRAINING_LABELS, open_isc_folder
-from image_copies.data.procedural import write_pictures
 from image_copies.pipeline.make_data import SETS, make_data
 from image_copies.pipeline.tools.datasets import ARCHIVES
+from tests.pictures import write_images
 
 
 def make_cub(root: Path) -> None:
     """Three images of each of four classes, of which 1 and 100 train, 101 and 200 test."""
-    list(write_pictures(root / "drawn", "P", 12, seed=0, workers=1))
     names = []
-    for number, path in enumerate(sorted((root / "drawn").iterdir())):
+    for number, path in enumerate(write_images(root / "drawn", 12).paths):
         names.append(f"{[1, 100, 101, 200][number % 4]:03d}.Bird/{path.name}")
         target = root / "CUB_200_2011" / "images" / names[-1]
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +63,7 @@ def test_only_what_the_command_made_is_replaced(tmp_path: Path, content: str) ->
 
 
 def test_another_folder_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    list(write_pictures(tmp_path / "photos", "P", 3, seed=0, workers=1))
+    write_images(tmp_path / "photos", 3)
     with pytest.raises(UserError, match=r"images\.txt"):
         make_data(tmp_path / "photos", tmp_path / "made", 0, "cub")
     assert not (tmp_path / "made").exists()

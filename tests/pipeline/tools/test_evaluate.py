@@ -1,8 +1,6 @@
 """evaluate.py: descriptors of any origin in one table, and the papers' data sets."""
 
 import shutil
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,23 +8,20 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from image_copies.data.procedural import write_pictures
 from image_copies.data.readers import read_holidays
-from image_copies.models.network.checkpoint import save_descriptor
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
 from image_copies.submissions.formats.submission import write_submission
 from image_copies.submissions.vectors.files import Vectors
+from tests.networks import save_small
 from tests.onnx_files import write_means
-
-Compare = Callable[..., subprocess.CompletedProcess[str]]
+from tests.pictures import write_images
+from tests.runs import RunCommand
 
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """Two queries, of which one copies a reference, and four references."""
     for name, letter, count in (("training_images", "T", 2), ("reference_images", "R", 4), ("query_images", "Q", 2)):
-        list(write_pictures(tmp_path / "data" / name, letter, count, seed=ord(letter), workers=1))
+        write_images(tmp_path / "data" / name, count, letter, seed=ord(letter))
     query, reference = (tmp_path / "data" / place for place in ("query_images/Q000000.jpg", "reference_images/R000001.jpg"))
     shutil.copy(reference, query)
     (tmp_path / "data" / "public_ground_truth.csv").write_text("query_id,reference_id\nQ000000,R000001\nQ000001,\n")
@@ -34,14 +29,13 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def compare(run_command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> Compare:
+def compare(run_command: RunCommand, tmp_path: Path) -> RunCommand:
     return lambda *arguments: run_command(tmp_path, "evaluate", *arguments)
 
 
-def test_any_descriptors_are_compared_in_one_table(compare: Compare, data: Path, tmp_path: Path) -> None:
+def test_any_descriptors_are_compared_in_one_table(compare: RunCommand, data: Path, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
-    save_descriptor(tmp_path / "c.safetensors", network, 32, {})
+    save_small(tmp_path / "c.safetensors")
     write_means(tmp_path / "means.onnx")
     unit = np.eye(6, dtype=np.float32)
     wrong = unit[[2, 1, 2, 3, 4, 5]]  # the first query is as near to the first reference, which it does not copy, as can be
@@ -60,7 +54,7 @@ def test_any_descriptors_are_compared_in_one_table(compare: Compare, data: Path,
     assert figures["right.h5"][6] == "" and figures["means.onnx"][6] != "" and float(figures["c.safetensors"][6]) > 0
 
 
-def test_what_says_nothing_or_cannot_be_compared_is_named(compare: Compare, data: Path, tmp_path: Path) -> None:
+def test_what_says_nothing_or_cannot_be_compared_is_named(compare: RunCommand, data: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "nothing.npy", np.zeros((6, 3), np.float32))
     done = compare("--data", data, "nothing.npy")
     assert "warning: nothing.npy: query: 2 vectors are zero, the first is that of 'Q000000'" in done.stdout
@@ -76,33 +70,24 @@ def test_what_says_nothing_or_cannot_be_compared_is_named(compare: Compare, data
         assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
-Evaluate = Callable[..., subprocess.CompletedProcess[str]]
-
-
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def classifying(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint with a classifier of three classes beside it."""
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("model")
-    save_descriptor(folder / "c.safetensors", Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16)), 32, {})
     save_file({"weight": torch.randn(3, 16), "bias": torch.zeros(3)}, folder / "classifier.safetensors")
-    return folder / "c.safetensors"
+    return save_small(folder / "c.safetensors")
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("pictures")
-    list(write_pictures(folder, "T", 12, seed=0, workers=1))
-    return sorted(folder.iterdir())
+    return write_images(tmp_path_factory.mktemp("pictures"), 12).paths
 
 
 @pytest.fixture
-def evaluate(checkpoint: Path, run_command: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path) -> Evaluate:
+def evaluate(classifying: Path, run_command: RunCommand, tmp_path: Path) -> RunCommand:
     """evaluate(*arguments): the command with the checkpoint."""
-
-    def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        return run_command(tmp_path, "evaluate", "--checkpoint", checkpoint, *arguments)
-
-    return run
+    return lambda *arguments: run_command(tmp_path, "evaluate", "--checkpoint", classifying, *arguments)
 
 
 def lay_by_class(pictures: list[Path], folder: Path, classes: str) -> None:
@@ -114,7 +99,7 @@ def lay_by_class(pictures: list[Path], folder: Path, classes: str) -> None:
 
 
 def test_class_folders_with_a_classifier_and_holidays_in_their_shape(
-    evaluate: Evaluate, pictures: list[Path], tmp_path: Path
+    evaluate: RunCommand, pictures: list[Path], tmp_path: Path
 ) -> None:
     lay_by_class(pictures, tmp_path, "abc")
     shown = ("--protocol", "center_crop", "--pooling-exponent", 5)
@@ -129,7 +114,7 @@ def test_class_folders_with_a_classifier_and_holidays_in_their_shape(
     assert "mAP" in done.stdout and "64 px, long_side" in done.stdout, done.stderr
 
 
-def test_online_products_are_scored_at_the_papers_ranks(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
+def test_online_products_are_scored_at_the_papers_ranks(evaluate: RunCommand, pictures: list[Path], tmp_path: Path) -> None:
     """Recall@1, 10, 100 and 1000 (IDEAL, table 3), where CUB and Cars have 1, 2, 4 and 8; at the size of training the centre."""
     (tmp_path / "toaster_final").mkdir()
     rows = ["image_id class_id super_class_id path"]
@@ -143,7 +128,7 @@ def test_online_products_are_scored_at_the_papers_ranks(evaluate: Evaluate, pict
     assert found == ["Recall@1", "Recall@10", "Recall@100", "Recall@1000"] and "32 px, center_crop" in done.stdout, done.stderr
 
 
-def test_what_is_left_out_is_told(evaluate: Evaluate, pictures: list[Path], tmp_path: Path) -> None:
+def test_what_is_left_out_is_told(evaluate: RunCommand, pictures: list[Path], tmp_path: Path) -> None:
     """Above the size of training the whole image is shown."""
     lay_by_class(pictures[:8], tmp_path, "ab")
     (tmp_path / "a" / pictures[0].name).write_bytes(b"broken")
@@ -153,7 +138,7 @@ def test_what_is_left_out_is_told(evaluate: Evaluate, pictures: list[Path], tmp_
     assert "no top-1: the classifier has 3 classes" in done.stdout and pictures[0].name in done.stdout
 
 
-def test_wrong_input_is_told(evaluate: Evaluate, tmp_path: Path) -> None:
+def test_wrong_input_is_told(evaluate: RunCommand, tmp_path: Path) -> None:
     done = evaluate("--set", "holidays", "--root", tmp_path)
     assert done.returncode == 2 and "jpg/" in done.stderr and "Traceback" not in done.stderr
     done = evaluate("--set", "ukb", "--root", tmp_path, "--distractors", tmp_path)

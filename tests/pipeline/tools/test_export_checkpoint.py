@@ -12,12 +12,14 @@ from safetensors import safe_open
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.matching.extractor import checkpoint_extractor, make_rule
+from image_copies.models.inference.graph import GRAPH, list_graphs
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings, JoinedSettings, without_weights_files
 from image_copies.pipeline.match import main
 from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
+from image_copies.pipeline.tools import export
 from image_copies.pipeline.tools.export import export_joined
 from image_copies.pipeline.tools.run_extractor import held_out_ids, open_extractor, run_extractor
 from image_copies.submissions.vectors.files import read_vectors
@@ -26,9 +28,20 @@ from tests.runs import copy_run
 
 @pytest.fixture(scope="module")
 def exported(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run as the command line exports it: its graph is beside it."""
     path = tmp_path_factory.mktemp("exported") / "descriptor.safetensors"
-    export_joined(open_existing_run(small_run), path)
+    script = Path(__file__).parents[3] / "pipeline" / "export.py"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", [str(script), "--run", str(small_run), "--output", str(path)])
+        runpy.run_path(str(script), run_name="__main__")
+    assert list_graphs(path) == [path.with_suffix(GRAPH)]
     return path
+
+
+@pytest.fixture
+def without_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No graph is written beside further exports, which takes seconds: torch opens them."""
+    monkeypatch.setattr(export, "add_graph", lambda checkpoint, photographs: 0.0)
 
 
 def test_a_run_that_is_found_without_torch_is_named(small_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,11 +70,12 @@ def test_it_describes_and_normalises_as_the_run_does(small_run: Path, exported: 
     assert tail.scale == pytest.approx(expected_tail.scale, rel=0.01) and tail.pairs == expected_tail.pairs
 
 
+@pytest.mark.usefixtures("without_graph")
 def test_the_threshold_holds_for_the_vectors_that_are_stored(
     small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was fitted with all training vectors: 2 to 5 times the stated false alarms where many were left out."""
-    monkeypatch.setattr("image_copies.pipeline.tools.export.MAX_BACKGROUND", 20)
+    monkeypatch.setattr(export, "MAX_BACKGROUND", 20)
     run = open_existing_run(small_run)
     export_joined(run, tmp_path / "few.safetensors")
     few = checkpoint_extractor(tmp_path / "few.safetensors")
@@ -92,16 +106,7 @@ def test_without_a_run_it_is_what_ships_that_finds_copies(
     assert rule.tail is not None and rule.tail.pairs == 960
 
 
-def test_the_command_line_makes_a_checkpoint_by_its_ending(
-    small_run: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = Path(__file__).parents[3] / "pipeline" / "export.py"
-    output = tmp_path / "d.safetensors"
-    monkeypatch.setattr(sys, "argv", [str(script), "--run", str(small_run), "--output", str(output)])
-    runpy.run_path(str(script), run_name="__main__")
-    assert output.stat().st_size == exported.stat().st_size
-
-
+@pytest.mark.usefixtures("without_graph")
 def test_a_run_with_a_joined_member_is_joined_again(small_run: Path, exported: Path, tmp_path: Path) -> None:
     """Such as a run with the descriptor that ships, which `run_all.sh --data` makes."""
     recipe = (small_run / "recipe.yaml").read_text()
@@ -117,6 +122,7 @@ def test_a_run_with_a_joined_member_is_joined_again(small_run: Path, exported: P
     assert alone.shape == projected.shape and np.abs(alone - projected).max() < 1e-4
 
 
+@pytest.mark.usefixtures("without_graph")
 def test_which_models_embed_views_is_stored_and_makes_nothing_stale(
     small_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,6 +133,7 @@ def test_which_models_embed_views_is_stored_and_makes_nothing_stale(
     assert isinstance(settings, JoinedSettings) and not any(member.views for member in settings.members)
 
 
+@pytest.mark.usefixtures("without_graph")
 def test_no_path_of_this_machine_is_written(small_run: Path, exported: Path, tmp_path: Path) -> None:
     """A member's settings named the file that its training started from."""
     run = copy_run(small_run, tmp_path / "run")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.procedural import write_pictures
 from image_copies.matching.extractor import checkpoint_extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.steps.embed import embed_folder
 from image_copies.pipeline.tools.run_extractor import embed_by_extractor
 from image_copies.submissions.vectors.files import read_vectors
+from tests.pictures import write_images
 
 pq: Any = pytest.importorskip("pyarrow.parquet", reason="the extra interchange is not installed")
 
@@ -26,7 +26,7 @@ def embed_without_torch(checkpoint: Path, folder: Path, output: Path) -> None:
 @pytest.mark.parametrize("embed", [embed_folder, embed_without_torch])
 def test_a_folder_becomes_parquet(tmp_path: Path, embed: Callable[..., None]) -> None:
     folder, output = tmp_path / "pictures", tmp_path / "vectors.parquet"
-    list(write_pictures(folder, "R", 3, seed=1, workers=1))
+    write_images(folder, 3, "R")
     (folder / "broken.jpg").write_bytes(b"no picture")
     embed(SHIPPED, folder, output)
     table = pq.read_table(output).to_pydict()
@@ -42,7 +42,7 @@ def test_a_folder_becomes_parquet(tmp_path: Path, embed: Callable[..., None]) ->
 def test_nothing_is_embedded_for_a_file_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embed: Callable[..., None]
 ) -> None:
-    list(write_pictures(tmp_path / "pictures", "R", 1, seed=1, workers=1))
+    write_images(tmp_path / "pictures", 1)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UserError, match=r"Parquet needs pyarrow\. .*interchange"):
         embed(SHIPPED, tmp_path / "pictures", tmp_path / "vectors.parquet")

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from image_copies.data.procedural import write_pictures
-from image_copies.models.network.checkpoint import save_descriptor
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
+from tests.networks import save_small
+from tests.pictures import write_images
 
 SCRIPT = Path(__file__).parents[3] / "pipeline" / "choose_exponent.py"
 RECIPE = """
@@ -29,13 +27,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose classes are its 14 training images that are neither overlays nor for validation."""
     torch.manual_seed(0)
     where = tmp_path_factory.mktemp("run")
-    list(write_pictures(where / "data" / "training_images", "T", 20, seed=0, workers=1))
+    write_images(where / "data" / "training_images", 20)
     (where / "run").mkdir()
     (where / "run" / "recipe.yaml").write_text(RECIPE)
     (where / "run" / "run.json").write_text(json.dumps({"data": str(where / "data")}))
     model = where / "run" / "models" / "one"
-    network = Descriptor(DescriptorSettings(backbone="test_efficientnet", dimensions=16))
-    save_descriptor(model / "stage-1.safetensors", network, 32, {})
+    save_small(model / "stage-1.safetensors")
     return where
 
 

@@ -1,7 +1,5 @@
 """Networks of others, wherever a checkpoint can be named: published files, timm's by name, classifiers."""
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,44 +11,28 @@ from torch.nn import functional
 from torchvision.models import resnet18
 
 from image_copies.data.errors import UserError
-from image_copies.data.images import find_images
-from image_copies.data.procedural import write_pictures
-from image_copies.models.inference.embed import embed_images
-from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network import published as published_files
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.run import assign_training_roles
 from image_copies.pipeline.steps import embed
-from image_copies.pipeline.steps.definitions import EMBED, run_step
 from image_copies.pipeline.steps.train import train
 from image_copies.pipeline.tools.export import write_timm
 from image_copies.submissions.vectors.files import read_vectors
-from tests.runs import copy_run
+from tests.pictures import write_images
+from tests.runs import RunCommand, copy_run
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A ResNet in SSCD's layout."""
-    path = tmp_path_factory.mktemp("published") / "sscd.torchvision.pt"
-    torch.manual_seed(0)
-    torch.save({f"backbone.{name}": value for name, value in resnet18(num_classes=24).state_dict().items()}, path)
-    return path
-
-
-def embed_alone(published: Path, folder: Path) -> np.ndarray:
-    blocks = embed_images(load_descriptor(published), find_images(folder), EmbeddingSettings(workers=0))
-    return np.concatenate([block.vectors for block in blocks])
-
-
-def test_it_is_a_member_of_a_run(small_run: Path, published: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(published_files, "SSCD_SIZE", 64)
+def test_it_is_a_member_of_a_run(small_run: Path, tmp_path: Path) -> None:
+    """Given as it is, a ResNet in SSCD's layout, it is kept as a checkpoint of ours."""
+    published = tmp_path / "sscd.torchvision.pt"
+    torch.save({f"backbone.{name}": value for name, value in resnet18(num_classes=24).state_dict().items()}, published)
     theirs = f"  theirs: {{kind: file, file: {published}}}\nembedding:"
     run = copy_run(small_run, tmp_path / "run", ("embedding:", theirs))
     train(run, "theirs", assign_training_roles(run))
-    run_step(run, EMBED)
-    vectors = read_vectors(run.paths.embeddings("theirs", "query")).vectors
-    np.testing.assert_allclose(vectors, embed_alone(published, run.data / "query_images"), atol=1e-6)
+    found, expected = (load_descriptor(path) for path in (run.checkpoint("theirs"), published))
+    assert found.image_size == expected.image_size == 320
+    weights = expected.descriptor.state_dict()
+    assert all(torch.equal(value, weights[name]) for name, value in found.descriptor.state_dict().items())
 
 
 @torch.no_grad()
@@ -71,8 +53,8 @@ def test_vectors_are_timms_own_pooled_features(tmp_path: Path, name: str) -> Non
     torch.testing.assert_close(loaded.descriptor.eval()(images), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_folder_is_embedded_with_it(tmp_path: Path, run_command: Callable[..., object]) -> None:
-    list(write_pictures(tmp_path / "pictures", "P", 3, seed=1, workers=1))
+def test_a_folder_is_embedded_with_it(tmp_path: Path, run_command: RunCommand) -> None:
+    write_images(tmp_path / "pictures", 3)
     torch.save(timm.create_model("test_efficientnet").state_dict(), tmp_path / "weights.pth")
     embed = ("02_embed", "--images", "pictures", "--workers", 0)
     run_command(tmp_path, *embed, "--output", "v.h5", "--checkpoint", "timm:test_efficientnet=weights.pth")
@@ -95,7 +77,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_embedded_with_the_shipped_descriptor_unless_another_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_command: Callable[..., subprocess.CompletedProcess[str]]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_command: RunCommand
 ) -> None:
     used: list[Path] = []
     monkeypatch.setattr(embed, "embed_folder", lambda checkpoint, images, output, workers: used.append(checkpoint))

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
+from image_copies.submissions.formats import matching_track
 from image_copies.submissions.formats.matching_track import evaluate_matches, write_matches, write_pairs
 from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, write_curve
 from image_copies.submissions.scoring.metrics import evaluate
@@ -61,10 +62,11 @@ def test_equals_a_literal_walk_with_ties_duplicates_and_strangers(tmp_path_facto
         ("query_id,reference_id,score\nQ,R,high\n", "line 2: the score 'high' is not a finite number"),
         ("query_id,reference_id,score\nQ,R,1\nQ,S,nan\n", "line 3"),
         ("query_id,reference_id,score\nQ,R,1,2\nQ,S,1,2\n", "m.csv has lines with more values than the columns"),
-        ("query_id,reference_id,score\n" + "Q,R,1\n" * 500_001, "500,001 rows; the matching track allows 500,000"),
+        ("query_id,reference_id,score\n" + "Q,R,1\n" * 1001, "1,001 rows; the matching track allows 1,000"),
     ],
 )
-def test_wrong_files(tmp_path: Path, text: str, message: str) -> None:
+def test_wrong_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    monkeypatch.setattr(matching_track, "MAX_ROWS", 1000)
     (tmp_path / "m.csv").write_text(text)
     with pytest.raises(UserError, match=message):
         evaluate_matches(tmp_path / "m.csv", GroundTruth(["Q"], frozenset()))

@@ -1,0 +1,28 @@
+"""Untrained networks of 16 dimensions, for pictures of 32 pixels; and a GPU's lack of memory."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from image_copies.models.network.checkpoint import save_descriptor
+from image_copies.models.network.descriptor import Descriptor
+from image_copies.models.network.settings import DescriptorSettings
+
+SMALL = DescriptorSettings(backbone="test_efficientnet", dimensions=16)
+
+
+def run_out_of_memory(*_: object, **__: object) -> NoReturn:
+    """Stand for a computation that a GPU has no memory for."""
+    raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+
+def make_small(**changes: object) -> Descriptor:
+    """Return an untrained network, with some of its settings changed."""
+    return Descriptor(SMALL.model_copy(update=changes))
+
+
+def save_small(path: Path, **changes: object) -> Path:
+    """Write the file of an untrained network and return its path."""
+    save_descriptor(path, make_small(**changes), 32, {})
+    return path
