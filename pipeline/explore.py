@@ -25,7 +25,7 @@ from image_copies.pipeline.run.cli import (
 from image_copies.pipeline.tools.match_options import is_hash_list
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter
+    from fastapi import FastAPI
 
 REFERENCES_PER_ANSWER = 10
 
@@ -95,20 +95,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = make_parser().parse_args(arguments)
     check(options)
-    from image_copies.matching.web.app import serve  # imported here: --help must answer at once
+    from image_copies.matching.web import serve  # imported here: --help must answer at once
 
-    serve(partial(_open_router, options), options.port)
+    serve(partial(_open_app, options), options.port)
     return 0
 
 
-def _open_router(options: argparse.Namespace) -> "tuple[APIRouter, str]":
-    """Open what is to be served; return its routes and its title."""
+def _open_app(options: argparse.Namespace) -> "tuple[FastAPI, str]":
+    """Open what is to be served; return its application and its title."""
     # imported here: a review needs no network
     if options.matches is not None:
-        from image_copies.matching.review.routes import Review, review_router
+        from image_copies.matching.review.routes import Review, review_app
 
-        return review_router(Review(options.matches, options.index)), text_of(options.matches)
-    from image_copies.matching.explorer.service import SearchService, service_router
+        return review_app(Review(options.matches, options.index)), text_of(options.matches)
+    from image_copies.matching.explorer.service import SearchService, service_app
     from image_copies.matching.extractor import make_rule
     from image_copies.matching.hash_lists import read_hash_lists
     from image_copies.pipeline.tools.run_extractor import open_extractor
@@ -117,7 +117,7 @@ def _open_router(options: argparse.Namespace) -> "tuple[APIRouter, str]":
     rule = make_rule(extractor, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
     lists = None if options.references is None else read_hash_lists([options.references])
     service = SearchService(options.index, extractor, rule, lists, 10**6 * options.megapixels)
-    return service_router(service), f"{options.index}, {service.about()['references']} references"
+    return service_app(service), f"{options.index}, {service.about()['references']} references"
 
 
 if __name__ == "__main__":

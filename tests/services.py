@@ -14,7 +14,7 @@ from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Rule
-from image_copies.matching.web.app import open_listener
+from image_copies.matching.web import open_listener
 
 
 @contextmanager

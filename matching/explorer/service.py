@@ -4,53 +4,54 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Body, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
-from pydantic import Field, StrictFloat
+from pydantic import StrictFloat
 from threadpoolctl import threadpool_limits
 
 from image_copies.data.decode import measure_size
-from image_copies.data.errors import ImageError, UserError, text_of
-from image_copies.data.settings import Settings
-from image_copies.matching.explorer.judging import MAX_CACHED_PICTURES, judge_found
+from image_copies.data.errors import ImageError, UserError
 from image_copies.matching.extractor import Extractor
+from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
+from image_copies.matching.groups.planning import drop_flat
 from image_copies.matching.hash_lists import HashLists
 from image_copies.matching.index.decisions import map_decisions
+from image_copies.matching.index.filling import open_or_none
 from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import DATABASE, Store, count_changes, open_store
-from image_copies.matching.matches import Match, Rule, match_values
-from image_copies.matching.pairs import PairJudge
+from image_copies.matching.matches import Match, Rule, match_values, rank_by_evidence
+from image_copies.matching.output import plain
+from image_copies.matching.pairs import PairJudge, share_cores
 from image_copies.matching.search import NEAREST, Search
 from image_copies.matching.verification.picture import Picture
 from image_copies.matching.views import embed_views_of, smallest_side
-from image_copies.matching.web.app import add_page
-from image_copies.matching.web.guard import (
+from image_copies.matching.web import (
     MAX_CONCURRENT_DECODES,
     MAX_CONCURRENT_UPLOADS,
     PixelRoom,
+    answer_problem,
+    make_app,
     receive_picture,
 )
 from image_copies.submissions.vectors.files import MAX_NORM
 
 PAGE = Path(__file__).parent / "page"
+# References that are not read again for the next picture, 0.6 MB each; of five times as many the features are kept
+MAX_CACHED_PICTURES = 50
 MAX_VECTORS = 1000  # vectors in one request
 MIN_NORM = 0.01  # Euclidean norm; that of what networks make is about 1
 MAX_PIXELS = 50_000_000  # of a picture that is sent
 TOGETHER = 2  # times as many pixels of all pictures that are looked at at once
-
-
-class VectorQuestion(Settings):
-    """Vectors [n][dimensions] to search with, as the extractor makes them, before query normalisation."""
-
-    vectors: list[list[StrictFloat]] = Field(min_length=1, max_length=MAX_VECTORS)
+Vectors = Annotated[list[list[StrictFloat]], Body(embed=True, min_length=1, max_length=MAX_VECTORS)]
 
 
 @dataclass
@@ -93,43 +94,86 @@ class SearchService:
         Raises:
             UserError: there is no index, or it cannot be used.
         """
-        with open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False) as store:
-            references = self._search_index(store)[0].ntotal
-        threshold = self._threshold()
+        with self._open_store() as store:
+            index, rule = self._search_index(store)
         return {
-            "references": references,
+            "references": index.ntotal,
             "dimensions": self.extractor.dimensions,
-            "threshold": threshold,
-            "most": self.rule.most,
+            "threshold": rule.threshold(index.ntotal),
+            "most": rule.most,
         }
 
     def count_pixels(self, content: bytes) -> int:
         """Return the number of pixels of a picture.
 
         Raises:
-            UserError: the bytes are no picture, or it has more than `max_pixels`.
+            ImageError: the bytes are no picture.
+            UserError: it has more than `max_pixels`.
         """
-        try:
-            width, height = measure_size(content)
-        except ImageError as error:
-            raise UserError(f"The file {error.problem}.") from error
+        width, height = measure_size(content)
         if width * height > self.max_pixels:
             raise UserError(
                 f"The file is {width} x {height}, larger than {self.max_pixels:,} pixels. Send a smaller picture."
             )
         return width * height
 
-    def embed(self, picture: Picture) -> NDArray[np.float32]:
-        """Return the vector [1, d] of a picture.
+    def search(self, picture: Picture, judged: bool) -> list[Match]:
+        """Return the references that a picture copies, and the hashes of lists that it matches.
+
+        If it is to be judged, these are the copies that a search of folders finds, each with what it is.
 
         Raises:
-            UserError: the bytes are no picture.
+            ImageError: the bytes are no picture.
+            UserError: the index cannot be used.
         """
-        size = max(size for network in self.extractor.networks for size in network.sizes)
+        views, size = None, max(size for network in self.extractor.networks for size in network.sizes)
         with self._decoding:
-            pixels = _read(picture, size)
+            pixels = picture.read(size)
         with self._network:
-            return self.extractor.extract_picture(pixels)
+            vector = self.extractor.extract_picture(pixels)
+        if self.rule.tail is not None:
+            with self._decoding:
+                pixels = picture.read(smallest_side(self.extractor))
+            with self._network:
+                views = embed_views_of(self.extractor, pixels)
+        candidates = NEAREST if judged and self.rule.threshold(1) is not None else 0
+        (found,) = self.ask(vector, picture.digest, views, candidates).result()
+        with self._decoding:
+            if judged and found:
+                found = self._judge_found(picture, found)
+            if self.hash_lists is not None:
+                found = found + self.hash_lists.find(picture.content, picture.decoded)
+        return found
+
+    def _judge_found(self, query: Picture, found: Sequence[Match]) -> list[Match]:
+        """Return what is confirmed by features or scores enough, the confirmed first, each with what it is by the pixels.
+
+        Without a threshold nothing is verified, and all is returned. What shows nothing is left out.
+        """
+        assert self._opened is not None  # as something was found
+        _, index, rule = self._opened
+        copies, threshold = list(found), rule.threshold(index.ntotal)
+
+        def judge_match(match: Match) -> Match:
+            still_same = match.same_bytes and open_or_none(match.reference, 0)[0] == query.digest
+            judgement = self._judge.judge(replace(match, same_bytes=still_same), threshold, query)
+            return replace(match, judgement=judgement)
+
+        def is_flat(path: Path) -> bool:
+            try:
+                picture = query if path == found[0].query else self._judge.see(path)
+                return measure_picture(picture.read(MEASURED_SIDE))[1]
+            except ImageError:
+                return False
+
+        with share_cores() as pool:
+            if threshold is not None:
+                changes = rule.choose_changes(found, index.ntotal)
+                evidence = self._judge.verify(query, found, changes, pool)
+                copies = rule.select_verified(rank_by_evidence(found, evidence), threshold)
+            paths = {path for match in copies for path in match.files}
+            flat = [path for path, bare in zip(paths, pool.map(is_flat, paths), strict=True) if bare]
+            return list(pool.map(judge_match, drop_flat(copies, flat)))
 
     def check_vectors(self, vectors: list[list[float]]) -> NDArray[np.float32]:
         """Return vectors [n, d] that were sent.
@@ -150,32 +194,6 @@ class SearchService:
             )
         return array
 
-    def embed_views(self, picture: Picture) -> NDArray[np.float32]:
-        """Return the vectors [VIEWS, d] of the views of a picture that `embed` took."""
-        with self._decoding:
-            pixels = _read(picture, smallest_side(self.extractor))
-        with self._network:
-            return embed_views_of(self.extractor, pixels)
-
-    def look(self, picture: Picture, found: Sequence[Match]) -> list[Match]:
-        """Return the copies among a picture's nearest references, as a search of folders finds them, and what each is."""
-        with self._decoding:
-            return judge_found(self._judge, picture, found, *self._searched())
-
-    def look_up(self, picture: Picture) -> list[Match]:
-        """Return the hashes of the lists, if there are any, that a picture matches."""
-        with self._decoding:
-            return [] if self.hash_lists is None else self.hash_lists.find(picture.content, picture.decoded)
-
-    def _threshold(self) -> float | None:
-        """Return the lowest score of a copy in what was searched last."""
-        rule, references = self._searched()
-        return rule.threshold(references)
-
-    def _searched(self) -> tuple[Rule, int]:
-        """Return the rule for the references that were searched last, and their number."""
-        return (self.rule, 1) if self._opened is None else (self._opened[2], self._opened[1].ntotal)
-
     def ask(
         self,
         vectors: NDArray[np.float32],
@@ -191,7 +209,7 @@ class SearchService:
         asked = _Request(vectors, digest, views, candidates)
         with self._opening:
             if self._searching is None:
-                self._searching = threading.Thread(target=self._search, daemon=True)
+                self._searching = threading.Thread(target=self._answer_all, daemon=True)
                 self._searching.start()
         self._asked.put(asked)
         return asked.answer
@@ -203,17 +221,17 @@ class SearchService:
             self._searching.join()
             self._searching = None
 
-    def _search(self) -> None:
+    def _open_store(self) -> AbstractContextManager[Store]:
+        return open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False)
+
+    def _answer_all(self) -> None:
         waiting = self._next()
         while waiting is not None:
             try:
-                with open_store(
-                    self.index, self.extractor.identity, self.extractor.dimensions, new=False
-                ) as store:
+                with self._open_store() as store:
                     opened = _identify_file(self.index)
-                    while (
-                        waiting is not None and _identify_file(self.index) == opened
-                    ):  # not of a folder that was removed and made again
+                    # not of a folder that was removed and made again
+                    while waiting is not None and _identify_file(self.index) == opened:
                         self._answer(store, waiting)
                         waiting = self._next()
             except Exception as error:  # each request hears of it, the next turn tries again
@@ -261,8 +279,8 @@ class SearchService:
             return self._opened[1:]
 
 
-def service_router(service: SearchService) -> APIRouter:
-    """Return the routes `/api/about`, `/api/matches`, `/api/vectors` and a page to try a picture."""
+def service_app(service: SearchService) -> FastAPI:
+    """Return the application with `/api/about`, `/api/matches`, `/api/vectors` and a page to try a picture."""
 
     @asynccontextmanager
     async def until_stopped(_: FastAPI) -> AsyncIterator[None]:
@@ -290,39 +308,21 @@ def service_router(service: SearchService) -> APIRouter:
         async with receive_picture(request, receiving) as content:
             pixels = await run_in_threadpool(service.count_pixels, content)
             async with room.hold(pixels):
-                found = await _search_picture(service, Picture(content, {}), judged)
-        return {"matches": [_plain(match) for match in found]}
+                found = await run_in_threadpool(service.search, Picture(content, {}), judged)
+        return {"matches": _show(found)}
 
     @router.post("/api/vectors", summary="The references that ready vectors' pictures copy, likely at best")
-    async def vectors(question: VectorQuestion) -> dict[str, Any]:
-        found = await asyncio.wrap_future(service.ask(service.check_vectors(question.vectors)))
-        return {"matches": [[_plain(match) for match in matches] for matches in found]}
+    async def search_vectors(vectors: Vectors) -> dict[str, Any]:
+        found = await asyncio.wrap_future(service.ask(service.check_vectors(vectors)))
+        return {"matches": list(map(_show, found))}
 
-    add_page(router, PAGE)
-    return router
+    app = make_app(router, PAGE)
 
+    @app.exception_handler(ImageError)
+    async def answer_image_error(_: Request, error: ImageError) -> JSONResponse:
+        return answer_problem(f"The file {error.problem}.", 400)
 
-async def _search_picture(service: SearchService, picture: Picture, judged: bool) -> list[Match]:
-    """Return the references that a picture copies, and the hashes of lists that it matches."""
-    vector = await run_in_threadpool(service.embed, picture)
-    views = None if service.rule.tail is None else await run_in_threadpool(service.embed_views, picture)
-    candidates = NEAREST if judged and service.rule.threshold(1) is not None else 0
-    (found,) = await asyncio.wrap_future(service.ask(vector, picture.digest, views, candidates))
-    if judged:
-        found = await run_in_threadpool(service.look, picture, found)
-    return found + await run_in_threadpool(service.look_up, picture)
-
-
-def _read(picture: Picture, short_side: int) -> NDArray[np.uint8]:
-    """Return the pixels [h, w, 3] of a picture that was sent.
-
-    Raises:
-        UserError: It is no picture.
-    """
-    try:
-        return picture.read(short_side)
-    except ImageError as error:
-        raise UserError(f"The file {error.problem}.") from error
+    return app
 
 
 def _identify_file(index: Path) -> tuple[int, int]:
@@ -334,6 +334,7 @@ def _identify_file(index: Path) -> tuple[int, int]:
     return state.st_dev, state.st_ino
 
 
-def _plain(match: Match) -> dict[str, Any]:
-    values = {name: value for name, value in match_values(match).items() if name != "query"}
-    return {name: text_of(value) if isinstance(value, Path) else value for name, value in values.items()}
+def _show(matches: Sequence[Match]) -> Any:
+    """Return matches as JSON has them, without the query."""
+    values = plain([match_values(match) for match in matches])
+    return [{name: value for name, value in each.items() if name != "query"} for each in values]

@@ -1,6 +1,6 @@
 """The plan of a folder of results: which files to keep, chosen by hand or by what is decided."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,19 +31,18 @@ class ReviewedPlan:
     groups: dict[int, list[PlanRow]]
     listed: Mapping[frozenset[Path], Match]
     state: str
-    _group_of: dict[Path, int] = field(default_factory=dict)
     _judge: PairJudge = field(default_factory=PairJudge)
 
     def __post_init__(self) -> None:
-        self._scores = {(row.kept, row.file): row.score for rows in self.groups.values() for row in rows}
-        self._group_of = {row.file: group for group, rows in self.groups.items() for row in rows}
+        self.rows = {row.file: row for rows in self.groups.values() for row in rows}
+        self._scores = {(row.kept, row.file): row.score for row in self.rows.values()}
 
     @property
     def current(self) -> bool:
         """Whether the folder still holds what was read, apart from changes made by this object."""
         return read_state(self.folder) == self.state
 
-    def rows(self, group: int) -> list[PlanRow]:
+    def find_group(self, group: int) -> list[PlanRow]:
         """Return the rows of a group.
 
         Raises:
@@ -53,90 +52,39 @@ class ReviewedPlan:
             raise UserError("There is no such group.")
         return self.groups[group]
 
-    def common_group(self, one: Path, other: Path) -> int | None:
-        """Return the number of the group that two files belong to; None if they do not share one."""
-        group = self._group_of.get(one)
-        return group if group == self._group_of.get(other) else None
-
-    def find_certain(
-        self, removed: Collection[Path], words: Mapping[Pair, Word]
-    ) -> list[tuple[PlanRow, PlanRow]]:
-        """Certain copies that are undecided and not removed, each with the kept file, of groups where none is to be looked at."""
-        found = []
-        for rows in self.groups.values():
-            center = find_center(rows)
-            if all(row.action in ("keep", "remove") for row in rows):
-                found += [
-                    (row, center)
-                    for row in rows
-                    if row.action == "remove"
-                    and row.file not in removed
-                    and row.sha256 != center.sha256
-                    and pair_of(row, center) not in words
-                ]
-        return found
-
     def keep(self, group: int, file: Path, words: Mapping[Pair, Word]) -> None:
         """Keep another file of a group, and write the plan.
 
         Raises:
             UserError: The file cannot be kept instead of the others, or the search has been done again.
         """
-        row = next((row for row in self.rows(group) if row.file == file), None)
+        rows = self.find_group(group)
+        row = next((row for row in rows if row.file == file), None)
         if row is None:
             raise UserError("The file is not in this group.")
         if row.facts is None or row.facts.linked or row.facts.archived or not row.facts.width:
             raise UserError(
                 "A link, a file inside an archive or one that cannot be read is not kept instead of another."
             )
-        self._write(group, plan_around(self.groups[group], file, BY_HAND, self._know(group, words)))
+        self._write(group, plan_around(rows, file, BY_HAND, self._know(rows, words)))
 
-    def follow(self, group: int, files: tuple[Path, Path], words: Mapping[Pair, Word]) -> None:
-        """Let the plan for one pair follow what is decided now; only the row of the file beside one that stays changes.
-
-        Raises:
-            UserError: The search has been done again.
-        """
-        rows = {row.file: row for row in self.groups[group]}
-        main = find_center(self.groups[group])
-        centers = [
-            main,
-            *(row for row in rows.values() if row.action == "keep" and row.kept == row.file != main.file),
-        ]
-        staying = {center.file for center in centers}
-        beside = (rows[one] for one, other in (files, files[::-1]) if other in staying)
-        changed = next((row for row in beside if row.action != "keep"), None)
-        if changed is None:
-            return
-        knowledge = self._know(group, words)
-        planned = _find_row(plan_around(list(rows.values()), main.file, main.reason, knowledge), changed.file)
-        for center in centers[1:]:
-            if (
-                planned.action != "remove"
-                and not planned.merged
-                and knowledge.of(center.file, changed.file).was_certain
-            ):
-                other = _find_row(
-                    plan_around([center, changed], center.file, center.reason, knowledge), changed.file
-                )
-                planned = other if other.action == "remove" or other.merged else planned
-        self._write(group, [planned if row is changed else row for row in rows.values()])
-
-    def follow_everywhere(self, pair: Pair, words: Mapping[Pair, Word]) -> None:
-        """Let the plan follow what is decided about a pair of contents, in every group whose kept file has one of them.
+    def follow(self, pair: Pair, words: Mapping[Pair, Word]) -> None:
+        """Let the plan follow what is decided about a pair of contents: only rows of one beside a file that stays change.
 
         Raises:
             UserError: The search has been done again.
         """
         for group, rows in self.groups.items():
-            for row in rows:
-                for center in rows:
-                    if center.kept == center.file and pair_of(row, center) == pair:
-                        self.follow(group, (row.file, center.file), words)
+            centers = find_centers(rows)
+            asked = [row for row in rows if any(pair_of(row, center) == pair for center in centers)]
+            changed = [row for row in asked if row.action != "keep"]
+            if changed:
+                knowledge = self._know(rows, words)
+                self._write(group, [_plan(row, rows, knowledge) if row in changed else row for row in rows])
 
-    def _know(self, group: int, words: Mapping[Pair, Word]) -> Knowledge:
+    def _know(self, rows: Sequence[PlanRow], words: Mapping[Pair, Word]) -> Knowledge:
         """Return what is known of a group's files: the pairs that were listed, and what is decided."""
-        digests = {row.file: bytes.fromhex(row.sha256) for row in self.groups[group]}
+        digests = {row.file: bytes.fromhex(row.sha256) for row in rows}
 
         def score(one: Path, other: Path) -> float | None:
             return 0.0 if digests[one] == digests[other] else self._scores.get((one, other))
@@ -145,10 +93,8 @@ class ReviewedPlan:
             word = words.get(frozenset((digests[one], digests[other])))
             return None if word is None else word == "copy"
 
-        facts = {row.file: row.facts for row in self.groups[group] if row.facts is not None}
-        return Knowledge(
-            digests=digests, facts=facts, listed=self.listed, score=score, decide=decide, judge=self._judge
-        )
+        facts = {row.file: row.facts for row in rows if row.facts is not None}
+        return Knowledge(digests, facts, self.listed, score, decide, self._judge)
 
     def _write(self, group: int, rows: list[PlanRow]) -> None:
         if rows == self.groups[group]:
@@ -160,10 +106,18 @@ class ReviewedPlan:
             write_plan(self.folder / PLAN, [row for each in every.values() for row in each])
             self.state = read_state(self.folder)
         self.groups[group] = rows
+        self.rows |= {row.file: row for row in rows}
 
 
-def _find_row(rows: Sequence[PlanRow], file: Path) -> PlanRow:
-    return next(row for row in rows if row.file == file)
+def _plan(row: PlanRow, rows: Sequence[PlanRow], knowledge: Knowledge) -> PlanRow:
+    """Return a row of a group as it is planned now: it goes for the file that is kept, or else for one that stays beside that."""
+    main, *beside = find_centers(rows)
+    parts = [plan_around(rows, main.file, main.reason, knowledge)]
+    for center in beside:
+        if knowledge.of(center.file, row.file).was_certain:
+            parts.append(plan_around([center, row], center.file, center.reason, knowledge))
+    planned = [each for part in parts for each in part if each.file == row.file]
+    return next((each for each in planned if each.action == "remove" or each.merged), planned[0])
 
 
 def read_groups(folder: Path) -> dict[int, list[PlanRow]]:
@@ -190,9 +144,9 @@ def read_state(folder: Path) -> str:
     return "-".join(states)
 
 
-def find_center(rows: Sequence[PlanRow]) -> PlanRow:
-    """Return the row of the file that the others' rows keep instead of them."""
-    return next((row for row in rows if row.action == "keep" and row.kept == row.file), rows[0])
+def find_centers(rows: Sequence[PlanRow]) -> list[PlanRow]:
+    """Return the rows of the files that others' rows keep instead of them, that of the whole group first."""
+    return [row for row in rows if row.action == "keep" and row.kept == row.file] or [rows[0]]
 
 
 def pair_of(one: PlanRow, other: PlanRow) -> Pair:

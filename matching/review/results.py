@@ -4,8 +4,10 @@ import hashlib
 import os
 import shlex
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,38 +16,30 @@ from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_there
 from image_copies.matching.commands.applying import carry_out, list_removed, take_back
 from image_copies.matching.commands.indexing import find_index
-from image_copies.matching.files.facts import Facts
+from image_copies.matching.files.acting import Outcome
+from image_copies.matching.files.facts import Facts, picture_facts
 from image_copies.matching.files.journal import Way
-from image_copies.matching.files.keeping import KeepSettings
-from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.groups.group_plan import suggest
+from image_copies.matching.files.plan import PlanRow, facts_values
 from image_copies.matching.groups.series import list_series
 from image_copies.matching.index.decisions import Decisions, Word
 from image_copies.matching.index.store import digest_of, digests_of_files, open_store
-from image_copies.matching.knowledge import Knowledge, list_pairs
-from image_copies.matching.matches import Match, evidence_values, match_values, read_matches_csv
-from image_copies.matching.pairs import verify_two
+from image_copies.matching.knowledge import list_pairs
+from image_copies.matching.matches import PICTURED, Match, match_values, read_matches_csv
 from image_copies.matching.results.folder import MATCHES, MOVED, SearchNotes, read_notes
 from image_copies.matching.results.overlays import lay_pair
 from image_copies.matching.review.plans import (
     CHANGED,
     ReviewedPlan,
-    find_center,
+    find_centers,
     pair_of,
     read_groups,
     read_state,
 )
-from image_copies.matching.review.shown import (
-    describe_outcome,
-    facts_of,
-    rank_group,
-    show_facts,
-    show_name,
-    show_values,
-    sum_bytes,
-)
 
 MAX_SHOWN_PAIRS = 100_000  # pairs on the page; matches.csv lists all
+MAX_CACHED_FACTS = 2000
+SURE = 60  # certainty from which a pair is worth a look before those about which little is known
+MAX_SHOWN_LEFT = 20  # files that were left alone
 
 
 @dataclass
@@ -71,21 +65,13 @@ class Results:
     digests: dict[Path, bytes]
     plan: ReviewedPlan
     decisions: Decisions
-    _numbers: dict[Path, int] = field(default_factory=dict)
-    _accepted: list[list[tuple[bytes, bytes]]] = field(default_factory=list)
-    _references: set[Path] = field(default_factory=set)
     _changing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         self._numbers = {path: number for number, path in enumerate(self.files)}
-        self._references = {row.file for rows in self.plan.groups.values() for row in rows if row.reference}
+        self._references = {row.file for row in self.plan.rows.values() if row.reference}
         if self.notes.references:
             self._references |= {match.reference for match in self.matches.values()}
-
-    def find_evidence(self, first: int, second: int) -> dict[str, Any] | None:
-        """Look for what two files share, where the search did not; None where nothing confirms that one copies the other."""
-        found = verify_two(self.file(first), self.file(second))
-        return None if found is None else show_values(evidence_values(found), turned=False)
 
     def lay(self, first: int, second: int) -> dict[str, Any] | None:
         """Lay one of two files on the other; None where nothing says how.
@@ -102,42 +88,31 @@ class Results:
         pairs = [
             [*pair, decided.get(pair)] for pair, match in self.matches.items() if not self._same_bytes(match)
         ]
+        series = list_series(self.matches.values(), self.plan.rows.values())
         return {
             "token": self.token,
             "folder": text_of(self.folder),
-            "index": text_of(self.decisions.index),
             "threshold": self.notes.threshold,
             "pairs": pairs,
             "same_bytes": len(self.matches) - len(pairs),
-            "series": [
-                [{"number": self._numbers[file], **show_name(file)} for file in files]
-                for files in list_series(
-                    self.matches.values(), [row for rows in self.plan.groups.values() for row in rows]
-                )
-            ],
+            "series": [[self._name(file) for file in files] for files in series],
             "bounded": len(self.matches) >= MAX_SHOWN_PAIRS,
             "apply": f"{name_command('match')} --apply move --output {shlex.quote(text_of(self.folder))}",
             "moved_to": text_of(self.folder / MOVED),
         } | self.summarize_plan()
 
     def summarize_plan(self) -> dict[str, Any]:
-        """Return what the plan would do, what of it is certain, and what was done already."""
-        groups, removed = self.plan.groups, self._find_removed()
-        certain = self.plan.find_certain(removed, self.decisions.words())
-        going = [
-            row
-            for rows in groups.values()
-            for row in rows
-            if row.action == "remove" and row.file not in removed
-        ]
+        """Return what the plan would do, and what was done already."""
+        removed, rows = self._find_removed(), self.plan.rows.values()
+        going = _list_going(rows, removed)
         ranked = [
-            [group, len(rows), rank_group(rows), sum_bytes(rows, removed)] for group, rows in groups.items()
+            [group, len(rows), _rank(rows), _sum_bytes(_list_going(rows, removed))]
+            for group, rows in self.plan.groups.items()
         ]
         return {
             "groups": sorted(ranked, key=lambda group: (group[2], -group[3], group[0])),
-            "remove": {"files": len(going), "bytes": sum_bytes(going, removed), "plan": _digest_plan(going)},
-            "review": sum(row.action == "review" for rows in groups.values() for row in rows),
-            "certain": {"groups": len({row.group for row, _ in certain}), "pairs": len(certain)},
+            "remove": {"files": len(going), "bytes": _sum_bytes(going), "plan": _digest_plan(going)},
+            "review": sum(row.action == "review" for row in rows),
             "removed": len(removed),
             "gone": [self._numbers[path] for path in removed if path in self._numbers and not is_there(path)],
         }
@@ -148,22 +123,22 @@ class Results:
         Raises:
             UserError: One of them cannot be read any more.
         """
-        one, other = self.file(first), self.file(second)
-        facts = [facts_of(path) for path in (one, other)]
-        digests = [digest_of(path) for path in (one, other)]
+        paths = self.file(first), self.file(second)
+        digests = [digest_of(path) for path in paths]
         match, turned = self.matches.get((first, second)), False
         if match is None:
             match, turned = self.matches.get((second, first)), True
+        rows = [self.plan.rows[path] for path in paths if path in self.plan.rows]
+        grouped = len(rows) == 2 and rows[0].group == rows[1].group
+        kept = [other for row in rows for other in rows if row.file != other.file == row.kept]
         return {
-            "files": [
-                self._describe_file(number, fact) for number, fact in zip((first, second), facts, strict=True)
-            ],
+            "files": [self._describe(path, _facts_of(path)) for path in paths],
             "sha256": [digest.hex() for digest in digests],
             "same_bytes": digests[0] == digests[1],
-            **show_values({} if match is None else match_values(match), turned),
+            **_show_values({} if match is None else match_values(match), turned),
             "decision": self.decisions.words().get(frozenset(digests), "undecided"),
-            "group": self.plan.common_group(one, other),
-            "suggestion": self._suggestion(facts, digests),
+            "group": rows[0].group if grouped else None,
+            "suggestion": {"file": self._numbers[kept[0].file], "reason": kept[0].reason} if kept else None,
         }
 
     def group(self, number: int) -> dict[str, Any]:
@@ -172,29 +147,28 @@ class Results:
         Raises:
             UserError: There is no such group.
         """
-        rows = self.plan.rows(number)
-        words, center = self.decisions.words(), find_center(rows)
+        rows, words = self.plan.find_group(number), self.decisions.words()
+        center = find_centers(rows)[0]
         return {
             "group": number,
             "kept": self._numbers[center.file],
             "files": [
-                self._describe_file(self._numbers[row.file], row.facts or facts_of(row.file))
+                self._describe(row.file, row.facts or _facts_of(row.file))
                 | {
-                    "action": row.action,
-                    "reason": row.reason,
-                    "original": row.original,
+                    name: getattr(row, name)
+                    for name in ("action", "reason", "original", "protected", "sha256")
+                }
+                | {
                     "certainty": None if row.judgement is None else row.judgement.certainty,
-                    "protected": row.protected,
                     "same_bytes": row.sha256 == center.sha256,
                     "decision": words.get(pair_of(row, center), "undecided"),
-                    "sha256": row.sha256,
                 }
                 for row in rows
             ],
         }
 
     def decide(self, first: int, second: int, sha256: Sequence[str], word: Word) -> Word:
-        """Keep a decision about two files with the SHA-256 that the page showed, or take it back; their group's plan follows.
+        """Keep a decision about two files with the SHA-256 that the page showed, or take it back; the plan follows.
 
         Returns the earlier decision.
 
@@ -209,9 +183,7 @@ class Results:
             raise UserError("The two files hold the same bytes: there is nothing to decide.")
         with self._changing:
             before = self.decisions.record(paths, digests, word)
-            group = self.plan.common_group(*paths)
-            if group is not None:
-                self.plan.follow(group, paths, self.decisions.words())
+            self.plan.follow(frozenset(digests), self.decisions.words())
         return before
 
     def list_decisions(self) -> list[dict[str, Any]]:
@@ -232,7 +204,7 @@ class Results:
         one, other = (bytes.fromhex(text) for text in sha256)
         with self._changing:
             found = self.decisions.forget([(one, other)])
-            self.plan.follow_everywhere(frozenset((one, other)), self.decisions.words())
+            self.plan.follow(frozenset((one, other)), self.decisions.words())
         return found
 
     def keep(self, group: int, file: int) -> None:
@@ -245,35 +217,6 @@ class Results:
         with self._changing:
             self.plan.keep(group, path, self.decisions.words())
 
-    def accept_certain(self, pairs: int) -> int:
-        """Decide for all certain copies of the groups in which nothing else is to be looked at; return their number.
-
-        Raises:
-            UserError: They are not as many as the page showed, or the index cannot be used.
-        """
-        with self._changing:
-            found = self.plan.find_certain(self._find_removed(), self.decisions.words())
-            if len(found) != pairs:
-                raise UserError(CHANGED)
-            named = [
-                ((row.file, center.file), (bytes.fromhex(row.sha256), bytes.fromhex(center.sha256)))
-                for row, center in found
-            ]
-            self.decisions.keep(named, True)
-            self._accepted.append([digests for _, digests in named])
-        return len(found)
-
-    def forget_accepted(self) -> int:
-        """Take back what `accept_certain` decided last; return the number of decisions.
-
-        Raises:
-            UserError: The index cannot be used.
-        """
-        with self._changing:
-            last = self._accepted.pop() if self._accepted else []
-            self.decisions.forget(last)
-        return len(last)
-
     def carry_out(self, way: Way, shown: str) -> dict[str, Any]:
         """Carry out the plan, and return how many files were dealt with and which were left alone, with the reasons.
 
@@ -283,7 +226,7 @@ class Results:
         with self._changing:
             if not self.plan.current or self.summarize_plan()["remove"]["plan"] != shown:
                 raise UserError(CHANGED)
-            return describe_outcome(carry_out(self.folder, way, self.decisions.index))
+            return _describe_outcome(carry_out(self.folder, way, self.decisions.index))
 
     def put_back(self) -> dict[str, Any]:
         """Undo what was carried out, and return the same.
@@ -292,7 +235,7 @@ class Results:
             UserError: It cannot be undone now.
         """
         with self._changing:
-            return describe_outcome(take_back(self.folder))
+            return _describe_outcome(take_back(self.folder))
 
     def file(self, number: int) -> Path:
         """Return the path of a file by its position.
@@ -315,37 +258,73 @@ class Results:
         one, other = self.digests.get(match.query), self.digests.get(match.reference)
         return match.score == 0 and (one is None or one == other)
 
-    def _suggestion(self, facts: Sequence[Facts], digests: Sequence[bytes]) -> dict[str, Any] | None:
-        """Which of the two to keep by the search's rule, and why; nothing where one cannot be read, or nobody can say."""
-        if not all(fact.width for fact in facts) or self.notes.keep == "folder-order":
-            return None
-        paths = [fact.path for fact in facts]
-        known = Knowledge(
-            dict(zip(paths, digests, strict=True)), dict(zip(paths, facts, strict=True)), self.plan.listed
-        )
-        kept, why = suggest(facts, known, KeepSettings(self.notes.keep, self.notes.preferred))
-        return None if kept is None else {"file": self._numbers[kept.path], "reason": why}
+    def _name(self, path: Path) -> dict[str, Any]:
+        return {
+            "number": self._numbers[path],
+            "name": text_of(Path(path.name)),
+            "folder": text_of(path.parent),
+        }
 
-    def _describe_file(self, number: int, facts: Facts) -> dict[str, Any]:
-        return {"number": number, "reference": facts.path in self._references} | show_facts(facts)
+    def _describe(self, path: Path, facts: Facts) -> dict[str, Any]:
+        """Return what is known of a file, by name."""
+        known = facts_values(facts)
+        del known["companions"]  # names that may be no text
+        stamp = str(datetime.fromtimestamp(facts.modified // 10**9)) if facts.modified else ""
+        shown = {"reference": path in self._references, "modified": stamp, "sharpness": facts.sharpness}
+        return known | self._name(path) | shown
 
     def _read_listed_decisions(self) -> dict[tuple[int, int], Word]:
         """What is decided of the listed pairs, by the contents that are known and otherwise by the names of the time."""
-        by_content, by_name = {}, {}
+        decided: dict[frozenset[Any], Word] = {}
         for decision in self.decisions.read():
-            by_content[decision.pair] = by_name[frozenset(decision.names)] = decision.word
-        if not by_content:
-            return {}
+            decided[decision.pair] = decided[frozenset(decision.names)] = decision.word
         found = {}
         for pair, match in self.matches.items():
-            contents = [self.digests.get(match.query), self.digests.get(match.reference)]
-            if None not in contents:
-                word = by_content.get(frozenset(digest for digest in contents if digest is not None))
-            else:
-                word = by_name.get(frozenset((match.query, match.reference)))
-            if word is not None:
-                found[pair] = word
+            contents = [self.digests.get(file) for file in match.files]
+            asked = frozenset(match.files if None in contents else contents)
+            if asked in decided:
+                found[pair] = decided[asked]
         return found
+
+
+def _facts_of(path: Path) -> Facts:
+    """Return the facts of a file, which are read once; those of one inside an archive, too."""
+    return _read_facts(path, path.stat().st_mtime_ns if is_there(path) else 0)
+
+
+@lru_cache(MAX_CACHED_FACTS)
+def _read_facts(path: Path, modified: int) -> Facts:
+    """Return the facts of a file as it is since `modified`, which tells it from an earlier one of its name."""
+    return picture_facts(path)
+
+
+def _list_going(rows: Collection[PlanRow], removed: Collection[Path]) -> list[PlanRow]:
+    return [row for row in rows if row.action == "remove" and row.file not in removed]
+
+
+def _sum_bytes(rows: Sequence[PlanRow]) -> int:
+    return sum(row.facts.size for row in rows if row.facts is not None)
+
+
+def _rank(rows: Sequence[PlanRow]) -> int:
+    """Return 0 for a group of which files go, or nothing is asked; 1 for one that is worth a look, 2 for a doubtful one."""
+    asked = [row.judgement for row in rows if row.action == "review"]
+    if not asked or any(row.action == "remove" for row in rows):
+        return 0
+    return 1 if any(each is None or each.certainty >= SURE for each in asked) else 2
+
+
+def _describe_outcome(outcome: Outcome) -> dict[str, Any]:
+    """Return how many files were dealt with, and which were left alone, with the reasons."""
+    left = [[text_of(path), reason] for path, reason in outcome.left[:MAX_SHOWN_LEFT]]
+    return {"done": len(outcome.done), "left": left, "left_files": len(outcome.left)}
+
+
+def _show_values(values: Mapping[str, Any], turned: bool) -> dict[str, Any]:
+    """Return what is known of a pair by name, and its regions, if it has any, in the order in which its files are shown."""
+    regions = [values[name] for name in ("query_region", "reference_region") if name in values]
+    others = {name: value for name, value in values.items() if name not in PICTURED}
+    return {"values": others, "regions": regions[::-1] if turned else regions}
 
 
 def _digest_plan(going: Sequence[PlanRow]) -> str:
@@ -359,26 +338,13 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     Raises:
         UserError: There is no search in it, it is damaged, or its index is gone.
     """
-    state = read_state(folder)
-    notes = read_notes(folder)
-    place = find_index(index, folder)
-    matches, groups = read_matches_csv(folder / MATCHES, MAX_SHOWN_PAIRS), read_groups(folder)
-    planned = {row.file: bytes.fromhex(row.sha256) for rows in groups.values() for row in rows}
-    files = list(
-        dict.fromkeys([path for match in matches for path in (match.query, match.reference)] + list(planned))
-    )
+    state, notes, place = read_state(folder), read_notes(folder), find_index(index, folder)
+    matches = read_matches_csv(folder / MATCHES, MAX_SHOWN_PAIRS)
+    plan = ReviewedPlan(folder, read_groups(folder), list_pairs(matches), state)
+    files = list(dict.fromkeys([*(path for match in matches for path in match.files), *plan.rows]))
     with open_store(place) as store:
         known = digests_of_files(store, files)
+    planned = {file: bytes.fromhex(row.sha256) for file, row in plan.rows.items()}
     numbers = {path: number for number, path in enumerate(files)}
     pairs = {(numbers[match.query], numbers[match.reference]): match for match in matches}
-    plan = ReviewedPlan(folder, groups, list_pairs(matches), state)
-    return Results(
-        folder=folder,
-        notes=notes,
-        token=state,
-        files=files,
-        matches=pairs,
-        digests=known | planned,
-        plan=plan,
-        decisions=Decisions(place),
-    )
+    return Results(folder, notes, state, files, pairs, known | planned, plan, Decisions(place))

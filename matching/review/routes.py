@@ -4,62 +4,25 @@ import threading
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Body, FastAPI, Response
 from pydantic import Field, StringConstraints
 
-from image_copies.data.errors import UserError
-from image_copies.data.settings import Settings
+from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import ImageError, UserError
 from image_copies.matching.index.decisions import Word
+from image_copies.matching.results.overlays import encode_jpeg
 from image_copies.matching.review.plans import CHANGED
 from image_copies.matching.review.results import Results, open_results
-from image_copies.matching.web.app import add_page, send_picture
-from image_copies.matching.web.guard import MAX_CONCURRENT_DECODES
+from image_copies.matching.web import MAX_CONCURRENT_DECODES, answer_problem, make_app
 
 PAGE = Path(__file__).parent / "page"
 LONG_SIDES = {"small": 360, "large": 1400}  # pixels of the longer side
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
-Two = Annotated[list[Digest], Field(min_length=2, max_length=2)]
-
-
-class ShownResults(Settings):
-    """The results that a page shows, by their token."""
-
-    token: str = Field(max_length=200)
-
-
-class DecisionQuestion(ShownResults):
-    """What a person says of two files: their positions, and the SHA-256 of both as the page showed them, hexadecimal."""
-
-    first: int
-    second: int
-    sha256: Two
-    decision: Word
-
-
-class ForgottenDecision(Settings):
-    """A decision to take back, by the SHA-256 of the two contents, hexadecimal."""
-
-    sha256: Two
-
-
-class KeepQuestion(ShownResults):
-    """Which file of a group to keep, by its position in the results."""
-
-    group: int
-    file: int
-
-
-class CertainQuestion(ShownResults):
-    """Accept all groups of certain copies, of so many pairs as the page showed."""
-
-    pairs: int
-
-
-class ApplyQuestion(ShownResults):
-    """Carry out the plan, as the page showed it."""
-
-    way: Literal["move", "delete-to-trash"]
-    plan: Digest
+# of the two contents, hexadecimal
+Two = Annotated[list[Digest], Field(min_length=2, max_length=2), Body(embed=True)]
+# of the results that a page shows
+Token = Annotated[str, Body(embed=True, max_length=200)]
+Number = Annotated[int, Body()]  # of a file, by its place in the results, or of a group
 
 
 class Review:
@@ -93,10 +56,9 @@ class Review:
         return self._results
 
 
-def review_router(review: Review) -> APIRouter:
-    """Return the routes."""
-    router = APIRouter()
-    decoding = threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
+def review_app(review: Review) -> FastAPI:
+    """Return the application of the page and of what it asks."""
+    router, decoding = APIRouter(), threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
 
     @router.get("/api/review")
     def overview() -> dict[str, Any]:
@@ -109,11 +71,6 @@ def review_router(review: Review) -> APIRouter:
     @router.get("/api/pairs/{token}/{first}/{second}")
     def pair(token: str, first: int, second: int) -> dict[str, Any]:
         return review.require_shown(token).pair(first, second)
-
-    @router.get("/api/evidence/{token}/{first}/{second}")
-    def look(token: str, first: int, second: int) -> dict[str, Any]:
-        with decoding:
-            return {"evidence": review.require_shown(token).find_evidence(first, second)}
 
     @router.get("/api/laid/{token}/{first}/{second}")
     def lay(token: str, first: int, second: int) -> dict[str, Any]:
@@ -129,40 +86,41 @@ def review_router(review: Review) -> APIRouter:
         return {"decisions": review.open_newest().list_decisions()}
 
     @router.post("/api/decisions")
-    def decide(question: DecisionQuestion) -> dict[str, Any]:
-        results = review.require_shown(question.token)
-        return {"before": results.decide(question.first, question.second, question.sha256, question.decision)}
+    def decide(
+        token: Token, first: Number, second: Number, sha256: Two, decision: Annotated[Word, Body()]
+    ) -> dict[str, Any]:
+        return {"before": review.require_shown(token).decide(first, second, sha256, decision)}
 
     @router.post("/api/decisions/forget")
-    def forget(question: ForgottenDecision) -> dict[str, Any]:
-        return {"found": review.open_newest().forget(question.sha256)}
+    def forget(sha256: Two) -> dict[str, Any]:
+        return {"found": review.open_newest().forget(sha256)}
 
     @router.post("/api/kept")
-    def keep(question: KeepQuestion) -> dict[str, Any]:
-        results = review.require_shown(question.token)
-        results.keep(question.group, question.file)
-        return results.group(question.group)
-
-    @router.post("/api/certain")
-    def accept(question: CertainQuestion) -> dict[str, Any]:
-        return {"accepted": review.require_shown(question.token).accept_certain(question.pairs)}
-
-    @router.post("/api/certain/forget")
-    def forget_accepted(question: ShownResults) -> dict[str, Any]:
-        return {"forgotten": review.require_shown(question.token).forget_accepted()}
+    def keep(token: Token, group: Number, file: Number) -> dict[str, Any]:
+        results = review.require_shown(token)
+        results.keep(group, file)
+        return results.group(group)
 
     @router.post("/api/apply")
-    def apply(question: ApplyQuestion) -> dict[str, Any]:
-        return review.require_shown(question.token).carry_out(question.way, question.plan)
+    def apply(
+        token: Token,
+        way: Annotated[Literal["move", "delete-to-trash"], Body()],
+        plan: Annotated[Digest, Body()],
+    ) -> dict[str, Any]:
+        return review.require_shown(token).carry_out(way, plan)
 
     @router.post("/api/apply/undo")
-    def put_back(question: ShownResults) -> dict[str, Any]:
-        return review.require_shown(question.token).put_back()
+    def put_back(token: Token) -> dict[str, Any]:
+        return review.require_shown(token).put_back()
 
     @router.get("/api/files/{token}/{number}/{size}")
     def show(token: str, number: int, size: Literal["small", "large"]) -> Response:
-        path = review.require_shown(token).file(number)
-        return send_picture(path, LONG_SIDES[size], decoding, "private, max-age=600")
+        path, side = review.require_shown(token).file(number), LONG_SIDES[size]
+        try:
+            with decoding:
+                content = encode_jpeg(decode_rgb(path, short_side=side), side)
+        except ImageError as error:
+            return answer_problem(f"It {error.problem}.", 404)
+        return Response(content, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})
 
-    add_page(router, PAGE)
-    return router
+    return make_app(router, PAGE)

@@ -1,6 +1,5 @@
 """The review page as a person uses it: headless Chromium shows pairs and groups, decides by keys and buttons, and undoes."""
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,9 @@ from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match
 from image_copies.matching.results.folder import SearchNotes, write_notes
-from image_copies.matching.review.routes import Review, review_router
+from image_copies.matching.review.routes import Review, review_app
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement
-from image_copies.matching.web.app import make_app
 from tests.end_to_end.pages import open_watched, run_explore
 from tests.folders import read_tree
 from tests.search_results import write_results
@@ -74,7 +72,7 @@ def results(own_desk: Path) -> Path:
 @pytest.fixture
 def address(results: Path) -> Iterator[str]:
     """The page is served in this process: another one would import everything again."""
-    with serve(make_app(review_router(Review(results, None)))) as served:
+    with serve(review_app(Review(results, None))) as served:
         yield served
 
 
@@ -199,29 +197,6 @@ def test_which_side_is_a_reference_is_said_and_files_of_one_name_are_told_apart(
         assert page.locator(".file .folder").all_inner_texts() == ["in originals/trip", "in uploads/trip"]
 
 
-def test_certain_groups_are_accepted_at_once_after_a_question(page: "sync_api.Page", results: Path) -> None:
-    plan = (results / "plan.csv").read_bytes()
-    with answered(page, "/api/groups/"):
-        page.click("#to-groups")
-    assert page.inner_text("#accept") == "Accept 2 certain pairs …"
-    page.click("#accept")
-    assert "2 pairs in 1 group are certainly copies" in page.inner_text("#question-text")
-    page.keyboard.press("n")  # no key of the page while the question is open
-    page.click("#question-no")
-    assert said(results) == []
-    page.click("#accept")
-    with answered(page, "/api/groups/"):
-        page.click("#question-yes")
-    assert {frozenset(names) for _, names in said(results)} == {frozenset(("large.png", name)) for name in ("small.png", HOSTILE)}
-    assert [copy for copy, _ in said(results)] == [True, True]
-    assert "2 pairs are copies" in page.inner_text("#status") and page.locator("#accept").is_hidden()
-    press(page, "2", "/api/pairs/")
-    assert page.inner_text("#place") == "1 of 2"
-    press(page, "1", "/api/groups/")
-    press(page, "u", "/api/groups/")
-    assert said(results) == [] and page.is_visible("#accept") and (results / "plan.csv").read_bytes() == plan
-
-
 @pytest.mark.parametrize("way", ["move", "delete-to-trash"])
 def test_the_plan_is_carried_out_and_undone_after_a_question(page: "sync_api.Page", results: Path, way: str) -> None:
     before = read_tree(results.parent / "album")
@@ -242,9 +217,7 @@ def test_the_plan_is_carried_out_and_undone_after_a_question(page: "sync_api.Pag
     page.keyboard.press("ArrowRight")
     assert page.evaluate("document.activeElement.className") == "file kept"
     assert page.inner_text("#going").endswith("2 files removed.")
-    assert (
-        page.locator("#group > p").inner_text().startswith("3 files: 1 kept, 2 removed.") and page.locator("#accept").is_hidden()
-    )
+    assert page.locator("#group > p").inner_text().startswith("3 files: 1 kept, 2 removed.")
     page.click("#put-back")
     assert page.inner_text("#question-title") == "Put back 2 files?"
     with answered(page, "/api/groups/"):
@@ -265,8 +238,6 @@ def test_the_shared_part_is_framed_and_shown_alone(page: "sync_api.Page") -> Non
     assert page.get_attribute("#closer", "aria-pressed") == "true"
     press(page, "j", "/api/pairs/")
     assert page.locator("#left .framed").count() == 0
-    press(page, "v", "/api/evidence/")
-    wait_until(page, lambda: bool(re.search("what is shared|No arrangement", page.inner_text("#verdict"))))
 
 
 def test_a_group_is_decided_and_another_file_kept(page: "sync_api.Page", results: Path) -> None:
@@ -301,7 +272,7 @@ def test_series_stand_apart_the_sharpest_first(browser: "sync_api.Browser", resu
     pairs = [Match(large, small, -0.1, None)]
     pairs += [Match(path, other, -0.2, None, None, scene, series=1, sharpest=hostile) for path in (small, hostile)]
     write_results(results, pairs, [[large, small]])
-    served = serve(make_app(review_router(Review(results, None))))
+    served = serve(review_app(Review(results, None)))
     with served as address, open_watched(browser, address, "#group .file img", console=True) as page:
         page.keyboard.press("3")
         page.wait_for_selector("#shots img")

@@ -51,12 +51,11 @@ SERVICE = """
 from fastapi.testclient import TestClient
 from pathlib import Path
 from image_copies.matching.extractor import make_rule
-from image_copies.matching.explorer.service import SearchService, service_router
-from image_copies.matching.web.app import make_app
+from image_copies.matching.explorer.service import SearchService, service_app
 from image_copies.pipeline.tools.run_extractor import open_extractor
 extractor = open_extractor(None, None, None)
 service = SearchService(Path("kept"), extractor, make_rule(extractor, None, 0.001, 10))
-client = TestClient(make_app(service_router(service)), base_url="http://127.0.0.1")
+client = TestClient(service_app(service), base_url="http://127.0.0.1")
 content = Path("album/small.jpg").read_bytes()
 answer = client.post("/api/matches", content=content, headers={"content-type": "application/octet-stream"}).json()
 print(answer["matches"][0]["score"])

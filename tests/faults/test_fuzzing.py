@@ -32,7 +32,7 @@ from image_copies.data.labels import read_labels
 from image_copies.data.sources.archives import list_archive, read_member
 from image_copies.data.sources.discovery import discover
 from image_copies.data.sources.walking import expand_sources
-from image_copies.matching.explorer.service import SearchService, service_router
+from image_copies.matching.explorer.service import SearchService, service_app
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.plan import read_plan
@@ -40,7 +40,6 @@ from image_copies.matching.index.decisions import Decisions, read_decisions
 from image_copies.matching.index.search import open_search
 from image_copies.matching.index.store import add_files, open_store, stored_files, unreadable_files
 from image_copies.matching.matches import Rule
-from image_copies.matching.web.app import make_app
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -389,7 +388,7 @@ def test_many_damaged_files_give_documented_errors_only(kind: str, tmp_path: Pat
 
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE")
-PATHS = ("/", "/api/about", "/style.css", "/page/try.js", "/page/../service.py", "/api/matches", "/api/vectors", "/openapi.json")
+PATHS = ("/", "/api/about", "/style.css", "/try.js", "/page/../service.py", "/api/matches", "/api/vectors", "/openapi.json")
 HEADERS = ("content-type", "content-length", "host", "origin", "sec-fetch-site", "range", "expect", "transfer-encoding", "cookie")
 SENT = ("application/octet-stream", "application/json", "127.0.0.1", "localhost:99999", "http://[", "null", "-1", "9" * 30, "²",
         "cross-site", "bytes=0-0", "bytes=9-1,-5", "100-continue", "gzip", "")  # fmt: skip
@@ -412,7 +411,7 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> tuple[TestClient, list
     with open_store(folder / "index", extractor.identity, 4) as store:
         add_files(store, {Path("/x.jpg"): b"d" * 32}, {b"d" * 32: np.ones(4, np.float32)})
     service = SearchService(folder / "index", extractor, Rule(-1.0, None, 0.001, 3))
-    searched = TestClient(make_app(service_router(service)), base_url="http://127.0.0.1", raise_server_exceptions=False)
+    searched = TestClient(service_app(service), base_url="http://127.0.0.1", raise_server_exceptions=False)
     return searched, [{"vectors": [[1.0, 0.0, 0.0, 0.0], [1, 2, 3, 4]]}]
 
 

@@ -26,7 +26,7 @@ from image_copies.matching.matches import (
 )
 from image_copies.matching.output import Output
 from image_copies.matching.results.report import write_results
-from image_copies.matching.review.shown import show_values
+from image_copies.matching.review.results import _show_values
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import CHANGES
 from image_copies.matching.verification.geometry import Evidence
@@ -64,9 +64,8 @@ def test_a_new_value_needs_a_field_and_a_row_to_be_everywhere(
     assert "score −0.250, 12 features agree, mirrored, quarter turns 3" in (tmp_path / "gallery" / "index.html").read_text(
         "utf-8"
     )
-    assert (
-        service._plain(match)["quarter_turns"] == show_values(matches.match_values(match), False)["values"]["quarter_turns"] == 3
-    )
+    (shown,), (read, _) = service._show([match]), _show_values(matches.match_values(match), False).values()
+    assert shown["quarter_turns"] == read["quarter_turns"] == 3
 
 
 def test_a_score_of_the_threshold_itself_is_that_of_a_copy() -> None:

@@ -121,8 +121,6 @@ function drawPair() {
   }
   at("said").textContent = pair.same_bytes ? "The same bytes: there is nothing to decide." : decision === "undecided" ? "" : `You said: ${SAID[decision]}.`;
   at("verdict").replaceChildren(...verdict(pair));
-  at("share").hidden = shared;
-  at("share").disabled = pair.looked === true;
   at("closer").hidden = !shared;
   at("closer").setAttribute("aria-pressed", String(state.closer));
   at("of-group").hidden = pair.group === null;
@@ -192,7 +190,7 @@ const folderLine = (folder) => (folder ? element("p", { className: "folder", tex
 const FIGURES = /( \([^()]*(?: of 100| blocks[^()]*| of the picture differ|pixels of \d+)\))/;
 const wording = (text) => text.split(FIGURES).map((part, odd) => (odd % 2 ? element("span", { className: "numbers", textContent: part }) : part));
 
-function verdict({ values, regions, suggestion, looked, files }) {
+function verdict({ values, regions, suggestion, files }) {
   const parts = [];
   const { threshold } = state.all;
   const { score, expected_false_alarms: alarms, inliers, change, class: kind, reason, certainty, ...others } = values;
@@ -203,10 +201,8 @@ function verdict({ values, regions, suggestion, looked, files }) {
   if (!kind && typeof alarms === "number") parts.push(`False alarms to be expected per query at this score: ${Number(alarms.toPrecision(1))}.`);
   if (regions.length) parts.push(`The frames show what is shared${change ? `; ${names[0]} is ${change}` : ""}.`);
   if (regions.length) figures.push(`${inliers} features agree.`);
-  else if (looked) parts.push("No arrangement of features confirms that one copies the other.");
   for (const [name, value] of Object.entries(others)) if (value !== null && value !== "") figures.push(`${name.replaceAll("_", " ")}: ${value}.`);
   if (suggestion) parts.push(`Keep ${names[files[0].number === suggestion.file ? 0 : 1]}: ${suggestion.reason}.`);
-  else if (kind === "certain") parts.push("Nothing says which of the two to keep.");
   if (kind && score !== undefined) figures.push(`Score ${number(score)}.`);
   return [...wording(parts.join(" ")), element("span", { className: "numbers", textContent: ` ${figures.join(" ")}` })];
 }
@@ -296,11 +292,6 @@ const undo = () =>
       say("Undone: the file that was kept before is kept again.");
       return open(`#group/${last.group}`);
     }
-    if (last.kind === "certain") {
-      const { forgotten } = await request("/api/certain/forget", { token: state.all.token });
-      say(`Undone: ${plural(forgotten, "pair")} are undecided again.`);
-      return reload();
-    }
     await decide(last, last.before, true);
     if (state.view === "groups") {
       await refreshPlan();
@@ -324,15 +315,6 @@ const step = (by) =>
     if (place < 0 || place >= state.list.length) return;
     state.place = place;
     await showPlace();
-  });
-
-const look = () =>
-  attempt(async () => {
-    const { pair } = state;
-    if (!pair || pair.regions.length || pair.looked) return;
-    const { evidence } = await request(`/api/evidence/${state.all.token}/${pair.first}/${pair.second}`);
-    Object.assign(pair, { looked: true, regions: evidence?.regions ?? [], values: { ...pair.values, ...evidence?.values } });
-    if (state.pair === pair) drawPair();
   });
 
 function toggleFigures() {
@@ -389,7 +371,7 @@ function drawGroup(group) {
 const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 
 function drawActs() {
-  const { remove, review, certain, removed, groups } = state.all;
+  const { remove, review, removed, groups } = state.all;
   const count = (key) => groups.filter(KINDS[key]).length.toLocaleString("en");
   const certainly = groups.filter(([, , , freed]) => freed).length;
   const labels = { all: plural(groups.length, "group"), certain: `${count("certain")} certain`, look: `${count("look")} to look at`, doubtful: `${count("doubtful")} doubtful` };
@@ -397,8 +379,6 @@ function drawActs() {
   const sum = remove.files ? `${plural(certainly, "group")}, ${bytes(remove.bytes)} can go` : "Nothing can go for sure";
   const others = [remove.files ? `${plural(remove.files, "file")}, certainly copies` : "", review ? `${plural(review, "file")} to look at` : "", removed ? `${plural(removed, "file")} removed` : ""];
   at("going").replaceChildren(element("b", { textContent: sum }), `: ${others.filter(Boolean).join("; ") || "there is no copy"}.`);
-  at("accept").hidden = !certain.pairs;
-  at("accept").textContent = `Accept ${plural(certain.pairs, "certain pair")} …`;
   at("apply").hidden = !remove.files;
   at("apply").textContent = `Remove ${plural(remove.files, "file")} …`;
   at("put-back").hidden = !removed;
@@ -416,19 +396,6 @@ function ask(title, text, yes, where = false) {
   at("question").showModal();
   at("question-no").focus();
   return new Promise((resolve) => at("question").addEventListener("close", () => resolve(at("question").returnValue === "yes"), { once: true }));
-}
-
-async function accept() {
-  const { groups, pairs } = state.all.certain;
-  const text = `${plural(pairs, "pair")} in ${plural(groups, "group")} are certainly copies, and nothing else in these groups is to be looked at. No file is touched.`;
-  if (!(await ask(`Call all of them copies?`, text, `Accept ${plural(pairs, "pair")}`))) return;
-  await attempt(async () => {
-    const { accepted } = await request("/api/certain", { token: state.all.token, pairs });
-    state.done.push({ kind: "certain" });
-    at("undo").disabled = false;
-    say(`Noted: ${plural(accepted, "pair")} are copies.`);
-    await reload();
-  });
 }
 
 async function apply() {
@@ -632,7 +599,7 @@ const show = () =>
     await showPlace();
   });
 
-// What the server knows now, after the plan or many decisions have changed.
+// What the server knows now, after the plan was carried out.
 async function reload() {
   await load();
   fillList();
@@ -662,7 +629,7 @@ function refill() {
 }
 
 const EVERYWHERE = { u: undo, x: toggleFigures, "?": () => at("help").showModal(), 1: () => open("#groups", true), 2: () => open("#pairs", true), 3: () => open("#series", true), 4: () => open("#decisions", true) };
-const ON_PAIRS = { j: () => step(1), ArrowRight: () => step(1), k: () => step(-1), ArrowLeft: () => step(-1), y: () => decidePair("copy"), n: () => decidePair("not-a-copy"), v: look, z: toggleCloser, l: () => lay("laid"), f: () => lay("flicker"), d: () => lay("differences") };
+const ON_PAIRS = { j: () => step(1), ArrowRight: () => step(1), k: () => step(-1), ArrowLeft: () => step(-1), y: () => decidePair("copy"), n: () => decidePair("not-a-copy"), z: toggleCloser, l: () => lay("laid"), f: () => lay("flicker"), d: () => lay("differences") };
 const onMember = (work) => () => {
   const file = chosenMember();
   if (file) work(file);
@@ -699,13 +666,11 @@ function listen() {
     fillGroups();
     attempt(showGroup);
   };
-  at("accept").onclick = accept;
   at("apply").onclick = apply;
   at("put-back").onclick = putBack;
   at("copy").onclick = () => decidePair("copy");
   at("no-copy").onclick = () => decidePair("not-a-copy");
   at("undo").onclick = undo;
-  at("share").onclick = look;
   at("closer").onclick = toggleCloser;
   at("to-laid").onclick = () => lay("laid");
   at("flicker").onclick = () => lay("flicker");

@@ -17,10 +17,10 @@ from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import write_pictures
-from image_copies.matching.explorer.service import SearchService, service_router
+from image_copies.matching import web
+from image_copies.matching.explorer.service import SearchService, service_app
 from image_copies.matching.extractor import checkpoint_extractor
-from image_copies.matching.web import guard
-from image_copies.matching.web.app import make_app, open_listener
+from image_copies.matching.web import open_listener
 from tests.pictures import encode
 from tests.services import open_service, serve
 
@@ -37,7 +37,7 @@ def service(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Searc
 
 @pytest.fixture
 def client(service: SearchService) -> TestClient:
-    return TestClient(make_app(service_router(service)), base_url="http://127.0.0.1")
+    return TestClient(service_app(service), base_url="http://127.0.0.1")
 
 
 def send(client: TestClient, content: bytes) -> Any:
@@ -69,7 +69,7 @@ def test_hostile_uploads_get_a_message(client: TestClient, content: bytes, messa
 
 
 def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MAX_PICTURE_BYTES", 1000)
+    monkeypatch.setattr(web, "MAX_PICTURE_BYTES", 1000)
     assert send(client, bytes(1001)).status_code == 413
     assert client.post("/api/vectors", content=b" " * 1001, headers={"content-type": "application/json"}).status_code == 413
     other = client.post("/api/other", content=b" " * 2**17, headers={"content-type": "application/json"})
@@ -82,7 +82,7 @@ def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeyp
 
 @pytest.fixture
 def served(service: SearchService) -> Iterator[str]:
-    with serve(make_app(service_router(service))) as address:
+    with serve(service_app(service)) as address:
         yield address
 
 
@@ -109,17 +109,17 @@ def test_who_sends_all_before_reading_is_answered(served: str) -> None:
 
 
 def test_more_than_can_wait_are_asked_to_come_again(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard, "MAX_CONCURRENT", 0)
+    monkeypatch.setattr(web, "MAX_CONCURRENT", 0)
     status, answer = upload(served, b"x")
     assert status == 503 and "Send it again" in answer["message"]
 
 
-@pytest.mark.parametrize(("limit", "sent"), [("MAX_ARRIVAL_SECONDS", 1), ("MAX_SILENT_SECONDS", 2 * guard.SMALL_BYTES)])
+@pytest.mark.parametrize(("limit", "sent"), [("MAX_ARRIVAL_SECONDS", 1), ("MAX_SILENT_SECONDS", 2 * web.SMALL_BYTES)])
 def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(
     served: str, monkeypatch: pytest.MonkeyPatch, limit: str, sent: int
 ) -> None:
-    monkeypatch.setattr(guard, limit, 0.5)
-    slow = [send_half(served, sent) for _ in range(guard.MAX_CONCURRENT_UPLOADS + 4)]
+    monkeypatch.setattr(web, limit, 0.5)
+    slow = [send_half(served, sent) for _ in range(web.MAX_CONCURRENT_UPLOADS + 4)]
     assert upload(served, encode(Image.new("RGB", (64, 64))))[0] == 200
     assert b" 408 " in slow[0].recv(100)
     for connection in slow:
@@ -131,7 +131,7 @@ def test_half_sent_pictures_hold_up_nobody(served: str) -> None:
     slow = [send_half(served, 1000) for _ in range(20)]
     started = time.monotonic()
     assert upload(served, encode(Image.new("RGB", (64, 64))))[0] == 200
-    assert time.monotonic() - started < guard.MAX_SILENT_SECONDS
+    assert time.monotonic() - started < web.MAX_SILENT_SECONDS
     for connection in slow:
         connection.close()
 
@@ -159,7 +159,7 @@ def test_other_sites_are_not_answered(client: TestClient) -> None:
         assert client.post("/api/vectors", json=question, headers={"origin": origin}).status_code == 403
     assert client.post("/api/vectors", json=question, headers={"origin": "http://127.0.0.1"}).status_code == 200
     assert "access-control-allow-origin" not in client.get("/api/about").headers
-    assert client.get("/page/try.js").headers["cross-origin-resource-policy"] == "same-origin"
+    assert client.get("/try.js").headers["cross-origin-resource-policy"] == "same-origin"
     for site in ("cross-site", "same-site"):
         headers = {"sec-fetch-site": site}
         assert client.post("/api/vectors", json=question, headers=headers).status_code == 403
@@ -186,7 +186,7 @@ def test_a_page_that_is_closed_while_it_sends_is_no_error(service: SearchService
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    asyncio.run(make_app(service_router(service))(request, receive, send))
+    asyncio.run(service_app(service)(request, receive, send))
     assert [message.get("status") for message in sent] == [400, None]  # answered as a bad request, nothing raised
 
 
@@ -197,7 +197,7 @@ def test_pictures_wait_for_room(sizes: tuple[int, ...], together: int) -> None:
     seen: list[tuple[int, int]] = []
 
     async def look_at_all() -> None:
-        room = guard.PixelRoom(10)
+        room = web.PixelRoom(10)
 
         async def look(size: int) -> None:
             async with room.hold(size):

@@ -17,13 +17,12 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.sources.discovery import discover
-from image_copies.matching.explorer.service import SearchService, service_router
+from image_copies.matching.explorer.service import SearchService, service_app
 from image_copies.matching.extractor import Extractor, checkpoint_extractor, make_rule
 from image_copies.matching.hash_lists import read_hash_lists
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
 from image_copies.matching.matches import Rule
-from image_copies.matching.web.app import make_app
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import check, make_parser
 from image_copies.pipeline.match import main as run_match
@@ -48,7 +47,7 @@ def folder(tmp_path: Path, extractor: Extractor) -> Path:
 @pytest.fixture
 def client(folder: Path, extractor: Extractor) -> Iterator[TestClient]:
     service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))
-    with TestClient(make_app(service_router(service)), base_url="http://127.0.0.1") as opened:
+    with TestClient(service_app(service), base_url="http://127.0.0.1") as opened:
         yield opened
 
 
@@ -86,7 +85,7 @@ def test_a_list_of_hashes_is_searched_next_to_the_index(folder: Path, extractor:
     bits = pdqhash.compute(decode_rgb(path))[0].astype(bool)
     listed.write_text(f"id,hash\nK7,{np.packbits(bits).tobytes().hex()}\n")
     service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3), read_hash_lists([listed]))
-    with TestClient(make_app(service_router(service)), base_url="http://127.0.0.1") as client:
+    with TestClient(service_app(service), base_url="http://127.0.0.1") as client:
         answered = search(client, path)
         others = search(client, Image.new("RGB", (300, 200), "navy"))
     assert [(match["class"], match["score"] == 0) for match in (answered[0], answered[-1])] == [
@@ -101,7 +100,7 @@ def test_an_upload_that_copies_a_reference_is_refused(folder: Path, extractor: E
     (block,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "FastAPI" in block)
     assert len(block.splitlines()) <= 25
     service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))
-    with serve(make_app(service_router(service))) as address:
+    with serve(service_app(service)) as address:
         exec(compile(block, "docs/matching.md", "exec"), example := dict[str, Any]())
         example["SEARCH"] = f"{address}/api/matches"
         copy = encode(shrink(folder / "pictures" / "R000002.jpg"), "JPEG", quality=80)
@@ -147,7 +146,7 @@ def test_a_picture_gets_the_answer_of_the_command(tmp_path: Path, capsys: pytest
     run_match([*options, "--queries", str(queries), "--json"])
     found = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if line["type"] == "match"]
     service = SearchService(tmp_path / "index", shipped, make_rule(shipped, None, 0.001, 10))
-    with TestClient(make_app(service_router(service)), base_url="http://127.0.0.1") as opened:
+    with TestClient(service_app(service), base_url="http://127.0.0.1") as opened:
         answered = {path: search(opened, path) for path in sorted(queries.iterdir())}
     said = ("reference", "class", "reason", "certainty", "inliers")
     assert {path.stem for path, matches in answered.items() if matches} == set(made_of)

@@ -10,10 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from image_copies.matching.files.plan import Action, PlanRow
 from image_copies.matching.groups import groups
-from image_copies.matching.groups.groups import PAIR, Hub, Link, find_hubs, group_copies, group_pairs, match_none, pack_pairs
+from image_copies.matching.groups.groups import (
+    PAIR,
+    Hub,
+    Link,
+    find_hubs,
+    group_copies,
+    group_pairs,
+    label_components,
+    match_none,
+    pack_pairs,
+)
 from image_copies.matching.groups.planning import group_files, list_copies
 from image_copies.matching.matches import Match
 from image_copies.matching.results.report import write_hubs_csv
@@ -187,6 +199,20 @@ def test_files_are_grouped_as_all_their_pairs_at_once(seed: int) -> None:
 def test_no_pairs_make_no_groups() -> None:
     found = group_pairs(np.empty(0, PAIR), 0)
     assert (found.groups, found.hubs, found.dropped) == ([], [], 0)
+
+
+@pytest.mark.parametrize(("contents", "pairs"), [(1, 0), (50, 20), (3000, 2000), (3000, 9000)])
+def test_components_are_those_of_scipy(contents: int, pairs: int) -> None:
+    rng = np.random.default_rng(pairs)
+    first, second = rng.integers(0, contents, (2, pairs))
+    expected = connected_components(coo_array((np.ones(pairs), (first, second)), (contents, contents)), directed=False)[1]
+    lowest = np.unique(expected, return_index=True)[1]
+    assert np.array_equal(label_components(first, second, contents), lowest[expected])
+
+
+def test_a_long_chain_is_one_component() -> None:
+    chain = np.random.default_rng(0).permutation(20_000)
+    assert not label_components(chain[:-1], chain[1:], len(chain)).any()
 
 
 def make_row(name: str, kept: str, action: Action, kind: Kind | None = None) -> PlanRow:

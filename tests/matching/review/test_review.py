@@ -19,10 +19,9 @@ from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.matches import Match, read_matches_csv
 from image_copies.matching.results.folder import PLAN, SEARCH, SearchNotes, hold_results_folder, write_notes
 from image_copies.matching.review.results import open_results
-from image_copies.matching.review.routes import Review, review_router
+from image_copies.matching.review.routes import Review, review_app
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement
-from image_copies.matching.web.app import make_app
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
 from tests.pictures import draw
@@ -62,7 +61,7 @@ def write_search(folder: Path, paths: list[Path]) -> None:
 
 @pytest.fixture
 def client(results: Path) -> TestClient:
-    return TestClient(make_app(review_router(Review(results, None))), base_url="http://127.0.0.1")
+    return TestClient(review_app(Review(results, None)), base_url="http://127.0.0.1")
 
 
 def overview(client: TestClient) -> Any:
@@ -119,7 +118,7 @@ def test_the_page_is_shown_what_the_search_found(client: TestClient, results: Pa
     for size, width in (("small", 320), ("large", 320)):
         answer = client.get(f"/api/files/{shown['token']}/{at['large.png']}/{size}")
         assert answer.headers["content-type"] == "image/jpeg" and Image.open(io.BytesIO(answer.content)).width == width
-    for page in ("/", "/style.css", "/page/review.js", "/page/review.css"):
+    for page in ("/", "/style.css", "/review.js", "/review.css"):
         assert client.get(page).status_code == 200
     assert read_tree(results.parent / "album") == before
 
@@ -225,18 +224,6 @@ def test_another_file_is_kept_and_the_plan_is_carried_out(client: TestClient, re
     assert {name: action for name, (action, _) in planned(results).items()} == {
         row["file"].rsplit("/", 1)[1]: row["action"] for row in csv.DictReader(io.StringIO(os.fsdecode(plan)))
     }
-
-
-def test_certain_groups_are_accepted_at_once_and_that_is_taken_back(client: TestClient, results: Path) -> None:
-    """large.png's group holds half.png, which does not match it: nothing of that group is accepted unseen."""
-    plan, token = (results / PLAN).read_bytes(), overview(client)["token"]
-    assert overview(client)["certain"] == {"groups": 1, "pairs": 1}
-    assert "done again" in client.post("/api/certain", json={"token": token, "pairs": 3}).json()["message"]
-    assert client.post("/api/certain", json={"token": token, "pairs": 1}).json() == {"accepted": 1}
-    assert decided(results) == [(True, {"x.png", "y.png"})] and overview(client)["certain"] == {"groups": 0, "pairs": 0}
-    assert client.post("/api/certain/forget", json={"token": token}).json() == {"forgotten": 1}
-    assert client.post("/api/certain/forget", json={"token": token}).json() == {"forgotten": 0}
-    assert decided(results) == [] and (results / PLAN).read_bytes() == plan
 
 
 def test_the_plan_is_carried_out_from_the_page_only_as_it_is_shown(client: TestClient, results: Path) -> None:
