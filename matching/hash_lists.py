@@ -45,15 +45,12 @@ class HashLists:
             bits, quality = _load_pdq().compute(decode_rgb(picture, decoded=decoded))
         except ImageError:
             return []
-        apart = np.bitwise_count(self.words ^ np.packbits(bits.astype(bool)).view(np.uint64)).sum(
-            axis=1, dtype=np.int64
-        )
+        words = np.packbits(bits.astype(bool)).view(np.uint64)
+        apart = np.bitwise_count(self.words ^ words).sum(axis=1, dtype=np.int64)
         near = np.flatnonzero(apart <= (MAX_DISTANCE if quality >= MIN_QUALITY else -1))
         query = picture if isinstance(picture, Path) else Path("<picture>")
-        return [
-            _make_match(query, self.names[row], int(apart[row]))
-            for row in near[np.argsort(apart[near], kind="stable")]
-        ]
+        nearest = near[np.argsort(apart[near], kind="stable")].tolist()
+        return [_make_match(query, self.names[row], int(apart[row])) for row in nearest]
 
 
 def read_hash_lists(lists: Sequence[Path]) -> HashLists:

@@ -135,7 +135,6 @@ class Matches:
         unreadable: Files that cannot be decoded and match nothing.
         verified: Whether pairs were verified by local features; without a threshold only confirmed ones are listed then.
         exact: Whether every query was compared with every reference; scores are exact in either case.
-        hashes: Number of entries of lists of hashes that were searched, too.
         digests: SHA-256 of every picture involved, by its path.
     """
 
@@ -146,7 +145,6 @@ class Matches:
     unreadable: list[Path]
     verified: bool = False
     exact: bool = True
-    hashes: int = 0
     digests: Mapping[Path, bytes] = field(default_factory=dict)
 
     @property

@@ -16,16 +16,15 @@ from image_copies.data.errors import text_of
 class Output:
     """Where messages go: with `json`, results are JSON lines on standard output, and messages go to standard error.
 
-    Nothing is said if `quiet`, and figures are, too, if `verbose`.
+    Nothing is said if `quiet`.
     """
 
     json: bool = False
     quiet: bool = False
-    verbose: bool = False
 
-    def say(self, message: str, figures: bool = False) -> None:
-        """Print a message for a person; `figures`: one that is printed only where they are asked for."""
-        if not self.quiet and (self.verbose or not figures):
+    def say(self, message: str) -> None:
+        """Print a message for a person."""
+        if not self.quiet:
             with _without_bars():
                 print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
 

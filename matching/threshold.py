@@ -34,7 +34,7 @@ Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 TAIL_SHARE = 0.2  # share of the queries that the tail is fitted on: those that are nearest to a reference
 MIN_QUERIES = 20  # fewest queries that a tail is fitted on
-MAX_QUERIES = MAX_REFERENCES = 20_000  # that the tail is fitted on; of more, samples of this size
+MAX_REFERENCES = 20_000  # of an index that the tail is fitted on; of more, a sample of this size
 SHARES = 2  # parts of the rate: the picture's own and that of its views
 MIN_REFERENCES = 100  # references that the tail is fitted on; to fewer, unrelated pictures are added
 DRAWN_VIEWS = 3  # views of each query that are kept, drawn for each,
@@ -103,19 +103,13 @@ class Tail:
 
 
 def fit_tail(queries: Floats, references: Floats, own: Rows) -> Tail:
-    """Fit the tail on queries [n, d] and references [m, d], or on samples of them.
+    """Fit the tail on queries [n, d] and references [m, d].
 
     `own` [n] is the row of the reference that each query is related to; −1 for none.
 
     Raises:
         UserError: There are too few queries or references.
     """
-    rows = choose_sample(len(queries), MAX_QUERIES)
-    queries, own = queries[rows], own[rows]
-    if len(references) > MAX_REFERENCES:
-        chosen, place = choose_sample(len(references), MAX_REFERENCES), np.full(len(references) + 1, -1)
-        place[chosen] = np.arange(len(chosen))
-        references, own = references[chosen], place[own]
     if len(queries) < MIN_QUERIES or len(references) < 2:
         raise UserError(
             f"calibration of a threshold needs at least {MIN_QUERIES} unrelated images, but there are {len(queries)}, which are "
@@ -145,11 +139,9 @@ def fit_tail_of_readable(queries: Vectors, references: Vectors, own: Rows) -> Ta
     return fit_tail(queries.readable(), references.readable(), place[own[~queries.unreadable]])
 
 
-def find_minima(queries: Floats, references: Floats, own: Rows | None = None) -> Doubles:
-    """Return the squared distances of queries [n, d] to the nearest of references [m, d] but their `own`: [n]."""
+def find_minima(queries: Floats, references: Floats, own: Rows | int = -1) -> Doubles:
+    """Return the squared distances of queries [n, d] to the nearest of references [m, d] but their `own`, if any: [n]."""
     found = Neighbours(references).nearest(queries, 2)
-    if own is None:
-        return found.values[:, 0]
     return np.where(found.rows[:, 0] == own, found.values[:, -1], found.values[:, 0])
 
 

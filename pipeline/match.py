@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         UserError: when options do not go together, or the work fails for a reason that the user can fix.
     """
     task, options = parse_line(sys.argv[1:] if arguments is None else arguments, __doc__)
-    output = Output(options.json, options.quiet, options.verbose)
+    output = Output(options.json, options.quiet)
     done = _without_network(task, options, output)
     if done is not None:
         return done

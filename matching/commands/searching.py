@@ -198,7 +198,7 @@ def _add_listed(
     output.say(
         f"PDQ hashes: {len(lists.names)}{skipped}; matches within {MAX_DISTANCE} of {BITS} bits: {len(listed)}"
     )
-    return replace(found, pairs=[*found.pairs, *listed], hashes=len(lists.names))
+    return replace(found, pairs=[*found.pairs, *listed])
 
 
 def _say_unmatched(patterns: Sequence[str], pictures: Pictures, output: Output) -> None:

@@ -45,20 +45,17 @@ def write_results(
     page = write_matches_page(folder / GALLERY, matches, rule, grouped, sources)
     if grouped is not None:
         _write_plan(folder, grouped.rows, output)
-    if matches.references or not matches.hashes:
+    if grouped is None and matches.references:
         output.say(
-            f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} "
-            + _describe_decision(matches, rule),
-            figures=grouped is not None,
+            f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} listed; nothing "
+            "calibrates a threshold here, so there are no groups: add --unrelated DIR or --threshold"
         )
+    if not matches.exact:
         output.say(
-            "exact search: every query was compared with every reference"
-            if matches.exact
-            else "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs",
-            figures=matches.exact,
+            "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs"
         )
     counted = {"exact": matches.exact, "queries": matches.queries, "references": matches.references}
-    output.record("search", counted)
+    output.record("search", counted | {"threshold": matches.threshold})
     report_unreadable(matches.unreadable, folder / UNREADABLE, output)
     for match in matches.pairs:
         output.record("match", match_values(match))
@@ -81,17 +78,6 @@ def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> N
             f"images that cannot be read and match nothing: {len(images)}, the first is {line_of(images[0])}; "
             f"all, with reasons: {listed}"
         )
-
-
-def _describe_decision(matches: Matches, rule: Rule) -> str:
-    if matches.threshold is None and not matches.verified:
-        return "listed; nothing calibrates a threshold here, so there are no groups: add --unrelated DIR or --threshold"
-    confirmed = f"{sum(match.evidence is not None for match in matches.pairs)} confirmed by their features"
-    if matches.threshold is None:
-        return f"({confirmed})"
-    alarms = f"; {rule.rate:g} false alarms per query to be expected of unrelated pictures"
-    others = f"the others of at least {matches.threshold:.3f}{alarms if rule.score is None else ''}"
-    return f"({confirmed}, {others})"
 
 
 def write_groups_csv(path: Path, groups: Iterable[CopyGroup]) -> None:

@@ -79,7 +79,6 @@ OPTIONS: Table = {
     },
     "--output": DIR | {"default": Path("matches"), "help": "default: matches"},
     "--quiet": FLAG | {"help": "no messages"},
-    "--verbose": FLAG | {"help": "figures, too: matches, thresholds, false alarms"},
 }
 SEARCH = (
     *("search:", ("--verify", "--no-verify"), "--views", "--exact"),
@@ -122,9 +121,7 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
     parser = make_task_parser("match", description)
     parser.prog = f"{parser.prog} {task}".removesuffix(" ")
     parser.set_defaults(sets=[], pictures=[], queries=[], references=[], index=None, to=None)
-    add_options(
-        parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet", "--verbose"], OPTIONS
-    )
+    add_options(parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet"], OPTIONS)
     options = parser.parse_args(words[task.isalpha() :])
     if task in WITH_INDEX and options.index is None:
         parser.error("the index is missing: give it with --index DIR")

@@ -61,12 +61,3 @@ def test_too_few_pairs_are_refused() -> None:
     rng = np.random.default_rng(3)
     with pytest.raises(UserError, match="at least 20 unrelated"):
         fit_tail(unit(rng, 10), unit(rng, 10), np.arange(10))
-
-
-def test_a_sample_of_many_references_keeps_related_pairs_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("image_copies.matching.threshold.MAX_REFERENCES", 150)
-    rng = np.random.default_rng(4)
-    references = unit(rng, 300)
-    tail = fit_tail(references, references, np.arange(300))
-    assert tail.pairs == 300 * 150
-    assert tail.start > 0.2  # no pair of a reference with itself is among the nearest
