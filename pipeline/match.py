@@ -9,7 +9,7 @@ match.py decide A.jpg B.jpg not-a-copy      your judgement, which overrides late
 match.py add DIR … --index DIR              keep an index of references; only new contents are embedded.
 match.py remove PATH … --index DIR          remove files, or everything below a folder, from it.
 match.py --queries DIR --index DIR          search it.
-match.py check --index DIR                  read it whole and compare it with its checksums. Exit code 1: a file is damaged.
+match.py check --index DIR                  read its database whole; the next search makes its other files again.
 """
 
 import argparse
