@@ -16,7 +16,7 @@ from image_copies.matching.index.filling import embed_queries
 from image_copies.matching.index.search import Neighbours, open_search
 from image_copies.matching.index.store import (
     Store,
-    contents_of,
+    content_of,
     digests_of_files,
     read_content_files,
     stored_files,
@@ -236,11 +236,11 @@ class Search:
         path, digest = query
         tail, distances = self.fitted.tail, np.array([distance for distance, _, _ in hits])
         expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
-        known = {self._content_of(digest): Match(path, path, 0.0, 0.0, same_bytes=True)}
+        known = {content_of(self.store, digest): Match(path, path, 0.0, 0.0, same_bytes=True)}
         chosen = self._accepted.get(digest, [])
         score_pairs = read_scores(self.store, self.extractor, [digest, *chosen] if chosen else [])
         for other, score in zip(chosen, score_pairs([(digest, other) for other in chosen]), strict=True):
-            known.setdefault(self._content_of(other), Match(path, path, float(score), 0.0))
+            known.setdefault(content_of(self.store, other), Match(path, path, float(score), 0.0))
         for (distance, content, view), alarms in zip(hits, expected, strict=True):
             crop = view if 0 <= view < len(CROPS) else None
             known.setdefault(content, Match(path, path, -distance, alarms, crop=crop))
@@ -249,9 +249,6 @@ class Search:
             for content, match in known.items()
             for file in self._files(query, content)
         ]
-
-    def _content_of(self, digest: bytes) -> int | None:
-        return contents_of(self.store, [digest]).get(digest)
 
     def _files(self, query: Query, content: int | None) -> list[Path]:
         """Return the files of a content that may be reported for a query."""

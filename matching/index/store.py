@@ -283,11 +283,10 @@ def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
     return {path: bytes(row[0]) for path, row in rows.items() if row is not None}
 
 
-def contents_of(store: Store, digests: Iterable[bytes]) -> dict[bytes, int]:
-    """Return the numbers of those contents that the index holds, by digest."""
-    find = "SELECT content FROM contents WHERE digest = ?"
-    found = {digest: store.database.execute(find, (digest,)).fetchone() for digest in digests}
-    return {digest: int(row[0]) for digest, row in found.items() if row}
+def content_of(store: Store, digest: bytes) -> int | None:
+    """Return the number of the content with this digest; None where the index does not hold it."""
+    row = store.database.execute("SELECT content FROM contents WHERE digest = ?", (digest,)).fetchone()
+    return None if row is None else int(row[0])
 
 
 def read_content_files(store: Store, content: int) -> tuple[bytes, list[Path]]:

@@ -20,7 +20,7 @@ from image_copies.matching.index.search import open_search
 from image_copies.matching.index.store import (
     Store,
     add_files,
-    contents_of,
+    content_of,
     digest_of,
     keep_queries,
     open_store,
@@ -61,18 +61,18 @@ def test_the_same_bytes_are_kept_once(store: Store) -> None:
     add(store, 1, 2)
     add(store, 1, prefix="/b")
     assert len(stored_files(store)) == 3 and open_search(store).ntotal == 2
-    number = contents_of(store, [b"1"])[b"1"]
-    assert read_content_files(store, number)[1] == [Path("/a/1.jpg"), Path("/b/1.jpg")]
+    number = content_of(store, b"1")
+    assert number is not None and read_content_files(store, number)[1] == [Path("/a/1.jpg"), Path("/b/1.jpg")]
     assert remove_files(store, [Path("/a/1.jpg"), Path("/a/7.jpg")]) == {Path("/a/1.jpg"): 1, Path("/a/7.jpg"): 0}
     assert open_search(store).ntotal == 2
     assert remove_files(store, [Path("/b")]) == {Path("/b"): 1}
-    assert open_search(store).ntotal == 1 and contents_of(store, [b"1"]) == {}
+    assert open_search(store).ntotal == 1 and content_of(store, b"1") is None
 
 
 def test_a_changed_file_takes_its_new_content(store: Store) -> None:
     add(store, 1, 2)
     add_files(store, {Path("/a/1.jpg"): b"new"}, {b"new": VECTORS[3]})
-    assert stored_files(store)[Path("/a/1.jpg")] == b"new" and contents_of(store, [b"1"]) == {}
+    assert stored_files(store)[Path("/a/1.jpg")] == b"new" and content_of(store, b"1") is None
     assert open_search(store).ntotal == 2
 
 
@@ -88,7 +88,7 @@ def test_unreadable_and_strangely_named_files(store: Store) -> None:
     strange = Path(os.fsdecode(b"/a/\xff'; DROP TABLE files; --.jpg"))
     add_files(store, {strange: b"x"}, {b"x": None})
     assert unreadable_files(store) == [strange] and open_search(store).ntotal == 0
-    assert contents_of(store, [b"x"])
+    assert content_of(store, b"x")
 
 
 def test_another_extractor_is_refused(store: Store) -> None:
@@ -100,7 +100,7 @@ def test_an_index_that_may_be_replaced_is_emptied_for_another_extractor(store: S
     add(store, 1, 2)
     open_search(store)
     with open_store(store.folder, "other", 4, replace=True) as other:
-        assert open_search(other).ntotal == 0 and contents_of(other, [b"1"]) == {}
+        assert open_search(other).ntotal == 0 and content_of(other, b"1") is None
         add_files(other, {Path("/a/1.jpg"): b"1"}, {b"1": VECTORS[1, :4]})
         assert open_search(other).ntotal == 1
     with open_store(store.folder, "other", 4, replace=True) as again:
@@ -191,7 +191,7 @@ def test_a_failed_change_leaves_nothing(store: Store) -> None:
     add(store, 1)
     with pytest.raises(ValueError, match="not finite"):
         add_files(store, {Path("/a/2.jpg"): b"2"}, {b"2": VECTORS[2], b"3": np.full(8, np.nan, np.float32)})
-    assert contents_of(store, [b"2"]) == {} and len(stored_files(store)) == 1
+    assert content_of(store, b"2") is None and len(stored_files(store)) == 1
 
 
 WRITER = """
