@@ -359,7 +359,7 @@ def test_a_large_index_says_that_its_search_is_approximate_and_finds_the_same(
     album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     list(write_pictures(album / "more", "M", 20, seed=9, workers=1))
-    run_match(checkpoint, "--queries", "album")
+    run_match(checkpoint, "--queries", "album", "--quiet")
     exact = Path("matches/matches.csv").read_bytes()
     monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", 20)
     run_match(checkpoint, "--queries", "album", "--output", "others", "--json")
