@@ -1,9 +1,10 @@
-"""The batches of a stage: which images, in which order, and MixUp of a batch (H. Zhang et al., 2018)."""
+"""What a stage learns from: its classes, the batches of their images, and MixUp of a batch (H. Zhang et al., 2018)."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -11,10 +12,61 @@ from torch import Tensor
 
 from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, Key
 from image_copies.augmentations.sampling import Batches, Stream, epoch_batches, pk_batches, repeated_batches
+from image_copies.data.cache import CachedImages
+from image_copies.data.errors import UserError
 from image_copies.models.training.capture import suits_graph
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import MixSettings, SamplingSettings, StageSettings
 from image_copies.models.training.state import Progress
+
+
+def order_classes(stages: Sequence[StageSettings], own: int, extra: int) -> list[int]:
+    """The order of `own` images and `extra` ones after them, of which every stage learns the first: each stage's mixture."""
+
+    def taken() -> Iterator[int]:
+        for stage in stages:
+            if stage.classes is not None:
+                yield from range(min(own, stage.classes - stage.extra_classes))
+                yield from range(own, own + min(extra, stage.extra_classes))
+        yield from range(own + extra)
+
+    return list(dict.fromkeys(taken()))
+
+
+def check_class_counts(stages: Sequence[StageSettings], available: int, report: Callable[..., Any]) -> None:
+    """Report the stages that ask for more classes than are available.
+
+    Raises:
+        UserError: There are fewer than two classes.
+    """
+    if available < 2:
+        raise UserError(
+            f"the training images have {available} class(es); training needs at least two. Add training images, "
+            "of other classes if there is a training_labels.csv."
+        )
+    wanted = [(number, stage.classes or 0) for number, stage in enumerate(stages, 1)]
+    asked = ", ".join(
+        f"stage {number} wants {classes:,} classes" for number, classes in wanted if classes > available
+    )
+    if asked:
+        remedy = "Add images (extra_classes) or lower the stages' classes in the recipe."
+        report(f"  {asked}, but there are {available:,}: it learns those. {remedy}", flush=True)
+
+
+def choose_rows(classes: int | None, squares: CachedImages, class_of: list[int]) -> list[int]:
+    """Return the rows of the images that a stage learns from: those of its first `classes`, None for all, that can be read.
+
+    Raises:
+        UserError: They are of fewer than two classes.
+    """
+    count = classes or len(squares)
+    rows = [row for row in squares.readable_rows() if class_of[row] < count]
+    if len({class_of[row] for row in rows}) < 2:
+        raise UserError(
+            f"the stage's {min(count, 1 + max(class_of))} classes have {len(rows)} training images that can be read; "
+            "training needs two classes at least."
+        )
+    return rows
 
 
 def _fix_length(passes: Batches, iterations: int) -> Batches:

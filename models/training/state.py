@@ -1,18 +1,16 @@
 """The training state on disk: tensors as safetensors, everything else as JSON, consistent at any moment.
 
-`state.json` contains the current step; a thread of each process writes its part, `state-<step>-<process>.safetensors`, while
-training goes on. The JSON file is replaced last, by an atomic rename, so that a kill leaves either the old state or the new one.
-Nothing is pickled.
+`state.json` contains the current step; each process writes its part, `state-<step>-<process>.safetensors`. The JSON file is
+replaced last, by an atomic rename, so that a kill leaves either the old state or the new one. Nothing is pickled.
 """
 
 import hashlib
 import json
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from lightning_fabric import Fabric
@@ -25,14 +23,13 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file, whole_file_apart
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
-from image_copies.models.device import mark_arrival
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 
 STATE = "state.json"
 # plus the time of writing and the steps between two checks, twice: what a killed run loses
 SAVE_INTERVAL_SECONDS = 30.0
-# times the duration of saving: a longer interval, since a million classes would be terabytes a day
+# times the duration of saving: a longer interval, since a million classes take seconds, and would be terabytes a day
 SAVING_PAUSE = 120.0
 LONGEST_INTERVAL_SECONDS = 600.0
 MIN_RELATIVE_FALL = 0.01  # of the loss, to count as falling
@@ -70,123 +67,61 @@ class Progress:
         return "epochs" if self.epoch >= stage.epochs else ""
 
 
-class WrittenState:
-    """A training state that a thread writes while training goes on; until all of it is written the one before counts.
-
-    This process's part is nested dicts and lists of tensors and JSON values. A GPU copies them into pinned memory, which torch
-    keeps for the next state, before it goes on with what is launched later; the thread waits for that, and the caller for
-    nothing. All processes construct and finish it together.
-    """
-
-    def __init__(
-        self, folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric
-    ) -> None:
-        self._folder, self._fabric = folder, fabric
-        self._part = folder / f"state-{progress.step}-{fabric.global_rank}.safetensors"
-        self._about = {
-            "identity": identity,
-            "processes": fabric.world_size,
-            "threads": torch.get_num_threads(),
-            "progress": asdict(progress),
-        }
-        tensors: dict[str, Tensor] = {}
-        plain = _to_json(state, tensors)
-        copied = mark_arrival(fabric.device)
-        thread = ThreadPoolExecutor(1, thread_name_prefix="training-state")
-        self._writing = thread.submit(self._write, tensors, plain, copied)
-        thread.shutdown(wait=False)
-
-    def is_written(self) -> bool:
-        """Whether `finish` would not wait for this process's part."""
-        return self._writing.done()
-
-    def finish(self) -> None:
-        """Wait until all parts are written and this state counts.
-
-        Raises:
-            UserError: The files cannot be written, for example because the disk is full.
-        """
-        try:
-            self._writing.result()
-            if self._fabric.world_size > 1:
-                self._let_count()
-        except (OSError, SafetensorError) as error:
-            raise UserError(
-                f"the training state cannot be written to {self._part} ({error}). The last complete state is kept: "
-                "make room and run the same command again."
-            ) from error
-
-    def _write(self, tensors: dict[str, Tensor], plain: Any, copied: torch.cuda.Event | None) -> None:
-        """Write this process's part; a state of one process counts then, several first wait for each other in `finish`."""
-        if copied is not None:
-            copied.synchronize()
-        with whole_file_apart(self._part) as temporary:
-            save_file(tensors, temporary, metadata={"state": json.dumps(plain)})
-        if self._fabric.world_size == 1:
-            self._let_count()
-
-    def _let_count(self) -> None:
-        """Let all processes go on from this state, of which all parts are written, and remove this process's older parts."""
-        self._fabric.barrier()
-        if self._fabric.global_rank == 0:
-            with whole_file(self._folder / STATE) as temporary:
-                temporary.write_text(json.dumps(self._about, indent=1), encoding="utf-8")
-        self._fabric.barrier()
-        for old in self._folder.glob(f"state-*-{self._fabric.global_rank}.safetensors"):
-            if old != self._part:
-                old.unlink(missing_ok=True)
-
-
 class StateSaver:
-    """Saves the training state when it is time, on all processes together; one is written while training goes on."""
+    """Saves the training state when it is time, on all processes together."""
 
     def __init__(self, folder: Path, identity: Identity, fabric: Fabric) -> None:
         self._folder, self._identity, self._fabric = folder, identity, fabric
         self._saved, self._took = time.monotonic(), 0.0
-        self.writing: WrittenState | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Let the last state that was saved count; after an error other processes may not come to that."""
-        if kind is None or self._fabric.world_size == 1:
-            self.finish()
 
     def due(self) -> bool:
-        """Whether it is time to save; a state that was written in the meantime is finished."""
-        waited = time.monotonic() - self._saved
-        written = self.writing is not None and self.writing.is_written()
-        if self.writing is not None:
-            self._took = waited
-        late = waited > max(SAVE_INTERVAL_SECONDS, min(SAVING_PAUSE * self._took, LONGEST_INTERVAL_SECONDS))
-        late, written = self._fabric.broadcast((late, written))
-        if written:
-            self.finish()
-        return late
+        """Whether it is time to save, for the first process."""
+        pause = max(SAVE_INTERVAL_SECONDS, min(SAVING_PAUSE * self._took, LONGEST_INTERVAL_SECONDS))
+        return self._fabric.broadcast(time.monotonic() - self._saved > pause)
 
     def save(self, progress: Progress, state: Mapping[str, Any]) -> None:
-        """Begin to write a state, once the one before counts."""
-        self.finish()
+        """Save the state (`save_state`)."""
+        started = time.monotonic()
+        save_state(self._folder, self._identity, progress, state, self._fabric)
         self._saved = time.monotonic()
-        self.writing = WrittenState(self._folder, self._identity, progress, state, self._fabric)
-
-    def finish(self) -> None:
-        """Wait until the state that is being written, if any, counts."""
-        writing, self.writing = self.writing, None
-        if writing is not None:
-            writing.finish()
+        self._took = self._saved - started
 
 
 def save_state(
     folder: Path, identity: Identity, progress: Progress, state: Mapping[str, Any], fabric: Fabric
 ) -> None:
-    """Save the training state and wait until it is written (`WrittenState`).
+    """Save this process's part of the training state: nested dicts and lists of tensors and JSON values.
+
+    All processes do this together; the state counts once all parts are written, and older ones are removed.
 
     Raises:
-        UserError: The files cannot be written.
+        UserError: The files cannot be written, for example because the disk is full.
     """
-    WrittenState(folder, identity, progress, state, fabric).finish()
+    part = folder / f"state-{progress.step}-{fabric.global_rank}.safetensors"
+    about = {
+        "identity": identity,
+        "processes": fabric.world_size,
+        "threads": torch.get_num_threads(),
+        "progress": asdict(progress),
+    }
+    tensors: dict[str, Tensor] = {}
+    plain = _to_json(state, tensors)
+    try:
+        with whole_file_apart(part) as temporary:
+            save_file(tensors, temporary, metadata={"state": json.dumps(plain)})
+        fabric.barrier()
+        if fabric.global_rank == 0:
+            with whole_file(folder / STATE) as temporary:
+                temporary.write_text(json.dumps(about, indent=1), encoding="utf-8")
+        fabric.barrier()
+        for old in folder.glob(f"state-*-{fabric.global_rank}.safetensors"):
+            if old != part:
+                old.unlink(missing_ok=True)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"the training state cannot be written to {part} ({error}). The last complete state is kept: "
+            "make room and run the same command again."
+        ) from error
 
 
 def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progress, dict[str, Any]] | None:
@@ -317,9 +252,7 @@ def _to_json(value: Any, tensors: dict[str, Tensor]) -> Any:
     """Convert `value` to JSON; tensors are copied to `tensors` and replaced by their names."""
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        tensors[name] = value.detach().to(
-            "cpu", copy=True, memory_format=torch.contiguous_format, non_blocking=True
-        )
+        tensors[name] = value.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
         return {"tensor": name}
     if isinstance(value, Mapping):
         return {"items": [[key, _to_json(item, tensors)] for key, item in value.items()]}

@@ -46,10 +46,15 @@ from image_copies.models.network.checkpoint import load_descriptor, save_descrip
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.objectives.base import Objective, ObjectiveOutput, sum_over_domains
 from image_copies.models.objectives.svmax import describe_spread
-from image_copies.models.training.batches import build_batches, draw_share, mix_batch
+from image_copies.models.training.batches import (
+    build_batches,
+    check_class_counts,
+    choose_rows,
+    draw_share,
+    mix_batch,
+)
 from image_copies.models.training.capture import StaticStep, suits_graph
 from image_copies.models.training.centroids import FIRST_CENTROID_EPOCH, compute_centroids
-from image_copies.models.training.class_counts import check_class_counts, choose_rows
 from image_copies.models.training.classifier import save_classifier
 from image_copies.models.training.collapse import embed_classes, find_disagreement, measure_collapse
 from image_copies.models.training.curve import (
@@ -281,34 +286,34 @@ class Trainer:
         self.descriptor.train()
         self.objective.train()
         pending: list[EpochRow] = []
-        with StateSaver(self.folder, self.identity, fabric) as saver:
-            while True:
-                seconds_before, images_before = progress.seconds, progress.images
-                self._learn_epoch(stream, batches.per_epoch, saver, pending)
-                means = {name: value / progress.counts[name] for name, value in progress.sums.items()}
-                self.schedule.after_epoch(means["loss"])
-                learnt = (progress.images - images_before) * fabric.world_size
-                progress.end_epoch(means["loss"])
-                row = EpochRow(
-                    stage=progress.stage + 1,
-                    epoch=progress.epoch,
-                    step=progress.step,
-                    classes=classes,
-                    intensity=stage.intensity,
-                    image_size=stage.image_size,
-                    loss=means.pop("loss"),
-                    learning_rate=self.optimizers[0].param_groups[0]["lr"],
-                    images_per_second=learnt / max(1e-9, progress.seconds - seconds_before),
-                    seconds=progress.seconds,
-                    logs=means,
-                )
-                ended_by = fabric.broadcast(progress.end_reason(stage, row.loss))
-                if ended_by:
-                    self.check_weights()
-                    return [*pending, replace(row, ended_by=ended_by)]
-                pending.append(row)
-                if saver.due():
-                    self._save(saver, pending)
+        saver = StateSaver(self.folder, self.identity, fabric)
+        while True:
+            seconds_before, images_before = progress.seconds, progress.images
+            self._learn_epoch(stream, batches.per_epoch, saver, pending)
+            means = {name: value / progress.counts[name] for name, value in progress.sums.items()}
+            self.schedule.after_epoch(means["loss"])
+            learnt = (progress.images - images_before) * fabric.world_size
+            progress.end_epoch(means["loss"])
+            row = EpochRow(
+                stage=progress.stage + 1,
+                epoch=progress.epoch,
+                step=progress.step,
+                classes=classes,
+                intensity=stage.intensity,
+                image_size=stage.image_size,
+                loss=means.pop("loss"),
+                learning_rate=self.optimizers[0].param_groups[0]["lr"],
+                images_per_second=learnt / max(1e-9, progress.seconds - seconds_before),
+                seconds=progress.seconds,
+                logs=means,
+            )
+            ended_by = fabric.broadcast(progress.end_reason(stage, row.loss))
+            if ended_by:
+                self.check_weights()
+                return [*pending, replace(row, ended_by=ended_by)]
+            pending.append(row)
+            if saver.due():
+                self._save(saver, pending)
 
     def _learn_epoch(
         self, stream: Iterator[Batch], batches: int, saver: StateSaver, pending: list[EpochRow]
@@ -629,7 +634,6 @@ class Trainer:
     def _save(self, saver: StateSaver, pending: list[EpochRow]) -> None:
         """Save the state, and write the curve's rows that are pending; none is then."""
         self.check_weights()
-        saver.finish()
         if self.fabric.global_rank == 0:
             append_rows(self.folder, pending)
         pending.clear()

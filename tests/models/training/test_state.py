@@ -1,6 +1,4 @@
 import json
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,14 +7,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.models.training import state
 from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.state import Progress, StateSaver, WrittenState, load_state, save_state
+from image_copies.models.training.state import Progress, StateSaver, load_state, save_state
 from image_copies.models.training.trainer import Trainer
 from tests import trainings
 
@@ -41,28 +38,6 @@ def test_a_state_comes_back_with_its_types(tmp_path: Path) -> None:
     assert load_state(tmp_path, {"settings": {"seed": 2}}, fabric) is None
 
 
-def test_a_state_is_what_it_was_when_it_was_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Training changes its tensors while the thread writes; until the writing is finished the older state counts."""
-    fabric, goes_on = launch_fabric("32"), threading.Event()
-    monkeypatch.setattr(state, "save_file", lambda *given, **named: (goes_on.wait(60), save_file(*given, **named)))
-    goes_on.set()
-    weights, progress = torch.ones(2, 3, 4, 4).to(memory_format=torch.channels_last), Progress(step=1)
-    save_state(tmp_path, ME, progress, {"weights": weights}, fabric)
-    goes_on.clear()
-    progress.step = 2
-    writing = WrittenState(tmp_path, ME, progress, {"weights": weights.mul_(2)}, fabric)
-    progress.step = 3
-    weights.fill_(9)
-    assert not writing.is_written()
-    found = load_state(tmp_path, ME, fabric)
-    assert found is not None and found[0].step == 1 and (found[1]["weights"] == 1).all()
-    goes_on.set()
-    writing.finish()
-    found = load_state(tmp_path, ME, fabric)
-    assert found is not None and found[0].step == 2 and (found[1]["weights"] == 2).all()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["state-2-0.safetensors", "state.json"]
-
-
 @pytest.fixture
 def train(images: ImageSet, tmp_path: Path, stop_at: Callable[[int], list[Trainer]]) -> Callable[[], Path]:
     """Trains ten steps of two images, with a state saved after each, in a folder."""
@@ -71,28 +46,9 @@ def train(images: ImageSet, tmp_path: Path, stop_at: Callable[[int], list[Traine
     return lambda: trainings.train(settings, images.select(images.ids[:4]), tmp_path)
 
 
-def test_a_training_writes_one_state_at_a_time(train: Callable[[], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, together = list[str](), list[int]()
-
-    def slow(tensors: dict[str, torch.Tensor], path: Path, **named: Any) -> None:
-        begun.append(path.name)
-        time.sleep(0.05)
-        together.append(len(list(path.parent.parent.glob(".state-*.part.safetensors"))))
-        save_file(tensors, path, **named)
-
-    monkeypatch.setattr(state, "save_file", slow)
-    train()
-    assert set(together) == {1} and len(begun) > 2
-
-
-def test_a_training_that_is_interrupted_waits_for_its_state(
-    train: Callable[[], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_at: Callable[[int], list[Trainer]]
+def test_a_training_that_is_interrupted_goes_on_from_the_step_before(
+    train: Callable[[], Path], tmp_path: Path, stop_at: Callable[[int], list[Trainer]]
 ) -> None:
-    def slow(tensors: dict[str, torch.Tensor], path: Path, **named: Any) -> None:
-        time.sleep(0.1)
-        save_file(tensors, path, **named)
-
-    monkeypatch.setattr(state, "save_file", slow)
     stop_at(4)
     with pytest.raises(KeyboardInterrupt):
         train()
@@ -181,10 +137,10 @@ def test_a_state_that_takes_long_is_saved_less_often(monkeypatch: pytest.MonkeyP
     """A million classes were written every 72 seconds, 7 to 14 TB a day."""
     clock = [0.0]
     monkeypatch.setattr(state, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    alone: Any = SimpleNamespace(broadcast=lambda value: value, world_size=1)
-    saver = StateSaver(Path(), {}, alone)
-    saver.writing = SimpleNamespace(is_written=lambda: clock[0] >= took, finish=lambda: None)  # type: ignore[assignment]
-    due = list[bool]()
-    for clock[0] in (took / 2, took, interval - 1, interval + 1):
+    monkeypatch.setattr(state, "save_state", lambda *_: clock.append(clock.pop() + took))
+    alone: Any = SimpleNamespace(broadcast=lambda value: value)
+    saver, due = StateSaver(Path(), {}, alone), list[bool]()
+    saver.save(Progress(), {})
+    for clock[0] in (took, took + interval - 1, took + interval + 1):
         due.append(saver.due())
-    assert due == [False, False, False, True]
+    assert due == [False, False, True]

@@ -22,7 +22,7 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.objectives.base import ObjectiveOutput
-from image_copies.models.training.class_counts import order_classes
+from image_copies.models.training.batches import order_classes
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.schedule import EpochSchedule
