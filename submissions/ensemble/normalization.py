@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.search.neighbours import Neighbours
 from image_copies.submissions.settings import Method, NormalizationSettings
@@ -187,46 +186,3 @@ def normalize_by_variant(
         beta=variant.beta,
         settings=settings,
     )
-
-
-def subtract_negatives(
-    vectors: NDArray[np.float32], training: NDArray[np.float32], beta: float = 0.35, neighbours: int = 10
-) -> NDArray[np.float32]:
-    """Subtract nearby training vectors from queries and references after S. Yokoo (2021), for comparison.
-
-    He first smooths each training vector by its ten nearest, weighted by the cosine's cube; here they stay as they are.
-    x' = x − β · (mean of its nearest training vectors), scaled to unit length; zero rows stay zero. Vectors [n, d] and training
-    vectors [m, d] are float32 of unit length.
-
-    Raises:
-        UserError: when there are fewer training vectors than `neighbours`.
-    """
-    found = find_neighbours(vectors, training, neighbours)
-    mean = np.zeros_like(vectors)
-    for column in found.rows.T:  # one neighbour at a time keeps memory at [n, d]
-        mean += training[column] / np.float32(neighbours)
-    moved = vectors - np.float32(beta) * mean
-    moved[~vectors.any(axis=1)] = 0
-    return scale_to_unit_length(moved)
-
-
-def normalize_scores(
-    queries: NDArray[np.float32], training: NDArray[np.float32], alpha: float = 1.0, neighbours: int = 3
-) -> NDArray[np.float32]:
-    """Express plain score normalisation (Eq. 1 and 7) as one more coordinate, float32 [n, d + 1]; for comparison.
-
-    Subtracting α × the mean cosine to the nearest training vectors from a query's scores adds a constant to its squared
-    distances: the square of a coordinate that is 0 in all references (`append_zero`). Queries [n, d] and training vectors [m, d]
-    are float32 of unit length.
-
-    Raises:
-        UserError: when there are fewer training vectors than `neighbours`.
-    """
-    found = find_neighbours(queries, training, neighbours)
-    similarity = np.maximum(found.cosines.mean(axis=1, keepdims=True), 0)
-    return np.concatenate([queries, np.sqrt(2 * alpha * similarity)], axis=1).astype(np.float32)
-
-
-def append_zero(references: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Append a coordinate 0 to references [n, d], to be searched with queries of `normalize_scores`: [n, d + 1]."""
-    return np.concatenate([references, np.zeros((len(references), 1), np.float32)], axis=1)

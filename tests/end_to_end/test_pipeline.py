@@ -146,20 +146,12 @@ def test_the_run_ends_with_a_valid_scored_submission(finished: Path, step: Step)
     assert re.findall(r"\d\d_[a-z]+", run_all) == STEPS
 
 
-def test_a_second_run_does_nothing_and_the_sweep_prints_every_normalisation(finished: Path, step: Step) -> None:
+def test_a_second_run_does_nothing(finished: Path, step: Step) -> None:
     before = {path: path.stat().st_mtime_ns for path in (finished / "runs" / "tiny").rglob("*.h5")}
     for name in STEPS:
         run = start_step if name == STEPS[-1] else step
         assert "up to date" in run(finished, name, "--run", "runs/tiny")
     assert before == {path: path.stat().st_mtime_ns for path in (finished / "runs" / "tiny").rglob("*.h5")}
-    printed = step(finished, "04_normalize", "--run", "runs/tiny", "--sweep")
-    assert "12 synthetic queries, 7 references" in printed
-    rows = [line.split("│")[1:3] for line in printed.splitlines() if line.startswith("│")]
-    figures = [float(figure) for _, figure in rows]
-    assert len(rows) == 1 + 4 * 5 + 2 * 5 + 3 and figures == sorted(figures, reverse=True)
-    assert {name.split(",")[0].strip() for name, _ in rows} == {
-        "not normalised", "method 1", "method 2", "score normalisation", "negative embedding subtraction",
-    }  # fmt: skip
 
 
 def test_workers_and_a_stop_leave_the_submission_as_it_is(

@@ -10,13 +10,10 @@ from hypothesis import strategies as st
 from image_copies.data.errors import UserError
 from image_copies.submissions.ensemble.normalization import (
     METHODS,
-    append_zero,
     count_neighbours_needed,
     find_neighbours,
     normalize_by_variant,
     normalize_queries,
-    normalize_scores,
-    subtract_negatives,
 )
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.selection import apply_normalizations
@@ -100,21 +97,3 @@ def test_neighbours_that_were_not_searched_or_do_not_exist_are_missed() -> None:
         normalize_queries(training, training, find_neighbours(training, training, 2), "method2", 1, NormalizationSettings())
     with pytest.raises(UserError, match=r"needs 100 training neighbours, but there are only 7"):
         find_neighbours(np.eye(4, dtype=np.float32), np.ones((7, 4), np.float32), 100)
-
-
-def test_scores_and_negatives_are_normalised_literally() -> None:
-    rng = np.random.default_rng(5)
-    queries, training, references = draw_vectors(rng, 9, 6), draw_vectors(rng, 50, 6, around=3), draw_vectors(rng, 9, 6)
-    moved, against = normalize_scores(queries, training, alpha=0.8), append_zero(references)
-    before = ((queries[:, None] - references[None]) ** 2).sum(axis=2)
-    after = ((moved[:, None] - against[None]) ** 2).sum(axis=2)
-    nearest = np.sort(queries @ training.T, axis=1)[:, -3:].mean(axis=1)  # Eq. 1, with S = −D² = 2 (cos − 1)
-    assert nearest.min() < 0 < nearest.max()
-    np.testing.assert_allclose(after - before, np.repeat(2 * 0.8 * np.maximum(nearest, 0)[:, None], 9, axis=1), atol=1e-4)
-    rng = np.random.default_rng(6)
-    vectors, training = (draw_vectors(rng, n, 6) for n in (4, 50))
-    moved = subtract_negatives(vectors, training, beta=0.35, neighbours=10)
-    for row, vector in enumerate(vectors):
-        nearest = training[np.argsort(-(training @ vector))[:10]]
-        expected = vector - 0.35 * nearest.mean(axis=0)
-        np.testing.assert_allclose(moved[row], expected / np.linalg.norm(expected), atol=1e-5)
