@@ -14,15 +14,16 @@ from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import IscFolder, open_isc_folder
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.run.step import describe_origin, fingerprint_images, read_manifest, search_on_gpu
-from image_copies.pipeline.steps.report import write_run_report, write_unscored_run_report
 from image_copies.pipeline.steps.score_files import write_details
-from image_copies.pipeline.steps.score_table import collect_warnings, read_synthetic
+from image_copies.pipeline.steps.score_table import collect_warnings, describe_run, read_synthetic
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
 from image_copies.submissions.ensemble.selection import apply_normalizations, find_best_beta
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.formats.matching_track import read_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.report.gallery import MAX_SUGGESTED
+from image_copies.submissions.report.inputs import ReportInputs, UnscoredInputs
+from image_copies.submissions.report.page import write_report, write_unscored_report
 from image_copies.submissions.scoring.metrics import (
     Interval,
     RankedPairs,
@@ -87,10 +88,18 @@ def score_variants(run: Run) -> None:
         for row in better
     ]
     warnings, synthetic = collect_warnings(run) + oddities, read_synthetic(run.paths.choice)
-    write_run_report(run, data, variants, (submitted.scores, submitted.ranked, submitted.interval), warnings)
+    shown = ReportInputs(
+        **describe_run(run, data, warnings),
+        variants=variants,
+        scores=submitted.scores.as_dict(),
+        interval=submitted.interval,
+        ranked=submitted.ranked,
+        ground_truth=truth,
+    )
+    write_report(shown, run.paths.report)
     figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
     rest = {"variants": variants, "synthetic": synthetic, "warnings": warnings}
-    rest |= {"made_from": _describe_run(run, data)}
+    rest |= {"made_from": _describe_origin(run, data)}
     write_text(run.paths.scores, json.dumps(figures | rest, indent=1) + "\n")
 
 
@@ -106,7 +115,8 @@ def report_unscored(run: Run) -> None:
     if run.paths.details.exists():
         shutil.rmtree(run.paths.details)
     warnings = collect_warnings(run) + describe_oddities(*open_submission(run.paths.submission))
-    write_unscored_run_report(run, open_isc_folder(run.data), _find_best_pairs(run), warnings)
+    about = describe_run(run, open_isc_folder(run.data), warnings)
+    write_unscored_report(UnscoredInputs(**about, pairs=_find_best_pairs(run)), run.paths.report)
 
 
 def _find_best_pairs(run: Run) -> list[tuple[str, str, float]]:
@@ -119,7 +129,7 @@ def _find_best_pairs(run: Run) -> list[tuple[str, str, float]]:
     return pairs[:MAX_SUGGESTED]
 
 
-def _describe_run(run: Run, data: IscFolder) -> dict[str, Any]:
+def _describe_origin(run: Run, data: IscFolder) -> dict[str, Any]:
     """What the run's results were made from: fingerprints of recipe, data and submission, code, versions, threads of training."""
     threads = {name: read_manifest(run, f"01_train {name}").get("threads") for name in run.recipe.models}
     sets = {"training": data.training, "reference": data.reference, "query": data.query}

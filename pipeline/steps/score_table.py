@@ -1,16 +1,20 @@
-"""What step 06 prints, and what a run is to be warned of: read from what steps 01, 03 and 06 wrote, free of torch."""
+"""What step 06 prints and shows of a run beside its scores: read from what the steps wrote, free of torch."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from image_copies.data.files import open_regular
+from image_copies.data.files import open_regular, read_json
+from image_copies.data.layout import IscFolder
 from image_copies.pipeline.run.run import Run
+from image_copies.pipeline.run.step import code_version, versions
 from image_copies.submissions.ensemble.variant import TITLES, read_choice
+from image_copies.submissions.report.inputs import StepDone
 
 
 def read_synthetic(choice: Path) -> dict[str, float]:
@@ -75,3 +79,37 @@ def print_unscored(synthetic: Mapping[str, float], warnings: list[str]) -> None:
 def describe_synthetic(synthetic: Mapping[str, float]) -> str:
     """Return each title with its figure."""
     return ", ".join(f"{title} {figure:.3f}" for title, figure in synthetic.items())
+
+
+def describe_run(run: Run, data: IscFolder, warnings: list[str]) -> dict[str, Any]:
+    """Return the fields of the report's RunInputs by name."""
+    steps, used = read_steps(run.paths.manifests)
+    return {
+        "title": run.folder.name,
+        "queries": data.query,
+        "references": data.reference,
+        "edits_file": data.query_edits,
+        "recipe": run.paths.recipe.read_text(encoding="utf-8"),
+        "code": code_version(),
+        "curves": {name: read_curve(run.paths.curve(name)) for name in run.recipe.models},
+        "steps": steps,
+        "versions": used,
+        "warnings": warnings,
+        "synthetic": read_synthetic(run.paths.choice),
+    }
+
+
+def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
+    """Read the products of the steps before 06 from their manifests, and the versions of each package, joined by "and"."""
+    steps, used = [], {name: {number} for name, number in versions().items()}
+    known = (
+        manifests.iterdir() if manifests.is_dir() else ()
+    )  # next to them what a kill left unfinished, its name begins with a dot
+    for path in sorted(
+        path for path in known if path.suffix == ".json" and not path.name.startswith((".", "06_score"))
+    ):
+        record = read_json(path)
+        steps.append(StepDone(path.stem, record.get("seconds"), str(record.get("code", ""))))
+        for name, number in record.get("versions", {}).items():
+            used.setdefault(name, set()).add(number)
+    return steps, {name: " and ".join(sorted(numbers)) for name, numbers in used.items()}

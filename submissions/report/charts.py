@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import matplotlib
@@ -83,60 +84,31 @@ def draw_precision_recall(ranked: RankedPairs) -> Markup:
 
 
 def draw_training(name: str, curve: pd.DataFrame) -> Markup:
-    """Draw loss above and validation µAP below, with a line where a stage begins.
-
-    The curve has a row per epoch; any of its columns stage, loss and validation may be missing.
-    """
-    figures = {
-        label: _numbers(curve, column)
-        for column, label in (("loss", "loss"), ("validation", "validation µAP"))
-    }
-    figures = {label: values for label, values in figures.items() if np.isfinite(values).any()}
+    """Draw loss above and validation µAP below, where there are any, with a line where a stage begins; a row is an epoch."""
+    labels = {"loss": "loss", "validation": "validation µAP"}
+    shown = [column for column in labels if curve[column].notna().any()]
     epochs = np.arange(1, len(curve) + 1)
+    starts = np.flatnonzero(np.diff(curve["stage"], prepend=-1))
 
     def paint(figure: Figure) -> None:
-        panels = np.atleast_1d(figure.subplots(max(len(figures), 1), 1, sharex=True))
-        for axes, (label, values), colour in zip(panels, figures.items(), (FIRST, SECOND), strict=False):
-            known = np.isfinite(values)
+        panels = np.atleast_1d(figure.subplots(max(len(shown), 1), 1, sharex=True))
+        for axes, column, colour in zip(panels, shown, (FIRST, SECOND), strict=False):
+            known = curve[column].notna()
             marker = "o" if known.sum() <= 30 else ""
+            values = curve[column][known]
             axes.plot(
-                epochs[known],
-                values[known],
-                color=colour,
-                linewidth=1.8,
-                marker=marker,
-                markersize=4,
-                clip_on=False,
+                epochs[known], values, color=colour, linewidth=1.8, marker=marker, markersize=4, clip_on=False
             )
-            axes.set(ylabel=label)
+            axes.set(ylabel=labels[column])
             axes.grid(alpha=0.2)
-            if label.startswith("validation"):
+            if column == "validation":
                 axes.set_ylim(0, None)
-        for number, start, end in _split_stages(curve):
-            if start:
-                for axes in panels:
-                    axes.axvline(start + 0.5, color=INK, linewidth=0.9, linestyle="--")
-            middle, above = (start + end + 1) / 2, panels[0].get_xaxis_transform()
-            panels[0].text(middle, 1.02, str(number), transform=above, ha="center", va="bottom", fontsize=10)
+        above = panels[0].get_xaxis_transform()
+        for start, end in pairwise([*starts, len(curve)]):
+            for axes in panels if start else ():
+                axes.axvline(start + 0.5, color=INK, linewidth=0.9, linestyle="--")
+            number, middle = str(curve["stage"][start]), (start + end + 1) / 2
+            panels[0].text(middle, 1.02, number, transform=above, ha="center", va="bottom", fontsize=10)
         panels[-1].set(xlabel="epochs of all stages", xlim=(0.5, len(curve) + 0.5))
 
-    return draw(paint, 1.0 + 1.5 * max(len(figures), 1), f"training of {name}")
-
-
-def _split_stages(curve: pd.DataFrame) -> list[tuple[int, int, int]]:
-    """Return (stage, row of its first epoch, row after its last) of each stage; one stage if the curve does not number them."""
-    numbers = _numbers(curve, "stage")
-    if not np.isfinite(numbers).all():
-        numbers = np.ones(len(curve))
-    starts = [row for row in range(len(numbers)) if row == 0 or numbers[row] != numbers[row - 1]]
-    return [
-        (int(numbers[start]), start, end)
-        for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True)
-    ]
-
-
-def _numbers(curve: pd.DataFrame, column: str) -> np.ndarray:
-    """Return the column as float64 [n], with NaN where it is missing or not numeric."""
-    if column not in curve:
-        return np.full(len(curve), np.nan)
-    return pd.to_numeric(curve[column], errors="coerce").to_numpy(np.float64)
+    return draw(paint, 1.0 + 1.5 * max(len(shown), 1), f"training of {name}")

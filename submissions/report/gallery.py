@@ -208,40 +208,21 @@ def write_thumbnail(source: Path | bytes, target: Path) -> bool:
     return True
 
 
-PicturedCard = tuple[Card, list[tuple[Tile, str | None]]]
-PicturedGallery = tuple[Gallery, list[PicturedCard]]
-
-
 def write_page(
     folder: Path, template: str, inputs: RunInputs, galleries: list[Gallery], values: Mapping[str, object]
 ) -> Path:
     """Write `index.html` with its thumbnails, all or nothing; return the path of the page.
 
-    An existing folder is replaced. The template gets the inputs, the pictured galleries and the values.
+    An existing folder is replaced. The template gets the inputs, the galleries, what writes thumbnails, and the values.
 
     Raises:
         UserError: when the disk is full.
     """
     with whole_folder(folder) as temporary:
-        shown = _add_thumbnails(galleries, inputs.queries, inputs.references, temporary)
-        page = render(template, inputs=inputs, galleries=shown, **values)
+        thumbnails = {
+            "query": Thumbnails(temporary / "images", inputs.queries, "q"),
+            "reference": Thumbnails(temporary / "images", inputs.references, "r"),
+        }
+        page = render(template, inputs=inputs, galleries=galleries, thumbnails=thumbnails, **values)
         (temporary / "index.html").write_text(page, encoding="utf-8")
     return folder / "index.html"
-
-
-def _add_thumbnails(
-    galleries: list[Gallery], queries: ImageSet, references: ImageSet, folder: Path
-) -> list[PicturedGallery]:
-    """Write the cards' thumbnails below `folder`; return the galleries with each picture's path relative to it.
-
-    The path is None where the image is missing or cannot be decoded.
-    """
-    thumbnails = {
-        "query": Thumbnails(folder / "images", queries, "q"),
-        "reference": Thumbnails(folder / "images", references, "r"),
-    }
-
-    def with_paths(card: Card) -> PicturedCard:
-        return card, [(shown, thumbnails[shown.kind](shown.image_id)) for shown in card.pictures]
-
-    return [(gallery, [with_paths(card) for card in gallery.cards]) for gallery in galleries]

@@ -1,4 +1,4 @@
-"""Step 06 with and without a ground truth: the synthetic queries, the sweep, warnings, the report."""
+"""Step 06 with and without a ground truth: the synthetic queries, warnings, the report."""
 
 import json
 import re
@@ -14,11 +14,12 @@ from image_copies.pipeline.run.run import Run, open_existing_run
 from image_copies.pipeline.steps import score
 from image_copies.pipeline.steps.augment import synthetic_truths
 from image_copies.pipeline.steps.definitions import AUGMENT, EMBED, ENSEMBLE, run_step
-from image_copies.pipeline.steps.normalize import _normalize_each
-from image_copies.pipeline.steps.report import read_steps
-from image_copies.pipeline.steps.score_table import collect_warnings, print_unscored, read_synthetic
-from image_copies.submissions.ensemble.normalization import METHODS
-from image_copies.submissions.ensemble.projection import scale_to_unit_length
+from image_copies.pipeline.steps.score_table import (
+    collect_warnings,
+    print_unscored,
+    read_steps,
+    read_synthetic,
+)
 from image_copies.submissions.ensemble.variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, read_choice
 from image_copies.submissions.formats.matching_track import read_matches
 from tests.runs import RunCommand, copy_run
@@ -47,20 +48,6 @@ def test_a_left_out_family_without_edits_is_refused_by_step_00(small_run: Path, 
     run = copy_run(small_run, tmp_path / "run", ("intensity: 0.3}", "intensity: 0.3}, left_out: [warp, policy]"))
     with pytest.raises(UserError, match=r"queries\.left_out names 'policy', of which no table has an edit"):
         run_step(run, AUGMENT)
-
-
-@pytest.mark.parametrize(("training", "ks"), [(2, {"2"}), (5, {"3", "5"}), (120, {"3", "10", "30", "100"})])
-def test_the_names_give_the_neighbours_there_are(training: int, ks: set[str]) -> None:
-    rng = np.random.default_rng(0)
-    queries, references, others = (
-        scale_to_unit_length(rng.standard_normal((rows, 4)).astype(np.float32)) for rows in (3, 6, training)
-    )
-    names = [name for name, _, _ in _normalize_each(queries, references, others)]
-    assert {k for name in names for k in re.findall(r"k (\d+)", name)} == ks
-    for row in METHODS.values():
-        assert any(name.startswith(row.label) for name in names)
-    assert f"negative embedding subtraction, β 0.35, k {min(10, training)}" in names
-    assert f"score normalisation, α 1, k {min(3, training)}" in names
 
 
 @pytest.fixture(scope="module")
