@@ -43,7 +43,10 @@ def make_inputs(folder: Path, count: int = 8, copies: int = 5, noise: float = 0.
         edits_file=folder / "edits.csv",
         recipe="seed: 0  # <i>",
         code="abc",
-        curves={"net <b>$1$": pd.DataFrame({"stage": [1, 2], "loss": [3.0, 2.0]}), "untrained": pd.DataFrame()},
+        curves={
+            "net <b>$1$": pd.DataFrame({"stage": [1, 2], "loss": [3.0, 2.0], "validation": [0.3, None]}),
+            "untrained": pd.DataFrame(),
+        },
         steps=[StepDone("01_train-net", 1.5, "abc <i>")],
         versions={"Python": "3.11"},
         warnings=["the submission is <weak>"],

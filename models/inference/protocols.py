@@ -1,12 +1,13 @@
-"""Vectors of images that are resized and cropped as the protocol of a test set says."""
+"""Vectors of images that are resized and cropped as the protocol of a test set says, or pooled with several p."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from image_copies.augmentations.dataset import normalize_pixels
@@ -15,6 +16,7 @@ from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches
 from image_copies.models.network.descriptor import Descriptor
 
 BATCH_SIZE = 64
+ReadImages = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], whether the image could be read)
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,32 @@ def embed_view(view: View, images: ImageSet, raw: bool = False) -> NDArray[np.fl
         first = images.paths[min(broken)]
         print(f"{len(broken)} of {len(images)} images are unreadable and match nothing, the first is {first}")
     return result.numpy() if result is not None else np.zeros((0, view.descriptor.dimensions), np.float32)
+
+
+def embed_at_exponents(
+    descriptor: Descriptor,
+    images: ReadImages,
+    exponents: Sequence[float],
+    workers: int = 0,
+    raw: bool = False,
+) -> dict[float, NDArray[np.float32]]:
+    """Return vectors float32 [n, d], unit or `raw`, by exponent of GeM; the descriptor is left in evaluation mode."""
+    found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
+    with descriptor.pooling.set_exponent_temporarily(), torch.no_grad():
+        for features in _extract_features(descriptor, DataLoader(images, BATCH_SIZE, num_workers=workers)):
+            for exponent, vectors in found.items():
+                descriptor.pooling.set_exponent(exponent)
+                vectors.append(descriptor.describe_features(features, raw=raw).cpu())
+    return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
+
+
+def _extract_features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, bool]]) -> Iterator[Tensor]:
+    """Yield the backbone's feature maps batch by batch, without gradient."""
+    descriptor.eval()
+    device = descriptor.pooling.exponent.device
+    for pixels, _ in tqdm(loader, desc="embedding", unit="batch", leave=False):
+        with torch.no_grad():
+            features = descriptor.features(
+                normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std)
+            )
+        yield features

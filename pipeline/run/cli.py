@@ -63,7 +63,7 @@ def named_path(text: str) -> Path:
     path = named_place(text)
     if is_remote(path):
         raise argparse.ArgumentTypeError(
-            f"{text} is on an object store; this option needs a file or folder of this machine"
+            f"{text} is on an object store; this option needs a file or folder of this machine: copy it with the store's own tool"
         )
     return path
 
@@ -85,26 +85,11 @@ def named_place(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def named_run(text: str) -> Path:
-    """Parse the path of a run folder, which must be on this machine; to be used as its `type`.
-
-    Raises:
-        argparse.ArgumentTypeError: when the path is empty, or on an object store.
-    """
-    path = named_place(text)
-    if is_remote(path):
-        raise argparse.ArgumentTypeError(
-            f"{text} is on an object store: name a folder of this machine, and copy the run with the store's own tool, such as "
-            f"aws s3 cp --recursive runs/{path.name} {text}"
-        )
-    return path
-
-
 def make_step_parser(description: str | None, program: str | None = None) -> argparse.ArgumentParser:
     """Return a parser with the options that every step has; `program` is the command's name, if not that of its file."""
     parser = CommandParser(program, description=description)
     parser.add_argument(
-        "--run", type=named_run, metavar="DIR", help="run folder; default: the latest under runs/"
+        "--run", type=named_path, metavar="DIR", help="run folder; default: the latest under runs/"
     )
     parser.add_argument(
         "--recipe",

@@ -229,8 +229,6 @@ class Product:
     work: Callable[[], None]
     name: str = ""  # which of the step's products; empty for the only one
     unfinished: Sequence[Path] = ()  # folders of unfinished work, which --force removes first
-    # those among the inputs, at whose folders later steps look
-    images: Callable[[], Mapping[str, ImageSet]] = dict
 
 
 def _need_nothing(_: Run) -> list[Path]:
@@ -334,13 +332,13 @@ class _ImageChanges:
         if not known:
             return []
         try:
-            images = product.images()
+            inputs = product.inputs()
         except UserError as error:  # moved away, perhaps to make room
             return [str(error)]
         return [
             f"input {name} changed"
-            for name in images
-            if name in known and known[name] != self._state(images[name])
+            for name, images in inputs.items()
+            if isinstance(images, ImageSet) and name in known and known[name] != self._state(images)
         ]
 
     def _state(self, images: ImageSet) -> Any:

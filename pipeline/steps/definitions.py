@@ -52,7 +52,6 @@ def _augment(run: Run) -> list[Product]:
     return [
         Product(
             inputs=lambda: {"training images": run.training_images},
-            images=lambda: {"training images": run.training_images},
             outputs=[run.paths.query_ground_truth],
             parameters={"queries": recipe.queries, "split": recipe.split.shares(), "seed": recipe.seed},
             work=work,
@@ -91,7 +90,6 @@ def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Pro
         },
         work=work,
         unfinished=[run.paths.model(name)],
-        images=lambda: {"classes": roles().classes, "overlays": roles().overlays},
     )
 
 
@@ -137,7 +135,6 @@ def _embed_by_onnx(
     return Product(
         name=f"{name} {part}",
         inputs=lambda: {"file": model.file, "images": sets()[part]},
-        images=lambda: {"images": sets()[part]},
         outputs=[run.paths.embeddings(name, part)],
         parameters={"image_size": model.image_size},
         work=work,
@@ -168,7 +165,6 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
     return Product(
         name=f"{model} {part}",
         inputs=lambda: {"checkpoint": run.require(run.checkpoint(model)), "images": sets()[part]},
-        images=lambda: {"images": sets()[part]},
         outputs=[run.paths.embeddings(model, part)],
         parameters=_SetSettings(**dict(run.embedding(model).what_makes_vectors()), background=has_background),
         work=work,
@@ -185,7 +181,6 @@ def _join(run: Run) -> list[Product]:
     return [
         Product(
             inputs=lambda: {"embeddings": _list_embeddings(run), "training images": run.training_images},
-            images=lambda: {"training images": run.training_images},
             outputs=[*map(paths.projected, SETS), paths.projection, paths.choice],
             parameters={
                 "models": list(recipe.models),

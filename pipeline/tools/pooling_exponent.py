@@ -14,7 +14,7 @@ from image_copies.data.labels import LabelledImages, label_images, read_labels
 from image_copies.data.layout import TRAINING, TRAINING_LABELS
 from image_copies.data.process import choose_workers
 from image_copies.models.device import best_device
-from image_copies.models.inference.pooling_exponent import embed_at_exponents
+from image_copies.models.inference.protocols import embed_at_exponents
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.pipeline.run.run import assign_training_roles, require_no_tests, run_of_checkpoint

@@ -10,7 +10,7 @@ from claim_rows.training import COPIED_IMAGES, COPIES, Bench, Trained, show_imag
 from measurements import Figures
 from numpy.typing import NDArray
 
-from image_copies.models.inference.pooling_exponent import embed_at_exponents
+from image_copies.models.inference.protocols import embed_at_exponents
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.whitening import compute_folded_logits
 from image_copies.models.training.classifier import load_classifier

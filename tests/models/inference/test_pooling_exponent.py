@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from image_copies.augmentations.dataset import normalize_pixels
-from image_copies.models.inference.pooling_exponent import embed_at_exponents
+from image_copies.models.inference.protocols import embed_at_exponents
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 

@@ -64,7 +64,9 @@ def submitted(small_run: Path, tmp_path_factory: pytest.TempPathFactory, run_com
         done = run_command(where, step, "--run", where / "run")
         assert done.returncode == 0, done.stderr
     run = open_existing_run(where / "run")
-    run.paths.curve("one").write_text("stage,epoch,loss,ended_by,warning\n1,1,3,epochs,vectors <collapse> in stage 1\n")
+    run.paths.curve("one").write_text(
+        "stage,epoch,loss,validation,ended_by,warning\n1,1,3,,epochs,vectors <collapse> in stage 1\n"
+    )
     return run
 
 
