@@ -107,9 +107,9 @@ def report(folder: Path, outcome: Outcome, what: Way | Literal["undo"], output: 
     return 1 if outcome.left else 0
 
 
-def _list_known(names: Sequence[str]) -> list[Path]:
+def _list_known(paths: Sequence[Path]) -> list[Path]:
     """Return the folders and files that a search noted, but for those that are gone."""
-    return [path for path in map(Path, names) if is_there(path)]
+    return list(filter(is_there, paths))
 
 
 def _lock() -> Path:

@@ -95,7 +95,7 @@ def find_index(index: Path | None, folder: Path) -> Path:
     Raises:
         UserError: There is none, or none any more.
     """
-    place = index or read_notes(folder).index_in(folder)
+    place = index or read_notes(folder).index or folder / OWN_INDEX
     if not (place / DATABASE).is_file():
         raise UserError(
             f"{place} holds no index, which keeps your decisions. Search first, or name its place with --index DIR."

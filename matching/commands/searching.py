@@ -1,6 +1,5 @@
 """match.py's searches: find copies, group them, write the results."""
 
-import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -105,12 +104,10 @@ def search(
             found = _add_listed(found, lists, settings.rule.most, pictures.queries.paths, output)
         write_results(folder, found, grouped, settings.rule, output, named)
         notes = SearchNotes(
-            index=None if own else os.path.abspath(place),  # noqa: PTH100 - its name, wherever it leads
-            keep=settings.grouping.keep,
+            index=None if own else place.absolute(),
             threshold=found.threshold,
-            preferred=settings.grouping.preferred,
-            read_only=list(map(str, read_only)),
-            sources=list(map(str, named)),
+            read_only=read_only,
+            sources=named,
             references=not _is_within(settings, pictures),
         )
         write_notes(folder, notes)

@@ -19,7 +19,6 @@ from image_copies.data.files import is_file, is_link, remove_leftovers
 from image_copies.data.sources.walking import set_aside
 from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.journal import MERGE, FileStep, Journal, LeftAloneError, Way
-from image_copies.matching.files.merging import Merge, plan_merge, write_sidecar
 from image_copies.matching.files.moving import (
     digest_if_regular,
     find_trash,
@@ -30,6 +29,7 @@ from image_copies.matching.files.moving import (
     write_note,
 )
 from image_copies.matching.files.plan import PlanRow, list_companions, remove_merged
+from image_copies.matching.files.surplus import Merge, plan_merge, write_sidecar
 
 try:
     import fcntl

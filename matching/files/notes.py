@@ -220,36 +220,28 @@ def _iterate_properties(packet: bytes) -> Read:
         raise ValueError(str(error)) from error
 
 
-def read_notes(content: bytes) -> dict[Key, Note]:
-    """Return what is noted in a picture file; of what cannot be read, that it is there."""
+def read_notes(content: bytes, sidecars: Iterable[Path] = ()) -> dict[Key, Note]:
+    """Return what is noted in a picture file and in its sidecars.
+
+    Of a part that cannot be read, it is that it is there; of a sidecar, something that nobody else says.
+    """
     found: dict[Key, Note] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with Image.open(io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])) as image:
             listed = parts.list_parts(image, content)
     for name, data in listed:
-        if name not in READERS:
-            continue
-        try:
-            notes = _collect(READERS[name](data))
-        except parts.DAMAGED:
-            notes = {name: _digest(data)}
-        for key, note in notes.items():
-            _join(found, key, note)
-    return found
-
-
-def read_sidecars(paths: Iterable[Path]) -> dict[Key, Note]:
-    """Return what the sidecars of a picture say; one that cannot be read says something that nobody else says."""
-    found: dict[Key, Note] = {}
-    for path in paths:
+        if name in READERS:
+            try:
+                _add(found, _collect(READERS[name](data)))
+            except parts.DAMAGED:
+                _add(found, {name: _digest(data)})
+    for path in sidecars:
         try:
             with open_regular(path) as file:
-                notes = parse_xmp(file.read(MAX_SIDECAR_BYTES))
+                _add(found, parse_xmp(file.read(MAX_SIDECAR_BYTES)))
         except (OSError, ValueError):
-            notes = {path.name: Note((path.name,), "structure")}
-        for key, note in notes.items():
-            _join(found, key, note)
+            _add(found, {path.name: Note((path.name,), "structure")})
     return found
 
 
@@ -310,7 +302,7 @@ def _collect(properties: Read) -> dict[Key, Note]:
         writable = prefix in SPACES and name.isidentifier() and note.form != "structure"
         values = [_clean(key, value) for value in note.values]
         form = FORMS.get(key, note.form) if writable else "structure"
-        _join(found, key, Note(tuple(value for value in values if value), form))
+        _add(found, {key: Note(tuple(value for value in values if value), form)})
     with suppress(ValueError, KeyError):
         latitude, longitude = (_parse_degrees(found[key].values[0]) for key in (LATITUDE, LONGITUDE))
         del found[LATITUDE], found[LONGITUDE]
@@ -319,13 +311,14 @@ def _collect(properties: Read) -> dict[Key, Note]:
     return found
 
 
-def _join(found: dict[Key, Note], key: Key, note: Note) -> None:
-    """Add the values of a property to those that are known."""
-    known = found.get(key, Note((), note.form))
-    new = (value for value in note.values if not any(_agree(key, value, other) for other in known.values))
-    values = *known.values, *dict.fromkeys(new)
-    if values:
-        found[key] = Note(values, known.form or note.form)
+def _add(found: dict[Key, Note], notes: Notes) -> None:
+    """Add the values of properties to those that are known."""
+    for key, note in notes.items():
+        known = found.get(key, Note((), note.form))
+        new = (value for value in note.values if not any(_agree(key, value, other) for other in known.values))
+        values, is_text = (*known.values, *dict.fromkeys(new)), "structure" not in (known.form, note.form)
+        if values:
+            found[key] = Note(values, (known.form or note.form) if is_text else "structure")
 
 
 def _name_property(name: str) -> Key:

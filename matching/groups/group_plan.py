@@ -74,17 +74,6 @@ def _choose(members: Sequence[Facts], knowledge: Knowledge, settings: KeepSettin
     return choose_least_edited(kept, others, knowledge.comparer) or (kept, why)
 
 
-def suggest(two: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) -> tuple[Facts | None, str]:
-    """Return which of two files to keep, and why; None where they are copies of which nothing says which is the original."""
-    known = knowledge.of(two[0].path, two[1].path)
-    kept, why = _choose(two, knowledge, settings)
-    asked = settings.keep != "largest" or find_pattern(kept.path, settings.preferred) < len(
-        settings.preferred
-    )
-    sure = asked or known.same_bytes or not known.judgement.is_certain or known.judgement.kind == "same file"
-    return (kept, why) if sure or known.origin is not None else (None, "")
-
-
 def _plan_remaining(
     planned: Sequence[PlanRow], kept: Path, knowledge: Knowledge, settings: KeepSettings
 ) -> list[PlanRow]:

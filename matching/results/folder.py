@@ -1,16 +1,18 @@
 """The folder that match.py writes its results into: who may write there, and what the search was."""
 
 import json
+import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
 from image_copies.data.locks import hold_lock_file
-from image_copies.matching.files.keeping import KEEP_RULES, KeepRule
 
 MATCHES, GROUPS, HUBS, PLAN = "matches.csv", "groups.csv", "hubs.csv", "plan.csv"
 SEARCH = "search.json"
@@ -26,29 +28,24 @@ WRITTEN = (MATCHES, GROUPS, HUBS, PLAN, OWN_INDEX, UNREADABLE, LEAKAGE, FOLDERS)
 
 @dataclass(frozen=True)
 class SearchNotes:
-    """What later commands need to know of a search.
+    """What later commands need to know of a search; paths are absolute.
 
     Attributes:
-        index: absolute path of the index that was searched, where decisions are kept; None for the one in the results' folder.
-        keep: by which rule the plan chose the files to keep.
-        threshold: the lowest score of a copy; None where nothing decided it.
-        preferred: patterns of paths of files that it chose before others.
-        read_only: absolute paths of folders in which nothing is to be changed.
-        sources: absolute paths of the folders and files that were searched.
-        references: whether queries were searched among references, not among themselves.
+        index: The index that was searched, where decisions are kept; None for the one in the results' folder.
+        threshold: The lowest score of a copy; None where nothing decided it.
+        read_only: Folders in which nothing is to be changed.
+        sources: The folders and files that were searched.
+        references: Whether queries were searched among references, not among themselves.
     """
 
-    index: str | None = None
-    keep: KeepRule = "largest"
+    index: Path | None = None
     threshold: float | None = None
-    preferred: Sequence[str] = ()
-    read_only: Sequence[str] = ()
-    sources: Sequence[str] = ()
+    read_only: Sequence[Path] = ()
+    sources: Sequence[Path] = ()
     references: bool = False
 
-    def index_in(self, folder: Path) -> Path:
-        """Return the index of the results in this folder."""
-        return folder / OWN_INDEX if self.index is None else Path(self.index)
+
+NOTES: TypeAdapter[SearchNotes] = TypeAdapter(SearchNotes)
 
 
 def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
@@ -72,7 +69,7 @@ def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
 
 def write_notes(folder: Path, notes: SearchNotes) -> None:
     """Write what later commands need to know of a search."""
-    write_text(folder / SEARCH, json.dumps(asdict(notes)) + "\n")
+    write_text(folder / SEARCH, json.dumps(asdict(notes), default=os.fspath) + "\n")
 
 
 def read_notes(folder: Path) -> SearchNotes:
@@ -83,17 +80,12 @@ def read_notes(folder: Path) -> SearchNotes:
     """
     path = folder / SEARCH
     try:
-        notes = SearchNotes(**json.loads(path.read_text(encoding="utf-8")))
-        valid = notes.keep in KEEP_RULES and isinstance(notes.index, (str, type(None)))
-        valid = valid and all(
-            isinstance(word, str) for word in [*notes.preferred, *notes.read_only, *notes.sources]
-        )
+        return NOTES.validate_python(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise UserError(
             f"{path}: there are no results of a search. Search first: {name_command('match')} DIR writes them."
         ) from error
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(f"{path} cannot be read ({error}). Search again.") from error
-    if not valid or not isinstance(notes.threshold, (float, int, type(None))):
-        raise UserError(f"{path} does not hold the values that a search writes. Search again.")
-    return notes
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} cannot be read, or does not hold the values that a search writes. Search again."
+        ) from error

@@ -11,10 +11,9 @@ from PIL import Image
 from image_copies.matching.files import acting
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.keeping import KeepSettings
-from image_copies.matching.files.merging import add_notes
 from image_copies.matching.files.notes import KEYWORDS, RATING, RIGHTS, Note, find_missing, parse_xmp
 from image_copies.matching.files.plan import PlanRow, read_plan, write_plan
-from image_copies.matching.files.surplus import read_holdings
+from image_copies.matching.files.surplus import add_notes, read_holdings
 from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.verification.judgement import Judgement
 from tests.albums import Killed, apply, kill_at, undo
