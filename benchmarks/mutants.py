@@ -56,11 +56,17 @@ def copy_tree(target: Path) -> Path:
     return target
 
 
+NO_SUCH_TESTS = (4, 5)  # pytest's exit codes: a name that is none, nothing that is selected
+
+
 def run_tests(tests: str, tree: Path) -> bool:
     """Whether tests pass in a copy of the tree."""
     environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "COPYSETS": ""}
     command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
-    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False).returncode == 0
+    code = subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False).returncode
+    if code in NO_SUCH_TESTS:
+        raise SystemExit(f"There are no tests {tests!r}: adapt the list of errors.")
+    return code == 0
 
 
 def is_noticed(mutant: Mutant, tree: Path) -> bool:

@@ -1,7 +1,14 @@
-"""What a folder holds, to be compared before and after."""
+"""What a folder holds, to be compared before and after; and files of which only the names matter."""
 
 import os
 from pathlib import Path
+
+
+def touch(folder: Path, *names: str) -> None:
+    """Write files that hold next to nothing."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x")
 
 
 def read_tree(folder: Path) -> dict[str, bytes]:

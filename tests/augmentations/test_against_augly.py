@@ -74,12 +74,7 @@ def test_every_edit_of_the_table_is_compared_or_named() -> None:
     assert {function.__name__ for edit in QUERY_TABLE for function in edit.functions} <= compared | ours
 
 
-def test_augly_does_not_touch_our_generators(theirs: dict[str, Callable[..., Image.Image]]) -> None:
-    """AugLy's shuffle reseeds NumPy's global generator; ours must not depend on it."""
+def test_a_share_of_the_pixels_is_shuffled() -> None:
     first = FUNCTIONS["shuffle_pixels"](PICTURE, share=0.2, seed=5)
-    theirs["shuffle_pixels"](Image.fromarray(PICTURE), share=0.2, seed=0)
-    again = FUNCTIONS["shuffle_pixels"](PICTURE, share=0.2, seed=5)
-    assert (first == again).all()
-    changed = (first != PICTURE).any(axis=2).mean()
-    assert 0.1 < changed <= 0.2
+    assert 0.1 < (first != PICTURE).any(axis=2).mean() <= 0.2
     assert sorted(map(tuple, first.reshape(-1, 3).tolist())) == sorted(map(tuple, PICTURE.reshape(-1, 3).tolist()))

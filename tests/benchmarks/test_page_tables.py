@@ -34,10 +34,8 @@ def has_figures(table: str) -> bool:
     return bool(re.search(r"\|[^|`]*(?:\d?\.\d\d|\d %)[^|`]*\||\|\s*\**\d[\d,.]*\**\s*(?:MB|s|of \d+|%|×)?\s*(?:\||, )", table))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in NO_RESULTS], ids=lambda page: page.name)
 def test_a_table_of_results_is_made_by_a_command(page: Path) -> None:
-    if page.name in NO_RESULTS:
-        return
     tables = [table.split("|")[1].strip() for table in list_tables(page.read_text(encoding="utf-8")) if has_figures(table)]
     assert set(tables) <= BOUNDS | ELSEWHERE
 

@@ -140,15 +140,11 @@ def test_memory_for_a_large_image_is_bounded(tmp_path: Path, mode: str) -> None:
     assert 3 * side**2 < int(done.stdout) * 1024 < 8 * side**2 + 24 * decode.PIXELS_PER_STRIP + 2**25
 
 
-@pytest.mark.parametrize("form", ["PNG", "JPEG2000"])
-def test_formats_whose_decoders_take_more_memory_have_a_lower_limit(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_formats_whose_decoders_take_more_memory_have_a_lower_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "MAX_PIXELS_BY_FORMAT", {"JPEG2000": 1000})
-    content = encode(PICTURE, form)
-    if form == "PNG":
-        assert decode_rgb(content).shape[2] == 3
-    else:
-        with pytest.raises(ImageError, match="larger than 1,000 pixels"):
-            decode_rgb(content)
+    assert decode_rgb(encode(PICTURE, "PNG")).shape[2] == 3
+    with pytest.raises(ImageError, match="larger than 1,000 pixels"):
+        decode_rgb(encode(PICTURE, "JPEG2000"))
 
 
 def test_a_jpeg_of_thousands_of_scans_is_refused() -> None:

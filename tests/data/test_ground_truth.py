@@ -1,6 +1,7 @@
 """Tables of ids: values stay text, and what is wrong is named."""
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,36 +25,27 @@ def test_ids_and_values_stay_text_with_several_references_and_distractors(tmp_pa
     assert read_table(path, ["id", "label"], "a CSV") == [["007", "NA"], ["8", ""]]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("query,reference\nQ,R\n", "has the columns query,reference"),
-        ("query_id,reference_id\n", "contains no rows"),
-        ("query_id,reference_id\n,R1\n", "line 2: the query id is empty"),
-    ],
-)
-def test_wrong_files_get_one_message(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "truth.csv"
-    path.write_text(content)
-    with pytest.raises(UserError, match=message):
-        read_ground_truth(path)
+def read_labels(path: Path) -> list[list[str]]:
+    return read_table(path, ["id", "label"], "a CSV of labels")
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("read", "content", "message"),
     [
-        (None, r"t\.csv: no such file\. Give a CSV of labels\."),
-        ("id\n1\n", "has the columns id; expected id,label"),
-        ("id,label\n1,x,y\n", "more values than the columns id,label"),
-        ('id,label\n1,"x\n', "is not a CSV file that can be read"),
+        (read_ground_truth, "query,reference\nQ,R\n", "has the columns query,reference"),
+        (read_ground_truth, "query_id,reference_id\n", "contains no rows"),
+        (read_ground_truth, "query_id,reference_id\n,R1\n", "line 2: the query id is empty"),
+        (read_labels, None, r"t\.csv: no such file\. Give a CSV of labels\."),
+        (read_labels, "id\n1\n", "has the columns id; expected id,label"),
+        (read_labels, "id,label\n1,x,y\n", "more values than the columns id,label"),
+        (read_labels, 'id,label\n1,"x\n', "is not a CSV file that can be read"),
     ],
 )
-def test_other_tables_are_refused(tmp_path: Path, content: str | None, message: str) -> None:
-    path = tmp_path / "t.csv"
+def test_wrong_files_get_one_message(tmp_path: Path, read: Callable[[Path], object], content: str | None, message: str) -> None:
     if content is not None:
-        path.write_text(content)
+        (tmp_path / "t.csv").write_text(content)
     with pytest.raises(UserError, match=message):
-        read_table(path, ["id", "label"], "a CSV of labels")
+        read(tmp_path / "t.csv")
 
 
 def test_a_name_that_breaks_lines_is_quoted(tmp_path: Path) -> None:

@@ -9,15 +9,10 @@ from scipy.io import savemat
 
 from image_copies.data.errors import UserError
 from image_copies.data.readers import read_cars, read_copydays, read_cub, read_holidays, read_online_products, read_ukb
+from tests.folders import touch
 
 Read = Callable[[Path], object]
 Make = Callable[[Path], None]
-
-
-def touch(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(b"x")
 
 
 def make_holidays(root: Path) -> None:

@@ -55,7 +55,3 @@ def test_what_is_not_valid_any_more_is_refused(recorded: Any, where: tuple[str |
     with pytest.raises(ValidationError) as caught:
         read_recorded(Outer, recorded)
     assert caught.value.errors()[0]["loc"] == where
-
-
-def test_with_defaults() -> None:
-    assert Outer(name="a", fast=True, inner=Inner(depth=3)).with_defaults("fast", "inner") == Outer(name="a")

@@ -314,19 +314,10 @@ def test_run_all_starts_from_what_ships_for_pictures_of_ones_own(tmp_path: Path,
 
 def test_run_all_refuses_wrong_options(tmp_path: Path) -> None:
     def run_all(*arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"PYTHON": sys.executable}
-        return subprocess.run(
-            ["bash", str(TOP / "run_all.sh"), *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
+        command = ["bash", str(TOP / "run_all.sh"), *arguments]
+        return subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHON": sys.executable}, capture_output=True, text=True)
 
     assert "--photos DIR" in run_all("--help").stdout
-    for arguments in (
-        ["--dat", "x"],
-        ["--data"],
-        ["--data", ""],
-        ["--data", "a", "--photos", "b"],
-        ["--photos", "nowhere"],
-        ["--data", "nowhere"],
-    ):
-        done = run_all(*arguments)
+    for arguments in ("--dat x", "--data", "--data ", "--data a --photos b", "--photos nowhere", "--data nowhere"):
+        done = run_all(*arguments.split(" "))
         assert done.returncode == 2 and done.stderr.startswith("error: "), arguments

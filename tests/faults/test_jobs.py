@@ -45,9 +45,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
 
 def resize(disk: Path, free: int | None) -> None:
     """Leave so many bytes free on the disk; None for plenty."""
-    state = os.statvfs(disk)
-    used = (state.f_blocks - state.f_bfree) * state.f_frsize
-    size = ROOMY if free is None else max(PAGE, used + free // PAGE * PAGE)
+    size = ROOMY if free is None else max(PAGE, used(disk) + free // PAGE * PAGE)
     subprocess.run(["mount", "-o", f"remount,size={size}", str(disk)], check=True)
 
 

@@ -36,10 +36,7 @@ def test_ideal_crops_the_same_share_of_each_side_and_flips(width: int) -> None:
     picture = np.random.default_rng(1).integers(0, 256, (256, width, 3), dtype=np.uint8)
     results = [edit_image(picture, settings, generator_for(0, 0, str(number))) for number in range(400)]
     assert {result.image.shape for result in results} == {(224, width * 224 // 256, 3)}
-    assert {tuple(entry["edit"] for entry in result.record) for result in results} == {
-        ("crop",),
-        ("crop", "hflip"),
-    }
+    assert {tuple(entry["edit"] for entry in result.record) for result in results} == {("crop",), ("crop", "hflip")}
     corners = np.array([[result.record[0]["x1"], result.record[0]["y1"]] for result in results])
     assert corners.min() < 0.01 and corners.max() > 0.115 and abs(np.corrcoef(corners.T)[0, 1]) < 0.2
 

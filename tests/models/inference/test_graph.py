@@ -15,6 +15,7 @@ from onnxscript import ir, optimizer
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.squares import decode_square, resize_square
@@ -32,6 +33,7 @@ from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
 from image_copies.models.network.weights_file import read_weights_file
 from image_copies.models.shipped import SHIPPED
+from tests.networks import SMALL, make_small
 from tests.pictures import write_images
 
 SETTINGS = EmbeddingSettings()
@@ -190,27 +192,23 @@ def test_torch_is_used_where_it_has_a_gpu(checkpoint: Path, monkeypatch: pytest.
 
 def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path) -> None:
     """The file gives, for views, what the first member gives without its mirror image, and the mean of the second."""
-    about = HandmadeSettings(kind="gabor", dimensions=16)
-    members = (
-        MemberSettings(descriptor=about, image_size=64, flips=True),
-        MemberSettings(descriptor=about, image_size=64, views=False),
-    )
-    torch.manual_seed(1)
-    descriptors = [HandmadeDescriptor(about) for _ in members]
-    joined = JoinedDescriptor(JoinedSettings(members=members, dimensions=8), [*descriptors])
-    for tensor in (*(each.whitening_matrix for each in descriptors), joined.projection_mean, joined.projection_axes):
+    mirrored, without_views = (MemberSettings(descriptor=SMALL, image_size=32, flips=one, views=one) for one in (True, False))
+    first = make_small().eval()
+    joined = JoinedDescriptor(JoinedSettings(members=(mirrored, without_views), dimensions=8), [first, make_small()])
+    for tensor in (joined.projection_mean, joined.projection_axes):
         tensor.normal_()
     path = tmp_path / "joined.safetensors"
-    save_descriptor(path, joined, 64, {})
+    save_descriptor(path, joined, 32, {})
     add_graph(path)
     whole, of_views = map(count_convolutions, list_graphs(path))
     assert whole / of_views == 3 / 1  # a mirror image is another pass
-    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 64, 64)).astype(np.uint8)
-    parts = torch.cat([descriptors[0](torch.from_numpy(pixels) / 255), joined.projection_mean[16:].expand(3, -1)], dim=1)
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 32, 32)).astype(np.uint8)
+    images = normalize_pixels(torch.from_numpy(pixels), first.mean, first.std)
+    parts = torch.cat([first(images).detach(), joined.projection_mean[16:].expand(3, -1)], dim=1)
     expected = torch.nn.functional.normalize((parts - joined.projection_mean) @ joined.projection_axes.T).numpy()
     for network in (open_network(path, SETTINGS), load_embedder(path, SETTINGS)):
-        assert np.abs(network.embed_alone({64: pixels}) - expected).max() < SAME_VECTORS
-        assert not np.array_equal(network.embed({64: pixels}), network.embed_alone({64: pixels}))
+        assert np.abs(network.embed_alone({32: pixels}) - expected).max() < SAME_VECTORS
+        assert not np.array_equal(network.embed({32: pixels}), network.embed_alone({32: pixels}))
 
 
 def test_a_single_network_embeds_views_as_it_does_pictures(checkpoint: Path) -> None:

@@ -136,13 +136,7 @@ def test_any_network_is_opened(tmp_path: Path, kind: int, shape: tuple[int | str
 @pytest.mark.parametrize(
     ("kind", "shape", "axes", "size", "message"),
     [
-        (
-            onnx.TensorProto.INT64,
-            ("n", 3, 32, 32),
-            (2, 3),
-            None,
-            r"takes pixels, tensor\(int64\) .*any number of pictures",
-        ),
+        (onnx.TensorProto.INT64, ("n", 3, 32, 32), (2, 3), None, r"takes pixels, tensor\(int64\) .*any number of pictures"),
         (FLOATS, ("n", 1, 32, 32), (2, 3), None, "expected any number of pictures"),
         (FLOATS, (4, 3, 32, 32), (2, 3), None, "any number of pictures"),
         (FLOATS, ("n", 3, 32, 64), (2, 3), None, "expected any number of pictures"),

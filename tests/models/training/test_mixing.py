@@ -52,9 +52,7 @@ def infonce_by_hand(embeddings: Tensor, labels: Tensor, others: Tensor) -> Tenso
 
 
 @pytest.mark.parametrize("objective", ["arcface", "infonce"])
-def test_the_loss_counts_the_image_and_its_partner_by_their_shares(
-    objective: Literal["arcface", "infonce"],
-) -> None:
+def test_the_loss_counts_the_image_and_its_partner_by_their_shares(objective: Literal["arcface", "infonce"]) -> None:
     """λ · L(own classes) + (1 − λ) · L(the partners')."""
     settings = ModelSettings.model_validate(
         {

@@ -112,14 +112,6 @@ def test_all_but_exponents_and_class_matrices_decay(objective: AnyObjectiveSetti
     assert {name for name, decay in found.items() if decay == 0.0} == not_decaying
 
 
-def test_without_weight_decay_states_saved_before_go_on() -> None:
-    """They know one group of the descriptor's parameters and one of the objective's."""
-    descriptor = Descriptor(SETTINGS)
-    learnt = ArcFaceSettings().build(16, 5, seed=0)
-    (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings())
-    assert [len(group["params"]) for group in optimizer.param_groups] == [len(list(descriptor.parameters())), 1]
-
-
 CLASSES, DIMENSIONS = 2000, 64
 
 

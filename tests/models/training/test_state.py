@@ -112,7 +112,7 @@ def test_a_full_disk_leaves_the_older_state(tmp_path: Path, monkeypatch: pytest.
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state-1-0.safetensors", "state.json"]
 
 
-def test_a_training_that_began_before_a_key_goes_on_and_another_value_is_named(tmp_path: Path) -> None:
+def test_a_training_that_began_before_a_key_goes_on_and_one_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """What an earlier version saved of the settings is read as today's."""
     fabric = launch_fabric("32")
     settings = ModelSettings.model_validate({"descriptor": {"backbone": "test_efficientnet"}, "stages": [{"classes": 4}]})
@@ -122,10 +122,6 @@ def test_a_training_that_began_before_a_key_goes_on_and_another_value_is_named(t
     before["settings"]["stages"][0] |= {"centroid_edits": None, "edits_gone": None}
     save_state(tmp_path, before, Progress(step=1), STATE, fabric)
     assert load_state(tmp_path, now, fabric)
-    before["settings"]["stages"][0]["centroid_edits"] = 2
-    save_state(tmp_path, before, Progress(step=1), STATE, fabric)
-    with pytest.raises(UserError, match=r"saved → now: settings\.stages\.1\.centroid_edits: 2 → 4\. Restore"):
-        load_state(tmp_path, now, fabric)
     before["settings"]["stages"][0]["gone"] = 0.5
     save_state(tmp_path, before, Progress(step=1), STATE, fabric)
     with pytest.raises(UserError, match=r"saved ones cannot be read by this version \(stages\.0\.gone: Extra inputs"):

@@ -89,9 +89,7 @@ def test_a_run_on_an_object_store_is_refused_with_the_way_around(tmp_path: Path,
     assert not list(tmp_path.iterdir())
 
 
-def test_path_options_refuse_an_empty_one_and_help_names_no_default_that_is_none(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_path_options_refuse_an_empty_one_and_help_names_no_default_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert not [path for path in PIPELINE.rglob("*.py") if "type=Path" in path.read_text(encoding="utf-8")]
     make_step_parser(None).print_help()
     assert "None" not in capsys.readouterr().out

@@ -13,6 +13,7 @@ from image_copies.models.training.trainer import Trainer
 from image_copies.pipeline.run.run import Run, assign_training_roles, open_existing_run, open_run
 from image_copies.pipeline.steps import train as step
 from image_copies.pipeline.steps.definitions import TRAIN, run_step
+from tests.runs import copy_run
 
 
 def test_each_stage_learns_its_mixture_of_extra_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,10 +64,7 @@ def test_too_few_images_for_the_ensembles_dimensions_are_said_before_training(
     [
         ("descriptor: {backbone: test_efficientnet, weights: gone.pth}", r"^two: gone\.pth: no such weights file"),
         ("descriptor: {backbone: test_efficientnet, weights: gone}", r"^two: weights: 'gone'; expected none, pretrained"),
-        (
-            "descriptor: {backbone: test_efficientnet, weights: shipped#huge}",
-            r"^two: .* joins byob2, byob3, gabor: name one",
-        ),
+        ("descriptor: {backbone: test_efficientnet, weights: shipped#huge}", r"^two: .* joins byob2, byob3, gabor: name one"),
         ("kind: file, file: gone.safetensors", r"^two: gone\.safetensors: no such file\. `file` of the recipe names"),
         ("descriptor: {backbone: test_efficientnet, weights: OWN/models/one/stage-2.safetensors}", None),
         ("kind: file, file: OWN/models/one/stage-2.safetensors", None),
@@ -75,13 +73,9 @@ def test_too_few_images_for_the_ensembles_dimensions_are_said_before_training(
 def test_a_later_models_missing_weights_are_missed_before_any_is_trained(
     small_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, message: str | None
 ) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(small_run, folder)
-    path = folder / "recipe.yaml"
-    stages = "" if "kind" in model else ", stages: [{image_size: 32}]"
+    folder, stages = tmp_path / "run", "" if "kind" in model else ", stages: [{image_size: 32}]"
     two = f"  two: {{{model.replace('OWN', str(folder))}{stages}}}\n"
-    path.write_text(path.read_text().replace("embedding:", f"{two}embedding:", 1))
-    run = open_existing_run(folder)
+    run = copy_run(small_run, folder, ("embedding:", f"{two}embedding:"))
     monkeypatch.setattr(Trainer, "train", lambda self: pytest.fail("a model was trained"))
     if message is None:
         step.check_models(run)

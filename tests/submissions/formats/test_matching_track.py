@@ -63,24 +63,13 @@ def test_equals_a_literal_walk_with_ties_duplicates_and_strangers(tmp_path_facto
         ("query_id,reference_id,score\nQ,R,1\nQ,S,nan\n", "line 3"),
         ("query_id,reference_id,score\nQ,R,1,2\nQ,S,1,2\n", "m.csv has lines with more values than the columns"),
         ("query_id,reference_id,score\n" + "Q,R,1\n" * 1001, "1,001 rows; the matching track allows 1,000"),
+        ("query_id,reference_id,score\nP1,R0,1\n", "none of its 1 queries, such as 'P1', is among the 2 .*, such as 'Q0'"),
+        ("query_id,reference_id,score\nQ0,S1,1\n", "none of its 1 references, such as 'S1', is among the 1 .*, such as 'R0'"),
     ],
 )
 def test_wrong_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
     monkeypatch.setattr(matching_track, "MAX_ROWS", 1000)
     (tmp_path / "m.csv").write_text(text)
-    with pytest.raises(UserError, match=message):
-        evaluate_matches(tmp_path / "m.csv", GroundTruth(["Q"], frozenset()))
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ("P1,R0,1", "none of its 1 queries, such as 'P1', is among the 2 that the ground truth names, such as 'Q0'"),
-        ("Q0,S1,1", "none of its 1 references, such as 'S1', is among the 1 that the ground truth names, such as 'R0'"),
-    ],
-)
-def test_a_ground_truth_of_other_images_is_refused(tmp_path: Path, row: str, message: str) -> None:
-    (tmp_path / "m.csv").write_text(f"query_id,reference_id,score\n{row}\n")
     with pytest.raises(UserError, match=message):
         evaluate_matches(tmp_path / "m.csv", GroundTruth(["Q0", "Q1"], frozenset({("Q0", "R0")})))
 

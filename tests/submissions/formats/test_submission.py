@@ -5,12 +5,7 @@ import numpy as np
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.formats.submission import (
-    describe_oddities,
-    find_submission_problems,
-    open_submission,
-    write_submission,
-)
+from image_copies.submissions.formats.submission import find_submission_problems, open_submission, write_submission
 from image_copies.submissions.vectors.files import Vectors
 
 
@@ -73,18 +68,6 @@ def test_unreadable_images_lie_far_apart(tmp_path: Path) -> None:
     (references_of_file,) = read_references.readable().divide(10)
     distances = ((read_queries.vectors[:, None] - references_of_file.load()[None]) ** 2).sum(axis=2)
     assert distances[1, 0] < 100 and (distances[[0, 0, 1], [0, 1, 1]] > 1e5).all()
-
-
-def test_unreadable_zero_and_repeated_vectors_are_described(tmp_path: Path) -> None:
-    queries, references = part("Q", 4), part("R", 4)
-    assert describe_oddities(queries, references) == []
-    queries.unreadable[0] = True
-    references.vectors[2] = references.vectors[0]
-    references.vectors[3] = 0
-    write_submission(tmp_path / "s.h5", queries, references)
-    unreadable, zero, repeated = describe_oddities(*open_submission(tmp_path / "s.h5"))
-    assert unreadable.startswith("query: 1 of 4 images could not be read, the first is 'Q")
-    assert zero.startswith("reference: 1 vectors are zero") and repeated.startswith("reference: 1 of 4 vectors repeat")
 
 
 @pytest.mark.parametrize(

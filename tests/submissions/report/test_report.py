@@ -57,10 +57,7 @@ def test_page_is_whole_and_every_picture_exists(page: Path) -> None:
 
 
 def test_without_90_percent_precision_no_threshold_is_spoken_of(inputs: ReportInputs, page: Path, tmp_path: Path) -> None:
-    low = replace(
-        inputs,
-        ranked=replace(inputs.ranked, precision=np.minimum(inputs.ranked.precision, 0.8)),
-    )
+    low = replace(inputs, ranked=replace(inputs.ranked, precision=np.minimum(inputs.ranked.precision, 0.8)))
     html = write_report(low, tmp_path / "low").read_text()
     assert "precision never reaches 90 %" in html
     assert "precision never reaches" not in page.read_text()

@@ -112,18 +112,18 @@ def test_arrays_are_scaled_normalised_and_reduced_as_the_steps_do() -> None:
 
 def test_what_does_not_belong_together_is_refused(queries: Vectors, references: Vectors, tmp_path: Path) -> None:
     asked, held, truth = write(tmp_path, queries, references)
-    with pytest.raises(UserError, match="the queries have 512 dimensions, the references 3"):
-        image_copies.score(asked, {"R0": [1, 2, 3]}, truth)
-    with pytest.raises(UserError, match=r"ground truth of 'Q0' is \['R0', 'R1'\]"):
-        image_copies.score({"Q0": [1, 2]}, {"R0": [1, 2]}, {"Q0": ["R0", "R1"]})  # type: ignore[dict-item]
+    cases: list[tuple[Any, Any, Any, str]] = [
+        (asked, {"R0": [1, 2, 3]}, truth, "the queries have 512 dimensions, the references 3"),
+        ({"Q0": [1, 2]}, {"R0": [1, 2]}, {"Q0": ["R0", "R1"]}, r"ground truth of 'Q0' is \['R0', 'R1'\]"),
+        ({"Q0": [1, np.nan]}, {"R0": [1, 2]}, {"Q0": "R0"}, "holds NaN"),
+        ({"Q0": [1], "Q1": [1, 2]}, held, truth, r"vectors of \[1, 2\] dimensions"),
+        (asked, held, {"Q99": None}, "names 1 queries that the submission lacks"),
+    ]
+    for *given, message in cases:
+        with pytest.raises(UserError, match=message):
+            image_copies.score(*given)
     with pytest.raises(UserError, match="method 'method3': give none, method1, method2"):
         image_copies.normalize([[1.0, 2.0]], [[1.0, 2.0]], method="method3")  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="holds NaN"):
-        image_copies.score({"Q0": [1, np.nan]}, {"R0": [1, 2]}, {"Q0": "R0"})
-    with pytest.raises(UserError, match=r"vectors of \[1, 2\] dimensions"):
-        image_copies.score({"Q0": [1], "Q1": [1, 2]}, held, truth)
-    with pytest.raises(UserError, match="names 1 queries that the submission lacks"):
-        image_copies.score(asked, held, {"Q99": None})
     with pytest.raises(UserError, match="the training vectors to normalise against"):
         image_copies.normalize(queries.vectors[:2], references.vectors)
     with pytest.raises(UserError, match="30 dimensions, the training vectors 20"):
