@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -256,8 +257,7 @@ def _map_pixels(found: Comparison, query: NDArray[np.uint8], reference: NDArray[
 def _measure_part(found: Comparison) -> float:
     """Return the share of the query that the reference shows."""
     corners = map_points(invert(found.homography), np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float64))
-    (x, y), (next_x, next_y) = corners.T, np.roll(corners, -1, axis=0).T
-    return abs(float((x * next_y - next_x * y).sum())) / 2
+    return cv2.contourArea(corners.astype(np.float32))
 
 
 def _has_new_detail(edits: Edits) -> bool:

@@ -23,7 +23,7 @@ from image_copies.matching.verification.blocks import (
     block_means,
     find_displacements,
 )
-from image_copies.matching.verification.edits import MIN_COVERED, SAME_TONE, match_tones
+from image_copies.matching.verification.edits import MIN_COVERED, SAME_TONE
 
 CHANGED_BELOW = 0.6  # correlation of a block below which something else is seen there
 # grey levels of a block that shows something, where the other picture shows nothing
@@ -45,24 +45,20 @@ class Agreement:
     Attributes:
         blocks: Number of blocks that show something in at least one picture, where both have pixels.
         median: Median correlation of these blocks, −1…1; −1 without blocks.
-        tenth: Tenth percentile of it.
         changed: Share 0…1 of these blocks in which the pictures show different things.
         moved: Share 0…1 of the changed blocks whose content is found near by in the other picture.
         parallax: Mean displacement of neighbouring blocks in pixels that three quarters of them stay below; NaN without blocks.
         perspective: Pixels by which the map differs from an affine one (ninetieth percentile over the blocks).
         outside: Share 0…1 of a picture that shows something outside the other one; of the picture where it is smaller.
-        overlap: Share 0…1 of a picture that the other one covers; of the picture where it is larger.
     """
 
     blocks: int
     median: float
-    tenth: float
     changed: float
     moved: float
     parallax: float
     perspective: float
     outside: float
-    overlap: float
 
     @property
     def is_covered(self) -> bool:
@@ -84,7 +80,6 @@ def measure_agreement(aligned: Aligned) -> Agreement:
     return Agreement(
         blocks=len(values),
         median=float(np.median(values)) if len(values) else -1.0,
-        tenth=float(np.percentile(values, 10)) if len(values) else -1.0,
         changed=float(changed.sum() / max(1, len(values))),
         moved=_measure_motion(aligned, apart, cut_off),
         parallax=_measure_parallax(moved),
@@ -94,19 +89,16 @@ def measure_agreement(aligned: Aligned) -> Agreement:
         outside=min(
             _measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, covered_moving)
         ),
-        overlap=float(max(aligned.covered.mean(), covered_moving.mean())),
     )
 
 
 def _find_cut_off(aligned: Aligned) -> NDArray[np.bool_]:
     """Return in which blocks [rows, columns] tones were cut off in one of the pictures, which otherwise show the same there."""
-    fixed, warped = aligned.alike
-    inside, found = aligned.covered > 0.5, np.zeros_like(aligned.blocks.covered)
-    for own, other, whole in (
-        ((fixed, warped, aligned.fixed), (warped, fixed, aligned.moving)) if inside.any() else ()
-    ):
+    found = np.zeros_like(aligned.blocks.covered)
+    sides = (*aligned.toned[0], aligned.fixed), (*aligned.toned[1][::-1], aligned.moving)
+    for own, other, whole in sides:
         at_end = (own < whole.min() + SAME_TONE) | (own > whole.max() - SAME_TONE)
-        apart = own - match_tones(other, own, inside)
+        apart = own - other
         found |= (block_means(at_end.astype(np.float32)) > MIN_CUT_OFF) & (
             block_means(apart * apart) < MIN_TEXTURE**2
         )
@@ -117,8 +109,8 @@ def _find_residuals(
     aligned: Aligned, chosen: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the centres of all blocks and by how much those are displaced that can be, both [rows, columns, 2]; else NaN."""
-    chosen = chosen & _find_corners(aligned.fixed_details)  # along an edge, a displacement is not determined
-    moved = find_displacements(aligned.fixed_details, aligned.warped_details, chosen, LAST_REACH)
+    chosen = chosen & _find_corners(aligned.details[0])  # along an edge, a displacement is not determined
+    moved = find_displacements(*aligned.details, chosen, LAST_REACH)
     return block_centres((chosen.shape[0], chosen.shape[1])), moved
 
 
@@ -138,20 +130,16 @@ def _measure_perspective(aligned: Aligned, places: NDArray[np.float64], moved: N
     """Return by how many pixels the projective map that fits the displaced blocks differs from an affine one."""
     if len(places) < HOMOGRAPHY_BLOCKS:
         return 0.0
-    target = places + moved
-    source = map_points(invert(aligned.homography), places)
-    source = (source - source.mean(axis=0)) / max(source.std(), 1e-6)
-    x, y = source.T
-    # x' = a x + b y + c − (g x + h y) x', and the same for y': linear in all eight parameters
-    flat = np.zeros((len(source), 2, 8))
-    flat[:, 0, 0:3] = flat[:, 1, 3:6] = np.c_[x, y, np.ones_like(x)]
-    flat[:, :, 6:] = -source[:, None, :] * target[:, :, None]
-    parameters, *_ = np.linalg.lstsq(flat.reshape(-1, 8), target.ravel(), rcond=None)
-    mapped = (flat[:, :, :6] @ parameters[:6]) / (1 + source @ parameters[6:])[:, None]
-    affine, *_ = np.linalg.lstsq(np.c_[source, np.ones(len(source))], mapped, rcond=None)
-    return float(
-        np.percentile(np.linalg.norm(np.c_[source, np.ones(len(source))] @ affine - mapped, axis=1), 90)
+    target, source = places + moved, map_points(invert(aligned.homography), places)
+    projective, _ = cv2.findHomography(source, target)
+    if projective is None:
+        return 0.0
+    mapped, places = (
+        map_points(np.asarray(projective, np.float64), source),
+        np.c_[source, np.ones(len(source))],
     )
+    affine, *_ = np.linalg.lstsq(places, mapped, rcond=None)
+    return float(np.percentile(np.linalg.norm(places @ affine - mapped, axis=1), 90))
 
 
 def _find_corners(details: Grey) -> NDArray[np.bool_]:
@@ -176,10 +164,9 @@ def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray
     """Return the share of blocks that lie elsewhere in the other picture: what moved, unlike what was laid over or cut off."""
     places = np.argwhere(apart)
     places = places[:: max(1, -(-len(places) // MAX_MOTION_TESTS))]
-    pair = aligned.fixed_details, aligned.warped_details
     searched = moved = 0
     for row, column in (places * STRIDE).tolist():
-        for own, other in (pair, pair[::-1]):
+        for own, other in (aligned.details, aligned.details[::-1]):
             patch = own[
                 row + PATCH_MARGIN : row + BLOCK - PATCH_MARGIN,
                 column + PATCH_MARGIN : column + BLOCK - PATCH_MARGIN,

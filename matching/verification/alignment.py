@@ -33,12 +33,16 @@ OTHER_CHANNELS_BELOW = 0.7  # median correlation below which colour channels are
 BLURS = (0.7, 1.2, 2.0, 3.0)  # standard deviations in pixels by which the sharper picture is blurred
 BLUR_GAIN = 0.003  # of the median correlation, by which more blur must be better
 CHANNEL_GAIN = 0.05  # of the median correlation, by which other channels must be better
+WINDOW = 9  # pixels of the windows in which differences are measured: as many along the edges are left out
+LEVELS = 32  # steps of grey in which the tones of two pictures are compared
+MEASURED = 40_000  # pixels, about, by which tones and usual differences are measured
+MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
 NO_SCALE = 0.95  # a picture is not reduced for a scale above this
 
 Homography = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Aligned:
     """Two pictures in one frame, that of the coarser one.
 
@@ -49,9 +53,6 @@ class Aligned:
         moving: Grey values of the other picture, in its own frame.
         homography: From the other picture's pixels to the frame's [3, 3].
         blurs: Standard deviations in pixels by which `fixed` and `warped` are blurred to look alike, one of them 0.
-        blocks: Agreement of the blocks after that.
-        fixed_details: Details [h, w] of `fixed` after that.
-        warped_details: Details [h, w] of `warped` after that.
         swapped: Whether the frame is the query's, not the reference's.
     """
 
@@ -60,10 +61,7 @@ class Aligned:
     covered: Grey
     moving: Grey
     homography: Homography
-    blurs: tuple[float, float]
-    blocks: BlockAgreement
-    fixed_details: Grey
-    warped_details: Grey
+    blurs: tuple[float, float] = 0.0, 0.0
     swapped: bool = False
 
     @property
@@ -75,6 +73,33 @@ class Aligned:
     def alike(self) -> tuple[Grey, Grey]:
         """Both pictures in the frame [h, w], blurred to look alike."""
         return _blur(self.fixed, self.blurs[0]), _blur(self.warped, self.blurs[1])
+
+    @cached_property
+    def details(self) -> tuple[Grey, Grey]:
+        """Details [h, w] of both, blurred to look alike."""
+        fixed, warped = self.alike
+        return keep_details(fixed), keep_details(warped)
+
+    @cached_property
+    def blocks(self) -> BlockAgreement:
+        """Agreement of their blocks."""
+        return compare_blocks(*self.details, self.covered)
+
+    @cached_property
+    def inside(self) -> NDArray[np.bool_]:
+        """Where both are seen [h, w], but for the edges."""
+        around = np.ones((WINDOW, WINDOW), np.uint8)
+        eroded = cv2.erode(self.covered, around, borderType=cv2.BORDER_CONSTANT, borderValue=0.0)
+        return np.asarray(eroded > 0.5, np.bool_)
+
+    @cached_property
+    def toned(self) -> tuple[tuple[Grey, Grey], tuple[Grey, Grey]]:
+        """Both as in `alike`, first with the tones of the fixed one, and then with those of the other one."""
+        fixed, warped = self.alike
+        return (fixed, match_tones(warped, fixed, self.inside)), (
+            match_tones(fixed, warped, self.inside),
+            warped,
+        )
 
 
 def reduce_picture(pixels: NDArray[np.uint8], side: int = MAX_SIDE) -> NDArray[np.uint8]:
@@ -91,8 +116,9 @@ def resize_by(pixels: NDArray[np.uint8], factor: float) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def scale_points(horizontal: float, vertical: float) -> Homography:
-    """Return the map of pixel coordinates when a picture is resized; the centre of the first pixel is 0, 0."""
+def map_resized(new: tuple[int, ...], old: tuple[int, ...]) -> Homography:
+    """Return the map from the pixels of a picture [h, w] to those of the same picture at another size."""
+    horizontal, vertical = new[1] / old[1], new[0] / old[0]
     return np.array(
         [[horizontal, 0, (horizontal - 1) / 2], [0, vertical, (vertical - 1) / 2], [0, 0, 1]], np.float64
     )
@@ -120,24 +146,25 @@ def align(
     factor = min(scale, 1 / scale)
     if factor < NO_SCALE:
         reduced = resize_by(moving, factor)
-        rough = rough @ invert(
-            scale_points(reduced.shape[1] / moving.shape[1], reduced.shape[0] / moving.shape[0])
-        )
+        rough = rough @ map_resized(moving.shape, reduced.shape)
         moving = reduced
     if min(*fixed.shape[:2], *moving.shape[:2]) < BLOCK:
         return None
     sign = -1 if negative else 1
-    aligned = _refine(_match_blur(_lay(to_grey(fixed), sign * to_grey(moving), rough)), FIRST_REACH)
+    laid = replace(_lay(to_grey(fixed), sign * to_grey(moving), rough), swapped=scale > 1)
+    aligned = _refine(_match_blur(laid), FIRST_REACH)
     if aligned.blocks.median < OTHER_CHANNELS_BELOW:
         aligned = _try_channels(aligned, fixed, sign * moving.astype(np.float32))
-    return replace(_refine(_match_blur(_refine(aligned, LAST_REACH)), LAST_REACH), swapped=scale > 1)
+    return _refine(_match_blur(_refine(aligned, LAST_REACH)), LAST_REACH)
 
 
-def warp(picture: Grey, homography: Homography, shape: tuple[int, ...]) -> Grey:
+def warp(
+    picture: Grey, homography: Homography, shape: tuple[int, ...], interpolation: int = cv2.INTER_CUBIC
+) -> Grey:
     """Return a picture warped into a frame [h, w]; its border is repeated outside."""
     return np.asarray(
         cv2.warpPerspective(
-            picture, homography, (shape[1], shape[0]), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE
+            picture, homography, (shape[1], shape[0]), flags=interpolation, borderMode=cv2.BORDER_REPLICATE
         ),
         np.float32,
     )
@@ -165,6 +192,34 @@ def map_points(homography: Homography, points: NDArray[np.float64]) -> NDArray[n
     return found
 
 
+def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
+    """Return a picture [h, w] with the tones that the model [h, w] has at the same places, as after a change of contrast."""
+    if not inside.any():
+        return picture
+    shown, given = take_some(picture[inside]), take_some(model[inside])
+    low, high = float(shown.min()), float(shown.max())
+    steps = np.clip((shown - low) / max(high - low, 1.0) * LEVELS, 0, LEVELS - 1).astype(np.uint8)
+    counts = np.bincount(steps, minlength=LEVELS)
+    of_steps = np.split(given[np.argsort(steps, kind="stable")], np.cumsum(counts)[:-1])
+    known = [step for step in range(LEVELS) if counts[step] > MIN_LEVEL_SHARE * len(steps)]
+    centres = [low + (step + 0.5) / LEVELS * (high - low) for step in known]
+    tones = [take_quantile(of_steps[step], 0.5) for step in known]
+    if len(known) < 2:
+        return picture
+    return np.interp(picture, centres, tones).astype(np.float32)
+
+
+def take_some(values: Grey) -> Grey:
+    """Return enough of some pixels, evenly spread, to measure what is usual in them."""
+    return values[:: max(1, len(values) // MEASURED)]
+
+
+def take_quantile(values: Grey, share: float) -> float:
+    """Return the value below which this share of some values lies, without interpolating between two of them."""
+    place = int(share * (len(values) - 1))
+    return float(np.partition(values, place)[place])
+
+
 def _measure_scale(
     homography: Homography, query: tuple[int, ...], reference: tuple[int, ...]
 ) -> float | None:
@@ -183,24 +238,20 @@ def _measure_scale(
     return scale if np.isfinite(scale) and scale > 0 else None
 
 
-def _lay(
-    fixed: Grey, moving: Grey, homography: Homography, blurs: tuple[float, float] = (0.0, 0.0)
-) -> Aligned:
-    warped = warp(moving, homography, fixed.shape)
-    covered = find_covered(moving.shape, homography, fixed.shape)
-    details = keep_details(_blur(fixed, blurs[0])), keep_details(_blur(warped, blurs[1]))
-    blocks = compare_blocks(*details, covered)
+def _lay(fixed: Grey, moving: Grey, homography: Homography) -> Aligned:
     return Aligned(
         fixed=fixed,
-        warped=warped,
-        covered=covered,
+        warped=warp(moving, homography, fixed.shape),
+        covered=find_covered(moving.shape, homography, fixed.shape),
         moving=moving,
         homography=homography / homography[2, 2],
-        blurs=blurs,
-        blocks=blocks,
-        fixed_details=details[0],
-        warped_details=details[1],
     )
+
+
+def _lay_again(aligned: Aligned, homography: Homography, planes: tuple[Grey, Grey] | None = None) -> Aligned:
+    """Return pictures laid by another map, or other planes of them laid, blurred as before."""
+    laid = _lay(*(planes or (aligned.fixed, aligned.moving)), homography)
+    return replace(laid, blurs=aligned.blurs, swapped=aligned.swapped)
 
 
 def _blur(picture: Grey, deviation: float) -> Grey:
@@ -210,7 +261,7 @@ def _blur(picture: Grey, deviation: float) -> Grey:
 def _refine(aligned: Aligned, reach: int) -> Aligned:
     """Lay the pictures by a map fitted to their blocks' displacements, if they agree better then."""
     chosen = _thin_out(aligned.blocks.textured)
-    moved = find_displacements(aligned.fixed_details, aligned.warped_details, chosen, reach)
+    moved = find_displacements(*aligned.details, chosen, reach)
     found = ~np.isnan(moved[..., 0])
     centres = block_centres((chosen.shape[0], chosen.shape[1]))[found]
     before = map_points(invert(aligned.homography), centres)
@@ -219,19 +270,13 @@ def _refine(aligned: Aligned, reach: int) -> Aligned:
         return best
     affine, _ = cv2.estimateAffine2D(before, centres + moved[found], ransacReprojThreshold=MAX_FIT_ERROR)
     if affine is not None:
-        best = _pick(
-            best, _lay(aligned.fixed, aligned.moving, np.vstack([affine, [0, 0, 1]]), aligned.blurs), 0.0
-        )
+        best = _pick(best, _lay_again(aligned, np.vstack([affine, [0, 0, 1]])), 0.0)
     if best.blocks.median < AFFINE_MEDIAN and len(centres) >= HOMOGRAPHY_BLOCKS:
         step, _ = cv2.findHomography(
             centres, centres + moved[found], cv2.USAC_MAGSAC, MAX_FIT_ERROR, maxIters=1000, confidence=0.999
         )
         if step is not None and abs(step[2, 2]) > 1e-9:
-            best = _pick(
-                best,
-                _lay(aligned.fixed, aligned.moving, step @ aligned.homography, aligned.blurs),
-                HOMOGRAPHY_GAIN,
-            )
+            best = _pick(best, _lay_again(aligned, step @ aligned.homography), HOMOGRAPHY_GAIN)
     return best
 
 
@@ -256,32 +301,17 @@ def _try_channels(aligned: Aligned, fixed: NDArray[np.uint8], moving: NDArray[np
     for own in range(3):
         for other in range(3):
             planes = np.asarray(fixed[..., own], np.float32), np.ascontiguousarray(moving[..., other])
-            best = _pick(best, _lay(*planes, aligned.homography, aligned.blurs), CHANNEL_GAIN)
+            best = _pick(best, _lay_again(aligned, aligned.homography, planes), CHANNEL_GAIN)
     return best if best is aligned else _refine(best, FIRST_REACH)
 
 
 def _match_blur(aligned: Aligned) -> Aligned:
     """Blur the sharper picture as far as that makes the two more alike."""
-    best = sharp = _blur_pair(aligned, (0.0, 0.0))
+    best = replace(aligned, blurs=(0.0, 0.0))
     for deviations in ([(0.0, blur) for blur in BLURS], [(blur, 0.0) for blur in BLURS]):
         for pair in deviations:
-            blurred = _blur_pair(sharp, pair)
+            blurred = replace(aligned, blurs=pair)
             if blurred.blocks.median <= best.blocks.median + BLUR_GAIN:
                 break
             best = blurred
     return best
-
-
-def _blur_pair(aligned: Aligned, blurs: tuple[float, float]) -> Aligned:
-    """Return the same map with other blurs."""
-    details = [
-        known if blur == used else keep_details(_blur(picture, blur))
-        for known, blur, used, picture in (
-            (aligned.fixed_details, blurs[0], aligned.blurs[0], aligned.fixed),
-            (aligned.warped_details, blurs[1], aligned.blurs[1], aligned.warped),
-        )
-    ]
-    if blurs == aligned.blurs:
-        return aligned
-    blocks = compare_blocks(details[0], details[1], aligned.covered)
-    return replace(aligned, blurs=blurs, blocks=blocks, fixed_details=details[0], warped_details=details[1])

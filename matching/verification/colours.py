@@ -4,9 +4,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Homography, find_covered, invert, warp
+from image_copies.matching.verification.alignment import Homography, find_covered, invert, match_tones, warp
 from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.edits import MIN_DIFFERENCE, Fields, match_tones
+from image_copies.matching.verification.edits import MIN_DIFFERENCE, Fields
 from image_copies.matching.verification.geometry import from_shares
 
 Pixels = NDArray[np.uint8]

@@ -6,20 +6,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Aligned, warp
+from image_copies.matching.verification.alignment import WINDOW, Aligned, take_quantile, take_some, warp
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.edits import (
     MIN_DIFFERENCE,
     differ_by,
     find_covered_side,
     find_differing,
-    match_tones,
-    take_quantile,
-    take_some,
 )
 
-# pixels of the windows in which differences and detail are measured; as many along the frame are left out
-WINDOW = 9
 COARSE = 16.0  # pixels: differences wider than this are those of tones
 STEPS = 12  # parts of a picture, by how much detail they show, in which usual differences are found
 USUAL = 0.75  # share of a part's windows that differ by less than the usual difference
@@ -55,25 +50,13 @@ def measure_differences(aligned: Aligned, spots: bool = True) -> Grey:
     Returns:
         [h, w]; 0 along the edges of the frame and where only one picture is seen.
     """
-    fixed, warped = aligned.alike
-    inside = (
-        cv2.erode(
-            aligned.covered,
-            np.ones((WINDOW, WINDOW), np.uint8),
-            borderType=cv2.BORDER_CONSTANT,
-            borderValue=0.0,
-        )
-        > 0.5
-    )
+    inside = aligned.inside
     if not inside.any():
-        return np.zeros_like(fixed)
-    matched = (
-        (fixed, match_tones(warped, fixed, inside)),
-        (match_tones(fixed, warped, inside), warped),
-        (fixed, warped),
-    )
+        return np.zeros_like(aligned.fixed)
     share = np.maximum(cv2.GaussianBlur(inside.astype(np.float32), (0, 0), COARSE), 1e-3)
-    excess = np.min([_measure_excess(one, other, inside, share) for one, other in matched], axis=0)
+    excess = np.min(
+        [_measure_excess(one, other, inside, share) for one, other in (*aligned.toned, aligned.alike)], axis=0
+    )
     return np.where(inside, excess.max(axis=0) if spots else excess[0], 0).astype(np.float32)
 
 
@@ -88,12 +71,9 @@ def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     """
     if differences.max() <= CLEAR_EXCESS:
         return False
-    fixed, warped = aligned.alike
-    inside, differing = aligned.covered > 0.5, find_differing(aligned)
-    sides = (fixed, match_tones(warped, fixed, inside)), (warped, match_tones(fixed, warped, inside))
-    covered = find_covered_side(aligned)
+    differing, covered = find_differing(aligned), find_covered_side(aligned)
     (first, drawn, ground), (second, also_drawn, other_ground) = (
-        _look_at_drawn(*side, differing) for side in sides
+        _look_at_drawn(*side, differing) for side in (aligned.toned[0], aligned.toned[1][::-1])
     )
     other_writing = min(first, second) >= MIN_WRITTEN
     if other_writing or (drawn and also_drawn and ground == other_ground):
@@ -114,17 +94,7 @@ def shows_other_colours(aligned: Aligned, query: NDArray[np.uint8], reference: N
     moving = np.asarray(
         cv2.resize(moving, aligned.moving.shape[::-1], interpolation=cv2.INTER_AREA), np.uint8
     )
-    inside = (
-        cv2.erode(
-            aligned.covered,
-            np.ones((WINDOW, WINDOW), np.uint8),
-            borderType=cv2.BORDER_CONSTANT,
-            borderValue=0.0,
-        )
-        > 0.5
-    )
-    if not inside.any():
-        return False
+    inside = aligned.inside
     own = _split_colours(fixed)
     others = np.stack([warp(channel, aligned.homography, frame) for channel in _split_colours(moving)])
     found = _find_other_colours(own, others, inside) & _find_other_colours(others, own, inside)

@@ -12,13 +12,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Aligned, Homography, invert, scale_points
+from image_copies.matching.verification.alignment import Aligned, Homography, invert, map_resized
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.geometry import from_shares
 
-LEVELS = 32  # steps of grey in which the tones of two pictures are compared
-MEASURED = 40_000  # pixels, about, by which tones and usual differences are measured
-MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
 MIN_DIFFERENCE = 24.0  # grey levels by which a pixel differs
 # grey levels by which it differs clearly: what a change of contrast cuts off differs by less
 CLEAR_DIFFERENCE = 80.0
@@ -143,22 +140,18 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     """
     # of the frame, and of the other one
     shapes = (query, reference) if aligned.swapped else (reference, query)
-    to_frame = aligned.homography @ scale_points(
-        aligned.moving.shape[1] / shapes[1][1], aligned.moving.shape[0] / shapes[1][0]
-    )
+    to_frame = aligned.homography @ map_resized(aligned.moving.shape, shapes[1])
     shares = invert(from_shares(shapes[0])) @ to_frame @ from_shares(shapes[1])
-    fixed_covered, moving_covered = find_covered_side(aligned)
-    to_moving = invert(aligned.homography)
-    fixed_framed, moving_cropped, fixed_extended = _look_beyond(
-        aligned.fixed, aligned.moving.shape, aligned.homography
-    )
-    moving_framed, fixed_cropped, moving_extended = _look_beyond(
-        aligned.moving, aligned.fixed.shape, to_moving
+    beyond = (
+        _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography),
+        _look_beyond(aligned.moving, aligned.fixed.shape, invert(aligned.homography)),
     )
     # to look alike, the sharper one is blurred
-    fixed_blurred, moving_blurred = aligned.blurs[1] > 0, aligned.blurs[0] > 0
-    fixed = Edits(fixed_covered, fixed_framed, fixed_cropped, fixed_extended, fixed_blurred)
-    moving = Edits(moving_covered, moving_framed, moving_cropped, moving_extended, moving_blurred)
+    seen = zip(find_covered_side(aligned), beyond, beyond[::-1], aligned.blurs[::-1], strict=True)
+    fixed, moving = (
+        Edits(covered, framed, cropped, extended, blur > 0)
+        for covered, (framed, _, extended), (_, cropped, _), blur in seen
+    )
     return (
         Comparison(moving, fixed, shares)
         if not aligned.swapped
@@ -168,45 +161,32 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
 
 def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     """Return whether something may be laid over the picture that gives the frame, and over the other one."""
-    fixed, warped = aligned.alike
-    inside, differing = _find_inside(aligned), find_differing(aligned)
-    if not inside.any():
-        return False, False
+    inside, differing = aligned.inside, find_differing(aligned)
     if not MIN_COVERED * inside.sum() < differing.sum() < MAX_COVERED * inside.sum():
         return False, False
     outline = _find_outline(differing)
     band = np.ones((5, 5), np.uint8)
-    own, other = (_compare_edges(picture, outline, inside & ~differing, band) for picture in (fixed, warped))
+    own, other = (_compare_edges(picture, outline, inside & ~differing, band) for picture in aligned.alike)
     return bool(STRONGER_EDGES * own > other), bool(STRONGER_EDGES * other > own)
 
 
 def find_differing(aligned: Aligned) -> NDArray[np.bool_]:
     """Return where two pictures [h, w] differ by more than pictures displaced by a pixel do, whichever has the other's tones."""
-    fixed, warped = aligned.alike
-    inside = _find_inside(aligned)
-    if not inside.any():
-        return inside
     # tones that a change of contrast has cut off are not unlike each other: a difference shows whichever is matched
-    differing = differ_by(fixed, match_tones(warped, fixed, inside), inside)
-    return _open(differing & differ_by(match_tones(fixed, warped, inside), warped, inside))
+    differing = np.logical_and.reduce([differ_by(*pair, aligned.inside) for pair in aligned.toned])
+    # without what is thinner than two pixels, as noise is, and without gaps
+    opened = cv2.morphologyEx(differing.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
+    return cv2.morphologyEx(opened, cv2.MORPH_CLOSE, np.ones((CLOSED, CLOSED), np.uint8)).astype(bool)
 
 
 def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
     """Return where [h, w] solid parts differ by more than a change of contrast does, whichever has the other's tones."""
-    fixed, warped = aligned.alike
-    inside = _find_inside(aligned)
-    if not inside.any():
-        return inside
-    pairs = (fixed, match_tones(warped, fixed, inside)), (match_tones(fixed, warped, inside), warped)
-    differing = np.logical_or.reduce([differ_by(*pair, inside, CLEAR_DIFFERENCE) for pair in pairs])
+    differing = np.logical_or.reduce(
+        [differ_by(*pair, aligned.inside, CLEAR_DIFFERENCE) for pair in aligned.toned]
+    )
     return cv2.morphologyEx(
         differing.astype(np.uint8), cv2.MORPH_OPEN, np.ones((CLOSED, CLOSED), np.uint8)
     ).astype(bool)
-
-
-def _find_inside(aligned: Aligned) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = cv2.erode(aligned.covered, np.ones((7, 7), np.uint8)) > 0.5
-    return found
 
 
 def _compare_edges(
@@ -227,36 +207,12 @@ def _find_outline(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return drawn.astype(bool)
 
 
-def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
-    """Return a picture [h, w] with the tones that the model [h, w] has at the same places, as after a change of contrast."""
-    shown, given = take_some(picture[inside]), take_some(model[inside])
-    low, high = float(shown.min()), float(shown.max())
-    steps = np.clip((shown - low) / max(high - low, 1.0) * LEVELS, 0, LEVELS - 1).astype(np.uint8)
-    counts = np.bincount(steps, minlength=LEVELS)
-    of_steps = np.split(given[np.argsort(steps, kind="stable")], np.cumsum(counts)[:-1])
-    known = [step for step in range(LEVELS) if counts[step] > MIN_LEVEL_SHARE * len(steps)]
-    centres = [low + (step + 0.5) / LEVELS * (high - low) for step in known]
-    tones = [take_quantile(of_steps[step], 0.5) for step in known]
-    if len(known) < 2:
-        return picture
-    return np.interp(picture, centres, tones).astype(np.float32)
-
-
-def take_some(values: Grey) -> Grey:
-    """Return enough of some pixels, evenly spread, to measure what is usual in them."""
-    return values[:: max(1, len(values) // MEASURED)]
-
-
-def take_quantile(values: Grey, share: float) -> float:
-    """Return the value below which this share of some values lies, without interpolating between two of them."""
-    place = int(share * (len(values) - 1))
-    return float(np.partition(values, place)[place])
-
-
 def differ_by(
     one: Grey, other: Grey, inside: NDArray[np.bool_], by: float = MIN_DIFFERENCE
 ) -> NDArray[np.bool_]:
     """Return where two pictures [h, w] differ by so many grey levels, and by more than pictures displaced by a pixel do."""
+    if not inside.any():
+        return inside
     around = np.ones((3, 3), np.uint8)
     least = np.maximum(one - cv2.dilate(other, around), cv2.erode(other, around) - one)
     most = np.maximum(other - cv2.dilate(one, around), cv2.erode(one, around) - other)
@@ -264,12 +220,6 @@ def differ_by(
     usual = float(np.median(np.abs(one - other)[inside]))
     found: NDArray[np.bool_] = (difference > max(by, USUAL_DIFFERENCES * usual)) & inside
     return found
-
-
-def _open(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return what differs without what is thinner than two pixels, as noise is, and without gaps."""
-    opened = cv2.morphologyEx(differing.astype(np.uint8), cv2.MORPH_OPEN, np.ones((2, 2), np.uint8))
-    return cv2.morphologyEx(opened, cv2.MORPH_CLOSE, np.ones((CLOSED, CLOSED), np.uint8)).astype(bool)
 
 
 def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) -> tuple[bool, bool, bool]:

@@ -51,7 +51,8 @@ def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> fl
     across, down = (float(1 / np.linalg.norm(homography[:2, axis] / homography[2, 2])) for axis in (0, 1))
     if across * down <= 1:
         return NOTHING
-    enlarged = [warp(other, back, part.shape)[box], _warp_nearest(other, back, part.shape)[box]]
+    # any way of enlarging can be predicted from the nearest pixels
+    enlarged = [warp(other, back, part.shape)[box], warp(other, back, part.shape, cv2.INTER_NEAREST)[box]]
     shown, densities, density = part[box], (across, down), float(np.sqrt(across * down))
     new, shared = _cut_band(shown, densities, FINE), _cut_band(shown, densities, *SHARED)
     inputs = [_cut_band(each, densities, FINE) for each in enlarged]
@@ -135,14 +136,3 @@ def _predict(wanted: Grey, inputs: list[Grey], counted: NDArray[np.bool_]) -> Gr
     for each, kernel in zip(inputs, weights.reshape(len(inputs), 2 * REACH + 1, 2 * REACH + 1), strict=True):
         made += cv2.filter2D(each, cv2.CV_32F, kernel)
     return made
-
-
-def _warp_nearest(picture: Grey, homography: Homography, shape: tuple[int, ...]) -> Grey:
-    """Return a picture warped into a frame [h, w] without smoothing, from which any way of enlarging can be predicted."""
-    size = shape[1], shape[0]
-    return np.asarray(
-        cv2.warpPerspective(
-            picture, homography, size, flags=cv2.INTER_NEAREST, borderMode=cv2.BORDER_REPLICATE
-        ),
-        np.float32,
-    )

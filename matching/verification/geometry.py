@@ -126,32 +126,21 @@ def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool
     left, top = points.min(axis=0)
     right, bottom = points.max(axis=0)
     corners = np.array([[left, top], [right, top], [right, bottom], [left, bottom]], np.float64)
-    area = (right - left) * (bottom - top)
+    width, height = right - left, bottom - top
     projected = np.c_[corners, np.ones(4)] @ homography.T
-    if area <= 0 or not np.isfinite(projected).all() or (projected[:, 2] * projected[0, 2] <= 0).any():
+    if (
+        width * height <= 0
+        or not np.isfinite(projected).all()
+        or (projected[:, 2] * projected[0, 2] <= 0).any()
+    ):
         return False
-    mapped = projected[:, :2] / projected[:, 2:]
-    sides = np.roll(mapped, -1, axis=0) - mapped
-    turns = sides[:, 0] * np.roll(sides[:, 1], -1) - sides[:, 1] * np.roll(sides[:, 0], -1)
-    if not ((turns > 0).all() or (turns < 0).all()):
+    mapped = (projected[:, :2] / projected[:, 2:]).astype(np.float32)
+    if not cv2.isContourConvex(mapped):
         return False
-    scale = float(np.sqrt(abs(_compute_area(mapped)) / area))
-    lengths = np.linalg.norm(sides, axis=1)
-    return 1 / MAX_SCALE < scale < MAX_SCALE and lengths.min() > 0.1 * lengths.max() * min(
-        1.0, _compute_aspect(corners)
-    )
-
-
-def _compute_aspect(corners: NDArray[np.float64]) -> float:
-    """Return the shortest side of a quadrilateral [4, 2] over its longest."""
-    sides = np.linalg.norm(np.roll(corners, -1, axis=0) - corners, axis=1)
-    return float(sides.min() / sides.max())
-
-
-def _compute_area(corners: NDArray[np.float64]) -> float:
-    """Return the signed area of a polygon [n, 2], in square pixels (shoelace formula)."""
-    x, y = corners.T
-    return float(np.sum(x * np.roll(y, -1) - y * np.roll(x, -1)) / 2)
+    scale = float(np.sqrt(cv2.contourArea(mapped) / (width * height)))
+    lengths = np.linalg.norm(np.roll(mapped, -1, axis=0) - mapped, axis=1)
+    aspect = min(width, height) / max(width, height)
+    return 1 / MAX_SCALE < scale < MAX_SCALE and lengths.min() > 0.1 * lengths.max() * aspect
 
 
 def _compute_box(points: NDArray[np.float32], width: int, height: int) -> Box:

@@ -15,7 +15,7 @@ from image_copies.matching.verification.alignment import (
     Homography,
     find_covered,
     invert,
-    scale_points,
+    map_resized,
 )
 from image_copies.matching.verification.differences import CLEAR_EXCESS, measure_differences
 from image_copies.matching.verification.edits import find_clearly_differing, find_differing
@@ -64,8 +64,8 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     if found is None or (found.inliers < MIN_INLIERS and found.agreement.median < OTHER_MEDIAN):
         return None
     aligned, fixed = found.aligned, 0 if found.aligned.swapped else 1
-    to_fixed = aligned.homography @ _resize(aligned.moving.shape, pictures[1 - fixed].shape)
-    to_shown = _resize(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
+    to_fixed = aligned.homography @ map_resized(aligned.moving.shape, pictures[1 - fixed].shape)
+    to_shown = map_resized(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
     more = _compare_shown(aligned) or _compare_pixels(to_shown)
     frame = fixed if more > 0 else 1 - fixed if more < 0 else 0
     under, other = pictures[frame], pictures[1 - frame]
@@ -75,17 +75,12 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
         other, onto, size, flags=cv2.INTER_AREA if _scale(onto) < 1 else cv2.INTER_LINEAR
     )
     covered = find_covered(other.shape, onto, under.shape)[..., None] > 0.5
-    back = invert(to_fixed) if frame != fixed else _resize(pictures[fixed].shape, aligned.fixed.shape)
+    back = invert(to_fixed) if frame != fixed else map_resized(pictures[fixed].shape, aligned.fixed.shape)
     apart = find_differing(aligned) | find_clearly_differing(aligned)
     measured = np.maximum(measure_differences(aligned, spots=False), STRONG * apart)
     excess = cv2.warpPerspective(measured, back, size, flags=cv2.INTER_LINEAR)
     differences, frames = _draw_differences(under, np.asarray(excess, np.float32))
     return Overlay(frame, under, np.where(covered, warped, _pale(under)), differences, frames)
-
-
-def _resize(new: tuple[int, ...], old: tuple[int, ...]) -> Homography:
-    """Return the map from the pixels of a picture [h, w] to those of the same picture at another size."""
-    return scale_points(new[1] / old[1], new[0] / old[0])
 
 
 def _scale(onto: Homography) -> float:

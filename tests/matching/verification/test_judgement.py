@@ -140,7 +140,7 @@ def test_another_point_of_view_is_not_certain_even_of_a_flat_thing() -> None:
     assert compare(np.asarray(view, np.uint8), scene).kind == "likely"
 
 
-COPY = Agreement(60, median=0.95, tenth=0.9, changed=0, moved=0, parallax=0.1, perspective=0.05, outside=0, overlap=1)
+COPY = Agreement(60, median=0.95, changed=0, moved=0, parallax=0.1, perspective=0.05, outside=0)
 LAID = Registration(inliers=50, matched=50, agreement=COPY, aligned=cast(Aligned, None))
 
 
