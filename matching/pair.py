@@ -31,7 +31,7 @@ from image_copies.matching.verification.differences import (
     shows_other_colours,
 )
 from image_copies.matching.verification.edits import Comparison, compare_edits
-from image_copies.matching.verification.geometry import Evidence, from_shares
+from image_copies.matching.verification.geometry import Evidence, map_pixels
 from image_copies.matching.verification.judgement import (
     AGREE,
     APART,
@@ -203,7 +203,7 @@ class Pair:
                 shown.append(reduce_picture(pixels, CLOSE_SIDE))
         if len(shown) < 2 or max(max(pixels.shape) for pixels in shown) <= MAX_SIDE:
             return None
-        homography = from_shares(shown[1].shape) @ edits.homography @ invert(from_shares(shown[0].shape))
+        homography = map_pixels(edits.homography, shown[0].shape, shown[1].shape)
         return align(shown[0], shown[1], homography, negative)
 
     def _follows(self, edits: Comparison) -> bool:
@@ -211,7 +211,7 @@ class Pair:
         with suppress(ImageError):
             own, theirs = self.query.read(), self.reference.read()
             files = self.query.content, self.reference.content
-            homography = from_shares(theirs.shape) @ edits.homography @ invert(from_shares(own.shape))
+            homography = map_pixels(edits.homography, own.shape, theirs.shape)
             left = follow_by_compression(files[1], theirs, own, homography, files[0])
             return (
                 left is not None

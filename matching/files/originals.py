@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, text_of
@@ -19,13 +18,13 @@ from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.keeping import NEAR_IN_TIME, is_named_as_copy, sort_files
 from image_copies.matching.pair import PART_DIFFERS
 from image_copies.matching.pairs import LastUsed, PairJudge
-from image_copies.matching.verification.alignment import Homography, invert, map_points
+from image_copies.matching.verification.alignment import invert, map_points
 from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
 from image_copies.matching.verification.derivation import find_made
 from image_copies.matching.verification.detail import MAX_DENSITY, compare_detail
 from image_copies.matching.verification.differences import MIN_DIFFERING
 from image_copies.matching.verification.edits import Comparison, Edits
-from image_copies.matching.verification.geometry import from_shares
+from image_copies.matching.verification.geometry import map_pixels
 from image_copies.matching.verification.quantisation import LOSSLESS, find_coding, measure_step
 from image_copies.matching.verification.recompression import MAX_PIXELS, follow_by_compression
 
@@ -125,7 +124,7 @@ class EditComparer:
             )
         except ImageError:
             return None
-        return find_made(query, reference, _map_pixels(found, query[0], reference[0]))
+        return find_made(query, reference, map_pixels(found.homography, query[0].shape, reference[0].shape))
 
     def _find_codings(self, *files: Facts) -> list[str | None]:
         return [self._codings.of(facts.path) for facts in files]
@@ -178,7 +177,7 @@ class EditComparer:
     def _follow(self, found: Comparison, query: Path, reference: Path) -> tuple[float, bool] | None:
         if (query, reference) not in self._left:
             source, pixels = self._pixels.require(query), self._pixels.require(reference)
-            homography = _map_pixels(found, source, pixels)
+            homography = map_pixels(found.homography, source.shape, pixels.shape)
             files = read_image_bytes(reference), read_image_bytes(query)
             self._left[query, reference] = follow_by_compression(
                 content=files[0], pixels=pixels, source=source, homography=homography, kept=files[1]
@@ -247,11 +246,6 @@ def find_advantage(kept: Facts, file: Facts, comparer: EditComparer, distrusted:
         f"they differ by more than {by}": not found.compressed,
     }
     return next((words for words, holds in advantages.items() if holds), "")
-
-
-def _map_pixels(found: Comparison, query: NDArray[np.uint8], reference: NDArray[np.uint8]) -> Homography:
-    """Return the map from the query's pixels to the reference's [3, 3]."""
-    return from_shares(reference.shape) @ found.homography @ invert(from_shares(query.shape))
 
 
 def _measure_part(found: Comparison) -> float:

@@ -13,6 +13,7 @@ from image_copies.matching.verification.alignment import (
     find_covered,
     invert,
     map_points,
+    vary,
 )
 from image_copies.matching.verification.blocks import (
     BLOCK,
@@ -35,7 +36,6 @@ MOTION_REACH = 24  # pixels within which it is searched
 MIN_MOTION, MOTION_PEAK = 1.5, 0.75  # pixels, and correlation, from which it has moved
 MAX_MOTION_TESTS = 40  # blocks that are searched elsewhere
 MIN_CUT_OFF = 0.2  # share of a block that is as dark or as bright as a picture becomes
-BUSY_WINDOW = 9, 9  # pixels: a pixel shows something where its window does
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,4 @@ def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray
 
 def _measure_outside(picture: Grey, covered: Grey) -> float:
     """Return the share of a picture [h, w] that shows something where the other one has no pixels."""
-    mean = cv2.boxFilter(picture, cv2.CV_32F, BUSY_WINDOW)
-    busy = cv2.boxFilter(picture * picture, cv2.CV_32F, BUSY_WINDOW) - mean * mean > MIN_TEXTURE**2
-    return float((busy & (covered < 0.5)).mean())
+    return float(((vary(picture) > MIN_TEXTURE**2) & (covered < 0.5)).mean())

@@ -220,6 +220,24 @@ def take_quantile(values: Grey, share: float) -> float:
     return float(np.partition(values, place)[place])
 
 
+def vary(picture: Grey) -> Grey:
+    """Return the variance in each pixel's window."""
+    mean = take_means(picture)
+    return np.maximum(take_means(picture * picture) - mean * mean, 0)
+
+
+def take_means(values: Grey) -> Grey:
+    """Return the mean of each pixel's window."""
+    return np.asarray(cv2.boxFilter(values, cv2.CV_32F, (WINDOW, WINDOW)), np.float32)
+
+
+def cut_middle(picture: Grey, homography: Homography, side: int) -> tuple[Grey, Homography]:
+    """Return the middle of a picture, and the map onto it from the picture to which the homography leads from the whole."""
+    top, left = (max(0, (length - side) // 2) for length in picture.shape)
+    shift = np.array([[1, 0, left], [0, 1, top], [0, 0, 1]], np.float64)
+    return picture[top : top + side, left : left + side], invert(homography @ shift)
+
+
 def _measure_scale(
     homography: Homography, query: tuple[int, ...], reference: tuple[int, ...]
 ) -> float | None:

@@ -4,10 +4,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Homography, find_covered, invert, match_tones, warp
+from image_copies.matching.verification.alignment import Homography, find_covered, match_tones, warp
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.edits import MIN_DIFFERENCE, Fields
-from image_copies.matching.verification.geometry import from_shares
+from image_copies.matching.verification.geometry import map_pixels
 
 Pixels = NDArray[np.uint8]
 SIDE = 128  # pixels of the square in which colours are compared
@@ -29,12 +29,14 @@ def reduce_colours(pixels: Pixels) -> Pixels:
 
 def compare_colours(homography: Homography, query: Pixels, reference: Pixels) -> Fields:
     """Return which of two copies has lost its colours, and whether their tones differ; the map is that of a `Comparison`."""
-    square = from_shares((SIDE, SIDE))
-    to_reference = square @ homography @ invert(square)
+    to_reference = map_pixels(homography, query.shape, reference.shape)
     shared = find_covered(query.shape, to_reference, reference.shape) > 0.5
     if not shared.any():
         return {}
-    shown = [warp(channel, to_reference, reference.shape) for channel in _split(query)], _split(reference)
+    shown = (
+        [warp(channel, to_reference, reference.shape) for channel in split_colours(query)],
+        split_colours(reference),
+    )
     known = shared & (np.abs(match_tones(shown[0][0], shown[1][0], shared) - shown[1][0]) < MIN_DIFFERENCE)
     own, other = (_measure_colours(channels, known if known.any() else shared) for channels in shown)
     lost = [many > MIN_COLOURS and few < MAX_LEFT * many for few, many in ((own, other), (other, own))]
@@ -70,7 +72,7 @@ def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.boo
     return False
 
 
-def _split(pixels: Pixels) -> list[Grey]:
+def split_colours(pixels: Pixels) -> list[Grey]:
     """Return brightness and the two channels of colour."""
     return [
         np.asarray(channel, np.float32) for channel in cv2.split(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb))

@@ -171,7 +171,7 @@ def read_pages(source: Path | bytes) -> Iterator[NDArray[np.uint8]]:
     Raises:
         ImageError: one cannot be read.
     """
-    with _open(source, _read(source)) as image:
+    with _open(source) as image:
         for number in range(1, getattr(image, "n_frames", 1) if image.format == "TIFF" else 1):
             image.seek(number)
             if image.width * image.height > MAX_IMAGE_PIXELS:
@@ -236,7 +236,7 @@ def _read_frame(image: Image.Image, number: int) -> tuple[NDArray[Any], float]:
 def _has_same_alpha(one: Path | bytes, other: Path | bytes) -> bool:
     alphas = []
     for source in (one, other):
-        with _open(source, _read(source)) as image:
+        with _open(source) as image:
             alphas.append(_read_frame(image, 0)[0][..., 3])
     (height, width), (others_height, others_width) = (alpha.shape for alpha in alphas)
     if not 1 / MAX_ASPECT_APART < height * others_width / (width * others_height) < MAX_ASPECT_APART:
@@ -250,7 +250,7 @@ def _has_same_alpha(one: Path | bytes, other: Path | bytes) -> bool:
 
 def _keep_each_value(one: Path | bytes, other: Path | bytes) -> bool:
     """Whether two files have one size and are of formats that keep each value, so that those of a copy are equal."""
-    with _open(one, _read(one)) as first, _open(other, _read(other)) as second:
+    with _open(one) as first, _open(other) as second:
         return first.size == second.size and {first.format, second.format} <= KEPT_DEEP
 
 
@@ -350,7 +350,7 @@ def _look_alike(*files: tuple[Path | bytes, Contents]) -> bool:
     """Whether two files look alike as a whole where each is shown in its own colours, as after a conversion."""
     looks = []
     for source, contents in files:
-        with _open(source, _read(source)) as image:
+        with _open(source) as image:
             image.thumbnail((LOOK_SIDE, LOOK_SIDE))
             picture = ImageOps.exif_transpose(image)
             picture = picture if picture.mode in ("L", "CMYK") else picture.convert("RGB")
@@ -382,8 +382,9 @@ def _read(source: Path | bytes) -> bytes:
 
 
 @contextmanager
-def _open(source: Path | bytes, content: bytes) -> Iterator[Image.Image]:
+def _open(source: Path | bytes, content: bytes = b"") -> Iterator[Image.Image]:
     """Open a picture; whatever a damaged one raises, also while it is decoded, is an ImageError."""
+    content = content or _read(source)
     try:
         with Image.open(io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])) as image:
             yield image

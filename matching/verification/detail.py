@@ -6,11 +6,18 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Homography, find_covered, invert, map_points, warp
+from image_copies.matching.verification.alignment import (
+    Homography,
+    cut_middle,
+    find_covered,
+    invert,
+    map_points,
+    warp,
+)
 from image_copies.matching.verification.blocks import BLOCK, Grey, block_means, to_grey
 from image_copies.matching.verification.edits import Comparison, Fields
 from image_copies.matching.verification.enlargement import measure_new_detail
-from image_copies.matching.verification.geometry import from_shares
+from image_copies.matching.verification.geometry import map_pixels
 
 Pixels = NDArray[np.uint8]
 # resolution, as a share of the other picture's, from which a picture may have been enlarged
@@ -44,7 +51,7 @@ def compare_detail(
         read: Returns the pixels [h, w, 3] of both; called only where detail must be measured.
         trusted: Which of the two cannot have been enlarged or stretched, whatever its pixels say.
     """
-    to_reference = from_shares(sizes[1][::-1]) @ comparison.homography @ invert(from_shares(sizes[0][::-1]))
+    to_reference = map_pixels(comparison.homography, sizes[0][::-1], sizes[1][::-1])
     steps = find_steps(to_reference, sizes[0])
     # pixels of each along its x and y for a length of one pixel of the other
     densities = [
@@ -54,25 +61,23 @@ def compare_detail(
     new_detail = [0.0, 0.0]
     denser = [max(density) > MAX_DENSITY for density in densities]
     if any(denser):
-        pixels = read()
+        greys = [to_grey(pixels) for pixels in read()]
         for own, homography in enumerate((to_reference, invert(to_reference))):
             if denser[own]:
-                new_detail[own] = measure_new_detail(
-                    to_grey(pixels[own]), to_grey(pixels[1 - own]), homography
-                )
+                new_detail[own] = measure_new_detail(greys[own], greys[1 - own], homography)
             if denser[own] and not trusted[own]:
-                gains = _measure_gains(pixels[own], pixels[1 - own], homography)
+                gains = _measure_gains(greys[own], greys[1 - own], homography)
                 enlarged[own] = [
                     d >= MIN_DENSITY and g < 1 + DETAIL_GAIN * (d - 1)
                     for d, g in zip(densities[own], gains, strict=True)
                 ]
     stretched = [False, False]
-    if _measure_anisotropy(steps) > MAX_ANISOTROPY:
+    if measure_anisotropy(steps) > MAX_ANISOTROPY:
         stretched = [any(axes) for axes in enlarged]
         if not any(stretched) and max(map(min, densities)) < MIN_DENSITY:
             stretched = [True, True]
     density = float(np.sqrt(densities[0][0] * densities[0][1]))
-    angle = _measure_angle(steps)
+    angle = measure_angle(steps)
     turned = [bool(np.linalg.det(steps) < 0 or abs(angle) > MAX_TILT)] * 2
     cropped = comparison.query.cropped, comparison.reference.cropped
     if cropped[0] != cropped[1] and MAX_TILT < angle % 90 < 90 - MAX_TILT:
@@ -96,31 +101,29 @@ def find_steps(homography: Homography, size: tuple[int, int]) -> NDArray[np.floa
     return np.stack([x - start, y - start], axis=1)
 
 
-def _measure_anisotropy(steps: NDArray[np.float64]) -> float:
+def measure_anisotropy(steps: NDArray[np.float64]) -> float:
     """Return the ratio of the largest to the smallest scale of a map."""
     most, least = np.linalg.svd(steps, compute_uv=False)
     return float(most / max(least, 1e-9))
 
 
-def _measure_angle(steps: NDArray[np.float64]) -> float:
+def measure_angle(steps: NDArray[np.float64]) -> float:
     """Return by how many degrees a map turns."""
     return float(np.degrees(np.arctan2(steps[1, 0], steps[0, 0])))
 
 
-def _measure_gains(picture: Pixels, other: Pixels, homography: Homography) -> tuple[float, float]:
+def _measure_gains(picture: Grey, other: Grey, homography: Homography) -> tuple[float, float]:
     """Return how much more detail a picture has along x and y than the other one, enlarged to its size; infinite if unknown.
 
     Args:
-        picture: uint8 [h, w, 3].
-        other: uint8 [h, w, 3].
+        picture: Grey values [h, w].
+        other: Grey values [h, w].
         homography: From the picture's pixels to the other's [3, 3].
     """
-    top, left = (max(0, (side - MEASURED_SIDE) // 2) for side in picture.shape[:2])
-    own = to_grey(picture[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE])
+    own, back = cut_middle(picture, homography, MEASURED_SIDE)
     if min(own.shape) < BLOCK:
         return float("inf"), float("inf")
-    back = invert(homography @ np.array([[1, 0, left], [0, 1, top], [0, 0, 1]], np.float64))
-    enlarged = warp(to_grey(other), back, own.shape)
+    enlarged = warp(other, back, own.shape)
     covered = block_means(find_covered(other.shape, back, own.shape)) > 0.999
     gains = []
     for difference in SECOND_DIFFERENCES:

@@ -6,8 +6,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import WINDOW, Aligned, take_quantile, take_some, warp
+from image_copies.matching.verification.alignment import (
+    Aligned,
+    take_means,
+    take_quantile,
+    take_some,
+    vary,
+    warp,
+)
 from image_copies.matching.verification.blocks import Grey
+from image_copies.matching.verification.colours import split_colours
 from image_copies.matching.verification.edits import (
     MIN_DIFFERENCE,
     differ_by,
@@ -95,18 +103,14 @@ def shows_other_colours(aligned: Aligned, query: NDArray[np.uint8], reference: N
         cv2.resize(moving, aligned.moving.shape[::-1], interpolation=cv2.INTER_AREA), np.uint8
     )
     inside = aligned.inside
-    own = _split_colours(fixed)
-    others = np.stack([warp(channel, aligned.homography, frame) for channel in _split_colours(moving)])
+    own = np.stack(split_colours(fixed)[1:]) - 128
+    others = np.stack(
+        [warp(channel - 128, aligned.homography, frame) for channel in split_colours(moving)[1:]]
+    )
     found = _find_other_colours(own, others, inside) & _find_other_colours(others, own, inside)
     return bool(
         cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE), np.uint8)).any()
     )
-
-
-def _split_colours(pixels: NDArray[np.uint8]) -> Grey:
-    """Return the two channels of colour [2, h, w] of a picture [h, w, 3], 0 where it has none."""
-    channels = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.float32)[..., 1:]
-    return np.ascontiguousarray(np.moveaxis(channels, 2, 0)) - 128
 
 
 def _find_other_colours(own: Grey, others: Grey, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -158,7 +162,7 @@ def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Gr
         np.float32
     )
     detail = np.asarray(
-        cv2.dilate(np.log(np.maximum(_vary(one), _vary(other)) + 1), np.ones((5, 5), np.uint8)), np.float32
+        cv2.dilate(np.log(np.maximum(vary(one), vary(other)) + 1), np.ones((5, 5), np.uint8)), np.float32
     )
     details = take_some(detail[inside])
     limits = np.quantile(details, np.linspace(0, 1, STEPS + 1))
@@ -166,20 +170,10 @@ def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Gr
     places = [take_quantile(details[part], 0.5) for part in parts]
 
     def exceed_usual(values: Grey, noise: float) -> Grey:
-        found = np.log(_mean(values * values) + noise)
+        found = np.log(take_means(values * values) + noise)
         differences = take_some(found[inside])
         usual = np.maximum.accumulate([take_quantile(differences[part], USUAL) for part in parts])
         return np.asarray(found - np.interp(detail, places, usual), np.float32)
 
     smoothed = np.asarray(cv2.GaussianBlur(difference, (0, 0), SPOT), np.float32)
     return np.stack([exceed_usual(difference, NOISE), exceed_usual(smoothed, SPOT_NOISE) - SPOT_MARGIN])
-
-
-def _vary(picture: Grey) -> Grey:
-    """Return the variance in each pixel's window."""
-    mean = _mean(picture)
-    return np.maximum(_mean(picture * picture) - mean * mean, 0)
-
-
-def _mean(values: Grey) -> Grey:
-    return np.asarray(cv2.boxFilter(values, cv2.CV_32F, (WINDOW, WINDOW)), np.float32)

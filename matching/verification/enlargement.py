@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Homography, find_covered, invert, warp
+from image_copies.matching.verification.alignment import Homography, cut_middle, find_covered, warp
 from image_copies.matching.verification.blocks import BLOCK, Grey, block_means
 
 MEASURED_SIDE = 640  # side in pixels of the middle part that is measured
@@ -40,9 +40,7 @@ def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> fl
         other: Grey values [h, w] of the smaller one.
         homography: From the picture's pixels to the other's [3, 3].
     """
-    top, left = (max(0, (side - MEASURED_SIDE) // 2) for side in picture.shape)
-    part = picture[top : top + MEASURED_SIDE, left : left + MEASURED_SIDE]
-    back = invert(homography @ np.array([[1, 0, left], [0, 1, top], [0, 0, 1]], np.float64))
+    part, back = cut_middle(picture, homography, MEASURED_SIDE)
     covered = find_covered(other.shape, back, part.shape)
     rows, columns = (np.flatnonzero(covered.any(axis=axis)) for axis in (1, 0))
     if min(len(rows), len(columns)) < BLOCK + 2 * TAPER:

@@ -107,6 +107,13 @@ def from_shares(shape: tuple[int, ...]) -> NDArray[np.float64]:
     return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1]], np.float64)
 
 
+def map_pixels(
+    shares: NDArray[np.float64], query: tuple[int, ...], reference: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Return the map of a query's pixels [h, w] to a reference's that is given in shares of both [3, 3]."""
+    return np.asarray(from_shares(reference) @ shares @ np.linalg.inv(from_shares(query)), np.float64)
+
+
 def _match_descriptors(
     query: NDArray[np.float32], reference: NDArray[np.float32]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -116,7 +116,7 @@ def judge(
 def _judge_pixels(registration: Registration) -> Judgement:
     """Judge pictures that were laid on each other."""
     found = registration.agreement
-    agreeing = f"{found.median:.0%} agreement of {found.blocks} blocks".replace("%", " %")
+    agreeing = f"{100 * found.median:.0f} % agreement of {found.blocks} blocks"
     if (found.parallax > MAX_PARALLAX and found.median < SURE_MEDIAN) or found.median < OTHER_MEDIAN:
         return Judgement(
             "same scene",
@@ -131,7 +131,7 @@ def _judge_pixels(registration: Registration) -> Judgement:
         return Judgement(
             "likely", f"{doubt} ({agreeing})", _grade(found.median, OTHER_MEDIAN, 1.0, 60, MAX_LIKELY)
         )
-    covered = f", {found.changed:.0%} covered".replace("%", " %") if found.is_covered else ""
+    covered = f", {100 * found.changed:.0f} % covered" if found.is_covered else ""
     return Judgement(
         "certain", f"{AGREE} ({agreeing}{covered})", _grade(found.median, MIN_MEDIAN, 1.0, 90, MAX_CERTAIN)
     )
@@ -142,7 +142,7 @@ def _find_motion(found: Agreement) -> str:
     if found.parallax > CLEAR_PARALLAX:
         return f"near and far are displaced against each other (by {found.parallax:.1f} pixels of {MAX_SIDE})"
     if found.changed * found.blocks >= MIN_CHANGED - 0.5 and found.moved > MAX_MOVED:
-        return f"something has moved ({found.changed:.0%} of the picture differ)".replace("%", " %")
+        return f"something has moved ({100 * found.changed:.0f} % of the picture differ)"
     return ""
 
 
@@ -157,7 +157,7 @@ def _find_doubt(found: Agreement) -> str:
     if found.perspective > MAX_PERSPECTIVE:
         return "seen from another angle"
     if found.changed > MAX_CHANGED:
-        return f"{found.changed:.0%} of the picture differ".replace("%", " %")
+        return f"{100 * found.changed:.0f} % of the picture differ"
     return "the pixels agree in part" if found.median < MIN_MEDIAN else ""
 
 

@@ -9,15 +9,17 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.agreement import Agreement, measure_agreement
 from image_copies.matching.verification.alignment import Aligned, Homography, align
-from image_copies.matching.verification.geometry import Evidence, from_shares, verify
+from image_copies.matching.verification.geometry import Evidence, map_pixels, verify
 from image_copies.matching.verification.picture import THUMBNAIL, Picture
 
 FEWEST_INLIERS = 6  # features from which a map is tried; the pixels decide whether it holds
 SURE_MEDIAN = 0.7  # median correlation from which no further map is tried
 MIN_LIKENESS = 0.5  # correlation of thumbnails from which whole frames are laid on each other
-# maps of the square −1…1 onto itself: four turns, and those of the mirror image
-TURNS: tuple[NDArray[np.float64], ...] = tuple(
-    np.array([[x * mirror, y, 0], [-y * mirror, x, 0], [0, 0, 1]], np.float64)
+# maps of the square 0…1 onto itself: four turns, and those of the mirror image
+TURNS: tuple[Homography, ...] = tuple(
+    np.array(
+        [[x * mirror, y, (1 - x * mirror - y) / 2], [-y * mirror, x, (1 + y * mirror - x) / 2], [0, 0, 1]]
+    )
     for mirror in (1, -1)
     for x, y in ((1, 0), (0, 1), (-1, 0), (0, -1))
 )
@@ -53,9 +55,10 @@ def register(query: Picture, reference: Picture, evidence: Evidence | None = Non
     """
     best: Registration | None = None
     matched = 0
-    for inliers, homography, negative in _propose_maps(query, reference, evidence):
+    own, other = query.pixels, reference.pixels
+    for inliers, shares, negative in _propose_maps(query, reference, evidence):
         matched = max(matched, inliers)
-        aligned = align(query.pixels, reference.pixels, homography, negative)
+        aligned = align(own, other, map_pixels(shares, own.shape, other.shape), negative)
         if aligned is None:
             continue
         found = Registration(inliers, matched, measure_agreement(aligned), aligned)
@@ -69,34 +72,19 @@ def register(query: Picture, reference: Picture, evidence: Evidence | None = Non
 def _propose_maps(
     query: Picture, reference: Picture, evidence: Evidence | None
 ) -> Iterator[tuple[int, Homography, bool]]:
-    """Yield the number of inliers, a map from the query's pixels to the reference's, and whether one is a negative."""
+    """Yield the number of inliers, a map in shares of both pictures, and whether one is a negative."""
     if evidence is None or evidence.homography is None:
         evidence = verify(query.close_features, reference.close_features, FEWEST_INLIERS)
     if evidence is not None and evidence.homography is not None:
-        source, target = from_shares(query.pixels.shape), from_shares(reference.pixels.shape)
-        yield (
-            evidence.inliers,
-            target @ evidence.homography @ np.linalg.inv(source),
-            "inverted" in evidence.change,
-        )
+        yield evidence.inliers, evidence.homography, "inverted" in evidence.change
     turned = [_compare_turned(query.thumbnail, reference.thumbnail, turn) for turn in TURNS]
     best = int(np.argmax(np.abs(turned)))
     if abs(turned[best]) >= MIN_LIKENESS:
-        frame = (
-            np.linalg.inv(_to_square(reference.pixels.shape)) @ TURNS[best] @ _to_square(query.pixels.shape)
-        )
-        yield 0, frame, turned[best] < 0
-
-
-def _to_square(shape: tuple[int, ...]) -> Homography:
-    """Return the map of a frame [h, w] onto the square −1…1."""
-    height, width = shape[:2]
-    return np.array([[2 / width, 0, 1 / width - 1], [0, 2 / height, 1 / height - 1], [0, 0, 1]], np.float64)
+        yield 0, TURNS[best], turned[best] < 0
 
 
 def _compare_turned(query: NDArray[np.float64], reference: NDArray[np.float64], turn: Homography) -> float:
     """Return the correlation of thumbnails when the query is turned."""
-    places = _to_square(query.shape)
-    mapped = np.linalg.inv(places) @ turn @ places
+    mapped = map_pixels(turn, query.shape, reference.shape)
     shown = cv2.warpPerspective(query, mapped, (THUMBNAIL, THUMBNAIL), flags=cv2.INTER_NEAREST)
     return float((shown * reference).sum())

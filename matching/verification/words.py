@@ -8,9 +8,14 @@ from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import find_covered, invert
 from image_copies.matching.verification.colours import compare_colours, reduce_colours
-from image_copies.matching.verification.detail import MAX_ANISOTROPY, MAX_TILT
+from image_copies.matching.verification.detail import (
+    MAX_ANISOTROPY,
+    MAX_TILT,
+    measure_angle,
+    measure_anisotropy,
+)
 from image_copies.matching.verification.edits import Comparison
-from image_copies.matching.verification.geometry import from_shares
+from image_copies.matching.verification.geometry import map_pixels
 
 Pixels = NDArray[np.uint8]
 MAX_SHOWN = 0.98  # share of a picture below which the other one was cropped
@@ -29,7 +34,7 @@ def list_edits(found: Comparison, query: Pixels, reference: Pixels, negative: bo
         reference: The other one, likewise.
         negative: Whether one of them is a negative of the other.
     """
-    homography = from_shares(reference.shape) @ found.homography @ invert(from_shares(query.shape))
+    homography = map_pixels(found.homography, query.shape, reference.shape)
     sides = found.query, found.reference
     seen = (
         float(find_covered(query.shape, homography, reference.shape).mean()),
@@ -37,7 +42,7 @@ def list_edits(found: Comparison, query: Pixels, reference: Pixels, negative: bo
     )
     said = ["framed"] if any(side.framed for side in sides) else []
     if not said and any(side.cropped for side in sides) and min(seen) < MAX_SHOWN:
-        said.append(f"cropped to {min(seen):.0%}".replace("%", " %"))
+        said.append(f"cropped to {100 * min(seen):.0f} %")
     said += _describe_map(homography)
     if negative:
         said.append("a negative")
@@ -59,13 +64,12 @@ def _describe_map(homography: NDArray[np.float64]) -> list[str]:
     linear = homography[:2, :2] / homography[2, 2]
     mirrored = bool(np.linalg.det(linear) < 0)
     linear = linear @ np.diag([-1.0, 1.0]) if mirrored else linear
-    angle = abs(np.degrees(np.arctan2(linear[1, 0] - linear[0, 1], linear[0, 0] + linear[1, 1])))
-    longest, shortest = np.linalg.svd(linear, compute_uv=False)
+    angle = abs(measure_angle(linear))
     upside_down = mirrored and angle > 180 - MAX_TILT
     return (
         ["flipped upside down" if upside_down else "mirrored"] * mirrored
-        + [f"turned by {angle:.0f}°"] * bool(angle > MAX_TILT and not upside_down)
-        + ["stretched"] * bool(longest > MAX_ANISOTROPY * shortest)
+        + [f"turned by {angle:.0f}°"] * (angle > MAX_TILT and not upside_down)
+        + ["stretched"] * (measure_anisotropy(linear) > MAX_ANISOTROPY)
     )
 
 
@@ -75,8 +79,7 @@ def _describe_tones(found: Comparison, query: Pixels, reference: Pixels) -> list
         return ["without its colours"]
     if not any(coloured.get("recoloured", ())):
         return []
-    square = from_shares(query.shape)
-    onto = square @ found.homography @ invert(square)
+    onto = map_pixels(found.homography, query.shape, query.shape)
     shared = (
         find_covered(query.shape, invert(onto), query.shape) > 0.5,
         find_covered(query.shape, onto, query.shape) > 0.5,
