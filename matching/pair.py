@@ -114,7 +114,7 @@ class Pair:
                 one, other = map(Picture, pages)
                 pair = Pair(one, other)
                 if not pair.has_few_features and (
-                    pair.registration is None or pair.registration.agreement.median < OTHER_MEDIAN
+                    pair.registration is None or pair.registration.median < OTHER_MEDIAN
                 ):
                     return number
         return None
@@ -180,9 +180,9 @@ class Pair:
         apart = stays and shows_another_thing(aligned, differences)
         if apart and not self._follows(edits):
             return OTHER_THING, 0.0
-        if found.agreement.blocks < MIN_TONE_BLOCKS and not TONES.isdisjoint(said):
+        if found.blocks < MIN_TONE_BLOCKS and not TONES.isdisjoint(said):
             return TOO_LITTLE, 0.0
-        if edits.query.covered or edits.reference.covered or found.agreement.is_covered:
+        if edits.query.covered or edits.reference.covered or found.is_covered:
             return "", float(differences.max())
         if shows_other_colours(aligned, self.query.pixels, self.reference.pixels):
             return PART_DIFFERS, 0.0

@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 
-from image_copies.matching.verification.agreement import Agreement
 from image_copies.matching.verification.alignment import MAX_SIDE
 from image_copies.matching.verification.geometry import MIN_INLIERS
 from image_copies.matching.verification.registration import SURE_MEDIAN, Registration
@@ -94,7 +93,7 @@ def judge(
     """
     laid = None
     if registration is not None and (
-        registration.inliers >= MIN_INLIERS or registration.agreement.median >= SURE_MEDIAN
+        registration.inliers >= MIN_INLIERS or registration.median >= SURE_MEDIAN
     ):
         laid = registration
     matched = verified or (registration is not None and registration.matched >= MIN_INLIERS)
@@ -113,9 +112,8 @@ def judge(
     )
 
 
-def _judge_pixels(registration: Registration) -> Judgement:
+def _judge_pixels(found: Registration) -> Judgement:
     """Judge pictures that were laid on each other."""
-    found = registration.agreement
     agreeing = f"{100 * found.median:.0f} % agreement of {found.blocks} blocks"
     if (found.parallax > MAX_PARALLAX and found.median < SURE_MEDIAN) or found.median < OTHER_MEDIAN:
         return Judgement(
@@ -137,7 +135,7 @@ def _judge_pixels(registration: Registration) -> Judgement:
     )
 
 
-def _find_motion(found: Agreement) -> str:
+def _find_motion(found: Registration) -> str:
     """Return what shows that the scene was seen twice, in words; empty for nothing."""
     if found.parallax > CLEAR_PARALLAX:
         return f"near and far are displaced against each other (by {found.parallax:.1f} pixels of {MAX_SIDE})"
@@ -146,7 +144,7 @@ def _find_motion(found: Agreement) -> str:
     return ""
 
 
-def _find_doubt(found: Agreement) -> str:
+def _find_doubt(found: Registration) -> str:
     """Return what speaks against a certain copy, in words; empty for nothing."""
     if found.blocks < MIN_BLOCKS or np.isnan(found.parallax):
         return TOO_LITTLE

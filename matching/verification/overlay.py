@@ -61,7 +61,7 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     """
     pictures = [shrink(decode_rgb(path, SHOWN_SIDE), SHOWN_SIDE) for path in (first, second)]
     found = register(Picture(first), Picture(second))
-    if found is None or (found.inliers < MIN_INLIERS and found.agreement.median < OTHER_MEDIAN):
+    if found is None or (found.inliers < MIN_INLIERS and found.median < OTHER_MEDIAN):
         return None
     aligned, fixed = found.aligned, 0 if found.aligned.swapped else 1
     to_fixed = aligned.homography @ map_resized(aligned.moving.shape, pictures[1 - fixed].shape)

@@ -7,8 +7,27 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.agreement import Agreement, measure_agreement
-from image_copies.matching.verification.alignment import Aligned, Homography, align
+from image_copies.matching.verification.alignment import (
+    HOMOGRAPHY_BLOCKS,
+    LAST_REACH,
+    Aligned,
+    Homography,
+    align,
+    find_covered,
+    invert,
+    map_points,
+    vary,
+)
+from image_copies.matching.verification.blocks import (
+    BLOCK,
+    MIN_TEXTURE,
+    STRIDE,
+    Grey,
+    block_centres,
+    block_means,
+    find_displacements,
+)
+from image_copies.matching.verification.edits import MIN_COVERED, SAME_TONE
 from image_copies.matching.verification.geometry import Evidence, map_pixels, verify
 from image_copies.matching.verification.picture import THUMBNAIL, Picture
 
@@ -23,6 +42,16 @@ TURNS: tuple[Homography, ...] = tuple(
     for mirror in (1, -1)
     for x, y in ((1, 0), (0, 1), (-1, 0), (0, -1))
 )
+CHANGED_BELOW = 0.6  # correlation of a block below which something else is seen there
+# grey levels of a block that shows something, where the other picture shows nothing
+CLEAR_TEXTURE = 2 * MIN_TEXTURE
+MIN_NEIGHBOURS = 4  # displaced blocks of the 3 × 3 around one from which their mean is taken
+MIN_CORNER = 0.1  # least strength of structure across a block's strongest direction, over that along it
+PATCH_MARGIN = 4  # pixels left out on each side of a block that is searched elsewhere
+MOTION_REACH = 24  # pixels within which it is searched
+MIN_MOTION, MOTION_PEAK = 1.5, 0.75  # pixels, and correlation, from which it has moved
+MAX_MOTION_TESTS = 40  # blocks that are searched elsewhere
+MIN_CUT_OFF = 0.2  # share of a block that is as dark or as bright as a picture becomes
 
 
 @dataclass(frozen=True)
@@ -32,14 +61,31 @@ class Registration:
     Attributes:
         inliers: Number of features that agree on the map; 0 where the whole frames were laid on each other.
         matched: Number of features that agree on any map, were it not this one.
-        agreement: What their pixels say.
         aligned: The two in one frame.
+        blocks: Number of blocks that show something in at least one picture, where both have pixels.
+        median: Median correlation of these blocks, −1…1; −1 without blocks.
+        changed: Share 0…1 of these blocks in which the pictures show different things.
+        moved: Share 0…1 of the changed blocks whose content is found near by in the other picture.
+        parallax: Mean displacement of neighbouring blocks in pixels that three quarters of them stay below; NaN without blocks.
+        perspective: Pixels by which the map differs from an affine one (ninetieth percentile over the blocks).
+        outside: Share 0…1 of a picture that shows something outside the other one; of the picture where it is smaller.
     """
 
     inliers: int
     matched: int
-    agreement: Agreement
     aligned: Aligned
+    blocks: int
+    median: float
+    changed: float
+    moved: float
+    parallax: float
+    perspective: float
+    outside: float
+
+    @property
+    def is_covered(self) -> bool:
+        """Whether so much differs that it is said, as what a caption covers."""
+        return self.changed >= MIN_COVERED
 
 
 def register(query: Picture, reference: Picture, evidence: Evidence | None = None) -> Registration | None:
@@ -61,10 +107,10 @@ def register(query: Picture, reference: Picture, evidence: Evidence | None = Non
         aligned = align(own, other, map_pixels(shares, own.shape, other.shape), negative)
         if aligned is None:
             continue
-        found = Registration(inliers, matched, measure_agreement(aligned), aligned)
-        if best is None or found.agreement.median > best.agreement.median:
+        found = _compare(aligned, inliers, matched)
+        if best is None or found.median > best.median:
             best = found
-        if best.agreement.median >= SURE_MEDIAN:
+        if best.median >= SURE_MEDIAN:
             break
     return best
 
@@ -88,3 +134,119 @@ def _compare_turned(query: NDArray[np.float64], reference: NDArray[np.float64], 
     mapped = map_pixels(turn, query.shape, reference.shape)
     shown = cv2.warpPerspective(query, mapped, (THUMBNAIL, THUMBNAIL), flags=cv2.INTER_NEAREST)
     return float((shown * reference).sum())
+
+
+def _compare(aligned: Aligned, inliers: int, matched: int) -> Registration:
+    """Measure how well two aligned pictures agree."""
+    blocks = aligned.blocks
+    both = blocks.textured
+    gain = float(np.median((blocks.first / np.maximum(blocks.second, 0.1))[both])) if both.any() else 1.0
+    shown = both | (blocks.covered & (np.maximum(blocks.first, gain * blocks.second) > CLEAR_TEXTURE))
+    values = blocks.correlation[shown]
+    apart, cut_off = shown & (blocks.correlation < CHANGED_BELOW), _find_cut_off(aligned)
+    changed = apart & ~cut_off
+    covered_moving = find_covered(aligned.fixed.shape, invert(aligned.homography), aligned.moving.shape)
+    # along an edge, a displacement is not determined
+    moved = find_displacements(*aligned.details, both & _find_corners(aligned.details[0]), LAST_REACH)
+    return Registration(
+        inliers=inliers,
+        matched=matched,
+        aligned=aligned,
+        blocks=len(values),
+        median=float(np.median(values)) if len(values) else -1.0,
+        changed=float(changed.sum() / max(1, len(values))),
+        moved=_measure_motion(aligned, apart, cut_off),
+        parallax=_measure_parallax(moved),
+        perspective=_measure_perspective(aligned, moved),
+        outside=min(
+            _measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, covered_moving)
+        ),
+    )
+
+
+def _find_cut_off(aligned: Aligned) -> NDArray[np.bool_]:
+    """Return in which blocks [rows, columns] tones were cut off in one of the pictures, which otherwise show the same there."""
+    found = np.zeros_like(aligned.blocks.covered)
+    sides = (*aligned.toned[0], aligned.fixed), (*aligned.toned[1][::-1], aligned.moving)
+    for own, other, whole in sides:
+        at_end = (own < whole.min() + SAME_TONE) | (own > whole.max() - SAME_TONE)
+        apart = own - other
+        found |= (block_means(at_end.astype(np.float32)) > MIN_CUT_OFF) & (
+            block_means(apart * apart) < MIN_TEXTURE**2
+        )
+    return found
+
+
+def _measure_parallax(moved: NDArray[np.float64]) -> float:
+    """Return the upper quartile of the mean displacements of neighbouring blocks: noise averages out, depth does not."""
+    found = ~np.isnan(moved[..., 0])
+    count = _sum_neighbours(found.astype(np.float32))
+    x, y = (
+        _sum_neighbours(np.nan_to_num(moved[..., axis]).astype(np.float32)) / np.maximum(count, 1)
+        for axis in (0, 1)
+    )
+    lengths = np.hypot(x, y)[found & (count >= MIN_NEIGHBOURS)]
+    return float(np.percentile(lengths, 75)) if len(lengths) else float("nan")
+
+
+def _measure_perspective(aligned: Aligned, moved: NDArray[np.float64]) -> float:
+    """Return by how many pixels the projective map that fits the displaced blocks differs from an affine one."""
+    found = ~np.isnan(moved[..., 0])
+    if found.sum() < HOMOGRAPHY_BLOCKS:
+        return 0.0
+    places = block_centres((found.shape[0], found.shape[1]))[found]
+    target, source = places + moved[found], map_points(invert(aligned.homography), places)
+    projective, _ = cv2.findHomography(source, target)
+    if projective is None:
+        return 0.0
+    mapped, places = (
+        map_points(np.asarray(projective, np.float64), source),
+        np.c_[source, np.ones(len(source))],
+    )
+    affine, *_ = np.linalg.lstsq(places, mapped, rcond=None)
+    return float(np.percentile(np.linalg.norm(places @ affine - mapped, axis=1), 90))
+
+
+def _find_corners(details: Grey) -> NDArray[np.bool_]:
+    """Return which blocks [rows, columns] have structure in more than one direction."""
+    height, width = details.shape
+    half = BLOCK // 2
+    values = cv2.cornerEigenValsAndVecs(details, BLOCK, 3)[
+        half : height - half + 1 : STRIDE, half : width - half + 1 : STRIDE, :2
+    ]
+    found: NDArray[np.bool_] = values.min(axis=2) > MIN_CORNER * values.max(axis=2)
+    return found
+
+
+def _sum_neighbours(values: Grey) -> Grey:
+    """Return the sum over the 3 × 3 blocks around each."""
+    return np.asarray(
+        cv2.boxFilter(values, cv2.CV_32F, (3, 3), normalize=False, borderType=cv2.BORDER_CONSTANT), np.float32
+    )
+
+
+def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray[np.bool_]) -> float:
+    """Return the share of blocks that lie elsewhere in the other picture: what moved, unlike what was laid over or cut off."""
+    places = np.argwhere(apart)
+    places = places[:: max(1, -(-len(places) // MAX_MOTION_TESTS))]
+    searched = moved = 0
+    for row, column in (places * STRIDE).tolist():
+        for own, other in (aligned.details, aligned.details[::-1]):
+            patch = own[
+                row + PATCH_MARGIN : row + BLOCK - PATCH_MARGIN,
+                column + PATCH_MARGIN : column + BLOCK - PATCH_MARGIN,
+            ]
+            if patch.std() < CLEAR_TEXTURE:
+                continue
+            searched += 1
+            upper, before = max(0, row - MOTION_REACH), max(0, column - MOTION_REACH)
+            area = other[upper : row + BLOCK + MOTION_REACH, before : column + BLOCK + MOTION_REACH]
+            _, peak, _, (x, y) = cv2.minMaxLoc(cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED))
+            away = np.hypot(x + before - column - PATCH_MARGIN, y + upper - row - PATCH_MARGIN)
+            moved += peak > MOTION_PEAK and away > MIN_MOTION and not cut_off[row // STRIDE, column // STRIDE]
+    return moved / searched if searched else 0.0
+
+
+def _measure_outside(picture: Grey, covered: Grey) -> float:
+    """Return the share of a picture [h, w] that shows something where the other one has no pixels."""
+    return float(((vary(picture) > MIN_TEXTURE**2) & (covered < 0.5)).mean())
