@@ -75,6 +75,11 @@ class Aligned:
         return _blur(self.fixed, self.blurs[0]), _blur(self.warped, self.blurs[1])
 
     @cached_property
+    def seen(self) -> Grey:
+        """1 where the other picture lies in `moving`, else 0 [h, w]."""
+        return find_covered(self.fixed.shape, invert(self.homography), self.moving.shape)
+
+    @cached_property
     def details(self) -> tuple[Grey, Grey]:
         """Details [h, w] of both, blurred to look alike."""
         fixed, warped = self.alike
@@ -110,7 +115,7 @@ def reduce_picture(pixels: NDArray[np.uint8], side: int = MAX_SIDE) -> NDArray[n
 
 
 def resize_by(pixels: NDArray[np.uint8], factor: float) -> NDArray[np.uint8]:
-    """Return a picture [h, w, 3] reduced by a factor below 1."""
+    """Return a picture [h, w, 3] or [h, w] reduced by a factor below 1."""
     height, width = pixels.shape[:2]
     size = max(MIN_SIDE, round(width * factor)), max(MIN_SIDE, round(height * factor))
     return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)

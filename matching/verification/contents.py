@@ -97,8 +97,7 @@ def read_contents(source: Path | bytes) -> Contents:
         ImageError: it cannot be read.
     """
     content = _read(source)
-    with warnings.catch_warnings(), _open(source, content) as image:
-        warnings.simplefilter("ignore")
+    with open_picture(source, content) as image:
         mode = image.mode  # of TIFF, that of the first page
         listed = parts.list_parts(image, content)
         transparent, hidden = _read_hidden(image)
@@ -147,19 +146,17 @@ def match_contents(
     """
     first, second = held
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            if first.colours != second.colours and not _look_alike((one, first), (other, second)):
-                return ContentsMatch(False, OTHER_COLOURS)
-            if shown_alike:
-                return _match_frames(one, other, first, second)
-            if first.frames > 1 and second.frames > 1:
-                frames = f"{first.frames} and {second.frames} frames or pages"
-                return ContentsMatch(False, f"of {frames}, only the first ones are compared")
-            if first.transparent and second.transparent and not _has_same_alpha(one, other):
-                return ContentsMatch(False, OTHER_ALPHA)
-            if min(first.depth, second.depth) > 8 and _keep_each_value(one, other):
-                return ContentsMatch(False, f"of {first.depth} bits a channel, only the upper 8 agree")
+        if first.colours != second.colours and not _look_alike((one, first), (other, second)):
+            return ContentsMatch(False, OTHER_COLOURS)
+        if shown_alike:
+            return _match_frames(one, other, first, second)
+        if first.frames > 1 and second.frames > 1:
+            frames = f"{first.frames} and {second.frames} frames or pages"
+            return ContentsMatch(False, f"of {frames}, only the first ones are compared")
+        if first.transparent and second.transparent and not _has_same_alpha(one, other):
+            return ContentsMatch(False, OTHER_ALPHA)
+        if min(first.depth, second.depth) > 8 and _keep_each_value(one, other):
+            return ContentsMatch(False, f"of {first.depth} bits a channel, only the upper 8 agree")
     except ImageError as error:
         return ContentsMatch(False, f"what they hold cannot be compared: {error}")
     return ContentsMatch(False)
@@ -171,7 +168,7 @@ def read_pages(source: Path | bytes) -> Iterator[NDArray[np.uint8]]:
     Raises:
         ImageError: one cannot be read.
     """
-    with _open(source) as image:
+    with open_picture(source) as image:
         for number in range(1, getattr(image, "n_frames", 1) if image.format == "TIFF" else 1):
             image.seek(number)
             if image.width * image.height > MAX_IMAGE_PIXELS:
@@ -185,7 +182,7 @@ def _match_frames(one: Path | bytes, other: Path | bytes, first: Contents, secon
         both = first.frames > 1 and second.frames > 1
         return ContentsMatch(False, "their frames or pages have other channels" if both else "")
     contents, read = [_read(source) for source in (one, other)], 0
-    with _open(one, contents[0]) as query, _open(other, contents[1]) as reference:
+    with open_picture(one, contents[0]) as query, open_picture(other, contents[1]) as reference:
         for number in range(min(first.frames, second.frames)):
             (own, shown), (theirs, shown_too) = _read_frame(query, number), _read_frame(reference, number)
             read += own.size + theirs.size
@@ -236,7 +233,7 @@ def _read_frame(image: Image.Image, number: int) -> tuple[NDArray[Any], float]:
 def _has_same_alpha(one: Path | bytes, other: Path | bytes) -> bool:
     alphas = []
     for source in (one, other):
-        with _open(source) as image:
+        with open_picture(source) as image:
             alphas.append(_read_frame(image, 0)[0][..., 3])
     (height, width), (others_height, others_width) = (alpha.shape for alpha in alphas)
     if not 1 / MAX_ASPECT_APART < height * others_width / (width * others_height) < MAX_ASPECT_APART:
@@ -250,7 +247,7 @@ def _has_same_alpha(one: Path | bytes, other: Path | bytes) -> bool:
 
 def _keep_each_value(one: Path | bytes, other: Path | bytes) -> bool:
     """Whether two files have one size and are of formats that keep each value, so that those of a copy are equal."""
-    with _open(one) as first, _open(other) as second:
+    with open_picture(one) as first, open_picture(other) as second:
         return first.size == second.size and {first.format, second.format} <= KEPT_DEEP
 
 
@@ -274,7 +271,7 @@ def _find_usual(
     """Return the digests of the thumbnails that show a file's picture."""
     if not thumbnails:
         return frozenset()
-    with _open(source, content) as image:
+    with open_picture(source, content) as image:
         image.thumbnail((LOOK_SIDE, LOOK_SIDE))
         return _digest([(name, data) for name, data in thumbnails if shows_picture(data, image)])
 
@@ -350,7 +347,7 @@ def _look_alike(*files: tuple[Path | bytes, Contents]) -> bool:
     """Whether two files look alike as a whole where each is shown in its own colours, as after a conversion."""
     looks = []
     for source, contents in files:
-        with _open(source) as image:
+        with open_picture(source) as image:
             image.thumbnail((LOOK_SIDE, LOOK_SIDE))
             picture = ImageOps.exif_transpose(image)
             picture = picture if picture.mode in ("L", "CMYK") else picture.convert("RGB")
@@ -382,11 +379,15 @@ def _read(source: Path | bytes) -> bytes:
 
 
 @contextmanager
-def _open(source: Path | bytes, content: bytes = b"") -> Iterator[Image.Image]:
+def open_picture(source: Path | bytes, content: bytes = b"") -> Iterator[Image.Image]:
     """Open a picture; whatever a damaged one raises, also while it is decoded, is an ImageError."""
     content = content or _read(source)
     try:
-        with Image.open(io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])) as image:
+        formats = readable_formats(content[:SIGNATURE_BYTES])
+        with (
+            warnings.catch_warnings(action="ignore"),
+            Image.open(io.BytesIO(content), formats=formats) as image,
+        ):
             yield image
     except ImageError:
         raise

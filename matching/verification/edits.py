@@ -12,7 +12,14 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Aligned, Homography, invert, map_resized
+from image_copies.matching.verification.alignment import (
+    Aligned,
+    Homography,
+    find_covered,
+    invert,
+    map_resized,
+    warp,
+)
 from image_copies.matching.verification.blocks import Grey
 from image_copies.matching.verification.geometry import from_shares
 
@@ -214,9 +221,10 @@ def differ_by(
     if not inside.any():
         return inside
     around = np.ones((3, 3), np.uint8)
-    least = np.maximum(one - cv2.dilate(other, around), cv2.erode(other, around) - one)
-    most = np.maximum(other - cv2.dilate(one, around), cv2.erode(one, around) - other)
-    difference = np.maximum(least, most)
+    sides = (one, other), (other, one)
+    difference = np.max(
+        [np.maximum(a - cv2.dilate(b, around), cv2.erode(b, around) - a) for a, b in sides], axis=0
+    )
     usual = float(np.median(np.abs(one - other)[inside]))
     found: NDArray[np.bool_] = (difference > max(by, USUAL_DIFFERENCES * usual)) & inside
     return found
@@ -234,15 +242,10 @@ def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) 
         Whether that was added around the picture, whether the other one was cropped, and whether no side surely shows more of the
         scene where it was. One side alone is never sure: two pictures side by side may look like one.
     """
-    height, width = other[:2]
     to_other = np.array([[1, 0, STRIP], [0, 1, STRIP], [0, 0, 1]], np.float64) @ invert(homography)
-    size = width + 2 * STRIP, height + 2 * STRIP
-    seen = np.asarray(
-        cv2.warpPerspective(picture, to_other, size, borderMode=cv2.BORDER_REPLICATE), np.float32
-    )
-    shown = np.asarray(
-        cv2.warpPerspective(np.ones_like(picture), to_other, size, flags=cv2.INTER_NEAREST), np.float32
-    )
+    frame = other[0] + 2 * STRIP, other[1] + 2 * STRIP
+    seen = warp(picture, to_other, frame, cv2.INTER_LINEAR)
+    shown = find_covered(picture.shape, to_other, frame)
     added, natural = [], []
     for axis, flipped in ((1, False), (1, True), (0, False), (0, True)):  # left, right, top, bottom
         side, there = (_cut_side(each, axis, flipped) for each in (seen, shown))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.decode import as_uint8
+from image_copies.matching.verification.alignment import resize_by
 
 MAX_SIDE = 400  # pixels of the longer side; larger pictures are reduced to it
 DECODED_SIDE = MAX_SIDE // 2  # pixels of the short side from which a picture is decoded for them
@@ -90,11 +91,8 @@ def local_features(pixels: NDArray[np.uint8]) -> Features:
 def reduce_to_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return the grey values [h, w] of a picture [h, w, 3], reduced to `MAX_SIDE` if it is larger."""
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
-    scale = MAX_SIDE / max(grey.shape)
-    if scale < 1:
-        size = max(8, round(grey.shape[1] * scale)), max(8, round(grey.shape[0] * scale))
-        grey = cv2.resize(grey, size, interpolation=cv2.INTER_AREA)
-    return as_uint8(grey)
+    factor = MAX_SIDE / max(grey.shape)
+    return resize_by(as_uint8(grey), factor) if factor < 1 else as_uint8(grey)
 
 
 def detect_features(grey: NDArray[np.uint8]) -> Features:

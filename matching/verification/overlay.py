@@ -90,8 +90,7 @@ def _scale(onto: Homography) -> float:
 
 def _compare_shown(aligned: Aligned) -> int:
     """Return 1 where the picture that gives the alignment's frame clearly shows more than the other one, −1 for less, else 0."""
-    seen = find_covered(aligned.fixed.shape, invert(aligned.homography), aligned.moving.shape)
-    more = float(seen.mean() - aligned.covered.mean())
+    more = float(aligned.seen.mean() - aligned.covered.mean())
     return int(np.sign(more)) if abs(more) > 1 - MAX_SHOWN else 0
 
 

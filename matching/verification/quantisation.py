@@ -52,12 +52,10 @@ def find_coding(content: bytes) -> str:
 def read_tables(content: bytes) -> Tables | None:
     """Return how a JPEG file was compressed; None for files of other formats and damaged ones."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with JpegImageFile(io.BytesIO(content)) as image:
-                # in a file they have any order
-                steps = [image.quantization[number] for number in sorted(image.quantization)]
-                return Tables(steps, get_sampling(image), image.mode)
+        with warnings.catch_warnings(action="ignore"), JpegImageFile(io.BytesIO(content)) as image:
+            # in a file they have any order
+            steps = [image.quantization[number] for number in sorted(image.quantization)]
+            return Tables(steps, get_sampling(image), image.mode)
     except Exception:  # Pillow raises anything for damaged files
         return None
 

@@ -13,7 +13,6 @@ from image_copies.matching.verification.alignment import (
     Aligned,
     Homography,
     align,
-    find_covered,
     invert,
     map_points,
     vary,
@@ -145,7 +144,6 @@ def _compare(aligned: Aligned, inliers: int, matched: int) -> Registration:
     values = blocks.correlation[shown]
     apart, cut_off = shown & (blocks.correlation < CHANGED_BELOW), _find_cut_off(aligned)
     changed = apart & ~cut_off
-    covered_moving = find_covered(aligned.fixed.shape, invert(aligned.homography), aligned.moving.shape)
     # along an edge, a displacement is not determined
     moved = find_displacements(*aligned.details, both & _find_corners(aligned.details[0]), LAST_REACH)
     return Registration(
@@ -159,7 +157,7 @@ def _compare(aligned: Aligned, inliers: int, matched: int) -> Registration:
         parallax=_measure_parallax(moved),
         perspective=_measure_perspective(aligned, moved),
         outside=min(
-            _measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, covered_moving)
+            _measure_outside(aligned.fixed, aligned.covered), _measure_outside(aligned.moving, aligned.seen)
         ),
     )
 

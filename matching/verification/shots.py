@@ -1,13 +1,12 @@
 """When and by which camera a picture was taken, as its EXIF data say: two shots are no copies, however alike they are."""
 
-import io
-import warnings
 from dataclasses import dataclass
 from datetime import datetime
 
-from PIL import ExifTags, Image
+from PIL import ExifTags
 
-from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
+from image_copies.data.errors import ImageError
+from image_copies.matching.verification.contents import open_picture
 
 # seconds: time zones differ by multiples of it, so clocks that were set right later do, too
 CLOCK_STEP = 15 * 60
@@ -31,14 +30,10 @@ class Shot:
 def read_shot(content: bytes) -> Shot:
     """Read when and by which camera a picture was taken from the bytes of its file; nothing is known of damaged ones."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(
-                io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])
-            ) as image:
-                outer = image.getexif()
-                inner = outer.get_ifd(ExifTags.IFD.Exif)
-    except Exception:  # damaged files raise anything
+        with open_picture(content, content) as image:
+            outer = image.getexif()
+            inner = outer.get_ifd(ExifTags.IFD.Exif)
+    except ImageError:
         return Shot()
     names = (
         outer.get(ExifTags.Base.Make),
