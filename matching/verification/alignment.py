@@ -248,11 +248,10 @@ def _measure_scale(
 ) -> float | None:
     """Return the median length in the reference over length in the query where they overlap; None where they do not."""
     rows, columns = np.mgrid[0 : query[0] : 9j, 0 : query[1] : 9j]
-    points = np.c_[columns.ravel(), rows.ravel(), np.ones(81)]
-    mapped = points @ homography.T
-    depth = mapped[:, 2]
+    points = np.c_[columns.ravel(), rows.ravel()]
+    depth = points @ homography[2, :2] + homography[2, 2]
     with np.errstate(divide="ignore", invalid="ignore"):
-        x, y = mapped[:, 0] / depth, mapped[:, 1] / depth
+        x, y = map_points(homography, points).T
         areas = np.abs(np.linalg.det(homography) / depth**3)  # of the Jacobian's determinant
     inside = (depth > 0) & (x >= 0) & (x < reference[1]) & (y >= 0) & (y < reference[0])
     if not inside.any():

@@ -109,11 +109,10 @@ def find_displacements(
         Displacement [rows, columns, 2], x and y in pixels; NaN where the block was not searched or not found.
     """
     found = np.full((*chosen.shape, 2), np.nan)
-    height, width = first.shape
     for row, column in zip(*np.nonzero(chosen), strict=True):
         top, left = row * STRIDE, column * STRIDE
         upper, before = max(0, top - reach), max(0, left - reach)
-        area = first[upper : min(height, top + BLOCK + reach), before : min(width, left + BLOCK + reach)]
+        area = first[upper : top + BLOCK + reach, before : left + BLOCK + reach]
         block = second[top : top + BLOCK, left : left + BLOCK]
         scores = np.asarray(cv2.matchTemplate(area, block, cv2.TM_CCOEFF_NORMED), np.float32)
         _, peak, _, (x, y) = cv2.minMaxLoc(scores)

@@ -29,19 +29,23 @@ def reduce_colours(pixels: Pixels) -> Pixels:
 
 def compare_colours(homography: Homography, query: Pixels, reference: Pixels) -> Fields:
     """Return which of two copies has lost its colours, and whether their tones differ; the map is that of a `Comparison`."""
-    to_reference = map_pixels(homography, query.shape, reference.shape)
-    shared = find_covered(query.shape, to_reference, reference.shape) > 0.5
+    shown, shared = lay_colours(homography, query, reference)
     if not shared.any():
         return {}
-    shown = (
-        [warp(channel, to_reference, reference.shape) for channel in split_colours(query)],
-        split_colours(reference),
-    )
     known = shared & (np.abs(match_tones(shown[0][0], shown[1][0], shared) - shown[1][0]) < MIN_DIFFERENCE)
     own, other = (_measure_colours(channels, known if known.any() else shared) for channels in shown)
     lost = [many > MIN_COLOURS and few < MAX_LEFT * many for few, many in ((own, other), (other, own))]
     apart = not any(lost) and _have_other_tones(*shown, shared)
     return {"discoloured": lost, "recoloured": (apart, apart)}
+
+
+def lay_colours(
+    homography: Homography, query: Pixels, reference: Pixels
+) -> tuple[tuple[list[Grey], list[Grey]], NDArray[np.bool_]]:
+    """Return brightness and colours of two squares, the first laid on the second, and where both are seen."""
+    onto = map_pixels(homography, query.shape, reference.shape)
+    laid = [warp(channel, onto, reference.shape) for channel in split_colours(query)]
+    return (laid, split_colours(reference)), find_covered(query.shape, onto, reference.shape) > 0.5
 
 
 def _measure_colours(channels: list[Grey], shared: NDArray[np.bool_]) -> float:

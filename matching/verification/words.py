@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.matching.verification.alignment import find_covered, invert
-from image_copies.matching.verification.colours import compare_colours, reduce_colours
+from image_copies.matching.verification.colours import compare_colours, lay_colours, reduce_colours
 from image_copies.matching.verification.detail import (
     MAX_ANISOTROPY,
     MAX_TILT,
@@ -79,11 +78,6 @@ def _describe_tones(found: Comparison, query: Pixels, reference: Pixels) -> list
         return ["without its colours"]
     if not any(coloured.get("recoloured", ())):
         return []
-    onto = map_pixels(found.homography, query.shape, query.shape)
-    shared = (
-        find_covered(query.shape, invert(onto), query.shape) > 0.5,
-        find_covered(query.shape, onto, query.shape) > 0.5,
-    )
-    greys = (cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY).astype(np.float32) for pixels in (query, reference))
-    one, other = (grey[seen] for grey, seen in zip(greys, shared, strict=True))
-    return ["brighter" if abs(float(one.mean() - other.mean())) > MIN_BRIGHTER else "other tones or colours"]
+    (one, other), shared = lay_colours(found.homography, query, reference)
+    apart = abs(float((one[0] - other[0])[shared].mean()))
+    return ["brighter" if apart > MIN_BRIGHTER else "other tones or colours"]
