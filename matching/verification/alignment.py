@@ -208,7 +208,7 @@ def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
     of_steps = np.split(given[np.argsort(steps, kind="stable")], np.cumsum(counts)[:-1])
     known = [step for step in range(LEVELS) if counts[step] > MIN_LEVEL_SHARE * len(steps)]
     centres = [low + (step + 0.5) / LEVELS * (high - low) for step in known]
-    tones = [take_quantile(of_steps[step], 0.5) for step in known]
+    tones = [np.median(of_steps[step]) for step in known]
     if len(known) < 2:
         return picture
     return np.interp(picture, centres, tones).astype(np.float32)
@@ -217,12 +217,6 @@ def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
 def take_some(values: Grey) -> Grey:
     """Return enough of some pixels, evenly spread, to measure what is usual in them."""
     return values[:: max(1, len(values) // MEASURED)]
-
-
-def take_quantile(values: Grey, share: float) -> float:
-    """Return the value below which this share of some values lies, without interpolating between two of them."""
-    place = int(share * (len(values) - 1))
-    return float(np.partition(values, place)[place])
 
 
 def vary(picture: Grey) -> Grey:

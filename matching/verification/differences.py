@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from image_copies.matching.verification.alignment import (
     Aligned,
     take_means,
-    take_quantile,
     take_some,
     vary,
     warp,
@@ -167,12 +166,12 @@ def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Gr
     details = take_some(detail[inside])
     limits = np.quantile(details, np.linspace(0, 1, STEPS + 1))
     parts = [(details >= low) & (details <= high) for low, high in itertools.pairwise(limits)]
-    places = [take_quantile(details[part], 0.5) for part in parts]
+    places = [np.median(details[part]) for part in parts]
 
     def exceed_usual(values: Grey, noise: float) -> Grey:
         found = np.log(take_means(values * values) + noise)
         differences = take_some(found[inside])
-        usual = np.maximum.accumulate([take_quantile(differences[part], USUAL) for part in parts])
+        usual = np.maximum.accumulate([np.quantile(differences[part], USUAL) for part in parts])
         return np.asarray(found - np.interp(detail, places, usual), np.float32)
 
     smoothed = np.asarray(cv2.GaussianBlur(difference, (0, 0), SPOT), np.float32)

@@ -11,7 +11,6 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.squares import shrink
 from image_copies.matching.verification.alignment import (
     NO_SCALE,
-    Aligned,
     Homography,
     find_covered,
     invert,
@@ -66,8 +65,11 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     aligned, fixed = found.aligned, 0 if found.aligned.swapped else 1
     to_fixed = aligned.homography @ map_resized(aligned.moving.shape, pictures[1 - fixed].shape)
     to_shown = map_resized(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
-    more = _compare_shown(aligned) or _compare_pixels(to_shown)
-    frame = fixed if more > 0 else 1 - fixed if more < 0 else 0
+    # by how much, of what is clear, the one that gives the alignment's frame shows more, and has more pixels
+    more = float(aligned.seen.mean() - aligned.covered.mean()) / (1 - MAX_SHOWN)
+    finer = float(np.log(_scale(to_shown)) / -np.log(NO_SCALE))
+    clear = next((value for value in (more, finer) if abs(value) > 1), 0.0)
+    frame = fixed if clear > 0 else 1 - fixed if clear < 0 else 0
     under, other = pictures[frame], pictures[1 - frame]
     size = under.shape[1], under.shape[0]
     onto = to_shown if frame == fixed else invert(to_shown)
@@ -86,18 +88,6 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
 def _scale(onto: Homography) -> float:
     """Return the length in the picture that a map leads to, over length in the other one."""
     return float(np.sqrt(np.abs(np.linalg.det(onto[:2, :2] / onto[2, 2]))))
-
-
-def _compare_shown(aligned: Aligned) -> int:
-    """Return 1 where the picture that gives the alignment's frame clearly shows more than the other one, −1 for less, else 0."""
-    more = float(aligned.seen.mean() - aligned.covered.mean())
-    return int(np.sign(more)) if abs(more) > 1 - MAX_SHOWN else 0
-
-
-def _compare_pixels(to_shown: Homography) -> int:
-    """Return 1 where a map leads to the picture that clearly has more pixels, −1 for fewer, else 0."""
-    scale = _scale(to_shown)
-    return int(np.sign(scale - 1)) if abs(np.log(scale)) > -np.log(NO_SCALE) else 0
 
 
 def _pale(picture: Pixels) -> Pixels:
