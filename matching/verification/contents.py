@@ -380,7 +380,11 @@ def _read(source: Path | bytes) -> bytes:
 
 @contextmanager
 def open_picture(source: Path | bytes, content: bytes = b"") -> Iterator[Image.Image]:
-    """Open a picture; whatever a damaged one raises, also while it is decoded, is an ImageError."""
+    """Open a picture, without warnings.
+
+    Raises:
+        ImageError: it is damaged; raised for whatever such a picture raises, also while it is decoded.
+    """
     content = content or _read(source)
     try:
         formats = readable_formats(content[:SIGNATURE_BYTES])
