@@ -42,7 +42,7 @@ def compare_colours(homography: Homography, query: Pixels, reference: Pixels) ->
 def lay_colours(
     homography: Homography, query: Pixels, reference: Pixels
 ) -> tuple[tuple[list[Grey], list[Grey]], NDArray[np.bool_]]:
-    """Return brightness and colours of two squares, the first laid on the second, and where both are seen."""
+    """Return brightness and colours [h, w] of two squares, the first laid on the second, and where both are seen."""
     onto = map_pixels(homography, query.shape, reference.shape)
     laid = [warp(channel, onto, reference.shape) for channel in split_colours(query)]
     return (laid, split_colours(reference)), find_covered(query.shape, onto, reference.shape) > 0.5
