@@ -102,13 +102,13 @@ def find_steps(homography: Homography, size: tuple[int, int]) -> NDArray[np.floa
 
 
 def measure_anisotropy(steps: NDArray[np.float64]) -> float:
-    """Return the ratio of the largest to the smallest scale of a map."""
+    """Return the ratio of the largest to the smallest scale of a map [2, 2]."""
     most, least = np.linalg.svd(steps, compute_uv=False)
     return float(most / max(least, 1e-9))
 
 
 def measure_angle(steps: NDArray[np.float64]) -> float:
-    """Return by how many degrees a map turns."""
+    """Return by how many degrees a map [2, 2] turns."""
     return float(np.degrees(np.arctan2(steps[1, 0], steps[0, 0])))
 
 
