@@ -29,7 +29,7 @@ def test_every_part_runs_at_toy_sizes(tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_saving_is_measured_in_the_process_that_is_asked_for_the_item(tmp_path: Path) -> None:
     assert gpu.main(["--smoke", "--output", str(tmp_path), "--items", "saving:v2s-160"]) == 0
     rows = gpu.read_table(tmp_path / "rows.jsonl", 0)
-    assert [row.what for _, row in rows] == [f"v2s-160, held up by the {which} state" for which in ("first", "second")]
+    assert [row.what for _, row in rows] == [f"v2s-160, the {which} state" for which in ("first", "second")]
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU it would measure")
