@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     done = _without_network(task, options, output)
     if done is not None:
         return done
-    with output.silence():
+    with output.silence(), output.say_how_far():
         if task == "add":
             return _add(options, output)
         return _compare(options, output) if is_comparison(options) else _search(options, output)

@@ -11,8 +11,10 @@ from PIL import Image
 
 import image_copies
 from image_copies.data.decode import decode_rgb
+from image_copies.data.errors import UserError
 from image_copies.data.procedural import write_pictures
 from image_copies.data.sources.discovery import discover
+from image_copies.matching.datasets import rows_to_keep
 
 REASON = "the packages of the extra dev are not installed"
 SMALLER, SAME = 2, 7  # pictures of which 98 and 99 are copies
@@ -62,6 +64,21 @@ def test_files_of_a_dataset_are_sources(
     assert [int(path.stem) for path in found] == list(range(100)) and {path.suffix for path in found} == {".jpg"}
     assert all(np.array_equal(decode_rgb(one), decode_rgb(other)) for one, other in zip(found, pictures, strict=True))
     assert find_rows(source) == groups
+
+
+def test_rows_of_a_dataset_are_kept(pictures: list[Path], dataset: Any) -> None:
+    keep = rows_to_keep(dataset, verify=0, progress=False)
+    assert keep == [*range(98)] == dataset.select(keep)["label"]
+    chosen = dataset.select([98, 99, 0, SAME, SMALLER]).remove_columns("label")
+    assert rows_to_keep(chosen, "picture", progress=False) == [1, 2, 4]
+    with pytest.raises(UserError, match=r"the dataset has the columns .*label.*; expected image with images"):
+        rows_to_keep(dataset, "image")
+
+
+def test_rows_that_name_files_are_kept(pictures: list[Path]) -> None:
+    datasets: Any = pytest.importorskip("datasets", reason=REASON)
+    named = datasets.Dataset.from_dict({"image": [str(pictures[row]) for row in (SMALLER, 0, 98)]})
+    assert rows_to_keep(named.cast_column("image", datasets.Image()), progress=False) == [0, 1]
 
 
 @pytest.fixture
