@@ -127,7 +127,10 @@ def read_content_facts(path: Path) -> dict[str, Any]:
         UserError: Its archive or object store cannot be.
     """
     content = read_bytes(path)
-    sharpness, flat = _measure_content(content)
+    try:
+        sharpness, flat = measure_picture(decode_rgb(content, short_side=MEASURED_SIDE))
+    except ImageError:
+        sharpness, flat = 0.0, False
     form = detect_format(content[:SIGNATURE_BYTES]) or ""
     return {"size": len(content), "form": form, "sharpness": sharpness, "flat": flat} | _read_header(content)
 
@@ -169,13 +172,6 @@ def _parse_date(stamp: str) -> str:
     except ValueError:
         return ""
     return "" if date.startswith(RESET_CLOCKS) else date
-
-
-def _measure_content(content: bytes) -> tuple[float, bool]:
-    try:
-        return measure_picture(decode_rgb(content, short_side=MEASURED_SIDE))
-    except ImageError:
-        return 0.0, False
 
 
 def measure_picture(pixels: NDArray[np.uint8]) -> tuple[float, bool]:

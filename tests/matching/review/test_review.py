@@ -328,17 +328,6 @@ def test_wrong_questions_change_nothing(client: TestClient, results: Path, path:
     assert decided(results) == [] and (results / PLAN).read_bytes() == plan
 
 
-def test_no_other_site_decides(client: TestClient, results: Path) -> None:
-    at, kept = numbers(results), {"token": overview(client)["token"], "group": 1, "file": 0}
-    shown = pair_of(client, at["large.png"], at["small.png"])
-    question = {"token": kept["token"], "first": at["large.png"], "second": at["small.png"], "sha256": shown["sha256"]}
-    for headers in ({"origin": "http://elsewhere.example"}, {"sec-fetch-site": "cross-site"}, {"host": "elsewhere.example"}):
-        answers = [client.post("/api/decisions", json=question | {"decision": "copy"}, headers=headers)]
-        answers += [client.post("/api/kept", json=kept, headers=headers), client.get("/api/review", headers=headers)]
-        assert {answer.status_code for answer in answers} <= {400, 403}
-    assert decided(results) == []
-
-
 def test_files_are_known_by_their_place_only(client: TestClient) -> None:
     token = overview(client)["token"]
     for path in ("99", "-1", "..%2F..%2Fetc%2Fpasswd"):
