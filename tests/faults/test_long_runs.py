@@ -10,14 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from image_copies.augmentations.dataset import EditedImages
 from image_copies.data.images import ImageSet, find_images
 from image_copies.models.inference import embed
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.backbones import BACKBONES
-from image_copies.models.network.base import Backbone
 from image_copies.models.network.checkpoint import save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
@@ -29,6 +28,7 @@ from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.submissions.vectors.files import open_vectors
 from tests.faults.harness import Ledger, memory, share_of
 from tests.faults.workshop import draw_pictures
+from tests.networks import build_edges
 
 pytestmark = pytest.mark.faults
 STEPS, IMAGES = 100 * share_of(500), 100 * share_of(5_000)
@@ -67,12 +67,8 @@ class Watch:
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch) -> DescriptorSettings:
     """A descriptor of one convolution."""
-
-    def build(*_: object) -> Backbone:
-        return Backbone(nn.Conv2d(3, 4, 8, stride=8), lambda convolution, images: convolution(images).relu(), 4)
-
-    monkeypatch.setitem(BACKBONES, "tiny", build)
-    return DescriptorSettings(backbone="tiny", dimensions=8)
+    monkeypatch.setitem(BACKBONES, "edges", build_edges)
+    return DescriptorSettings(backbone="edges", dimensions=8)
 
 
 def test_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: DescriptorSettings, ledger: Ledger) -> None:

@@ -26,6 +26,7 @@ from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import Exported, add_graph, export_onnx, largest_difference
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
+from image_copies.models.network.backbones import BACKBONES
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.description import OLD_GRAPH
 from image_copies.models.network.handmade import HandmadeDescriptor
@@ -33,7 +34,7 @@ from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
 from image_copies.models.network.weights_file import read_weights_file
 from image_copies.models.shipped import SHIPPED
-from tests.networks import SMALL, make_small
+from tests.networks import build_edges, make_small
 from tests.pictures import write_images
 
 SETTINGS = EmbeddingSettings()
@@ -190,11 +191,12 @@ def test_torch_is_used_where_it_has_a_gpu(checkpoint: Path, monkeypatch: pytest.
     assert open_network(checkpoint, SETTINGS).dimensions == 16
 
 
-def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path) -> None:
+def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file gives, for views, what the first member gives without its mirror image, and the mean of the second."""
-    mirrored, without_views = (MemberSettings(descriptor=SMALL, image_size=32, flips=one, views=one) for one in (True, False))
-    first = make_small().eval()
-    joined = JoinedDescriptor(JoinedSettings(members=(mirrored, without_views), dimensions=8), [first, make_small()])
+    monkeypatch.setitem(BACKBONES, "edges", build_edges)
+    first, second = (make_small(backbone="edges").eval() for _ in range(2))
+    about = [MemberSettings(descriptor=first.settings, image_size=32, flips=one, views=one) for one in (True, False)]
+    joined = JoinedDescriptor(JoinedSettings(members=tuple(about), dimensions=8), [first, second])
     for tensor in (joined.projection_mean, joined.projection_axes):
         tensor.normal_()
     path = tmp_path / "joined.safetensors"

@@ -17,9 +17,10 @@ from image_copies.models.inference.embed import embed_batch
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import Exported, LinearMap, export_onnx, largest_difference
 from image_copies.models.inference.settings import EmbeddingSettings
+from image_copies.models.network.backbones import BACKBONES
 from image_copies.models.network.checkpoint import Checkpoint, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
+from tests.networks import build_edges, make_small
 from tests.onnx_files import write_means
 
 SETTINGS = EmbeddingSettings(flip=True, pooling_exponent=4.0)
@@ -29,9 +30,10 @@ SETTINGS = EmbeddingSettings(flip=True, pooling_exponent=4.0)
 def checkpoints() -> list[Checkpoint]:
     """Rotations each with a head of its own at 48 pixels, learnt whitening at 32."""
     torch.manual_seed(0)
-    small = "test_efficientnet"
-    first = Descriptor(DescriptorSettings(backbone=small, dimensions=16, domains="split"))
-    second = Descriptor(DescriptorSettings(backbone=small, dimensions=8, whiten=True))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(BACKBONES, "edges", build_edges)
+        first = make_small(backbone="edges", domains="split")
+        second = make_small(backbone="edges", dimensions=8, whiten=True)
     second.whitening_mean.copy_(torch.randn(8) / 8)
     second.whitening_matrix.copy_(torch.randn(8, 8))
     return [Checkpoint(first, 48, {}), Checkpoint(second, 32, {})]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torchvision.models import googlenet
 from torchvision.transforms import functional
 
@@ -13,22 +13,11 @@ from image_copies.data.images import ImageSet
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.backbones import BACKBONES, IMAGENET_MEAN, IMAGENET_STD, build_backbone
-from image_copies.models.network.base import Backbone
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
 from image_copies.models.network.settings import DescriptorSettings
 from tests import trainings
-
-
-def build_edges(arguments: dict[str, object], pretrained: bool) -> Backbone:
-    """One convolution of a width that the recipe says."""
-    width = int(str(arguments.get("width", 6)))
-
-    def compute(network: nn.Module, images: Tensor) -> Tensor:
-        maps: Tensor = network(images)
-        return maps.relu()
-
-    return Backbone(nn.Conv2d(3, width, 8, stride=8), compute, width, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+from tests.networks import build_edges
 
 
 def test_a_backbone_of_the_table_is_trained_kept_and_embeds(
