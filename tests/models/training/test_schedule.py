@@ -66,11 +66,8 @@ def test_the_cosine_falls_over_its_epochs_to_the_floor() -> None:
     assert found == pytest.approx([0.1, 0.5, 1, 0.1 + 0.9 / 2, 0.1, 0.1])
 
 
-SETTINGS = SMALL
-
-
 def test_the_backbone_has_a_rate_of_its_own() -> None:
-    descriptor, objective = Descriptor(SETTINGS), ArcFaceSettings().build(16, 5, seed=0)
+    descriptor, objective = Descriptor(SMALL), ArcFaceSettings().build(16, 5, seed=0)
     settings = OptimizerSettings(learning_rate=1e-2, backbone_learning_rate=1e-4, class_learning_rate=1e-1, weight_decay=0.1)
     (optimizer,) = build_optimizers(descriptor, objective, settings, factor=0.5)
     rates = {id(p): (group["lr"], group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]}
@@ -83,7 +80,7 @@ def test_the_backbone_has_a_rate_of_its_own() -> None:
 def test_frozen_statistics_stay_while_it_learns() -> None:
     images = torch.rand(4, 3, 32, 32)
     for frozen in (True, None):
-        descriptor = Descriptor(SETTINGS.model_copy(update={"frozen_statistics": frozen})).train()
+        descriptor = Descriptor(SMALL.model_copy(update={"frozen_statistics": frozen})).train()
         before = {name: value.clone() for name, value in descriptor.named_buffers() if "running" in name}
         descriptor(images, raw=True).sum().backward()
         changed = [
@@ -104,7 +101,7 @@ def test_frozen_statistics_stay_while_it_learns() -> None:
     ],
 )
 def test_all_but_exponents_and_class_matrices_decay(objective: AnyObjectiveSettings, not_decaying: set[str]) -> None:
-    descriptor, learnt = Descriptor(SETTINGS), objective.build(16, 5, seed=0)
+    descriptor, learnt = Descriptor(SMALL), objective.build(16, 5, seed=0)
     (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings(kind="sgd", weight_decay=0.25))
     names = {id(parameter): name for part in (descriptor, learnt) for name, parameter in part.named_parameters()}
     found = {names[id(p)]: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
@@ -180,7 +177,7 @@ def test_without_a_limit_gradients_stay_as_they_are(images: ImageSet, tmp_path: 
 def test_adam_makes_its_step_in_one_kernel_on_a_gpu(device: str, precision: str, fused: bool | None) -> None:
     """Not with a gradient scaler, which Fabric cannot clip with. The CPU's fused Adam stands in: the same weights come out."""
     fabric = SimpleNamespace(device=torch.device(device), to_device=lambda module: module, setup_optimizers=lambda one: one)
-    descriptor, settings = Descriptor(SETTINGS), trainings.make_settings(precision=precision)
+    descriptor, settings = Descriptor(SMALL), trainings.make_settings(precision=precision)
     objective = Svmax(settings.objective.build(16, 8, 0), None)
     trainer = Trainer(settings, ImageSet([], []), ImageSet([], []), Path(), Path(), seed=0)
     trainer.fabric, trainer.descriptor = fabric, descriptor  # type: ignore[assignment]
