@@ -6,7 +6,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -100,6 +100,7 @@ class Match:
     reference: Path
     score: float = -np.inf
     expected_false_alarms: float | None = None
+    _: KW_ONLY
     evidence: Evidence | None = None
     judgement: Judgement | None = None
     crop: int | None = None

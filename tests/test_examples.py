@@ -1,4 +1,4 @@
-"""The examples of docs/house.md, copied literally into a copy of the checkout, work there and break no test."""
+"""The examples of docs/house.md, copied literally into a copy of the checkout, work there and break no test beside them."""
 
 import ast
 import re

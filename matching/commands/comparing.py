@@ -77,7 +77,7 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path) -> Verd
     differences = queries.astype(np.float64) - references
     distance = float((differences**2).sum(axis=1).min())
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([distance]), 1)[0])
-    match = Match(first, second, -distance, alarms, verify_two(first, second))
+    match = Match(first, second, -distance, alarms, evidence=verify_two(first, second))
     # without a threshold only equal vectors, or agreeing features
     return Verdict(files, -distance, PairJudge().judge(match, rule.threshold(1) or 0.0))
 

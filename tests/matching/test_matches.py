@@ -53,7 +53,11 @@ def test_a_new_value_needs_a_field_and_a_row_to_be_everywhere(
     monkeypatch.setitem(EVIDENCE_CELLS, "quarter_turns", int)
     monkeypatch.setattr(matches, "Evidence", Turned)
     match = Match(
-        tmp_path / "a.png", tmp_path / "b.png", -0.25, None, Turned(12, "mirrored", (0, 0, 1, 1), (0, 0.5, 1, 1), quarter_turns=3)
+        tmp_path / "a.png",
+        tmp_path / "b.png",
+        -0.25,
+        None,
+        evidence=Turned(12, "mirrored", (0, 0, 1, 1), (0, 0.5, 1, 1), quarter_turns=3),
     )
     write_results(
         tmp_path, Matches([match], -0.5, 1, 1, [], verified=True), None, Rule(-0.5, None, 0.1, 1), Output(json=True, quiet=True)

@@ -21,7 +21,7 @@ RULE = Rule(-0.5, None, 0.001, 10)
 def make_pairs(folder: Path, kind: Kind | None, count: int) -> list[Match]:
     judgement = None if kind is None else Judgement(kind, "seen", 50)
     return [
-        Match(folder / "new" / f"{kind}-{number}.jpg", folder / "old" / "a" / f"{number}.jpg", -0.1, None, None, judgement)
+        Match(folder / "new" / f"{kind}-{number}.jpg", folder / "old" / "a" / f"{number}.jpg", -0.1, None, judgement=judgement)
         for number in range(count)
     ]
 

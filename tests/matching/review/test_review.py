@@ -51,7 +51,7 @@ def write_search(folder: Path, paths: list[Path]) -> None:
     large, small, odd, half, x, y = paths
     evidence = Evidence(23, "mirrored", (0.0, 0.25, 0.5, 1.0), (0.1, 0.1, 0.9, 0.9))
     pairs = [
-        Match(large, small, -0.01, 0.0, evidence),
+        Match(large, small, -0.01, 0.0, evidence=evidence),
         Match(odd, large, -0.02, 0.00002),
         Match(half, small, -0.3, 0.0005),
         Match(y, x, -0.4, None),
@@ -136,7 +136,7 @@ def test_what_frees_most_room_comes_first_and_what_is_doubtful_last(own_desk: Pa
     for number, name in enumerate(("a0", "a1", "b0", "b1", "c0", "c1", "d0", "d1")):
         facts[name] = picture_facts(write_picture(album / f"{name}.png", number, 60 + 40 * ("d" in name)))
     judged = {"a": Judgement("likely", "similar", 50), "b": Judgement("likely", "similar", 70), "c": CERTAIN, "d": CERTAIN}
-    pairs = [Match(facts[f"{n}0"].path, facts[f"{n}1"].path, -0.1, None, None, judgement) for n, judgement in judged.items()]
+    pairs = [Match(facts[f"{n}0"].path, facts[f"{n}1"].path, -0.1, None, judgement=judgement) for n, judgement in judged.items()]
     write_results(own_desk / "matches", pairs, [[pair.query, pair.reference] for pair in pairs])
     groups = open_results(own_desk / "matches").overview()["groups"]
     assert [(number, rank) for number, _, rank, _ in groups] == [(4, 0), (3, 0), (2, 1), (1, 2)]
