@@ -56,7 +56,10 @@ class EditedImages(Dataset[tuple[Tensor, int]]):
         seed: int,
         overlays: CachedOverlays | None = None,
     ) -> None:
-        self.images, self.settings, self.size, self.seed = images, settings, size, seed
+        self.images = images
+        self.settings = settings
+        self.size = size
+        self.seed = seed
         self.overlays = overlays
 
     def __len__(self) -> int:

@@ -77,7 +77,8 @@ class InAugImages(Dataset[tuple[Tensor, bool]]):
         return len(self.chosen.groups)
 
     def __getitem__(self, index: int) -> tuple[Tensor, bool]:
-        sources, (source, copy) = self.chosen.sources, divmod(index, self.chosen.copies)
+        sources = self.chosen.sources
+        source, copy = divmod(index, self.chosen.copies)
         rng = generator_for(self.chosen.seed, 0, sources.ids[source], copy + 1)
         image = shrink(decode_rgb(sources.paths[source], short_side=2 * self.size), 3 * self.size)
         pixels = resize_square(edit_image(image, COPY_EDITS, rng).image, self.size)

@@ -32,7 +32,8 @@ class FileOverlays:
     """Overlay images that are decoded on demand; an image that cannot be read is removed from `ids`."""
 
     def __init__(self, images: ImageSet) -> None:
-        self.ids, self._paths = images.ids, dict(zip(images.ids, images.paths, strict=True))
+        self.ids = images.ids
+        self._paths = dict(zip(images.ids, images.paths, strict=True))
 
     def __call__(self, image_id: str) -> NDArray[np.uint8]:
         """Return an image, RGB uint8 [h, w, 3], its long side at most TUNED_SIDE pixels.

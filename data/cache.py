@@ -102,7 +102,9 @@ def _open_cache(images: ImageSet, pixels_file: Path, about_file: Path) -> Cached
     """Map a cache; None if one of its two files is missing, or shorter than it was: a power cut may tear them."""
     try:
         with np.load(about_file) as about:
-            ends, shapes, problems = about["ends"], about["shapes"], json.loads(about["problems"].tobytes())
+            ends = about["ends"]
+            shapes = about["shapes"]
+            problems = json.loads(about["problems"].tobytes())
         length = pixels_file.stat().st_size
         if length < int(ends[-1] if len(ends) else 0):
             return None
@@ -139,7 +141,8 @@ class _Rows:
 def _write_packed(images: ImageSet, packed: Iterable[Packed], target: Path) -> Written:
     """Write the images one after the other, an unreadable one without bytes; return where each ends, its shape, and problems."""
     problems: dict[str, str] = {}
-    ends, shapes = np.zeros(len(images), np.int64), np.zeros((len(images), 2), np.int64)
+    ends = np.zeros(len(images), np.int64)
+    shapes = np.zeros((len(images), 2), np.int64)
     with whole_file(target) as temporary, temporary.open("wb") as file:
         for row, made in enumerate(packed):
             if isinstance(made, str):

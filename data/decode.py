@@ -152,7 +152,9 @@ def _seek_shown_frame(image: Image.Image) -> None:
     """Seek the frame that shows most, of those of the first one's size, where the first frame shows nothing."""
     if image.format == "MPO" or _is_deep(image) or not getattr(image, "is_animated", False):
         return
-    size, best, most = image.size, 0, 0.0
+    size = image.size
+    best = 0
+    most = 0.0
     with suppress(Exception):  # what is damaged behind a frame costs that one nothing
         for number in range(MAX_IMAGE_PIXELS // (size[0] * size[1])):
             image.seek(number)

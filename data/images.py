@@ -65,7 +65,8 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
     folder = as_path(folder)
     if not is_folder(folder):
         raise UserError(f"{describe_no_folder(folder)}. Name a folder that holds images.")
-    found, begins = dict[str, Path](), len(str(folder / "x")) - 1
+    found = dict[str, Path]()
+    begins = len(str(folder / "x")) - 1
     for path in walk(folder):
         name = str(path)[begins:]
         stem, ending = os.path.splitext(name)  # noqa: PTH122 - of millions

@@ -9,9 +9,12 @@ from image_copies.data.files import describe_no_folder, is_folder
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.remote import as_path
 
-TRAINING, REFERENCE, QUERY = "training_images", "reference_images", "query_images"
+TRAINING = "training_images"
+REFERENCE = "reference_images"
+QUERY = "query_images"
 TRAINING_LABELS = "training_labels.csv"  # optional: image_id,label
-GROUND_TRUTH, QUERY_EDITS = "public_ground_truth.csv", "query_edits.csv"
+GROUND_TRUTH = "public_ground_truth.csv"
+QUERY_EDITS = "query_edits.csv"
 QUERY_RECORDS = "query_records.jsonl"  # only for queries made by this project: source image and edits of each
 
 
@@ -44,7 +47,8 @@ def open_isc_folder(root: Path | str) -> IscFolder:
             f"{root} lacks {', '.join(f'{name}/' for name in missing)}; the ISC2021 layout is {TRAINING}/, {REFERENCE}/, "
             f"{QUERY}/ and, optionally, {GROUND_TRUTH}. For a plain folder of pictures use --photos."
         )
-    ground_truth, query_edits = root / GROUND_TRUTH, root / QUERY_EDITS
+    ground_truth = root / GROUND_TRUTH
+    query_edits = root / QUERY_EDITS
     return IscFolder(
         root=root,
         training=find_images(root / TRAINING),
@@ -77,7 +81,8 @@ def split_training(
         UserError: a role would be empty.
     """
     order = sorted(ids, key=lambda image_id: hashlib.sha256(f"{seed}:{image_id}".encode()).digest())
-    held_out, kept = round(len(order) * validation), round(len(order) * overlay)
+    held_out = round(len(order) * validation)
+    kept = round(len(order) * overlay)
     references = round(held_out * 2 / 3)
     split = TrainingSplit(
         classes=order[held_out + kept :],

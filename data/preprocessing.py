@@ -41,7 +41,9 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
     def __init__(self, images: ImageSet, size: int, protocol: TestProtocol = "square") -> None:
         if protocol not in get_args(TestProtocol):
             raise UserError(f"test protocol {protocol!r}: choose one of {', '.join(get_args(TestProtocol))}.")
-        self.images, self.size, self.protocol = images, size, protocol
+        self.images = images
+        self.size = size
+        self.protocol = protocol
 
     def __len__(self) -> int:
         return len(self.images)
@@ -109,12 +111,14 @@ def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> 
         if protocol == "square_crop"
         else _resize(pixels, before / min(height, width))
     )
-    top, left = (resized.shape[0] - size) // 2, (resized.shape[1] - size) // 2
+    top = (resized.shape[0] - size) // 2
+    left = (resized.shape[1] - size) // 2
     return resized[top : top + size, left : left + size]
 
 
 def _resize(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
-    width, height = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
+    width = max(1, round(pixels.shape[1] * scale))
+    height = max(1, round(pixels.shape[0] * scale))
     interpolation = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
     return as_uint8(cv2.resize(pixels, (width, height), interpolation=interpolation))
 

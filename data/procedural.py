@@ -91,9 +91,11 @@ def _texture(
     rng: np.random.Generator, height: int, width: int, first: Colour, second: Colour
 ) -> NDArray[np.float32]:
     """Draw a textured patch [h, w, 3] between two colours: stripes, checks, dots, clouds, grain or a plain gradient."""
-    y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
+    y = np.arange(height, dtype=np.float32)[:, None]
+    x = np.arange(width, dtype=np.float32)
     angle, period = rng.uniform(0, np.pi), rng.uniform(3, 24)
-    cosine, sine = np.float32(np.cos(angle)), np.float32(np.sin(angle))
+    cosine = np.float32(np.cos(angle))
+    sine = np.float32(np.sin(angle))
     along, across = x * cosine + y * sine, y * cosine - x * sine
     kind = rng.integers(6)
     weight: MatLike
@@ -133,7 +135,8 @@ def _outline(rng: np.random.Generator, radius: float) -> NDArray[np.int32]:
             0.75
             + sum(a * np.cos((k + 1) * turn) + b * np.sin((k + 1) * turn) for k, (a, b) in enumerate(waves))
         )
-    squeeze, angle = rng.uniform(0.4, 1), rng.uniform(0, 2 * np.pi)
+    squeeze = rng.uniform(0.4, 1)
+    angle = rng.uniform(0, 2 * np.pi)
     x, y = reach * np.cos(turn), reach * np.sin(turn) * squeeze
     return np.stack(
         [x * np.cos(angle) - y * np.sin(angle), x * np.sin(angle) + y * np.cos(angle)], axis=1
@@ -241,7 +244,8 @@ def _write_words(rng: np.random.Generator, canvas: NDArray[np.float32], palette:
     height, width = canvas.shape[:2]
     for _ in range(rng.integers(1, 4)):
         cover = np.zeros((height, width), np.uint8)  # OpenCV writes text on 8-bit images only
-        word, font = WORDS[rng.integers(len(WORDS))], FONTS[rng.integers(len(FONTS))]
+        word = WORDS[rng.integers(len(WORDS))]
+        font = FONTS[rng.integers(len(FONTS))]
         at = (int(rng.uniform(0, 0.7) * width), int(rng.uniform(0.1, 1) * height))
         cv2.putText(cover, word, at, font, rng.uniform(0.4, 1.8), 255, int(rng.integers(1, 4)), cv2.LINE_AA)
         canvas += (cover[..., None] / np.float32(255)) * (_colour(rng, palette) - canvas)

@@ -63,7 +63,8 @@ def resize_own_aspect(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]
     A longer image is squashed to `LONGEST_ASPECT`. Interpolation as in `resize_square`.
     """
     aspect = min(max(pixels.shape[1] / pixels.shape[0], 1 / LONGEST_ASPECT), LONGEST_ASPECT)
-    width, height = int(size * aspect**0.5), int(size / aspect**0.5)
+    width = int(size * aspect**0.5)
+    height = int(size / aspect**0.5)
     shrinks = min(pixels.shape[:2]) > min(width, height)
     return as_uint8(
         cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR)

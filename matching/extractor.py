@@ -130,7 +130,8 @@ class Extractor:
         unreadable = np.zeros(len(images), bool)
         for block in self.extract(images):
             rows = slice(block.first, block.first + len(block.vectors))
-            vectors[rows], unreadable[rows] = block.vectors, block.unreadable
+            vectors[rows] = block.vectors
+            unreadable[rows] = block.unreadable
             advance(len(block.vectors))
         return Vectors(images.ids, vectors, unreadable)
 
@@ -190,7 +191,8 @@ def _find_tail(checkpoint: Path, stored: Stored | None) -> Tail | None:
 
 def _make_normalizer(stored: Stored) -> Normalizer:
     """Return query normalisation against the training vectors stored in the checkpoint."""
-    background, notes = scale_to_unit_length(stored.background), stored.notes
+    background = scale_to_unit_length(stored.background)
+    notes = stored.notes
     training = Vectors(
         [str(row) for row in range(len(background))], background, np.zeros(len(background), bool)
     )
@@ -246,7 +248,8 @@ def _join_opened(first: Callable[[], Extractor], other: Callable[[], Extractor])
 
 def _fit_joined(first: Extractor, references: Floats) -> Tail:
     """Return the tail of the distances from references [m, d] to the nearest other that is no copy; UNFITTED for too few."""
-    own, tail = references[:, : first.dimensions] / HALF, first.calibrate()
+    own = references[:, : first.dimensions] / HALF
+    tail = first.calibrate()
     limit = 0.0 if tail is None else tail.against(lambda: own).threshold(COPY_RATE, len(own))
     rows = choose_sample(len(references), MOST_QUERIES)
     near = Neighbours(references).nearest(references[rows], NEAREST)

@@ -59,7 +59,9 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
     Raises:
         UserError: A file cannot be read or holds no such hash, or pdqhash is not installed.
     """
-    names, digits, skipped = list[Path](), list[str](), 0
+    names = list[Path]()
+    digits = list[str]()
+    skipped = 0
     for path in lists:
         try:
             entries = list(_read_entries(path))
@@ -83,13 +85,15 @@ def _read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         first = file.readline()
         file.seek(0)
-        lines, header = csv.reader(file, delimiter=max(",;\t", key=first.count)), list[str]()
+        lines = csv.reader(file, delimiter=max(",;\t", key=first.count))
+        header = list[str]()
         for cells in filter(None, lines):
             digits = next((cell.strip() for cell in cells if HASH.fullmatch(cell.strip())), "")
             if lines.line_num == 1 and not digits:
                 header = [cell.strip().lower() for cell in cells]
                 continue
-            entry, line = dict(zip(header, cells, strict=False)), str(lines.line_num)
+            entry = dict(zip(header, cells, strict=False))
+            line = str(lines.line_num)
             # lists of ThreatExchange hold other hashes, too
             kind = entry.get("signal_type") or entry.get("type") or "pdq"
             try:

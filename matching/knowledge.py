@@ -96,7 +96,8 @@ class PairKnowledge:
     @cached_property
     def origin(self) -> Origin | None:
         """Which of the two, certainly copies of each other, the other one was made of; None where that is not known."""
-        kept, file = self.knowledge.facts.get(self.kept), self.knowledge.facts.get(self.file)
+        kept = self.knowledge.facts.get(self.kept)
+        file = self.knowledge.facts.get(self.file)
         if kept is None or file is None or self.same_bytes or not self.judgement.is_certain:
             return None
         return self.knowledge.comparer.find_origin(kept, file)
@@ -109,7 +110,8 @@ class PairKnowledge:
             by_hand: Whether a person chose it, having seen both: only what cannot be seen counts.
             merging: Whether what the file notes is written next to the kept one.
         """
-        kept, file = self.knowledge.facts.get(self.kept), self.knowledge.facts.get(self.file)
+        kept = self.knowledge.facts.get(self.kept)
+        file = self.knowledge.facts.get(self.file)
         if kept is None or file is None or not self.judgement.is_certain:
             return ""
         noted = "" if merging or self.decision else self.surplus.noted

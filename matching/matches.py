@@ -159,7 +159,9 @@ class Matches:
 # `photos-wide`, ten nearest references of each query, views included: of 850 pairs that features confirm whatever their distance,
 # one, a negative, has more than the first; no mirror image has more than the second (the farthest of 58 has .2), and two
 # negatives of 15 more than the third (the others have at most .1).
-MAX_ALARMS, MAX_MIRRORED_ALARMS, MAX_THOROUGH_ALARMS = 5.0, 1.0, 0.2
+MAX_ALARMS = 5.0
+MAX_MIRRORED_ALARMS = 1.0
+MAX_THOROUGH_ALARMS = 0.2
 UNCHANGED: tuple[Change, ...] = CHANGES[:1]
 POSITIVE: tuple[Change, ...] = tuple(change for change in CHANGES if "inverted" not in change)
 CHANGES_WITHIN = CHANGES, POSITIVE, UNCHANGED, ()

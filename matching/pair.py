@@ -123,7 +123,8 @@ class Pair:
         """Return the class of the two and, if one certainly is a copy of the other, which of them was edited."""
         if self.shows_same:
             return self._judge_alike(), None
-        found, verified = self.registration, self.evidence is not None
+        found = self.registration
+        verified = self.evidence is not None
         far_beyond = self.far_beyond and self.has_few_features
         judgement = judge(found, (self.query.shot, self.reference.shot), self.described, far_beyond, verified)
         if found is None or judgement.kind != "certain":

@@ -83,7 +83,8 @@ class PairJudge:
     ) -> None:
         """Keep so many pictures that were judged last, and the features of five times as many, which `find` finds."""
         self.verdicts = verdicts
-        self._pictures, self._features = LastUsed(Picture, kept), LastUsed(find, 5 * kept)
+        self._pictures = LastUsed(Picture, kept)
+        self._features = LastUsed(find, 5 * kept)
         self._edits: dict[tuple[Path, Path], Comparison] = {}  # of the certain pairs
 
     def see(self, path: Path) -> Picture:

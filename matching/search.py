@@ -144,7 +144,8 @@ class Search:
     def _collect_matches(
         self, pairs: Iterable[Match], queries: int, unreadable: list[Path], digests: Mapping[Path, bytes]
     ) -> Matches:
-        ordered, index = sorted(pairs, key=lambda match: (-match.score, *match.files)), self.index
+        ordered = sorted(pairs, key=lambda match: (-match.score, *match.files))
+        index = self.index
         return Matches(
             ordered, self.threshold, queries, index.ntotal, unreadable, exact=index.exact, digests=digests
         )
@@ -178,7 +179,8 @@ class Search:
         depth = self.wanted + 1 + max(self._rejected[digest] for _, digest in queries)
         references, tail = self.index.ntotal, self.fitted.tail
         near = tail is not None and tail.false_alarms(np.array([limit]), references)[0] <= MAX_NEAR_ALARMS
-        nearest, found = self.index.nearest(vectors, depth, bool(near)), list[list[Hit]]()
+        nearest = self.index.nearest(vectors, depth, bool(near))
+        found = list[list[Hit]]()
         for query, *row in zip(queries, nearest.values.tolist(), nearest.rows.tolist(), strict=True):
             hits = [(distance, content, -1) for distance, content in zip(*row, strict=True)]
             allowed = [hit for hit in hits if hit[0] <= limit and self._files(query, hit[1])]
@@ -234,7 +236,8 @@ class Search:
         After them come the files that the user decided are copies of the query.
         """
         path, digest = query
-        tail, distances = self.fitted.tail, np.array([distance for distance, _, _ in hits])
+        tail = self.fitted.tail
+        distances = np.array([distance for distance, _, _ in hits])
         expected = tail.false_alarms(distances, self.index.ntotal).tolist() if tail else [None] * len(hits)
         known = {content_of(self.store, digest): Match(path, path, 0.0, 0.0, same_bytes=True)}
         chosen = self._accepted.get(digest, [])

@@ -81,7 +81,8 @@ class ImageCopyIndex(SignalTypeIndex[Any]):
     """Compares a signal with all that were added."""
 
     def __init__(self) -> None:
-        self.vectors, self.entries = list[NDArray[np.float32]](), list[Any]()
+        self.vectors = list[NDArray[np.float32]]()
+        self.entries = list[Any]()
         self.stacked = np.empty((0, DIMENSIONS), np.float32)
 
     def add(self, signal_str: str, entry: Any) -> None:

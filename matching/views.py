@@ -86,7 +86,8 @@ def find_picture(pixels: Pixels) -> Box | None:
     for left, top, width, height, area in regions.tolist():
         box = width * height
         if area > max(largest, MIN_FILLED * box) and least <= box <= most:
-            largest, best = area, (left, top, left + width, top + height)
+            largest = area
+            best = (left, top, left + width, top + height)
     if best is None:
         return None
     rows, columns = busy.shape
@@ -102,8 +103,10 @@ def make_views(pixels: Pixels) -> Iterator[Pixels]:
     """Yield the crops of a picture [h, w, 3], the picture turned by a quarter either way, and its negative."""
     height, width = pixels.shape[:2]
     for left, top, right, bottom in list_crops(pixels):
-        above, before = min(int(top * height), height - 1), min(int(left * width), width - 1)
-        below, behind = max(above + 1, round(bottom * height)), max(before + 1, round(right * width))
+        above = min(int(top * height), height - 1)
+        before = min(int(left * width), width - 1)
+        below = max(above + 1, round(bottom * height))
+        behind = max(before + 1, round(right * width))
         yield np.ascontiguousarray(pixels[above:below, before:behind])
     yield np.ascontiguousarray(np.rot90(pixels))
     yield np.ascontiguousarray(np.rot90(pixels, -1))

@@ -41,7 +41,8 @@ def best_device() -> torch.device:
         )
     if named == "cpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    own, gpus = process_rank_on_machine(), torch.cuda.device_count()
+    own = process_rank_on_machine()
+    gpus = torch.cuda.device_count()
     if max(own + 1, processes_on_machine()) > gpus:
         raise UserError(
             f"{processes_on_machine()} processes were started on this machine, which has {gpus} GPU(s) to use: every process "
@@ -94,7 +95,8 @@ def choose_algorithms(deterministic: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark,
     )
     torch.use_deterministic_algorithms(deterministic)
-    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = deterministic, not deterministic
+    torch.backends.cudnn.deterministic = deterministic
+    torch.backends.cudnn.benchmark = not deterministic
     try:
         yield
     except RuntimeError as error:

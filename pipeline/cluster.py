@@ -214,7 +214,8 @@ def _load_order(reference: Any) -> Order:
     order: Order = importlib.import_module("ray").get(reference)
     own = describe_needed(order.work)
     for name in sorted(own | order.described):
-        here, there = own.get(name, "none"), order.described.get(name, "none")
+        here = own.get(name, "none")
+        there = order.described.get(name, "none")
         if here != there:
             raise UserError(
                 f"node {platform.node()} has {name}: {here}; this command has {name}: {there}. Results would depend on the node: "

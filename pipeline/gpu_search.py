@@ -19,7 +19,8 @@ class TorchSearch:
 
     def __init__(self, device: torch.device, query_block: int = 4096, reference_block: int = 65_536) -> None:
         """Compare blocks of so many vectors, whose products take 1 GiB."""
-        self.device, self.blocks = device, (query_block, reference_block)
+        self.device = device
+        self.blocks = (query_block, reference_block)
         self._last: tuple[NDArray[np.float32], Tensor] | None = None
 
     def nearest(
@@ -44,7 +45,8 @@ class TorchSearch:
         """See `Device.within`."""
 
         def find() -> Candidates:
-            asked, vectors = torch.from_numpy(queries).to(self.device), self._hold(references)
+            asked = torch.from_numpy(queries).to(self.device)
+            vectors = self._hold(references)
             share = 1 - bound_rounding(queries.shape[1])
             least = torch.addmm(share * vectors.square().sum(1), asked, vectors.T, alpha=-2)
             least += share * asked.square().sum(1, keepdim=True)

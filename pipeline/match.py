@@ -67,7 +67,8 @@ def _without_network(task: str, options: argparse.Namespace, output: Output) -> 
     if task == "decisions":
         return indexing.list_decisions(indexing.find_index(options.index, options.output), output)
     if task == "decide":
-        place, (first, second) = indexing.find_index(options.index, options.output), options.pair
+        place = indexing.find_index(options.index, options.output)
+        first, second = options.pair
         return indexing.decide(place, first, second, options.word, output)
     return None
 

@@ -66,7 +66,8 @@ def shift_channels(image: Image, down: float, right: float) -> Image:
     """Shift red by (down, right) and blue the opposite way, as fractions of the short side; the border is cropped."""
     short = min(image.shape[:2])
     i, j = round(down * short), round(right * short)
-    rows, columns = image.shape[0] - 2 * abs(i), image.shape[1] - 2 * abs(j)
+    rows = image.shape[0] - 2 * abs(i)
+    columns = image.shape[1] - 2 * abs(j)
     if rows < 8 or columns < 8:
         return image.copy()
 

@@ -40,8 +40,10 @@ def outline(image: Image, radius: float, gain: float, dark: bool, strength: floa
 @edit("drawing")
 def ink(image: Image, radius: float, level: float, strength: float) -> Image:
     """Draw in black ink: dark places and the dark side of edges (extended difference of Gaussians)."""
-    grey, fine = grey_of(image).astype(np.float32), scale_length(radius, image, 0.5)
-    near, far = cv2.GaussianBlur(grey, (0, 0), fine), cv2.GaussianBlur(grey, (0, 0), 1.6 * fine)
+    grey = grey_of(image).astype(np.float32)
+    fine = scale_length(radius, image, 0.5)
+    near = cv2.GaussianBlur(grey, (0, 0), fine)
+    far = cv2.GaussianBlur(grey, (0, 0), 1.6 * fine)
     drawn = np.clip(255 + 12 * (near + 8 * (near - far) - level * float(grey.mean())), 0, 255)
     return mix(image, coloured(drawn.astype(np.uint8)), strength)
 
@@ -50,7 +52,8 @@ def ink(image: Image, radius: float, level: float, strength: float) -> Image:
 def engrave(image: Image, period: float, degrees: float, strength: float) -> Image:
     """Draw in parallel lines at `degrees`, wider where the image is darker, as on banknotes."""
     y, x = pixel_grid(image)
-    turn, frequency = np.deg2rad(degrees), 2 * np.pi / scale_length(period, image, 3.0)
+    turn = np.deg2rad(degrees)
+    frequency = 2 * np.pi / scale_length(period, image, 3.0)
     wave = 127.5 + 110 * np.cos((x * np.cos(turn) + y * np.sin(turn)) * frequency)
     lines = np.clip(127.5 + 3 * (grey_of(image) - wave), 0, 255).astype(np.uint8)
     return mix(image, coloured(lines), strength)
@@ -75,8 +78,10 @@ def solarize(image: Image, threshold: int) -> Image:
 def halftone(image: Image, period: float, degrees: float, strength: float) -> Image:
     """Print in dots on a grid turned by `degrees`; `period` in pixels at TUNED_SIDE, strength 1 leaves nothing but dots."""
     height, width = image.shape[:2]
-    y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
-    turn, frequency = np.deg2rad(degrees), 2 * np.pi / max(3.0, period * min(height, width) / TUNED_SIDE)
+    y = np.arange(height, dtype=np.float32)[:, None]
+    x = np.arange(width, dtype=np.float32)
+    turn = np.deg2rad(degrees)
+    frequency = 2 * np.pi / max(3.0, period * min(height, width) / TUNED_SIDE)
     across = np.cos((x * np.cos(turn) + y * np.sin(turn)) * frequency) * np.cos(
         (y * np.cos(turn) - x * np.sin(turn)) * frequency
     )
@@ -102,7 +107,8 @@ BAYER = np.array([[0, 8, 2, 10], [12, 4, 14, 6], [3, 11, 1, 9], [15, 7, 13, 5]],
 @edit("printing")
 def dither(image: Image, levels: int, cell: float, strength: float) -> Image:
     """Mix with `levels` values a channel, in an ordered pattern of dots of `cell` pixels at TUNED_SIDE."""
-    size, step = round(scale_length(cell, image)), 255 / (levels - 1)
+    size = round(scale_length(cell, image))
+    step = 255 / (levels - 1)
     y, x = (axis.astype(np.int64) // size % 4 for axis in pixel_grid(image))
     printed = np.clip(np.rint(image / np.float32(step) + BAYER[y, x][..., None]) * step, 0, 255)
     return mix(image, printed.astype(np.uint8), strength)

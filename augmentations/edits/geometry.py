@@ -56,7 +56,8 @@ def rotate(image: Image, degrees: float) -> Image:
 def rotate_whole(image: Image, degrees: float, colour: list[int]) -> Image:
     """Rotate counter-clockwise by `degrees` on a canvas that contains the whole image; the corners get the RGB `colour`."""
     height, width = image.shape[:2]
-    sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
+    sine = abs(math.sin(math.radians(degrees)))
+    cosine = abs(math.cos(math.radians(degrees)))
     size = (
         max(MIN_SIDE_PIXELS, round(width * cosine + height * sine)),
         max(MIN_SIDE_PIXELS, round(width * sine + height * cosine)),
@@ -83,8 +84,10 @@ def perspective(image: Image, corner_shifts: list[list[float]], crop_border: boo
         image, cv2.getPerspectiveTransform(corners, moved), (width, height), flags=cv2.INTER_LINEAR
     )
     if crop_border:
-        left, right = max(moved[0, 0], moved[3, 0], 0), min(moved[1, 0], moved[2, 0], width)
-        top, bottom = max(moved[0, 1], moved[1, 1], 0), min(moved[2, 1], moved[3, 1], height)
+        left = max(moved[0, 0], moved[3, 0], 0)
+        right = min(moved[1, 0], moved[2, 0], width)
+        top = max(moved[0, 1], moved[1, 1], 0)
+        bottom = min(moved[2, 1], moved[3, 1], height)
         if right - left >= MIN_SIDE_PIXELS and bottom - top >= MIN_SIDE_PIXELS:
             warped = warped[math.ceil(top) : int(bottom), math.ceil(left) : int(right)]
     return as_uint8(warped)
@@ -93,7 +96,8 @@ def perspective(image: Image, corner_shifts: list[list[float]], crop_border: boo
 @edit("crop")
 def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
     """Crop to the corners (x1, y1) and (x2, y2), fractions of width and height; at least MIN_SIDE_PIXELS per side remain."""
-    (top, bottom), (left, right) = _span(y1, y2, image.shape[0]), _span(x1, x2, image.shape[1])
+    top, bottom = _span(y1, y2, image.shape[0])
+    left, right = _span(x1, x2, image.shape[1])
     return image[top:bottom, left:right].copy()  # a crop of whole rows would otherwise be a view of the input
 
 
@@ -103,14 +107,16 @@ def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) ->
     height, width = image.shape[:2]
     part_width = int(np.clip(round((area * height * width * ratio) ** 0.5), 2, width))
     part_height = int(np.clip(round((area * height * width / ratio) ** 0.5), 2, height))
-    left, top = round(x * (width - part_width)), round(y * (height - part_height))
+    left = round(x * (width - part_width))
+    top = round(y * (height - part_height))
     return image[top : top + part_height, left : left + part_width].copy()  # never a view of the input
 
 
 @edit("frame")
 def pad(image: Image, width_share: float, height_share: float, colour: list[int]) -> Image:
     """Add a border of one RGB colour, fractions of width and height wide on each side."""
-    x, y = round(image.shape[1] * width_share), round(image.shape[0] * height_share)
+    x = round(image.shape[1] * width_share)
+    y = round(image.shape[0] * height_share)
     return as_uint8(cv2.copyMakeBorder(image, y, y, x, x, cv2.BORDER_CONSTANT, value=colour))
 
 
@@ -186,7 +192,8 @@ def _span(start: float, end: float, length: int) -> tuple[int, int]:
 
 def _largest_upright(width: int, height: int, degrees: float) -> tuple[float, float]:
     """Return width and height of the largest upright rectangle inside the rotated image."""
-    sine, cosine = abs(math.sin(math.radians(degrees))), abs(math.cos(math.radians(degrees)))
+    sine = abs(math.sin(math.radians(degrees)))
+    cosine = abs(math.cos(math.radians(degrees)))
     long, short = max(width, height), min(width, height)
     if short <= 2 * sine * cosine * long or abs(sine - cosine) < 1e-10:
         half = short / 2
@@ -238,7 +245,9 @@ def ripple(image: Image, amplitude: float, rings: float) -> Image:
 @edit("swirl")
 def crumple(image: Image, reach: float, cells: int, seed: int) -> Image:
     """Move every pixel by about `reach` of the short side, smoothly: by random fields of `cells` hills per side."""
-    rng, (y, x), length = np.random.default_rng(seed), pixel_grid(image), reach * min(image.shape[:2])
+    rng = np.random.default_rng(seed)
+    y, x = pixel_grid(image)
+    length = reach * min(image.shape[:2])
     return displace(
         image, x + length * smooth_noise(image, cells, rng), y + length * smooth_noise(image, cells, rng)
     )
@@ -247,11 +256,14 @@ def crumple(image: Image, reach: float, cells: int, seed: int) -> Image:
 @edit("tiles")
 def shuffle_tiles(image: Image, rows: int, columns: int, share: float, seed: int) -> Image:
     """Cut into `rows` × `columns` tiles and exchange a `share` of them, drawn from `seed`."""
-    tall, wide, rng = image.shape[0] // rows, image.shape[1] // columns, np.random.default_rng(seed)
+    tall = image.shape[0] // rows
+    wide = image.shape[1] // columns
+    rng = np.random.default_rng(seed)
     result = image.copy()
     moved = rng.permutation(rows * columns)[: max(2, round(share * rows * columns))]
     for place, origin in zip(moved.tolist(), np.roll(moved, 1).tolist(), strict=True):
-        (y, x), (top, left) = divmod(place, columns), divmod(origin, columns)
+        y, x = divmod(place, columns)
+        top, left = divmod(origin, columns)
         result[y * tall : (y + 1) * tall, x * wide : (x + 1) * wide] = image[
             top * tall : (top + 1) * tall, left * wide : (left + 1) * wide
         ]
@@ -261,12 +273,15 @@ def shuffle_tiles(image: Image, rows: int, columns: int, share: float, seed: int
 @edit("tiles")
 def space_tiles(image: Image, rows: int, columns: int, gap: float, colour: list[int]) -> Image:
     """Cut into `rows` × `columns` tiles and move them apart by a `gap` of the short side, on a `colour`."""
-    tall, wide, space = image.shape[0] // rows, image.shape[1] // columns, round(gap * min(image.shape[:2]))
+    tall = image.shape[0] // rows
+    wide = image.shape[1] // columns
+    space = round(gap * min(image.shape[:2]))
     result = np.full((rows * (tall + space) + space, columns * (wide + space) + space, 3), colour, np.uint8)
     for row in range(rows):
         for column in range(columns):
             tile = image[row * tall : (row + 1) * tall, column * wide : (column + 1) * wide]
-            top, left = space + row * (tall + space), space + column * (wide + space)
+            top = space + row * (tall + space)
+            left = space + column * (wide + space)
             result[top : top + tall, left : left + wide] = tile
     return result
 

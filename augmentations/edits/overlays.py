@@ -40,7 +40,8 @@ def overlay_onto_image(
     height = max(8, round(background.shape[0] * size))
     width = min(max(8, round(image.shape[1] * height / image.shape[0])), background.shape[1])
     small = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
-    left, top = 1 - width / background.shape[1], 1 - height / background.shape[0]
+    left = 1 - width / background.shape[1]
+    top = 1 - height / background.shape[0]
     return _blend(background, small, np.float32(opacity), x * left, y * top)
 
 
@@ -106,7 +107,8 @@ def meme_format(
     fit = min(0.9 * width / mask.shape[1], 0.8 * room / mask.shape[0])
     size = max(2, int(mask.shape[1] * fit)), max(2, int(mask.shape[0] * fit))
     mask = as_uint8(cv2.resize(mask, size, interpolation=cv2.INTER_AREA))
-    x, y = (width - size[0]) / 2 / width, (room - size[1]) / 2 / meme.shape[0]
+    x = (width - size[0]) / 2 / width
+    y = (room - size[1]) / 2 / meme.shape[0]
     return _blend(
         meme, np.array(colour, np.uint8), mask[..., None].astype(np.float32) / np.float32(255), x, y
     )
@@ -124,7 +126,8 @@ def onto_screenshot(image: Image, template: int) -> Image:
     box = page[y : round(bottom * factor), x : round(right * factor)]
     box[:] = 0
     inside = image[: box.shape[0], : box.shape[1]]
-    dy, dx = (box.shape[0] - inside.shape[0]) // 2, (box.shape[1] - inside.shape[1]) // 2
+    dy = (box.shape[0] - inside.shape[0]) // 2
+    dx = (box.shape[1] - inside.shape[1]) // 2
     box[dy : dy + inside.shape[0], dx : dx + inside.shape[1]] = inside
     return as_uint8(page)
 
@@ -191,7 +194,8 @@ def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed:
     outline = np.stack([side / 2 + reach * np.cos(turn), side / 2 + reach * np.sin(turn)], axis=1).astype(
         np.int32
     )
-    inner, outer = np.zeros((side, side), np.uint8), np.zeros((side, side), np.uint8)
+    inner = np.zeros((side, side), np.uint8)
+    outer = np.zeros((side, side), np.uint8)
     cv2.fillPoly(inner, [outline], 255, lineType=cv2.LINE_AA)
     cv2.fillPoly(outer, [outline], 255, lineType=cv2.LINE_AA)
     cv2.polylines(outer, [outline], True, 255, max(1, side // 14), cv2.LINE_AA)
@@ -207,8 +211,10 @@ def hide_boxes(image: Image, share: float, count: int, shade: int, seed: int) ->
     rng, result = np.random.default_rng(seed), image.copy()
     for _ in range(count):
         ratio = float(np.exp(rng.uniform(-0.7, 0.7)))
-        tall, wide = (min(1.0, (share * ratio) ** 0.5), min(1.0, (share / ratio) ** 0.5))
-        top, left = rng.uniform(0, 1 - tall), rng.uniform(0, 1 - wide)
+        tall = min(1.0, (share * ratio) ** 0.5)
+        wide = min(1.0, (share / ratio) ** 0.5)
+        top = rng.uniform(0, 1 - tall)
+        left = rng.uniform(0, 1 - wide)
         result[
             int(top * height) : int((top + tall) * height), int(left * width) : int((left + wide) * width)
         ] = shade
@@ -244,9 +250,11 @@ def text_mask(text: str, font: int) -> NDArray[np.uint8]:
 def _blend(image: Image, top: MatLike, cover: NDArray[np.float32] | np.float32, x: float, y: float) -> Image:
     """Blend `top` ([h, w, 3] or a colour [3]) in at (x, y), clipped to the image; `cover`, 0…1, is a number or [h, w, 1]."""
     height, width = (np.shape(cover) if np.ndim(cover) else top.shape)[:2]
-    left, upper = int(x * image.shape[1]), int(y * image.shape[0])
+    left = int(x * image.shape[1])
+    upper = int(y * image.shape[0])
     own_left, own_upper = max(0, -left), max(0, -upper)
-    right, lower = min(width, image.shape[1] - left), min(height, image.shape[0] - upper)
+    right = min(width, image.shape[1] - left)
+    lower = min(height, image.shape[0] - upper)
     result = image.copy()
     if right <= own_left or lower <= own_upper:
         return result
@@ -258,7 +266,8 @@ def _blend(image: Image, top: MatLike, cover: NDArray[np.float32] | np.float32, 
 
 
 def _stripes(height: int, width: int, line: float, degrees: float, density: float) -> NDArray[np.bool_]:
-    turn, distance = np.deg2rad(degrees), (1 - density) * min(height, width)
+    turn = np.deg2rad(degrees)
+    distance = (1 - density) * min(height, width)
     y = (np.arange(height) - height / 2)[:, None] * (2 * np.pi * np.cos(turn) / distance)
     x = (np.arange(width) - width / 2) * (2 * np.pi * np.sin(turn) / distance)
     waves = np.cos(y) * np.cos(x) - np.sin(y) * np.sin(x)  # cos(x + y), computed from rows and columns
@@ -338,7 +347,8 @@ def speech_bubbles(image: Image, count: int, size: float, fill: list[int], seed:
     height, width = image.shape[:2]
     for x, y, flat, tail in rng.uniform(0, 1, (count, 4)):
         wide = max(4, round(size * width / 2))
-        tall, centre = max(3, round(wide * (0.4 + 0.3 * flat))), (int(x * width), int(y * height))
+        tall = max(3, round(wide * (0.4 + 0.3 * flat)))
+        centre = (int(x * width), int(y * height))
         end = int(centre[0] + (tail - 0.5) * 3 * wide), centre[1] + 2 * tall
         cv2.fillPoly(
             result, [np.array([centre, (centre[0] + wide // 3, centre[1]), end], np.int32)], fill, cv2.LINE_AA

@@ -49,7 +49,8 @@ def sharpen(image: Image, factor: float) -> Image:
 @edit("quality")
 def shuffle_pixels(image: Image, share: float, seed: int) -> Image:
     """Permute a fraction `share`, 0…1, of the pixels, chosen by `seed`."""
-    flat, rng = image.reshape(-1, 3).copy(), np.random.default_rng(seed)
+    flat = image.reshape(-1, 3).copy()
+    rng = np.random.default_rng(seed)
     places = rng.choice(len(flat), int(len(flat) * share), replace=False, shuffle=False)
     flat[places] = flat[rng.permutation(places)]
     return flat.reshape(image.shape)
@@ -84,7 +85,8 @@ def double_compression(image: Image, factor: float, first: int, second: int) -> 
 def moire(image: Image, period: float, degrees: float, strength: float) -> Image:
     """Imitate a photographed screen: stripes of a `strength` 0…1 at `degrees`, their `period` in pixels at TUNED_SIDE."""
     height, width = image.shape[:2]
-    y, x = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
+    y = np.arange(height, dtype=np.float32)[:, None]
+    x = np.arange(width, dtype=np.float32)
     period = max(2.2, period * min(height, width) / TUNED_SIDE)
     turn = np.deg2rad(degrees)
     phase = (x * np.cos(turn) + y * np.sin(turn)) * (2 * np.pi / period)
@@ -97,7 +99,8 @@ def grain(image: Image, deviation: float, size: float, seed: int) -> Image:
     """Add the grain of film or of a dark scene, drawn from `seed`; `deviation` in grey levels, `size` in pixels at TUNED_SIDE."""
     height, width = image.shape[:2]
     clump = max(1.0, size * min(height, width) / TUNED_SIDE)
-    rows, columns = max(2, round(height / clump)), max(2, round(width / clump))
+    rows = max(2, round(height / clump))
+    columns = max(2, round(width / clump))
     noise = np.random.default_rng(seed).standard_normal((rows, columns), np.float32) * deviation
     spread = cv2.resize(noise, (width, height), interpolation=cv2.INTER_NEAREST)
     grained: Image = np.clip(image + spread[..., None], 0, 255).astype(np.uint8)
@@ -109,7 +112,8 @@ def motion_blur(image: Image, length: float, degrees: float) -> Image:
     """Smear along a direction of `degrees`, as a moved camera does; `length` in pixels at TUNED_SIDE."""
     reach = length * min(image.shape[:2]) / TUNED_SIDE
     side = 2 * int(np.ceil(reach / 2)) + 1
-    kernel, middle = np.zeros((side, side), np.float32), side // 2
+    kernel = np.zeros((side, side), np.float32)
+    middle = side // 2
     along = np.array([np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))]) * reach / 2
     ends = [tuple(np.rint(middle + sign * along).astype(int).tolist()) for sign in (-1, 1)]
     cv2.line(kernel, ends[0], ends[1], 1.0)
@@ -166,8 +170,10 @@ def break_blocks(image: Image, count: int, size: float, seed: int) -> Image:
     rng, result = np.random.default_rng(seed), image.copy()
     height, width = image.shape[:2]
     for _ in range(count):
-        tall, wide = 2 + int(rng.random() * size * height / 2), 2 + int(rng.random() * size * width)
-        (top, y), (left, x) = rng.integers(0, height - tall, 2), rng.integers(0, width - wide, 2)
+        tall = 2 + int(rng.random() * size * height / 2)
+        wide = 2 + int(rng.random() * size * width)
+        top, y = rng.integers(0, height - tall, 2)
+        left, x = rng.integers(0, width - wide, 2)
         block = image[y : y + tall, x : x + wide]
         result[top : top + tall, left : left + wide] = (
             block[:1, :1] if rng.random() < 0.3 else block[..., rng.permutation(3)]

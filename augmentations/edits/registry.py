@@ -35,7 +35,8 @@ def edit(family: EditFamily) -> Callable[[AnyEdit], AnyEdit]:
     def register(function: AnyEdit) -> AnyEdit:
         if function.__name__ in FUNCTIONS:
             raise ValueError(f"there are two edits named {function.__name__}")
-        FUNCTIONS[function.__name__], FAMILY_OF[function.__name__] = function, family
+        FUNCTIONS[function.__name__] = function
+        FAMILY_OF[function.__name__] = family
         return function
 
     return register

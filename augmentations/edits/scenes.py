@@ -22,7 +22,8 @@ from image_copies.data.decode import as_uint8
 def rain(image: Image, drops: int, length: float, degrees: float, strength: float, seed: int) -> Image:
     """Draw `drops` light streaks, `length` of the short side long, at `degrees` from upright, and dull the image."""
     height, width = image.shape[:2]
-    cover, short = np.zeros((height, width), np.uint8), min(height, width)
+    cover = np.zeros((height, width), np.uint8)
+    short = min(height, width)
     lean = np.array([np.sin(np.deg2rad(degrees)), np.cos(np.deg2rad(degrees))]) * length * short
     starts = np.random.default_rng(seed).random((drops, 2)) * (width, height)
     streaks = np.stack([starts, starts + lean], axis=1).astype(np.int32)
@@ -87,8 +88,10 @@ def vignette(
 def in_document(image: Image, size: float, x: float, y: float, lines: int, seed: int) -> Image:
     """Put the image on a page of `lines` of writing, `size` of its width wide; (x, y) go from top left to bottom right."""
     height, width = image.shape[:2]
-    wide, tall = round(width / size), round(max(width, height) / size * 1.2)
-    page, rng = np.full((tall, wide, 3), 250, np.uint8), np.random.default_rng(seed)
+    wide = round(width / size)
+    tall = round(max(width, height) / size * 1.2)
+    page = np.full((tall, wide, 3), 250, np.uint8)
+    rng = np.random.default_rng(seed)
     step, margin = tall / (lines + 1), wide // 16
     for line in range(lines):
         top = int((line + 0.7) * step)
@@ -96,7 +99,8 @@ def in_document(image: Image, size: float, x: float, y: float, lines: int, seed:
             page[
                 top : top + max(1, int(step / 3)), start : start + int(wide / 12 * rng.uniform(0.4, 0.9))
             ] = 70
-    top, left = round(y * (tall - height)), round(x * (wide - width))
+    top = round(y * (tall - height))
+    left = round(x * (wide - width))
     page[
         max(0, top - margin // 2) : top + height + margin // 2,
         max(0, left - margin // 2) : left + width + margin // 2,
@@ -110,7 +114,8 @@ def photocopy(image: Image, contrast: float, specks: float, strength: float, see
     """Mix with a photocopy: grey, a `contrast`, black and white `specks` as a share of the pixels."""
     noise = np.random.default_rng(seed).random(image.shape[:2], np.float32)
     copied = np.clip((grey_of(image) - np.float32(150)) * contrast + 170, 0, 255)
-    copied[noise < specks / 2], copied[noise > 1 - specks / 2] = 0, 255
+    copied[noise < specks / 2] = 0
+    copied[noise > 1 - specks / 2] = 255
     return mix(image, coloured(copied.astype(np.uint8)), strength)
 
 
@@ -118,7 +123,8 @@ def photocopy(image: Image, contrast: float, specks: float, strength: float, see
 def creases(image: Image, folds: int, strength: float, seed: int) -> Image:
     """Fold the print `folds` times: light lines, each side of which is shaded otherwise."""
     y, x = unit_grid(image)
-    shade, lines = np.ones(image.shape[:2], np.float32), np.zeros(image.shape[:2], np.float32)
+    shade = np.ones(image.shape[:2], np.float32)
+    lines = np.zeros(image.shape[:2], np.float32)
     for turn, offset, depth in np.random.default_rng(seed).uniform(-1, 1, (folds, 3)):
         away = x * np.cos(np.pi * turn) + y * np.sin(np.pi * turn) - 0.8 * offset
         shade *= 1 + strength * 0.45 * depth * np.tanh(6 * away) * np.exp(-np.abs(away))
@@ -177,7 +183,9 @@ def screen_pixels(image: Image, period: float, glare: float, blue: float, streng
 def on_phone(image: Image, size: float, degrees: float, bars: float, colour: list[int]) -> Image:
     """Show the image on a phone with a black case and `bars` above and below, turned by `degrees` on a table of a `colour`."""
     height, width = image.shape[:2]
-    tall, wide, edge = round(height * (1 + 2 * bars)), round(width * 1.1), max(2, round(0.05 * width))
+    tall = round(height * (1 + 2 * bars))
+    wide = round(width * 1.1)
+    edge = max(2, round(0.05 * width))
     phone = np.full((tall, wide, 3), 15, np.uint8)
     top, left = (tall - height) // 2, (wide - width) // 2
     phone[edge : tall - edge, left : left + width] = 235
@@ -201,7 +209,9 @@ def cut_round(image: Image, power: float, size: float, colour: list[int]) -> Ima
 @edit("cutout")
 def tear_edges(image: Image, width: float, colour: list[int], seed: int) -> Image:
     """Tear the edges off, about `width` of the short side, along a rough line drawn from `seed`."""
-    (y, x), (height, wide), rng = pixel_grid(image), image.shape[:2], np.random.default_rng(seed)
+    y, x = pixel_grid(image)
+    height, wide = image.shape[:2]
+    rng = np.random.default_rng(seed)
     inwards = np.minimum(np.minimum(y, height - 1 - y), np.minimum(x, wide - 1 - x)) / min(height, wide)
     rough = 1 + 0.5 * smooth_noise(image, 6, rng) + 0.35 * smooth_noise(image, 24, rng)
     return blend_in(image, colour, (inwards < width * rough).astype(np.float32))

@@ -75,7 +75,8 @@ def _draw_shift(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def _draw_emoji(rng: np.random.Generator, intensity: float) -> Parameters:
-    opacity, size = min(1.0, 0.2 + rng.random()), min(1.0, 0.05 + rng.random())
+    opacity = min(1.0, 0.2 + rng.random())
+    size = min(1.0, 0.05 + rng.random())
     emoji = int(rng.integers(10_000))
     return {"emoji": emoji, "opacity": opacity, "size": size, "x": rng.random(), "y": rng.random()}
 

@@ -47,7 +47,8 @@ def _row(function: EditFunction, draw: DrawParameters | None = None, **values: D
 
 def _draw_curve(rng: np.random.Generator, intensity: float) -> Parameters:
     """A curve that wanders off the diagonal; one of four falls where the intensity is high."""
-    straight, fall = np.linspace(0, 1, 5), intensity * (rng.random() < 0.25)
+    straight = np.linspace(0, 1, 5)
+    fall = intensity * (rng.random() < 0.25)
     curve = straight * (1 - fall) + straight[::-1] * fall + intensity * rng.uniform(-0.5, 0.5, 5)
     return {"heights": curve.clip(0, 1).tolist()}
 
@@ -59,7 +60,8 @@ def _draw_inks(rng: np.random.Generator, intensity: float) -> Parameters:
 
 
 def _draw_split(rng: np.random.Generator, intensity: float) -> Parameters:
-    shadows, highlights = intensity * rng.uniform(-0.5, 0.8, 3), intensity * rng.uniform(-0.8, 0.5, 3)
+    shadows = intensity * rng.uniform(-0.5, 0.8, 3)
+    highlights = intensity * rng.uniform(-0.8, 0.5, 3)
     return {"shadows": shadows.tolist(), "highlights": highlights.tolist()}
 
 

@@ -125,4 +125,6 @@ def seed(rng: np.random.Generator, intensity: float) -> int:
     return int(rng.integers(2**31))
 
 
-ANY_COLOUR, PLACE, TURN = colour_between(0, 256), between(0, 1), between(0, 360)
+ANY_COLOUR = colour_between(0, 256)
+PLACE = between(0, 1)
+TURN = between(0, 360)

@@ -164,7 +164,9 @@ def _open_zip(path: Path) -> _Archive:
 
 
 def _open_tar(path: Path) -> _Archive:
-    held, members, lost = ExitStack(), dict[str, Member](), list[str]()
+    held = ExitStack()
+    members = dict[str, Member]()
+    lost = list[str]()
     with held:
         stream = held.enter_context(open_tar(path))
         for found in walk_tar(stream):

@@ -23,7 +23,9 @@ from image_copies.data.sources.tars import (
     walk_tar,
 )
 
-FILES, TAR, TABLE = "files", "tar", "parquet"
+FILES = "files"
+TAR = "tar"
+TABLE = "parquet"
 ROWS_AT_ONCE = 64  # of a table
 Content = tuple[bytes | None, str]  # the bytes of a picture; None where they cannot be read, and why not
 
@@ -132,7 +134,9 @@ class Rereader:
         Raises:
             ImageError: They cannot be read.
         """
-        name, source, place = about["id"], about["source"], about["place"]
+        name = about["id"]
+        source = about["source"]
+        place = about["place"]
         try:
             if (kind := kind_of(source)) == FILES:
                 content, problem = read_or_say(as_path(name))

@@ -67,7 +67,8 @@ def discover(sources: Sequence[Path], excluded: Sequence[Path] = ()) -> Discover
             else:
                 passed.setdefault(reason, []).append(path)
         if not seen:
-            endings, counts = " ".join(sorted(IMAGE_ENDINGS)), format_skipped_counts(passed)
+            endings = " ".join(sorted(IMAGE_ENDINGS))
+            counts = format_skipped_counts(passed)
             also = f"; found: {counts}" if counts else ""
             raise UserError(f"{source} holds no image (looked for {endings}, in subfolders too{also}).")
         for reason, below in passed.items():

@@ -48,7 +48,8 @@ def carry_out(
         UserError: when there is no plan, it is invalid, its index or what is to be protected does not exist, the disk is full, or
             another process is carrying out a plan.
     """
-    rows, rejected = read_plan(folder / PLAN), read_rejected_pairs(folder, index)
+    rows = read_plan(folder / PLAN)
+    rejected = read_rejected_pairs(folder, index)
     notes = read_notes(folder) if (folder / SEARCH).exists() else SearchNotes()
     guarded = [*indexed_sources(protected), *_list_known(notes.read_only)]
     is_protected = make_protection_check(guarded)

@@ -73,7 +73,8 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path) -> Verd
         if bad:
             decode_rgb(path)  # says why
             raise UserError(f"{path} cannot be decoded as a picture. Give another file.")
-    queries, references = extractor.normalize(found.vectors), found.vectors[::-1]
+    queries = extractor.normalize(found.vectors)
+    references = found.vectors[::-1]
     differences = queries.astype(np.float64) - references
     distance = float((differences**2).sum(axis=1).min())
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([distance]), 1)[0])

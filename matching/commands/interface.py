@@ -51,7 +51,9 @@ class Copies(list[CopyGroup]):
         self, groups: Sequence[CopyGroup], near: Sequence[Match], left_out: str, unreadable: Sequence[Path]
     ) -> None:
         super().__init__(groups)
-        self.near, self.left_out, self.unreadable = near, left_out, unreadable
+        self.near = near
+        self.left_out = left_out
+        self.unreadable = unreadable
 
     def to_pandas(self, near: bool = False) -> "pd.DataFrame":
         """Return a table with a row for each file: its group, what a plan would do with it and why, the score and the class.
@@ -143,7 +145,8 @@ def compare(first: Place, second: Place) -> comparing.Verdict:
     Raises:
         UserError: One of them cannot be read.
     """
-    files, rule = (_as_path(first), _as_path(second)), make_rule(open_shipped(), None, FALSE_ALARMS, 1)
+    files = (_as_path(first), _as_path(second))
+    rule = make_rule(open_shipped(), None, FALSE_ALARMS, 1)
     return comparing.compare_bytes(*files) or comparing.compare(open_shipped(), rule, *files)
 
 

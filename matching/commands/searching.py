@@ -89,7 +89,8 @@ def search(
     refuse_within(folder, read_only, "--output")
     lists = read_hash_lists(pictures.sources.hash_lists) if pictures.sources.hash_lists else None
     own = settings.index is None
-    place, named = settings.index or folder / OWN_INDEX, pictures.sources.places
+    place = settings.index or folder / OWN_INDEX
+    named = pictures.sources.places
     with (
         hold_results_folder(folder),
         open_store(place, extractor.identity, extractor.dimensions, replace=own, new=own) as store,
@@ -129,7 +130,9 @@ def _find_and_group(
     store: Store, looks: Looks, settings: SearchSettings, pictures: Pictures, output: Output
 ) -> Searched:
     """Search the index and group what is found."""
-    own, within, queries = settings.index is None, _is_within(settings, pictures), pictures.queries.paths
+    own = settings.index is None
+    within = _is_within(settings, pictures)
+    queries = pictures.queries.paths
     held = (pictures.references or pictures.queries).paths
     verified, views, left_out = choose_effort(
         settings.rule, len(held if within else queries), settings.verified, settings.views

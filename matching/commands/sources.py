@@ -67,7 +67,8 @@ def find_pictures(sources: Sources, folder: Path, output: Output) -> Pictures:
     check_target_folder(folder, "--output", (SEARCH, LOCK), WRITTEN)
     for page in (GALLERY, LEAKAGE_GALLERY):
         check_output_folder(folder / page, "--output")
-    queries, references = look_in(sources.queries, folder, output), None
+    queries = look_in(sources.queries, folder, output)
+    references = None
     if sources.references:
         references = look_in(sources.references, folder, output)
     elif sources.hash_lists:

@@ -40,9 +40,12 @@ def plan_blocks(collection: Collection, first: int, end: int, planned: int) -> l
     So a new file changes one block and few that follow. `planned` is the number of pictures that the lists are made for.
     """
     size = min(MOST_PICTURES, max(1, round(PICTURES_PER_ROOT * planned**0.5)))
-    blocks, begin, starts = list[Block](), first, collection.starts.tolist()
+    blocks = list[Block]()
+    begin = first
+    starts = collection.starts.tolist()
     for file in range(first, end):
-        own, held = starts[file + 1] - starts[file], starts[file + 1] - starts[begin]
+        own = starts[file + 1] - starts[file]
+        held = starts[file + 1] - starts[begin]
         number = zlib.crc32(collection.names[file].encode())
         ends = 2 * held >= size and number % max(1, size // (4 * own)) == 0
         if ends or held + own > size or file + 1 == end:
@@ -134,7 +137,9 @@ def compare_blocks(one: Packed, other: Packed, limit: float) -> Pairs:
     equal bytes are then its own ones.
     """
     count = 0 if one is other else len(one.digests)
-    found, waiting, directions = [one.pairs[:0]], 0, [(one, 0, other, count)]
+    found = [one.pairs[:0]]
+    waiting = 0
+    directions = [(one, 0, other, count)]
     if count:
         _, first, second = np.intersect1d(one.digests, other.digests, return_indices=True)
         found.append(pack_pairs(first, second + count, np.full(len(first), SAME_BYTES)))
@@ -144,7 +149,8 @@ def compare_blocks(one: Packed, other: Packed, limit: float) -> Pairs:
         for members, others in zip(asked.lists(), compared.lists(), strict=True):
             references = Neighbours(compared.sides[0][others].astype(np.float32))
             near = _keep_nearest(references.within(asked.sides[-1][members].astype(np.float32), limit))
-            first, second = members[near.queries] + before, others[near.references] + after
+            first = members[near.queries] + before
+            second = others[near.references] + after
             apart = first != second
             found.append(pack_pairs(first[apart], second[apart], 0 - near.distances[apart]))
             waiting += len(first)

@@ -170,7 +170,8 @@ def _look_up(
     within, archived, alone = np.zeros((3, len(numbers)), bool)
     looked_up = collection.look_up(numbers, ["width", "height", "bytes", "id", "source"])
     for place, (_, about) in enumerate(looked_up):
-        path, loose = Path(about["id"]), is_loose(about["source"], about["id"])
+        path = Path(about["id"])
+        loose = is_loose(about["source"], about["id"])
         facts = Facts(
             path,
             about["width"],
@@ -181,7 +182,8 @@ def _look_up(
             # others are asked for by the plan
             companions=find_companions(path) if loose and is_shared[place] else (),
         )
-        within[place], archived[place] = about["source"] in damaged, facts.archived
+        within[place] = about["source"] in damaged
+        archived[place] = facts.archived
         alone[place] = not (facts.companions or is_in_library(path) or (loose and read_attributes(path)))
         for criterion, column in zip(criteria, keys, strict=True):
             column[place] = criterion.key(facts, Choice())

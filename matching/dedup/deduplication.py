@@ -90,7 +90,8 @@ def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, outpu
         return found
 
     (folder / f"{REMOVE}.parquet").unlink(missing_ok=True)  # or --apply took it for what follows
-    inputs, tests = embed(settings.inputs, settings.test_sets), embed(settings.test_sets)
+    inputs = embed(settings.inputs, settings.test_sets)
+    tests = embed(settings.test_sets)
     write_text(folder / INPUTS, json.dumps({container.source: container.state for container in inputs}))
     problems = list_problems([*inputs, *tests])
     collection = make_collection(embedding, inputs, tests)
@@ -166,7 +167,9 @@ def write_lists(
 def _write_list(path: Path, rows: Iterable[Row]) -> int:
     """Write a list and return its length."""
     pa, parquet = import_pyarrow()
-    schema, left, count = pa.schema(COLUMNS), iter(rows), 0
+    schema = pa.schema(COLUMNS)
+    left = iter(rows)
+    count = 0
     with whole_file(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
         while some := list(islice(left, ROWS_AT_ONCE)):
             for row in some:

@@ -114,7 +114,8 @@ def find_pairs(lists: Lists) -> Pairs:
     for path in walk(results / FOLDER, hidden=False):
         if path not in needed:
             path.unlink()
-    found, held = [np.empty(0, PAIR)], met | {lists.block(block): (block, block) for block in inputs}
+    found = [np.empty(0, PAIR)]
+    held = met | {lists.block(block): (block, block) for block in inputs}
     for meeting, pairs in zip(
         held.values(), map_files(partial(load_array, "pairs"), list(held)), strict=True
     ):

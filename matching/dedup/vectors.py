@@ -128,7 +128,8 @@ def count_files(container: Container) -> int:
 
 def embed_container(embedding: Embedding, opened: Extractor, container: Container, place: Place) -> Embedded:
     """Embed the pictures of a container, write its vectors and return its record."""
-    extractor, problems = with_decoders(opened, place), list[str]()
+    extractor = with_decoders(opened, place)
+    problems = list[str]()
 
     def take() -> Iterator[Picture]:
         for found in container.read():
@@ -137,7 +138,8 @@ def embed_container(embedding: Embedding, opened: Extractor, container: Containe
             else:
                 problems.append(found)
 
-    pictures, count = take(), choose_batch(extractor.networks, extractor.settings)
+    pictures = take()
+    count = choose_batch(extractor.networks, extractor.settings)
     batches = iter(lambda: list(islice(pictures, count)), [])
     decode = partial(_decode_batch, list_square_sizes(extractor.networks), text_of(container.source))
 
@@ -262,7 +264,8 @@ class Collection:
         table = self.read(file, ["vector", "error", "flat", "sha256"])
         column = table["vector"].combine_chunks()
         vectors = column.values.to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size)
-        readable, flat = table["error"].is_null().to_numpy(), table["flat"].to_numpy()
+        readable = table["error"].is_null().to_numpy()
+        flat = table["flat"].to_numpy()
         return vectors.astype(np.float32), readable, flat, table["sha256"].to_pylist()
 
     def list_inputs(self, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:

@@ -152,7 +152,8 @@ class SearchService:
         """
         assert self._opened is not None  # as something was found
         _, index, rule = self._opened
-        copies, threshold = list(found), rule.threshold(index.ntotal)
+        copies = list(found)
+        threshold = rule.threshold(index.ntotal)
 
         def judge_match(match: Match) -> Match:
             still_same = match.same_bytes and open_or_none(match.reference, 0)[0] == query.digest
@@ -256,7 +257,8 @@ class SearchService:
 
     def _answer(self, store: Store, waiting: list[_Request]) -> None:
         # opened once for all requests
-        decided, (index, rule) = map_decisions(store), self._search_index(store)
+        decided = map_decisions(store)
+        index, rule = self._search_index(store)
         for candidates in sorted({asked.candidates for asked in waiting}):
             search = Search(store, self.extractor, rule, decided, candidates, opened=index)
             together = [asked for asked in waiting if asked.candidates == candidates]
@@ -289,7 +291,8 @@ def service_app(service: SearchService) -> FastAPI:
         await run_in_threadpool(service.close)
 
     router = APIRouter(lifespan=until_stopped)
-    receiving, room = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS), PixelRoom(TOGETHER * service.max_pixels)
+    receiving = asyncio.Semaphore(MAX_CONCURRENT_UPLOADS)
+    room = PixelRoom(TOGETHER * service.max_pixels)
 
     @router.get("/api/about", summary="What is searched")
     def about() -> dict[str, Any]:

@@ -184,7 +184,8 @@ def _restore_sidecar(step: FileStep) -> None:
         LeftAloneError: It has changed since.
         OSError: It cannot be written.
     """
-    before, now = step.before.encode(), digest_if_regular(step.file)
+    before = step.before.encode()
+    now = digest_if_regular(step.file)
     if now == step.sha256 and before:
         write_sidecar(step.file, before)
     elif now == step.sha256:
@@ -310,7 +311,9 @@ def _carry_out(journal: Journal, step: FileStep, resumed: bool = False) -> None:
         LeftAloneError: It cannot be done.
         UserError: The disk is full.
     """
-    file, place, kept = step.file, step.place, step.kept
+    file = step.file
+    place = step.place
+    kept = step.kept
     try:
         if step.note and not step.note.exists():
             write_note(step.note, file)

@@ -79,7 +79,8 @@ def _find_notes(picture: Path, listed: dict[str, list[str]]) -> tuple[str, ...]:
     IMG_1.jpg(2).json belongs to IMG_1(2).jpg, IMG_1.jpg.json to IMG_1-edited.jpg where IMG_1.jpg is not there, and a name that is
     cut to that of the only picture that begins so.
     """
-    cut, owner = picture.name[:LONGEST_NOTED], EDITED.sub("", picture.stem)
+    cut = picture.name[:LONGEST_NOTED]
+    owner = EDITED.sub("", picture.stem)
     if cut != picture.name:
         begun = [name for names in listed.values() for name in names if name.startswith(cut)]
         alone = sum(_ending(name) in IMAGE_ENDINGS for name in begun) == 1

@@ -160,7 +160,8 @@ def _read_header(content: bytes) -> dict[str, Any]:
                 stamp = inner.get(ExifTags.Base.DateTimeOriginal) or ""  # not that of the last change
                 frames = getattr(image, "n_frames", 1)
                 bits = int(find_white(image)).bit_length()
-                taken, tags = _parse_date(str(stamp)), len(exif) + len(inner)
+                taken = _parse_date(str(stamp))
+                tags = len(exif) + len(inner)
     except Exception:  # damaged files raise anything
         return {}
     return {"width": width, "height": height, "taken": taken, "tags": tags, "frames": frames, "bits": bits}

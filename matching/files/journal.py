@@ -137,7 +137,8 @@ class Journal:
         self._held.close()
 
     def _write(self, line: dict[str, Any]) -> None:
-        rest, size = json.dumps(line, default=os.fspath).encode() + b"\n", self._file.seek(0, os.SEEK_END)
+        rest = json.dumps(line, default=os.fspath).encode() + b"\n"
+        size = self._file.seek(0, os.SEEK_END)
         try:
             while rest:
                 rest = rest[self._file.write(rest) :]
@@ -162,7 +163,8 @@ class Journal:
             os.truncate(self.path, whole)
 
     def _take(self, line: Any) -> None:
-        state, number = STATE.validate_python(line.pop("state")), line["number"]
+        state = STATE.validate_python(line.pop("state"))
+        number = line["number"]
         if (state == "begin") == (number in self.steps):
             raise KeyError(number)
         if state == "begin":

@@ -241,7 +241,8 @@ def choose_kept(
         count_copies: Counts the files of the group that are certainly copies of one.
     """
     criteria, ranked = _rank(members, Choice(settings, find_link_targets(members), count_copies))
-    (keys, best), (next_keys, second) = ranked[0], ranked[min(1, len(ranked) - 1)]
+    keys, best = ranked[0]
+    next_keys, second = ranked[min(1, len(ranked) - 1)]
     if (
         len(ranked) > 1
         and (sound := next((facts for _, facts in ranked if is_sound(facts.path)), best)) is not best

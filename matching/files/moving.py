@@ -128,7 +128,8 @@ def find_trash(file: Path, spare: Path) -> Path:
     if sys.platform == "win32":
         return spare
     home = Path.home() / ".Trash" if sys.platform == "darwin" else find_home_trash()
-    device, there = file.lstat().st_dev, next(folder for folder in (home, *home.parents) if is_there(folder))
+    device = file.lstat().st_dev
+    there = next(folder for folder in (home, *home.parents) if is_there(folder))
     if there.stat().st_dev == device and os.access(there, os.W_OK):
         return home
     if sys.platform == "darwin":

@@ -58,11 +58,18 @@ DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf
 # "dc:title", by a prefix, or a namespace that has none, and a name; tags of EXIF and TIFF as XMP names them
 Key = str
 Form = Literal["", "Alt", "Seq", "Bag", "structure"]
-PLACE, LATITUDE, LONGITUDE = "exif:GPS", "exif:GPSLatitude", "exif:GPSLongitude"
+PLACE = "exif:GPS"
+LATITUDE = "exif:GPSLatitude"
+LONGITUDE = "exif:GPSLongitude"
 # the latter often is the only date of a scan
 TAKEN, DIGITIZED = DATES = "exif:DateTimeOriginal", "exif:DateTimeDigitized"
-CAPTION, TITLE, COMMENT, HEADLINE = "dc:description", "dc:title", "exif:UserComment", "photoshop:Headline"
-RIGHTS, KEYWORDS, RATING = "dc:rights", "dc:subject", "xmp:Rating"
+CAPTION = "dc:description"
+TITLE = "dc:title"
+COMMENT = "exif:UserComment"
+HEADLINE = "photoshop:Headline"
+RIGHTS = "dc:rights"
+KEYWORDS = "dc:subject"
+RATING = "xmp:Rating"
 TEXTS = CAPTION, TITLE, COMMENT, HEADLINE  # a text may stand in any of them
 WORDS: dict[Key, str] = {
     TAKEN: "the date on which it was taken",
@@ -316,7 +323,8 @@ def _add(found: dict[Key, Note], notes: Notes) -> None:
     for key, note in notes.items():
         known = found.get(key, Note((), note.form))
         new = (value for value in note.values if not any(_agree(key, value, other) for other in known.values))
-        values, is_text = (*known.values, *dict.fromkeys(new)), "structure" not in (known.form, note.form)
+        values = (*known.values, *dict.fromkeys(new))
+        is_text = "structure" not in (known.form, note.form)
         if values:
             found[key] = Note(values, (known.form or note.form) if is_text else "structure")
 

@@ -98,7 +98,8 @@ class EditComparer:
         return self._origins[pair]
 
     def _find_origin(self, one: Facts, other: Facts) -> Origin | None:
-        pair, found = (one.path, other.path), self.compare(one, other)
+        pair = (one.path, other.path)
+        found = self.compare(one, other)
         if found is None:  # the same pixels
             late = [(coding != "JPEG") + (coding == LOSSLESS) for coding in self._find_codings(one, other)]
             return (
@@ -133,7 +134,8 @@ class EditComparer:
         """Add what only the files' own pixels show, if they can be read."""
         if not (one.width and other.width):
             return found
-        own, others = self._colours.of(one.path), self._colours.of(other.path)
+        own = self._colours.of(one.path)
+        others = self._colours.of(other.path)
         if own is not None and others is not None:
             seen = compare_colours(found.homography, own, others)
             if found.query.covered or found.reference.covered:  # what was laid over may have any tones
@@ -176,7 +178,8 @@ class EditComparer:
 
     def _follow(self, found: Comparison, query: Path, reference: Path) -> tuple[float, bool] | None:
         if (query, reference) not in self._left:
-            source, pixels = self._pixels.require(query), self._pixels.require(reference)
+            source = self._pixels.require(query)
+            pixels = self._pixels.require(reference)
             homography = map_pixels(found.homography, source.shape, pixels.shape)
             files = read_image_bytes(reference), read_image_bytes(query)
             self._left[query, reference] = follow_by_compression(
@@ -224,7 +227,8 @@ def find_advantage(kept: Facts, file: Facts, comparer: EditComparer, distrusted:
         origin = comparer.find_origin(kept, file)
         return f"the kept file {origin.reason}" if origin is not None and origin.path == file.path else ""
     own, theirs, unclear = _sort_changes(found)
-    sure, more = _has_new_detail(found.query), _compare_compression(found)
+    sure = _has_new_detail(found.query)
+    more = _compare_compression(found)
     by = "compression" if _is_same_scale(found) else "scaling and compression"
     advantages = {  # the first that holds is the reason
         "it is the larger file": distrusted and theirs and sort_files([kept, file])[0] is file,

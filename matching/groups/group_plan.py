@@ -38,7 +38,8 @@ def plan_group(
     The rule "largest" keeps the least edited of the largest file and its certain copies. A person is to look at what has
     something that the kept file lacks, whatever it is kept for.
     """
-    members, digests = [knowledge.facts[path] for path in files], knowledge.digests
+    members = [knowledge.facts[path] for path in files]
+    digests = knowledge.digests
     kept, why = _choose(members, knowledge, settings)
     rows = [
         PlanRow(
@@ -81,7 +82,9 @@ def _plan_remaining(
     rows = {row.file: row for row in planned}
     ordered = sort_files([row.facts for row in planned if row.facts is not None], settings)
     for certain, facts in itertools.product(("same_bytes", "was_certain"), ordered):
-        file, center, equal = facts.path, rows[facts.path], certain == "same_bytes"
+        file = facts.path
+        center = rows[facts.path]
+        equal = certain == "same_bytes"
         if (
             file == kept
             or center.action == "remove"
@@ -139,8 +142,10 @@ def plan_around(
     for row in rows:
         if row.file != kept:
             known = knowledge.of(kept, row.file)
-            different, guard = _find_difference(row, center, known), _find_guard(row, center, targets)
-            judgement, merged = None if different else known.judgement, ""
+            different = _find_difference(row, center, known)
+            guard = _find_guard(row, center, targets)
+            judgement = None if different else known.judgement
+            merged = ""
             if guard or judgement is None:
                 action, reason = guard or ("leave", different)
             else:

@@ -69,7 +69,9 @@ def match_none(pairs: Sequence[tuple[int, int]]) -> list[bool]:
 def pack_pairs(first: NDArray[np.int64], second: NDArray[np.int64], score: NDArray[np.floating]) -> Pairs:
     """Return pairs PAIR [n] of two contents' numbers [n] and scores −‖q − r‖² [n]."""
     pairs = np.empty(len(first), PAIR)
-    pairs["first"], pairs["second"], pairs["score"] = first, second, score
+    pairs["first"] = first
+    pairs["second"] = second
+    pairs["score"] = score
     return pairs
 
 

@@ -153,7 +153,8 @@ def make_groups(
 
     By pairs of digests `decided` says whether a person called them copies.
     """
-    digests, threshold = found.digests, found.threshold if found.threshold is not None else 0.0
+    digests = found.digests
+    threshold = found.threshold if found.threshold is not None else 0.0
     flat = [path for path, fact in facts.items() if fact.flat]
     grouped = group_files(list_joining(found.pairs, facts), digests, score_pairs, threshold, flat, decided)
     files = [path for group in grouped.groups for path in group]

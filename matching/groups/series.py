@@ -20,7 +20,9 @@ def is_of_series(match: Match, facts: Mapping[Path, Facts]) -> bool:
     judged = match.judgement
     if match.settled or judged is None or judged.is_certain or not judged.confirmed:
         return False
-    one, other, scene = facts[match.query], facts[match.reference], judged.kind == "same scene"
+    one = facts[match.query]
+    other = facts[match.reference]
+    scene = judged.kind == "same scene"
     if one.frames > 1 or other.frames > 1:
         return False  # documents and animations are no shots
     if one.taken and other.taken:
@@ -96,7 +98,8 @@ def _find_kept(planned: Iterable[PlanRow]) -> dict[Path, Path]:
 
 def _are_named_in_a_row(one: Facts, other: Facts) -> bool:
     """Whether the names differ only by a number at their end, by little, as a camera's do; pictures of other sizes are edited."""
-    first, second = NUMBERED.fullmatch(one.path.stem), NUMBERED.fullmatch(other.path.stem)
+    first = NUMBERED.fullmatch(one.path.stem)
+    second = NUMBERED.fullmatch(other.path.stem)
     if first is None or second is None or (one.path.parent, first[1]) != (other.path.parent, second[1]):
         return False
     sizes = [sorted((facts.width, facts.height)) for facts in (one, other)]

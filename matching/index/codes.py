@@ -121,7 +121,8 @@ def _train_codes(rows: Rows, take: Take) -> Any:
     dimensions = sample.shape[1]
     codes = dimensions // math.gcd(dimensions, COARSE_COORDINATES), dimensions
     coarse, fine = list[Any](faiss.index_factory(dimensions, f"IVF{lists},PQ{part}x4fs") for part in codes)
-    coarse.cp.niter, coarse.cp.max_points_per_centroid = KMEANS_ROUNDS, TRAINING_VECTORS_PER_LIST
+    coarse.cp.niter = KMEANS_ROUNDS
+    coarse.cp.max_points_per_centroid = TRAINING_VECTORS_PER_LIST
     coarse.pq.cp.niter = fine.pq.cp.niter = KMEANS_ROUNDS
     coarse.train(sample)
     fine.quantizer.add(coarse.quantizer.reconstruct_n(0, lists))

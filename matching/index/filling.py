@@ -111,7 +111,9 @@ def _embed_unknown(
 
 def _read_batches(extractor: Extractor, paths: Sequence[Path]) -> Iterator[list[Opened]]:
     """Yield the files, each read once unless it is large, in batches to embed together."""
-    most, batch, kept = choose_batch(extractor.networks, extractor.settings), list[Opened](), 0
+    most = choose_batch(extractor.networks, extractor.settings)
+    batch = list[Opened]()
+    kept = 0
     threads = READERS if any(map(is_remote, paths)) else choose_workers(extractor.settings.workers)
 
     def read(path: Path) -> Opened:

@@ -151,7 +151,9 @@ def open_search(store: Store, exact: bool = False) -> Neighbours:
 
 def _open_parts(store: Store, count: int) -> tuple[Floats, ...]:
     """Open the rows of so many contents; files that are missing or damaged are written again."""
-    parts, covered, kept = list[Floats](), 0, set[Path]()
+    parts = list[Floats]()
+    covered = 0
+    kept = set[Path]()
     for first in range(0, count, CONTENTS_PER_FILE):
         end = min(first + CONTENTS_PER_FILE, count)
         path, rows = _find_file(store, first)

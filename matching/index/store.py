@@ -391,7 +391,8 @@ def _is_damaged(store: Store, vector: bytes, checksum: int | None) -> bool:
 
 def _damaged_vector_error(store: Store, content: int = 0) -> UserError:
     """Return the error for a damaged vector: of a content whose file can be named, or of another picture."""
-    path, (_, files) = store.folder / DATABASE, read_content_files(store, content)
+    path = store.folder / DATABASE
+    _, files = read_content_files(store, content)
     if files:
         return UserError(
             f"{path} holds a damaged vector, of {files[0]}. Remove it (`match remove`) and add it again."

@@ -14,7 +14,10 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
 from image_copies.data.locks import hold_lock_file
 
-MATCHES, GROUPS, HUBS, PLAN = "matches.csv", "groups.csv", "hubs.csv", "plan.csv"
+MATCHES = "matches.csv"
+GROUPS = "groups.csv"
+HUBS = "hubs.csv"
+PLAN = "plan.csv"
 SEARCH = "search.json"
 OWN_INDEX = "index"
 MOVED, JOURNAL = "moved", "journal.jsonl"  # of plans that were carried out

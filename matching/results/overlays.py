@@ -22,7 +22,10 @@ from image_copies.submissions.report.inputs import render
 
 TEMPLATES = Path(__file__).parent / "templates"
 # pixels of a file: between its pictures, and of the lines above them
-GAP, LINE_HEIGHT, LETTER_WIDTH, MIN_COLUMN = 8, 24, 10, 240
+GAP = 8
+LINE_HEIGHT = 24
+LETTER_WIDTH = 10
+MIN_COLUMN = 240
 THUMBNAIL_SIDE = 160  # pixels of the long side of a picture in a grid
 SHOWN_AS = (".png", ".jpg", ".webp")  # formats of files
 SHEET = "image-copies: two pictures laid on each other"  # what a file of ours says of itself
@@ -71,7 +74,8 @@ class LaidPair:
         titles = [wrap(title, column // LETTER_WIDTH) for title, _ in shown]
         top = LINE_HEIGHT * max(map(len, titles)) + GAP
         sheet = Image.new("RGB", (3 * column + 2 * GAP, height + top), "white")
-        draw, font = ImageDraw.Draw(sheet), ImageFont.load_default(18)
+        draw = ImageDraw.Draw(sheet)
+        font = ImageFont.load_default(18)
         for place, (_, picture) in enumerate(shown):
             left = place * (column + GAP)
             draw.multiline_text((left, 0), "\n".join(titles[place]), "black", font)

@@ -103,7 +103,8 @@ class Results:
 
     def summarize_plan(self) -> dict[str, Any]:
         """Return what the plan would do, and what was done already."""
-        removed, rows = self._find_removed(), self.plan.rows.values()
+        removed = self._find_removed()
+        rows = self.plan.rows.values()
         going = _list_going(rows, removed)
         ranked = [
             [group, len(rows), _rank(rows), _sum_bytes(_list_going(rows, removed))]
@@ -147,7 +148,8 @@ class Results:
         Raises:
             UserError: There is no such group.
         """
-        rows, words = self.plan.find_group(number), self.decisions.words()
+        rows = self.plan.find_group(number)
+        words = self.decisions.words()
         center = find_centers(rows)[0]
         return {
             "group": number,
@@ -255,7 +257,8 @@ class Results:
             return set()
 
     def _same_bytes(self, match: Match) -> bool:
-        one, other = self.digests.get(match.query), self.digests.get(match.reference)
+        one = self.digests.get(match.query)
+        other = self.digests.get(match.reference)
         return match.score == 0 and (one is None or one == other)
 
     def _name(self, path: Path) -> dict[str, Any]:
@@ -338,7 +341,9 @@ def open_results(folder: Path, index: Path | None = None) -> Results:
     Raises:
         UserError: There is no search in it, it is damaged, or its index is gone.
     """
-    state, notes, place = read_state(folder), read_notes(folder), find_index(index, folder)
+    state = read_state(folder)
+    notes = read_notes(folder)
+    place = find_index(index, folder)
     matches = read_matches_csv(folder / MATCHES, MAX_SHOWN_PAIRS)
     plan = ReviewedPlan(folder, read_groups(folder), list_pairs(matches), state)
     files = list(dict.fromkeys([*(path for match in matches for path in match.files), *plan.rows]))

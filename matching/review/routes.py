@@ -58,7 +58,8 @@ class Review:
 
 def review_app(review: Review) -> FastAPI:
     """Return the application of the page and of what it asks."""
-    router, decoding = APIRouter(), threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
+    router = APIRouter()
+    decoding = threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
 
     @router.get("/api/review")
     def overview() -> dict[str, Any]:
@@ -115,7 +116,8 @@ def review_app(review: Review) -> FastAPI:
 
     @router.get("/api/files/{token}/{number}/{size}")
     def show(token: str, number: int, size: Literal["small", "large"]) -> Response:
-        path, side = review.require_shown(token).file(number), LONG_SIDES[size]
+        path = review.require_shown(token).file(number)
+        side = LONG_SIDES[size]
         try:
             with decoding:
                 content = encode_jpeg(decode_rgb(path, short_side=side), side)

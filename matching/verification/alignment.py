@@ -201,7 +201,8 @@ def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
     """Return a picture [h, w] with the tones that the model [h, w] has at the same places, as after a change of contrast."""
     if not inside.any():
         return picture
-    shown, given = take_some(picture[inside]), take_some(model[inside])
+    shown = take_some(picture[inside])
+    given = take_some(model[inside])
     low, high = float(shown.min()), float(shown.max())
     steps = np.clip((shown - low) / max(high - low, 1.0) * LEVELS, 0, LEVELS - 1).astype(np.uint8)
     counts = np.bincount(steps, minlength=LEVELS)

@@ -84,7 +84,8 @@ def compare_blocks(first: Grey, second: Grey, covered: Grey) -> BlockAgreement:
         second: Details [h, w] of the other.
         covered: 1 where both pictures have pixels, else 0, [h, w].
     """
-    mean_first, mean_second = block_means(first), block_means(second)
+    mean_first = block_means(first)
+    mean_second = block_means(second)
     variance_first = np.maximum(block_means(first * first) - mean_first**2, 0)
     variance_second = np.maximum(block_means(second * second) - mean_second**2, 0)
     covariance = block_means(first * second) - mean_first * mean_second

@@ -181,10 +181,12 @@ def _match_frames(one: Path | bytes, other: Path | bytes, first: Contents, secon
     if (first.depth, first.space) != (second.depth, second.space):
         both = first.frames > 1 and second.frames > 1
         return ContentsMatch(False, "their frames or pages have other channels" if both else "")
-    contents, read = [_read(source) for source in (one, other)], 0
+    contents = [_read(source) for source in (one, other)]
+    read = 0
     with open_picture(one, contents[0]) as query, open_picture(other, contents[1]) as reference:
         for number in range(min(first.frames, second.frames)):
-            (own, shown), (theirs, shown_too) = _read_frame(query, number), _read_frame(reference, number)
+            own, shown = _read_frame(query, number)
+            theirs, shown_too = _read_frame(reference, number)
             read += own.size + theirs.size
             if read > MAX_COMPARED_PIXELS:
                 return ContentsMatch(False, f"they hold too much to be compared beyond frame {number}")
@@ -362,7 +364,8 @@ def _show(picture: Image.Image, colours: bytes) -> Image.Image | None:
     if not colours:
         return picture
     try:
-        profile, srgb = ImageCms.ImageCmsProfile(io.BytesIO(colours)), ImageCms.createProfile("sRGB")
+        profile = ImageCms.ImageCmsProfile(io.BytesIO(colours))
+        srgb = ImageCms.createProfile("sRGB")
         return ImageCms.profileToProfile(
             picture, profile, srgb, ImageCms.Intent.RELATIVE_COLORIMETRIC, outputMode="RGB"
         )

@@ -26,7 +26,9 @@ Pixels = NDArray[np.uint8]
 Saved = tuple[Pixels, bytes]  # the pixels [h, w, 3] of a file, and its bytes
 SAME_SCALE = 0.012  # by which a map may differ from one that only turns, mirrors and shifts
 # pixels of the part in the middle that is compared, and blocks
-MEASURED_SIDE, MIN_SIDE, MIN_BLOCKS = 1024, 48, 30
+MEASURED_SIDE = 1024
+MIN_SIDE = 48
+MIN_BLOCKS = 30
 DARKEST, BRIGHTEST = 1, 254  # grey levels beyond which values were cut off, and follow from nothing
 KNOTS = np.linspace(0, 255, 32)  # of the curves
 # share of each in a value
@@ -62,7 +64,8 @@ def find_made(one: Saved, other: Saved, homography: Homography) -> int | None:
         0 for the one, 1 for the other; None where nothing says so, they were scaled, or show too little. Of a format that is
         neither JPEG nor lossless it is known only that it shows the steps of a JPEG file, which was first.
     """
-    own, theirs = _lay(one[0], other[0], invert(homography)), _lay(other[0], one[0], homography)
+    own = _lay(one[0], other[0], invert(homography))
+    theirs = _lay(other[0], one[0], homography)
     if own is None or theirs is None:
         return None
     steps = read_steps(one[1]), read_steps(other[1])
@@ -72,7 +75,8 @@ def find_made(one: Saved, other: Saved, homography: Homography) -> int | None:
             for each, laid in zip(steps, (own, theirs), strict=True)
         ]
         return 1 if shown[0] else 0 if shown[1] else None
-    fit, other_fit = _explain(*own, steps[0]), _explain(*theirs, steps[1])
+    fit = _explain(*own, steps[0])
+    other_fit = _explain(*theirs, steps[1])
     if fit is None or other_fit is None:
         return None
     ratio = other_fit[0] - fit[0]
@@ -92,7 +96,8 @@ def _lay(target: Pixels, source: Pixels, homography: Homography) -> tuple[Pixels
     corner = np.rint(
         map_points(homography, middle[None])[0, ::-1] - (np.array(turned.shape[:2]) - 1) / 2
     ).astype(int)
-    low, high = np.maximum(corner, 0), np.minimum(corner + turned.shape[:2], target.shape[:2])
+    low = np.maximum(corner, 0)
+    high = np.minimum(corner + turned.shape[:2], target.shape[:2])
     low = np.maximum(low, (low + high - MEASURED_SIDE) // 2)
     low += -low % SIDE
     size = np.minimum(high - low, MEASURED_SIDE) // SIDE * SIDE
@@ -109,7 +114,8 @@ def _explain(shown: Pixels, given: Pixels, steps: Grey) -> tuple[float, float] |
 
     The second number is by how much it falls short of what it were if saving alone had changed them.
     """
-    grey, both = shown @ GREY, np.concatenate([shown, given], axis=2)
+    grey = shown @ GREY
+    both = np.concatenate([shown, given], axis=2)
     cut = (both.max(axis=2) >= BRIGHTEST) | (both.min(axis=2) <= DARKEST)
     if cut.all():
         return None
@@ -123,13 +129,15 @@ def _explain(shown: Pixels, given: Pixels, steps: Grey) -> tuple[float, float] |
     own, predicted, before = (
         transform_blocks(each)[whole][:, DOWN, ACROSS] for each in (grey, made, given @ GREY)
     )
-    rest, step = own - predicted, np.broadcast_to(steps[DOWN, ACROSS], own.shape)
+    rest = own - predicted
+    step = np.broadcast_to(steps[DOWN, ACROSS], own.shape)
     spread = np.sqrt(np.mean(np.square(rest), axis=0)) + ROUNDING
     dense = np.abs(own - rest / 2) >= np.maximum(step, 2 * spread)
     if not dense.any():
         return None
     growth = np.log((np.square(own[dense]).mean() + 1) / (np.square(before[dense]).mean() + 1)) / 2
-    likelihood, saved = _weigh(rest[dense], step[dense]).mean(), -np.log(step[dense]).mean()
+    likelihood = _weigh(rest[dense], step[dense]).mean()
+    saved = -np.log(step[dense]).mean()
     return float(likelihood + growth / 2), float(saved - likelihood)
 
 
@@ -154,7 +162,8 @@ def _predict(source: Pixels, wanted: Grey, used: NDArray[np.bool_]) -> Grey:
         for down, across in np.ndindex(2 * REACH + 1, 2 * REACH + 1)
     ]
     seen = np.concatenate([*curves, *around], axis=1).astype(np.float64)
-    values, near = wanted[rows, columns], np.ones(len(rows), bool)
+    values = wanted[rows, columns]
+    near = np.ones(len(rows), bool)
     for _ in range(ROUNDS):
         known = seen[near]
         products = known.T @ known + RIDGE * len(known) * np.eye(known.shape[1])

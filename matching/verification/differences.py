@@ -78,7 +78,8 @@ def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     """
     if differences.max() <= CLEAR_EXCESS:
         return False
-    differing, covered = find_differing(aligned), find_covered_side(aligned)
+    differing = find_differing(aligned)
+    covered = find_covered_side(aligned)
     (first, drawn, ground), (second, also_drawn, other_ground) = (
         _look_at_drawn(*side, differing) for side in (aligned.toned[0], aligned.toned[1][::-1])
     )

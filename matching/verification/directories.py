@@ -57,7 +57,9 @@ def iterate_directories(content: bytes) -> Iterator[Directory]:
     version, first = struct.unpack_from(f"{order}HI", content, 2)
     if version != 42:
         raise ValueError("no directories of 32 bits")
-    waiting, seen, left = [("", 0, first)], {0}, 2 * len(content)
+    waiting = [("", 0, first)]
+    seen = {0}
+    left = 2 * len(content)
     while waiting:
         name, page, place = waiting.pop(0)
         if place in seen:

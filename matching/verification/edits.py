@@ -40,8 +40,10 @@ SAME_TONE = 6.0  # grey levels within which pixels have one tone
 MIN_UNIFORM = 0.9  # share of a border that has one tone
 # detail beyond the frame, of that within it, and its likeness to that detail's mirror image
 MIN_ALIVE, MAX_MIRRORED = 0.25, 0.3
-COVERED, FRAMED = "has something laid over it", "has something added around it"
-TURNED, RECOLOURED = "was mirrored or turned", "has other tones or colours"
+COVERED = "has something laid over it"
+FRAMED = "has something added around it"
+TURNED = "was mirrored or turned"
+RECOLOURED = "has other tones or colours"
 FULL = 0.95  # share of a side beyond which the other picture shows something
 
 

@@ -19,7 +19,9 @@ REACH = 3  # pixels on each side that the predicting filter reads
 SAMPLES = 12_000  # pixels that the filter is fitted to
 RIDGE = 1e-5
 # grey levels beyond which values were cut off, and pixels around them
-DARKEST, BRIGHTEST, CLIPPED_REACH = 2, 253, 9
+DARKEST = 2
+BRIGHTEST = 253
+CLIPPED_REACH = 9
 TAPER = 16  # pixels along the frame that are left out
 MIN_BLOCKS = 8  # blocks that are measured
 # share of the energy of new detail that can be predicted: 0.06 in originals, 0.2 in enlarged copies
@@ -51,10 +53,14 @@ def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> fl
         return NOTHING
     # any way of enlarging can be predicted from the nearest pixels
     enlarged = [warp(other, back, part.shape)[box], warp(other, back, part.shape, cv2.INTER_NEAREST)[box]]
-    shown, densities, density = part[box], (across, down), float(np.sqrt(across * down))
-    new, shared = _cut_band(shown, densities, FINE), _cut_band(shown, densities, *SHARED)
+    shown = part[box]
+    densities = (across, down)
+    density = float(np.sqrt(across * down))
+    new = _cut_band(shown, densities, FINE)
+    shared = _cut_band(shown, densities, *SHARED)
     inputs = [_cut_band(each, densities, FINE) for each in enlarged]
-    around, frame = np.ones((CLIPPED_REACH,) * 2, np.uint8), np.ones((2 * TAPER + 1,) * 2, np.uint8)
+    around = np.ones((CLIPPED_REACH,) * 2, np.uint8)
+    frame = np.ones((2 * TAPER + 1,) * 2, np.uint8)
     inner = cv2.erode(covered[box], frame, borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
     clipped = (cv2.dilate(shown, around) > BRIGHTEST) | (cv2.erode(shown, around) < DARKEST)
     for counted, factor in ((inner & ~clipped, 1.0), (inner, DRAWN)):
@@ -87,7 +93,8 @@ def _judge(
     )
     order = np.argsort(shared)
     quarter = max(1, len(order) // 4)
-    noise, strong = float(np.median(left[order[:quarter]])), order[-quarter:]
+    noise = float(np.median(left[order[:quarter]]))
+    strong = order[-quarter:]
     size = float(np.sqrt(max(0.0, float(np.median(left[strong])) - noise)))
     ratio = size / max(float(np.sqrt(np.median(shared[strong]))), 1e-6)
     predicted = 1 - float(left.sum()) / max(float(new.sum()), 1e-6)
@@ -108,7 +115,8 @@ def _cut_band(picture: Grey, densities: tuple[float, float], low: float, high: f
         for side in (height, width)
     ]
     spectrum = np.fft.rfft2((picture - picture.mean()) * np.outer(*edges))
-    down, across = np.abs(np.fft.fftfreq(height)) * densities[1], np.fft.rfftfreq(width) * densities[0]
+    down = np.abs(np.fft.fftfreq(height)) * densities[1]
+    across = np.fft.rfftfreq(width) * densities[0]
     frequency = 2 * np.maximum(down[:, None], across[None])
     return np.asarray(
         np.fft.irfft2(spectrum * ((frequency >= low) & (frequency < high)), (height, width)), np.float32

@@ -78,7 +78,8 @@ def _fit_homography(
     if len(np.unique(shared_reference)) < least:  # many to one is no evidence
         return None
     # MAGSAC fits no reflections
-    source, target = changed.points[shared_query], reference.points[shared_reference]
+    source = changed.points[shared_query]
+    target = reference.points[shared_reference]
     homography, mask = cv2.findHomography(
         source, target, cv2.USAC_MAGSAC, MAX_REPROJECTION_ERROR, maxIters=2000, confidence=0.999
     )
@@ -151,5 +152,6 @@ def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool
 
 
 def _compute_box(points: NDArray[np.float32], width: int, height: int) -> Box:
-    (left, top), (right, bottom) = points.min(axis=0), points.max(axis=0)
+    left, top = points.min(axis=0)
+    right, bottom = points.max(axis=0)
     return float(left / width), float(top / height), float(right / width), float(bottom / height)

@@ -23,7 +23,9 @@ MAX_PARALLAX = 0.2  # pixels by which near and far may be displaced against each
 CLEAR_PARALLAX = 0.6  # pixels from which they surely are: below, coarse blocks of blurred copies may seem so
 MAX_PERSPECTIVE = 0.12  # pixels: cropping, turning and scaling are affine, another point of view is not
 # certainty: of two shots of a scene or reports with one cover, and the highest
-APART, MAX_LIKELY, MAX_CERTAIN = 30, 89, 99
+APART = 30
+MAX_LIKELY = 89
+MAX_CERTAIN = 99
 # certainty of a likely copy by the descriptor's score alone; if hardly more is known
 UNCONFIRMED, BARELY_CONFIRMED = 50, 55
 # share of each picture that shows something outside the other: a copy is contained, or contains

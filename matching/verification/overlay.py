@@ -62,7 +62,8 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     found = register(Picture(first), Picture(second))
     if found is None or (found.inliers < MIN_INLIERS and found.median < OTHER_MEDIAN):
         return None
-    aligned, fixed = found.aligned, 0 if found.aligned.swapped else 1
+    aligned = found.aligned
+    fixed = 0 if found.aligned.swapped else 1
     to_fixed = aligned.homography @ map_resized(aligned.moving.shape, pictures[1 - fixed].shape)
     to_shown = map_resized(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
     # by how much, of what is clear, the one that gives the alignment's frame shows more, and has more pixels

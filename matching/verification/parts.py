@@ -15,9 +15,16 @@ from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 from image_copies.matching.verification.directories import iterate_directories, iterate_thumbnails
 
 Part = tuple[str, bytes]  # one of the names below, or words that follow "it has"; and the bytes
-EXIF, TIFF, XMP, IPTC, TEXT, COMMENT, COLOURS = "EXIF", "TIFF", "XMP", "IPTC", "text", "comment", "colours"
+EXIF = "EXIF"
+TIFF = "TIFF"
+XMP = "XMP"
+IPTC = "IPTC"
+TEXT = "text"
+COMMENT = "comment"
+COLOURS = "colours"
 METADATA = {EXIF, TIFF, XMP, IPTC, TEXT, COMMENT}  # a text: its name, a zero, itself in UTF-8
-BEHIND, FILM = "something behind the picture", "a film behind the picture"
+BEHIND = "something behind the picture"
+FILM = "a film behind the picture"
 UNREADABLE = "what cannot be read"
 THUMBNAIL = "a thumbnail of another picture"  # if it is one (`thumbnails.py`)
 # what damaged parts raise, and formats not known here
@@ -64,7 +71,8 @@ CHUNKS_WRITTEN = re.compile(
     rb"|jP  |JXL |ftyp|mdat|rreq|jp2c|jxl[clp]|ihdr|bpcc|pclr|cmap|cdef|res "
 )
 CHUNKS_READ = {b"eXIf": EXIF, b"EXIF": EXIF, b"XMP ": XMP, b"xml ": XMP}
-COLOUR_CHUNKS, TEXT_CHUNKS = (b"gAMA", b"cHRM", b"sRGB", b"cICP", b"colr"), (b"tEXt", b"zTXt", b"iTXt")
+COLOUR_CHUNKS = (b"gAMA", b"cHRM", b"sRGB", b"cICP", b"colr")
+TEXT_CHUNKS = (b"tEXt", b"zTXt", b"iTXt")
 PROFILES = {b"exif": EXIF, b"APP1": EXIF, b"xmp": XMP}  # that a text of a PNG holds in hexadecimal digits
 LOOPS = re.compile(rb"(?:NETSCAPE2\.0|ANIMEXTS1\.0).{3}", re.DOTALL)  # how often a GIF is shown
 FIRST_BOX_BYTES = 12  # of JPEG 2000 and JPEG XL, before the kind of file
@@ -101,7 +109,9 @@ def _name_rest(rest: bytes) -> Part:
 
 
 def _split_jpeg(content: bytes) -> Iterator[Part]:
-    place, kind, resources = 2, 0, b""
+    place = 2
+    kind = 0
+    resources = b""
     while kind != END and (found := MARKER.search(content, place)) is not None:
         kind, start = content[found.start() + 1], found.end()
         place = start if kind == END else start + int.from_bytes(content[start : start + 2], "big")

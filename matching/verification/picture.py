@@ -70,7 +70,8 @@ class Picture:
             pixels, shot = self.source, Shot()
         else:
             content = self.content
-            pixels, shot = decode_rgb(content, MAX_SIDE, self.decoded), read_shot(content)
+            pixels = decode_rgb(content, MAX_SIDE, self.decoded)
+            shot = read_shot(content)
         return reduce_picture(pixels), reduce_to_grey(pixels), shot
 
     @property

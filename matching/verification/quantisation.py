@@ -24,9 +24,11 @@ COSINES = np.array(
 MIN_STEP, MIN_PHASES = 3, 1000
 MIN_COMB = 0.1  # mean cosine of their phases in what was made of such a file: that of others is about 0
 LOW = 3  # frequencies, down and across, whose steps say how coarse a compression is
-LOSSLESS, LOSSLESS_FORMS = "lossless", ("PNG", "BMP", "TIFF", "PPM", "QOI")
+LOSSLESS = "lossless"
+LOSSLESS_FORMS = ("PNG", "BMP", "TIFF", "PPM", "QOI")
 # in the first bytes: WebP without loss, and an AVIF or HEIF file that keeps red, green and blue, without loss by other colours
-KEPT_EXACTLY, HEADER_BYTES = re.compile(rb"RIFF.{4}WEBP.*VP8L|.{4}ftyp.*nclx.{4}\0\0", re.DOTALL), 4096
+KEPT_EXACTLY = re.compile(rb"RIFF.{4}WEBP.*VP8L|.{4}ftyp.*nclx.{4}\0\0", re.DOTALL)
+HEADER_BYTES = 4096
 
 
 class Tables(NamedTuple):

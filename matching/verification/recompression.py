@@ -37,7 +37,9 @@ Pixels = NDArray[np.uint8]
 Scaling = Callable[[Pixels, tuple[int, int]], Pixels]
 WINDOW = 8  # pixels of the windows in which differences are measured
 # largest rest over the whole picture: a share of what JPEG or another compression changes, and grey levels
-MAX_SHARE, MAX_CODED_SHARE, MAX_REST = 0.65, 0.25, 0.5
+MAX_SHARE = 0.65
+MAX_CODED_SHARE = 0.25
+MAX_REST = 0.5
 MAX_LOCAL_SHARE, MAX_LOCAL_REST = 1.1, 4.0  # the same in any window
 ROUNDED, TOLERANCE = (
     3.0,
@@ -234,14 +236,17 @@ def _compress_as(
 
     @cache
     def compress(quality: int, number: int, **options: int) -> tuple[int, Pixels]:
-        written, decibels = io.BytesIO(), {"quality_mode": "dB", "quality_layers": [20 + 0.3 * quality]}
+        written = io.BytesIO()
+        decibels = {"quality_mode": "dB", "quality_layers": [20 + 0.3 * quality]}
         how = decibels if form == "JPEG2000" else options | {"quality": quality}
         Image.fromarray(parts[number]).save(written, form, **how)
         return len(written.getvalue()), np.asarray(Image.open(written).convert("RGB"))
 
     with Image.open(io.BytesIO(content)) as image:
         size = len(content) - sum(len(image.info.get(name) or b"") for name in METADATA)
-    tried, fast, best = range(MIN_QUALITY - 1, 101), FAST.get(form, {}), 0
+    tried = range(MIN_QUALITY - 1, 101)
+    fast = FAST.get(form, {})
+    best = 0
     for _ in range(2):  # the size at a quality is that of the best part
         place = bisect_left(tried, size, key=lambda each: compress(each, best, **fast)[0])
         quality = tried[min(place, len(tried) - 1)]

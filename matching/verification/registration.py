@@ -142,7 +142,8 @@ def _compare(aligned: Aligned, inliers: int, matched: int) -> Registration:
     gain = float(np.median((blocks.first / np.maximum(blocks.second, 0.1))[both])) if both.any() else 1.0
     shown = both | (blocks.covered & (np.maximum(blocks.first, gain * blocks.second) > CLEAR_TEXTURE))
     values = blocks.correlation[shown]
-    apart, cut_off = shown & (blocks.correlation < CHANGED_BELOW), _find_cut_off(aligned)
+    apart = shown & (blocks.correlation < CHANGED_BELOW)
+    cut_off = _find_cut_off(aligned)
     changed = apart & ~cut_off
     # along an edge, a displacement is not determined
     moved = find_displacements(*aligned.details, both & _find_corners(aligned.details[0]), LAST_REACH)
@@ -193,7 +194,8 @@ def _measure_perspective(aligned: Aligned, moved: NDArray[np.float64]) -> float:
     if found.sum() < HOMOGRAPHY_BLOCKS:
         return 0.0
     places = block_centres((found.shape[0], found.shape[1]))[found]
-    target, source = places + moved[found], map_points(invert(aligned.homography), places)
+    target = places + moved[found]
+    source = map_points(invert(aligned.homography), places)
     projective, _ = cv2.findHomography(source, target)
     if projective is None:
         return 0.0
@@ -237,7 +239,8 @@ def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray
             if patch.std() < CLEAR_TEXTURE:
                 continue
             searched += 1
-            upper, before = max(0, row - MOTION_REACH), max(0, column - MOTION_REACH)
+            upper = max(0, row - MOTION_REACH)
+            before = max(0, column - MOTION_REACH)
             area = other[upper : row + BLOCK + MOTION_REACH, before : column + BLOCK + MOTION_REACH]
             _, peak, _, (x, y) = cv2.minMaxLoc(cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED))
             away = np.hypot(x + before - column - PATCH_MARGIN, y + upper - row - PATCH_MARGIN)

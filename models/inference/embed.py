@@ -113,7 +113,8 @@ def read_launched(launched: _Launched) -> tuple[NDArray[np.float32], NDArray[np.
     """Wait for a batch's vectors [n, d]; return them with which images cannot be read [n]."""
     if launched.arrived is not None:
         launched.arrived.synchronize()
-    vectors, unreadable = launched.vectors.numpy(), ~launched.readable.numpy()
+    vectors = launched.vectors.numpy()
+    unreadable = ~launched.readable.numpy()
     vectors[unreadable] = 0
     return vectors, unreadable
 

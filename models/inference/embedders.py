@@ -143,9 +143,11 @@ def any_on_gpu(networks: Sequence[Embedder]) -> bool:
 
 def load_batch(batch: Sequence[Source], sizes: Sequence[int], look: Look | None = None) -> Loaded:
     """Decode images, after reading those that have not been read, at each size; `look` is shown each."""
-    read, images = iter(map_files(read_or_nothing, [path for path, content in batch if content is None])), []
+    read = iter(map_files(read_or_nothing, [path for path, content in batch if content is None]))
+    images = []
     for path, known in batch:
-        content, decoded = next(read) if known is None else known, Decoded()
+        content = next(read) if known is None else known
+        decoded = Decoded()
         images.append(decode_squares(content, sizes, decoded))
         if look is not None:
             look(path, content, decoded)

@@ -41,7 +41,8 @@ def fold_batch_norms(descriptor: ImageDescriptor, image_size: int) -> ImageDescr
 def _find_pairs(descriptor: ImageDescriptor, picture: Tensor) -> list[tuple[nn.Conv2d, str]]:
     """Return the convolutions whose output a normalisation takes, with its name, where both are only used so."""
     made: dict[int, tuple[nn.Conv2d, Tensor]] = {}  # by the output's id; kept, so that no id is used again
-    pairs, used = Counter[tuple[nn.Conv2d, str]](), Counter[nn.Conv2d | str]()
+    pairs = Counter[tuple[nn.Conv2d, str]]()
+    used = Counter[nn.Conv2d | str]()
     handles = []
 
     def note_convolution(module: nn.Module, _: tuple[Tensor, ...], output: Tensor) -> None:
@@ -73,7 +74,8 @@ def _find_pairs(descriptor: ImageDescriptor, picture: Tensor) -> list[tuple[nn.C
 
 def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
     """Change a convolution's weights and bias, computed in float64, to those of both."""
-    mean, variance = normalisation.running_mean, normalisation.running_var
+    mean = normalisation.running_mean
+    variance = normalisation.running_var
     assert mean is not None and variance is not None
     bias, scale, shift = (
         None if value is None else value.double()

@@ -67,7 +67,8 @@ def compute_raw(
     descriptor: ImageDescriptor, images: ImageSet, size: int, batch: int, workers: int | None
 ) -> Tensor:
     """Return the raw embeddings [n, d] float32 of the images that can be read, as squares of `size` pixels, in their order."""
-    device, found = next(iter(descriptor.state_dict().values())).device, list[Tensor]()
+    device = next(iter(descriptor.state_dict().values())).device
+    found = list[Tensor]()
     loader = DataLoader(PreprocessedImages(images, size), batch, num_workers=choose_workers(workers))
     for pixels, readable in tqdm(loader, desc="whitening", unit="batch", leave=False):
         if readable.any():

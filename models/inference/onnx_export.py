@@ -135,7 +135,8 @@ def add_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
         UserError: The checkpoint cannot be used, or the difference exceeds SAME_VECTORS.
     """
     checkpoint = checkpoint.resolve()
-    loaded, views = load_descriptor(checkpoint), checkpoint.with_suffix(VIEWS)
+    loaded = load_descriptor(checkpoint)
+    views = checkpoint.with_suffix(VIEWS)
     difference = _write_graph(checkpoint.with_suffix(GRAPH), checkpoint, loaded, photographs)
     views.unlink(missing_ok=True)
     if not isinstance(loaded.descriptor, JoinedDescriptor):
@@ -169,7 +170,8 @@ def _make_graph(module: Exported) -> ir.Model:
     Raises:
         UserError: The network cannot be exported.
     """
-    example, batch = tuple(draw_pictures(size, 3) for size in module.sizes), torch.export.Dim("batch")
+    example = tuple(draw_pictures(size, 3) for size in module.sizes)
+    batch = torch.export.Dim("batch")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # deprecation warnings of the exporter's own code

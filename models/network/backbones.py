@@ -45,7 +45,8 @@ def _compute_maps(network: nn.Module, images: Tensor) -> Tensor:
     return maps
 
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 TIMM = "timm:"  # before a name of timm's: the whole network but for its classifier, as timm pools
 TOKENS = ("vision_transformer", "deit")  # timm's modules of ViTs that take images of any size
 

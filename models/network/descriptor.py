@@ -43,7 +43,9 @@ class Descriptor(ImageDescriptor):
             settings.backbone, settings.model_args or {}, load_weights and settings.weights == "pretrained"
         )
         self.backbone: Any = built.network
-        self.compute, self.prefix_tokens, self.pooled = built.compute, built.prefix_tokens, built.pooled
+        self.compute = built.compute
+        self.prefix_tokens = built.prefix_tokens
+        self.pooled = built.pooled
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent and not built.pooled)
         width = built.channels * (2 if built.prefix_tokens else 1)
         self.dimensions = settings.dimensions or width
@@ -53,7 +55,8 @@ class Descriptor(ImageDescriptor):
         if settings.whiten:
             self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
             self.register_buffer("whitening_matrix", torch.eye(self.dimensions))
-        self.mean, self.std = settings.mean or built.mean, settings.std or built.std
+        self.mean = settings.mean or built.mean
+        self.std = settings.std or built.std
         if load_weights and settings.weights not in ("none", "pretrained"):
             load_start(self, self.backbone, settings.weights)
 
@@ -156,7 +159,8 @@ def check_image_sizes(descriptor: Descriptor, sizes: Iterable[int]) -> None:
     Raises:
         UserError: It does not accept images of a size, produces no maps [n, c, h, w], or memory runs out.
     """
-    device, was_training = next(descriptor.parameters()).device, descriptor.training
+    device = next(descriptor.parameters()).device
+    was_training = descriptor.training
     descriptor.eval()
     for size in sorted(set(sizes)):
         try:

@@ -57,7 +57,8 @@ class HandmadeDescriptor(ImageDescriptor):
         mean = features.double().mean(0)
         spread = features.double() - mean
         values, axes = torch.linalg.eigh(spread.T @ spread / len(spread))
-        kept, along = values.flip(0)[: self.dimensions], axes.flip(1)[:, : self.dimensions]
+        kept = values.flip(0)[: self.dimensions]
+        along = axes.flip(1)[:, : self.dimensions]
         self.whitening_mean.copy_(mean)
         self.whitening_matrix.copy_((along / kept.clamp(min=SMALLEST_VARIANCE * float(values[-1])).sqrt()).T)
 
@@ -69,7 +70,11 @@ class GaborEnergies(nn.Module):
     halved from octave to octave. A square root reduces the influence of single strong edges.
     """
 
-    size, octaves, directions, reach, channels = 64, 4, 8, 6, 512
+    size = 64
+    octaves = 4
+    directions = 8
+    reach = 6
+    channels = 512
     filters: Tensor
 
     def __init__(self) -> None:

@@ -69,7 +69,8 @@ class JoinedDescriptor(ImageDescriptor):
 
     def _vectors(self, number: int, images: Tensor) -> Tensor:
         """Return the unit vectors [n, d] of one member."""
-        member, about = self.members[number], self.settings.members[number]
+        member = self.members[number]
+        about = self.settings.members[number]
         if not self.embeds[number]:
             return self.projection_mean[self.columns[number]].expand(images.shape[0], -1)
         if images.shape[2:] != (about.image_size, about.image_size):

@@ -38,7 +38,9 @@ class GeM(nn.Module):
     def set_exponent_temporarily(self, exponent: float | None = None) -> Iterator[None]:
         """Set p, unless to None, within the block, which may change it further; then restore value, gradient and trainability."""
         stored = self.exponent
-        value, gradient, trainable = stored.detach().clone(), stored.grad, stored.requires_grad
+        value = stored.detach().clone()
+        gradient = stored.grad
+        trainable = stored.requires_grad
         self.set_exponent(exponent)
         try:
             yield

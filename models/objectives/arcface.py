@@ -56,8 +56,12 @@ class ArcFace(Objective):
         rounded_rows: bool = False,
     ) -> None:
         super().__init__()
-        self.classes, self.seed, self.rounded_rows = classes, seed, rounded_rows
-        self.margin, self.scale, self.chunk = margin, scale, chunk
+        self.classes = classes
+        self.seed = seed
+        self.rounded_rows = rounded_rows
+        self.margin = margin
+        self.scale = scale
+        self.chunk = chunk
         self.rows = shard_rows(classes, group_rank(), group_size())
         self.matrix = nn.Parameter(_draw_prototypes(self.rows, classes, dimensions, seed))
 
@@ -131,14 +135,17 @@ class _ClassSums(torch.autograd.Function):
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
         own, total = sum_over_processes(own), log_sum_over_processes(total)
         ctx.save_for_backward(embeddings, matrix, lengths, inside, rows, total)
-        ctx.scale, ctx.chunk, ctx.product_dtype = scale, chunk, product_dtype
+        ctx.scale = scale
+        ctx.chunk = chunk
+        ctx.product_dtype = product_dtype
         return own, total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         to_own, to_total = gradients
         embeddings, matrix, lengths, inside, rows, total = ctx.saved_tensors
-        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
+        to_embeddings = torch.zeros_like(embeddings)
+        to_matrix = torch.empty_like(matrix)
         largest = to_total.abs().max().clamp(min=torch.finfo(torch.float32).tiny) * (ctx.scale / WEIGHT_RANGE)
         for start in range(0, len(matrix), ctx.chunk):
             part = slice(start, start + ctx.chunk)
@@ -177,7 +184,8 @@ class _RoundedClassSums(torch.autograd.Function):
         lengths, inside, rows, own = _compare_with_own(embeddings, matrix, labels)
         unit = _round_rows(matrix, lengths, product_dtype)
         scaled = (scale * embeddings).to(product_dtype)
-        total, kept = torch.zeros(len(embeddings), device=embeddings.device), list[Tensor]()
+        total = torch.zeros(len(embeddings), device=embeddings.device)
+        kept = list[Tensor]()
         for start in range(0, len(matrix), chunk):
             weights = _weigh_others(scaled, unit[start : start + chunk], inside, rows, start)
             total += weights.sum(dim=1, dtype=torch.float32)
@@ -195,7 +203,8 @@ class _RoundedClassSums(torch.autograd.Function):
         scaled = (ctx.scale * embeddings).to(unit.dtype)
         factors = (to_total * ctx.scale * torch.exp(-total))[:, None]
         weighted = (factors * embeddings).to(unit.dtype)
-        to_embeddings, to_matrix = torch.zeros_like(embeddings), torch.empty_like(matrix)
+        to_embeddings = torch.zeros_like(embeddings)
+        to_matrix = torch.empty_like(matrix)
         for number, start in enumerate(range(0, len(matrix), ctx.chunk)):
             part = slice(start, start + ctx.chunk)
             weights = kept[number] if kept else _weigh_others(scaled, unit[part], inside, rows, start)
@@ -246,7 +255,8 @@ def _add_gradients_of_own(
     """Add what the cosines to the own classes contribute to the gradients, in place."""
     if not len(matrix):
         return
-    own_rows, to_inside = matrix[rows] / lengths[rows, None], to_own.masked_fill(~inside, 0)[:, None]
+    own_rows = matrix[rows] / lengths[rows, None]
+    to_inside = to_own.masked_fill(~inside, 0)[:, None]
     to_embeddings += to_inside * own_rows
     to_matrix.index_add_(0, rows, _remove_part_along(to_inside * embeddings, own_rows) / lengths[rows, None])
 

@@ -32,7 +32,9 @@ class MarginLoss(Objective):
         seed: int,
     ) -> None:
         super().__init__()
-        self.margin, self.beta_learning_rate, self.seed = margin, beta_learning_rate, seed
+        self.margin = margin
+        self.beta_learning_rate = beta_learning_rate
+        self.seed = seed
         self.cutoff, self.farthest = cutoff, farthest
         self.beta = nn.Parameter(torch.tensor(beta))
         self.register_buffer("step", torch.zeros((), dtype=torch.long))

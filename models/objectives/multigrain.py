@@ -39,7 +39,9 @@ class MultiGrain(Objective):
 
     def __init__(self, weight: float, softmax: Softmax | None, margin: MarginLoss) -> None:
         super().__init__()
-        self.weight, self.softmax, self.margin = weight, softmax, margin
+        self.weight = weight
+        self.softmax = softmax
+        self.margin = margin
 
     def linear_classifier(self) -> nn.Linear | None:
         """Return the classifier; None if λ = 0."""

@@ -20,7 +20,9 @@ class PairObjective(Objective):
 
     def __init__(self, loss: nn.Module, normalize: bool = True, miner: nn.Module | None = None) -> None:
         super().__init__()
-        self.loss, self.normalize, self.miner = loss, normalize, miner
+        self.loss = loss
+        self.normalize = normalize
+        self.miner = miner
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None

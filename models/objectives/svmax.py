@@ -23,7 +23,8 @@ def spread_out_penalty(rows: Tensor, labels: Tensor) -> Tensor:
         different = labels[:, None] != labels[None]
         products = (rows.float() @ rows.float().T)[different]
         pairs = max(1, len(products))
-        first, second = products.sum() / pairs, products.square().sum() / pairs
+        first = products.sum() / pairs
+        second = products.square().sum() / pairs
         return first.square() + (second - 1 / rows.shape[1]).clamp(min=0)
 
 

@@ -114,7 +114,8 @@ def record_graph(work: Work, aside: Any) -> tuple[Callable[[], object], Objectiv
     Raises:
         RuntimeError: The work waits for the device, or does something else that no graph holds.
     """
-    graph, random = torch.cuda.CUDAGraph(), torch.cuda.default_generators[torch.cuda.current_device()]
+    graph = torch.cuda.CUDAGraph()
+    random = torch.cuda.default_generators[torch.cuda.current_device()]
     state = random.clone_state()
     try:
         with (

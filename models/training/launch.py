@@ -23,7 +23,9 @@ def launch_fabric(precision: str) -> Fabric:
     Raises:
         UserError: This machine runs more processes than it has GPUs.
     """
-    ranks, on_this_machine, device = process_count(), processes_on_machine(), best_device()
+    ranks = process_count()
+    on_this_machine = processes_on_machine()
+    device = best_device()
     chosen = choose_precision(device, precision)
     if device.type == "cpu":
         keep_freed_memory()

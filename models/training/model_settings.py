@@ -157,7 +157,9 @@ class ModelSettings(Settings):
 
     @model_validator(mode="after")
     def _positive_pairs_in_every_batch(self) -> "ModelSettings":
-        kind, positives, sampling = self.objective.kind, self.objective.positives, self.sampling
+        kind = self.objective.kind
+        positives = self.objective.positives
+        sampling = self.sampling
         if positives and sampling.kind == "epoch":
             groups = "repeated" if positives == "instance" else "pk or repeated"
             raise ValueError(f"objective {kind} compares images of one class: set sampling.kind to {groups}")

@@ -32,7 +32,8 @@ def build_optimizers(
     descriptor and in a linear classifier; GeM's exponent, a class matrix, whose length means nothing, and parameters with rates
     of their own do not. fused: Adam makes its step in one kernel, as a GPU likes it; not with a gradient scaler (precision 16).
     """
-    decay, rate = settings.weight_decay, settings.learning_rate * factor
+    decay = settings.weight_decay
+    rate = settings.learning_rate * factor
     backbone: list[nn.Parameter] = []
     if settings.backbone_learning_rate is not None:
         backbone = [
@@ -113,7 +114,9 @@ class EpochSchedule:
         settings: SchedulerSettings,
         fall_to: float | None = None,
     ) -> None:
-        self.settings, self.optimizers, self.fall_to = settings, optimizers, fall_to
+        self.settings = settings
+        self.optimizers = optimizers
+        self.fall_to = fall_to
         self.warming = False
         self.start = [float(group["lr"]) for group in self._groups()]
         self.plateaus = [
@@ -128,7 +131,8 @@ class EpochSchedule:
 
         Epochs done have fractions; the budget spent is 0…1. Of w warm-up steps, step k = 0, 1, … has (k + 1) / w of the rates.
         """
-        before, warm = self.warming, min(1.0, (steps_done + 1) / (self.settings.warmup_steps or 1))
+        before = self.warming
+        warm = min(1.0, (steps_done + 1) / (self.settings.warmup_steps or 1))
         self.warming = warm < 1
         if self.settings.kind in ("warmup_cosine", "steps"):
             passed = sum(milestone <= epochs_done for milestone in self.settings.milestones)

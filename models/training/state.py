@@ -71,7 +71,9 @@ class StateSaver:
     """Saves the training state when it is time, on all processes together."""
 
     def __init__(self, folder: Path, identity: Identity, fabric: Fabric) -> None:
-        self._folder, self._identity, self._fabric = folder, identity, fabric
+        self._folder = folder
+        self._identity = identity
+        self._fabric = fabric
         self._saved, self._took = time.monotonic(), 0.0
 
     def due(self) -> bool:
@@ -230,7 +232,8 @@ def _describe_differences(saved: Identity, wanted: Identity) -> str:
     except ValidationError as error:
         first = error.errors()[0]
         return f"settings: saved ones cannot be read by this version ({'.'.join(map(str, first['loc']))}: {first['msg']})"
-    before, now = _flatten_keys({key: saved.get(key) for key in wanted}), _flatten_keys(wanted)
+    before = _flatten_keys({key: saved.get(key) for key in wanted})
+    now = _flatten_keys(wanted)
     names = [name for name in before | now if before.get(name) != now.get(name)]
     return "; ".join(f"{name}: {before.get(name)} → {now.get(name)}" for name in names)
 

@@ -192,7 +192,9 @@ class Trainer:
 
         The classes grow, all their rows begin as centroids of the network's own, and are learnt until the loss says so.
         """
-        settings, stage, number = self.settings, self.stage, self.progress.stage
+        settings = self.settings
+        stage = self.stage
+        number = self.progress.stage
         taken_up = bool(self.progress.epoch or self.progress.batch)
         squares, overlays = self._cache_images()
         rows = choose_rows(stage.classes, squares, self.class_of)
@@ -223,7 +225,9 @@ class Trainer:
 
     def prepare(self, objective: Objective) -> None:
         """Take the objective of the stage, on the device, and build optimisers and schedule with the stage's learning rates."""
-        settings, stage, fabric = self.settings, self.stage, self.fabric
+        settings = self.settings
+        stage = self.stage
+        fabric = self.fabric
         if settings.compile:
             # what was compiled for another image size counts towards a bound on compiling
             torch.compiler.reset()
@@ -238,7 +242,8 @@ class Trainer:
         self.schedule = EpochSchedule(
             optimizers, settings.scheduler, last and last / stage.learning_rate_factor
         )
-        matrix, limit = objective.class_matrix(), settings.optimizer.clip_norm
+        matrix = objective.class_matrix()
+        limit = settings.optimizer.clip_norm
         parameters = [
             *self.descriptor.parameters(),
             *objective.parameters(),
@@ -281,14 +286,17 @@ class Trainer:
         Raises:
             UserError: The loss or a weight becomes NaN or infinite, a process is lost, or the state cannot be written.
         """
-        stage, progress, fabric = self.stage, self.progress, self.fabric
+        stage = self.stage
+        progress = self.progress
+        fabric = self.fabric
         stream = self._load(edited, batches)
         self.descriptor.train()
         self.objective.train()
         pending: list[EpochRow] = []
         saver = StateSaver(self.folder, self.identity, fabric)
         while True:
-            seconds_before, images_before = progress.seconds, progress.images
+            seconds_before = progress.seconds
+            images_before = progress.images
             self._learn_epoch(stream, batches.per_epoch, saver, pending)
             means = {name: value / progress.counts[name] for name, value in progress.sums.items()}
             self.schedule.after_epoch(means["loss"])
@@ -319,7 +327,8 @@ class Trainer:
         self, stream: Iterator[Batch], batches: int, saver: StateSaver, pending: list[EpochRow]
     ) -> None:
         """Make the remaining steps of an epoch of so many batches; the sums of its figures are left in `progress`."""
-        progress, accumulate = self.progress, self.settings.optimizer.accumulate
+        progress = self.progress
+        accumulate = self.settings.optimizer.accumulate
         waiting: list[tuple[int, Figures, Tensor]] = []  # step, figures and image rows of batches
         label = (
             f"{self.name} stage {progress.stage + 1}/{len(self.settings.stages)} epoch {progress.epoch + 1}"
@@ -328,7 +337,8 @@ class Trainer:
             total=batches, initial=progress.batch, desc=label, unit="batch", leave=False, mininterval=1
         ) as bar:
             while progress.batch < batches:
-                started, count = time.monotonic(), min(accumulate, batches - progress.batch)
+                started = time.monotonic()
+                count = min(accumulate, batches - progress.batch)
                 done = progress.epoch + progress.batch / batches
                 steps = progress.epoch * -(-batches // accumulate) + progress.batch // accumulate
                 self.schedule.before_step(done, done / self.stage.epochs, steps)
@@ -442,7 +452,9 @@ class Trainer:
 
         What fails in the validation costs this figure only.
         """
-        fabric, size, last = self.fabric, self.stage.image_size, ended[-1]
+        fabric = self.fabric
+        size = self.stage.image_size
+        last = ended[-1]
         self.progress = Progress(self.progress.stage + 1, step=self.progress.step)
         if self.settings.descriptor.whiten and self.progress.stage == len(self.settings.stages):
             self._whiten(size)
@@ -586,7 +598,9 @@ class Trainer:
 
     def _cache_images(self) -> tuple[CachedImages, CachedImages]:
         """Return the images to learn from and the overlays, larger than they are learnt; report once which cannot be read."""
-        size, settings, progress = round(self.stage.image_size * WORKING_SCALE), self.settings, self.progress
+        size = round(self.stage.image_size * WORKING_SCALE)
+        settings = self.settings
+        progress = self.progress
         with self.fabric.rank_zero_first():
             squares, overlays = (
                 cache_images(images, size, self.cache, settings.cache, choose_workers(settings.workers))
@@ -600,7 +614,8 @@ class Trainer:
 
     def _load(self, edited: EditedImages, batches: Batches) -> Iterator[Batch]:
         """Yield this process's batches, edited by workers, with the classes of their images."""
-        device, workers = self.fabric.device, choose_workers(self.settings.workers)
+        device = self.fabric.device
+        workers = choose_workers(self.settings.workers)
         loader = DataLoader(
             edited,
             batch_sampler=batches,

@@ -40,7 +40,8 @@ class CommandParser(argparse.ArgumentParser):
             print(f"{PROGRAM} {find_version()}")
             self.exit()
         for word in words:
-            name, known = word.partition("=")[0], self._option_string_actions
+            name = word.partition("=")[0]
+            known = self._option_string_actions
             if name.startswith("--") and not any(option.startswith(name) for option in known):
                 shown = [option for option, action in known.items() if action.help != argparse.SUPPRESS]
                 meant = get_close_matches(name, [*shown, "--version"], 1)

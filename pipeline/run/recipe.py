@@ -355,7 +355,8 @@ def scale_recipe(recipe: Recipe, share: float) -> Recipe:
             for stage in model.stages
         ]
         models[name] = model.model_copy(update={"stages": tuple(stages)})
-    queries, count = recipe.queries, max(20, round(share * recipe.queries.count))
+    queries = recipe.queries
+    count = max(20, round(share * recipe.queries.count))
     copies = max(1, round(count * queries.copies / queries.count))
     return recipe.model_copy(
         update={"models": models, "queries": queries.model_copy(update={"count": count, "copies": copies})}

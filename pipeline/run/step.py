@@ -260,7 +260,8 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
         RuntimeError: when the work did not write all outputs.
     """
     label, inputs = step.label(product), product.inputs()
-    state, before = describe_state(inputs, product.parameters), read_manifest(run, label)
+    state = describe_state(inputs, product.parameters)
+    before = read_manifest(run, label)
     changed = find_changes(before, state, product.outputs)
     if not changed and not force:
         other = (
@@ -303,7 +304,8 @@ def report_stale(run: Run, steps: Sequence[Step]) -> None:
 
     Folders of images are not listed again within `run_all.sh`, which has just had each of these steps done or found up to date.
     """
-    look, alone = _ImageChanges(), SESSION_VARIABLE not in os.environ
+    look = _ImageChanges()
+    alone = SESSION_VARIABLE not in os.environ
     for step in steps:
         found: list[str] = []
         for product in step.products(run):

@@ -18,7 +18,8 @@ def make_queries(run: Run, folder: Path, count: int) -> None:
         UserError: when a training image is a query or a reference, there are too few images, two have the same id, or a left-out
             family has no edit.
     """
-    roles, settings = assign_training_roles(run), run.recipe.queries
+    roles = assign_training_roles(run)
+    settings = run.recipe.queries
     for name, edits in zip(settings.left_out or (), settings.left_out_edits, strict=True):
         if not list_edits(edits):
             raise UserError(

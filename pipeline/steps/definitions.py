@@ -98,7 +98,8 @@ def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
 
     They may change after training: the step then fits the whitening again, without training.
     """
-    settings, embedding = run.recipe.trained_models.get(name), run.embedding(name)
+    settings = run.recipe.trained_models.get(name)
+    embedding = run.embedding(name)
     if settings is None or not settings.descriptor.whiten:
         return None
     given = {"image_size": embedding.image_size, "pooling_exponent": embedding.pooling_exponent}
@@ -106,7 +107,8 @@ def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
 
 
 def _embed(run: Run) -> list[Product]:
-    sets, models = cache(partial(find_images_to_embed, run)), list(run.recipe.networks)
+    sets = cache(partial(find_images_to_embed, run))
+    models = list(run.recipe.networks)
     embedded = [_embed_set(run, model, part, sets) for model in models for part in SETS]
     others = {
         name: model for name, model in run.recipe.models.items() if isinstance(model, OnnxModelSettings)
@@ -127,7 +129,8 @@ def _embed_by_onnx(
         from image_copies.models.inference.onnx_embedder import open_onnx
         from image_copies.pipeline.steps.vectors import write_blocks
 
-        images, network = sets()[part], open_onnx(model.file, size=model.image_size)
+        images = sets()[part]
+        network = open_onnx(model.file, size=model.image_size)
         write_blocks(
             embed_with_all([network], images, model.embedding), images, run.paths.embeddings(name, part)
         )

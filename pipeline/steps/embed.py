@@ -124,7 +124,8 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
         UserError: when the folder holds no image, the checkpoint cannot be loaded, or the disk is full.
     """
     check_parquet(output)
-    images, defaults = find_images(folder, naming="path"), EmbeddingSettings()
+    images = find_images(folder, naming="path")
+    defaults = EmbeddingSettings()
     # so that a few workers share a small folder
     shard = min(defaults.shard, max(MIN_FOLDER_SHARD, len(images) // FOLDER_SHARDS))
     embed_to_file(

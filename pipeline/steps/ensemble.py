@@ -56,7 +56,9 @@ def join_models(run: Run) -> None:
         UserError: when a model's vectors come from different checkpoints, a training image is also a query or reference, or there
             are too few training images.
     """
-    paths, recipe, models = run.paths, run.recipe, list(run.recipe.models)
+    paths = run.paths
+    recipe = run.recipe
+    models = list(run.recipe.models)
     refuse_pca_after_whitening(recipe)
     _require_same_dimensions(paths, models)
     training = open_joined(paths, models, "training")
@@ -88,7 +90,8 @@ def _report(variant: Variant, table: pd.DataFrame, models: list[str]) -> None:
         f"{variant.method}, β {variant.beta:g}{weights}"
     )
     if LEFT_OUT_FAMILIES in table:
-        learnt, other = table.iloc[0][LEARNT_FAMILIES], table.iloc[0][LEFT_OUT_FAMILIES]
+        learnt = table.iloc[0][LEARNT_FAMILIES]
+        other = table.iloc[0][LEFT_OUT_FAMILIES]
         print(
             f"  its µAP: {learnt:.3f} on queries of learnt families of edits, {other:.3f} of families left out of training"
         )

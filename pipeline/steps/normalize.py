@@ -19,7 +19,8 @@ def normalize(run: Run) -> None:
     """
     paths = run.paths
     variant, _ = read_choice(paths.choice)
-    queries, training = read_vectors(paths.projected("query")), open_vectors(paths.projected("training"))
+    queries = read_vectors(paths.projected("query"))
+    training = open_vectors(paths.projected("training"))
     references = open_vectors(paths.projected("reference"))
     require_training_only(training.ids, {"query": queries.ids, "reference": references.ids})
     with prefix_errors(paths.projected("training")):

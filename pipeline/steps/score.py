@@ -87,7 +87,8 @@ def score_variants(run: Run) -> None:
         f"{row.name} alone has a µAP of {row.scores.micro_average_precision:.3f}, the submission {reached:.3f}"
         for row in better
     ]
-    warnings, synthetic = collect_warnings(run) + oddities, read_synthetic(run.paths.choice)
+    warnings = collect_warnings(run) + oddities
+    synthetic = read_synthetic(run.paths.choice)
     shown = ReportInputs(
         **describe_run(run, data, warnings),
         variants=variants,

@@ -110,7 +110,8 @@ def score_vectors(
     Raises:
         UserError: when a file cannot be read, or the files do not belong together.
     """
-    truth, asked = read_ground_truth(ground_truth), read_set(queries)
+    truth = read_ground_truth(ground_truth)
+    asked = read_set(queries)
     searched = open_set(references, "reference")
     if training is not None:
         held = read_set(training)

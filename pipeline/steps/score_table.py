@@ -101,7 +101,8 @@ def describe_run(run: Run, data: IscFolder, warnings: list[str]) -> dict[str, An
 
 def read_steps(manifests: Path) -> tuple[list[StepDone], dict[str, str]]:
     """Read the products of the steps before 06 from their manifests, and the versions of each package, joined by "and"."""
-    steps, used = [], {name: {number} for name, number in versions().items()}
+    steps = []
+    used = {name: {number} for name, number in versions().items()}
     known = (
         manifests.iterdir() if manifests.is_dir() else ()
     )  # next to them what a kill left unfinished, its name begins with a dot

@@ -129,7 +129,8 @@ def check_models(run: Run) -> None:
 
 def _warn_of_few_images(run: Run, roles: TrainingRoles) -> None:
     """Print that step 03 would be refused: its PCA needs as many training images, not held out, as the ensemble's dimensions."""
-    needed, held_out = max(run.recipe.ensemble.dimensions), len(roles.references) + len(roles.distractors)
+    needed = max(run.recipe.ensemble.dimensions)
+    held_out = len(roles.references) + len(roles.distractors)
     there = len(run.training_images) - held_out
     brought = any(model.background for model in run.recipe.networks.values())
     if there < needed and not brought:

@@ -16,7 +16,10 @@ from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, REFERENCE
 from image_copies.data.procedural import write_pictures
 from image_copies.data.readers import TrainTest, read_cars, read_cub, read_online_products
 
-SAMPLE_TRAINING, SAMPLE_REFERENCES, SAMPLE_QUERIES, SAMPLE_COPIES = 2000, 1000, 1000, 500
+SAMPLE_TRAINING = 2000
+SAMPLE_REFERENCES = 1000
+SAMPLE_QUERIES = 1000
+SAMPLE_COPIES = 500
 QUERY_EDITS_SETTINGS = AugmentationSettings(family="query", intensity=0.7, extra=True)
 MIN_PHOTOS, MAX_COPIES = 100, 5000
 DISTRACTORS = "distractors"
@@ -58,7 +61,8 @@ def make_from_photos(photos: Path, folder: Path, seed: int) -> None:
             f"{photos} holds {len(found)} pictures; at least {MIN_PHOTOS} are needed to train and to score. Add more."
         )
     order = np.random.default_rng(seed).permutation(len(found))
-    training, references = round(len(found) * 0.5), round(len(found) * 0.3)
+    training = round(len(found) * 0.5)
+    references = round(len(found) * 0.3)
     parts = {
         TRAINING: [found.paths[row] for row in order[:training]],
         REFERENCE: [found.paths[row] for row in order[training : training + references]],

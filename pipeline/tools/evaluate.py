@@ -120,7 +120,8 @@ def _evaluate_groups(view: View, labelled: LabelledImages) -> dict[str, float]:
 
 def _evaluate_class_folders(view: View, source: Source) -> dict[str, float]:
     """Also compute top-1 and top-5 accuracy if there is a classifier; its classes must be the folders, in the order of names."""
-    labelled, checkpoint = read_class_folders(source.root), source.checkpoint
+    labelled = read_class_folders(source.root)
+    checkpoint = source.checkpoint
     figures = _evaluate_classes(view, labelled)
     if has_classifier(checkpoint) and not view.descriptor.settings.domains:
         weight, bias = load_classifier(checkpoint)
@@ -247,7 +248,8 @@ def _processor_seconds() -> float:
 
 def _read_array(path: Path, folder: IscFolder) -> tuple[Vectors, Vectors]:
     """Read vectors [queries + references, d], in the order of the sorted ids."""
-    found, counts = read_set(path), (len(folder.query), len(folder.reference))
+    found = read_set(path)
+    counts = (len(folder.query), len(folder.reference))
     if len(found) != sum(counts):
         raise UserError(
             f"{path} has {len(found)} rows; expected a row for each of {counts[0]} queries, then {counts[1]} references."

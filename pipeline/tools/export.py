@@ -122,7 +122,8 @@ def export_joined(run: Run, output: Path) -> None:
     Raises:
         UserError: when a step has not been done.
     """
-    projection, normalizer = load_projection(run.require(run.paths.projection)), run_normalizer(run)
+    projection = load_projection(run.require(run.paths.projection))
+    normalizer = run_normalizer(run)
     variant = normalizer.variant
     opened = [_open_member(*about) for about in zip(run_checkpoints(run), run_embeddings(run), strict=True)]
     members = tuple(about for _, about in opened)

@@ -77,7 +77,8 @@ def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[C
     if options.photographs is not None:
         start = {"weights": str(options.weights)} if options.weights is not None else {}
         descriptor = PHOTOGRAPH_BACKBONE | start
-        place, steps = folder / "photographs", budget(PHOTOGRAPH_STEPS)
+        place = folder / "photographs"
+        steps = budget(PHOTOGRAPH_STEPS)
         benches.append(
             (ideal, Bench(place, steps, seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS))
         )
@@ -141,7 +142,9 @@ def measure_claims(store: Measurements, claims: Sequence[Claim], seeds: int) -> 
     Returns:
         The rows; numbers and texts of the claims that could not be measured, such as those of a training that diverged.
     """
-    console, rows, failed = Console(), list[Row](), list[str]()
+    console = Console()
+    rows = list[Row]()
+    failed = list[str]()
     for claim in claims:
         try:
             row = claim.measure(store, range(seeds))

@@ -90,7 +90,8 @@ def test_an_interval_around_the_least_effect_decides_nothing(differences: tuple[
 
 def test_a_claim_holds_when_all_its_rows_do() -> None:
     """It was counted by its best row. Premises are apart."""
-    good, bad = (0.1, 0.11, 0.12, 0.1, 0.09), (0.001, -0.001, 0.002, 0.001, 0.0)
+    good = (0.1, 0.11, 0.12, 0.1, 0.09)
+    bad = (0.001, -0.001, 0.002, 0.001, 0.0)
     rows = [
         row(*good, number="2"),
         row(*good, number="2, photographs"),

@@ -158,7 +158,8 @@ def normalize_queries(
     Raises:
         ValueError: when `neighbours` holds fewer than `count_neighbours_needed`.
     """
-    needed, found = count_neighbours_needed(settings, method), neighbours.rows.shape[1]
+    needed = count_neighbours_needed(settings, method)
+    found = neighbours.rows.shape[1]
     if found < needed:
         raise ValueError(f"{method} needs {needed} neighbours, but {found} were found")
     return METHODS[method].formula(queries, training, neighbours, beta, settings)

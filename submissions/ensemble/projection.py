@@ -77,7 +77,9 @@ def sum_chosen(vectors: ConcatenatedVectors, rows: NDArray[np.int64]) -> Moments
 
 def _sum_shard(vectors: ConcatenatedVectors, rows: NDArray[np.int64], place: Place) -> Moments:
     first, last = int(rows[0]), int(rows[-1]) + 1
-    chosen, start, parts = rows - first, 0, []
+    chosen = rows - first
+    start = 0
+    parts = []
     for block in vectors.blocks(first=first, last=last):
         low, high = np.searchsorted(chosen, (start, start + len(block)))
         parts.append(block[chosen[low:high] - start])

@@ -67,7 +67,8 @@ def evaluate_matches(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPair
     for query, reference, score in pairs:
         if query in asked:
             best[query, reference] = max(score, best.get((query, reference), score))
-    names, distances = list(best), -np.array(list(best.values()), np.float64)
+    names = list(best)
+    distances = -np.array(list(best.values()), np.float64)
     true = np.array([name in truth.pairs for name in names], dtype=bool)
     order = np.lexsort((true, distances))
     ranked = make_ranking([names[row] for row in order], distances[order], true[order], truth)

@@ -48,7 +48,8 @@ def write_submission(path: Path, queries: Vectors, references: VectorSet) -> Non
             for (name, ids_name), part, side in zip(
                 DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True
             ):
-                order, row = np.array(sorted(range(len(part)), key=part.ids.__getitem__), np.int64), 0
+                order = np.array(sorted(range(len(part)), key=part.ids.__getitem__), np.int64)
+                row = 0
                 vectors = file.create_dataset(None, (len(part), part.dimensions), np.float32)
                 for block in _arrange(part, order, side):
                     vectors[row : row + len(block)] = block
@@ -161,7 +162,8 @@ def _arrange(part: VectorSet, order: NDArray[np.int64], side: float) -> Iterator
     readable, numbers = part.readable(), np.cumsum(~part.unreadable) - 1  # of readable images
     for start in range(0, len(order), ROWS_PER_BLOCK):
         rows = order[start : start + ROWS_PER_BLOCK]
-        block, found = np.zeros((len(rows), part.dimensions), np.float32), ~part.unreadable[rows]
+        block = np.zeros((len(rows), part.dimensions), np.float32)
+        found = ~part.unreadable[rows]
         block[~found, 0] = side
         if found.any():
             chosen, places = np.unique(numbers[rows[found]], return_inverse=True)
@@ -171,7 +173,8 @@ def _arrange(part: VectorSet, order: NDArray[np.int64], side: float) -> Iterator
 
 def _find_moved_away(part: VectorSet, side: float) -> NDArray[np.bool_]:
     """Return which vectors [n] are those of unreadable images of a submission."""
-    away, rows = np.zeros(len(part), bool), np.flatnonzero(~part.unreadable)
+    away = np.zeros(len(part), bool)
+    rows = np.flatnonzero(~part.unreadable)
     for shard in divide_rows(part.readable(), ROWS_PER_BLOCK):
         vectors = shard.load()
         away[rows[shard.first : shard.first + len(vectors)]] = (vectors[:, 0] == side) & ~vectors[:, 1:].any(
@@ -238,7 +241,8 @@ def _find_id_problems(name: str, ids: list[str], rows: int, expected: list[str] 
         problems.append(f"{name} is not sorted: {ids[at]!r} follows {ids[at - 1]!r}")
     if expected is not None:
         known = set(expected)
-        missing, unknown = sorted(known - seen), sorted(seen - known)
+        missing = sorted(known - seen)
+        unknown = sorted(seen - known)
         if missing:
             problems.append(f"{name}: {len(missing)} images have no vector, the first is {missing[0]!r}")
         if unknown:

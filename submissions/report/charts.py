@@ -107,7 +107,8 @@ def draw_training(name: str, curve: pd.DataFrame) -> Markup:
         for start, end in pairwise([*starts, len(curve)]):
             for axes in panels if start else ():
                 axes.axvline(start + 0.5, color=INK, linewidth=0.9, linestyle="--")
-            number, middle = str(curve["stage"][start]), (start + end + 1) / 2
+            number = str(curve["stage"][start])
+            middle = (start + end + 1) / 2
             panels[0].text(middle, 1.02, number, transform=above, ha="center", va="bottom", fontsize=10)
         panels[-1].set(xlabel="epochs of all stages", xlim=(0.5, len(curve) + 0.5))
 

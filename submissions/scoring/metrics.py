@@ -154,7 +154,8 @@ def _check_ids(queries: Vectors, references: VectorSet, ground_truth: GroundTrut
 
 def search_readable(queries: Vectors, references: VectorSet, count: int) -> ScoredPairs:
     """Search among readable images only; return the nearest pairs with their row numbers in `queries` and `references`."""
-    query_rows, reference_rows = np.flatnonzero(~queries.unreadable), np.flatnonzero(~references.unreadable)
+    query_rows = np.flatnonzero(~queries.unreadable)
+    reference_rows = np.flatnonzero(~references.unreadable)
     pairs = Neighbours(references.readable()).closest(queries.readable(), count)
     return ScoredPairs(query_rows[pairs.queries], reference_rows[pairs.references], pairs.distances)
 
@@ -163,7 +164,8 @@ def _recall_at_ranks(
     queries: Vectors, references: VectorSet, ground_truth: GroundTruth, ranks: tuple[int, ...]
 ) -> list[float]:
     """Return, for each rank, the share of true pairs with fewer than `rank` wrong references at most as far away."""
-    copies, hits = queries.rows(sorted({query for query, _ in ground_truth.pairs})), np.zeros(len(ranks))
+    copies = queries.rows(sorted({query for query, _ in ground_truth.pairs}))
+    hits = np.zeros(len(ranks))
     for right, wrong in _compare_with_truth(copies, references, ground_truth, max(ranks)):
         for distance in right:
             hits += (wrong <= distance).sum() < np.array(ranks)
@@ -174,8 +176,10 @@ def _compare_with_truth(
     queries: Vectors, references: VectorSet, ground_truth: GroundTruth, wrong: int
 ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """Yield each readable query's squared distances to the readable references that it copies, and to the nearest others."""
-    copied, own = {reference for _, reference in ground_truth.pairs}, dict[str, list[int]]()
-    readable, searched = np.flatnonzero(~references.unreadable).tolist(), references.readable()
+    copied = {reference for _, reference in ground_truth.pairs}
+    own = dict[str, list[int]]()
+    readable = np.flatnonzero(~references.unreadable).tolist()
+    searched = references.readable()
     numbers = {
         references.ids[row]: number for number, row in enumerate(readable) if references.ids[row] in copied
     }

@@ -206,7 +206,8 @@ def mean_singular_value(vectors: Floats) -> tuple[float, float, float]:
 
 def _similarities(queries: Floats, database: Floats) -> Iterator[tuple[int, Floats]]:
     """Yield blocks [m, n] of float32 dot products, each with the row of its first query; −∞ for zero vectors."""
-    left, right = np.asarray(queries, dtype=np.float32), np.asarray(database, dtype=np.float32)
+    left = np.asarray(queries, dtype=np.float32)
+    right = np.asarray(database, dtype=np.float32)
     for first, away in iterate_distances(left, right, "cosine"):
         away[~left[first : first + len(away)].any(axis=1)] = np.inf
         away[:, ~right.any(axis=1)] = np.inf

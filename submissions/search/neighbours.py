@@ -156,7 +156,8 @@ class Neighbours:
         near = Nearest(np.zeros((len(queries), 0)), np.zeros((len(queries), 0), np.int64))
         search = partial(_search_nearest, count, metric)
         for found in self._search("searching neighbours", queries, search, REFERENCES_PER_SHARD):
-            values, rows = np.hstack([near.values, found.values]), np.hstack([near.rows, found.rows])
+            values = np.hstack([near.values, found.values])
+            rows = np.hstack([near.rows, found.rows])
             # stable: equal values stay in the order of their rows
             order = np.argsort(values, axis=1, kind="stable")[:, :count]
             near = Nearest(np.take_along_axis(values, order, 1), np.take_along_axis(rows, order, 1))
@@ -318,7 +319,9 @@ def _search_closest(count: int, queries: NDArray[np.float32], shard: RowsShard, 
     A radius within which there are so many pairs shrinks from block to block. Rounding is bounded for each pair by its own norms,
     so that one long vector (an unreadable image of a submission) does not make every other pair a candidate.
     """
-    references, error, radius = shard.load(), np.float32(2 * bound_rounding(queries.shape[1])), np.inf
+    references = shard.load()
+    error = np.float32(2 * bound_rounding(queries.shape[1]))
+    radius = np.inf
     kept, held = [np.zeros(0, BOUNDED)], 0
     for asked, block, first in _divide(queries, references):
         errors = error * sum_squares(asked), error * sum_squares(block)
@@ -328,8 +331,10 @@ def _search_closest(count: int, queries: NDArray[np.float32], shard: RowsShard, 
             radius = float((least + errors[0][rows] + errors[1][columns]).max())
         rows, columns, least = _find_within(asked, block, radius, count)
         found = np.empty(len(rows), BOUNDED)
-        found["query"], found["reference"] = rows + first[0], columns + first[1]
-        found["least"], found["most"] = least, least + errors[0][rows] + errors[1][columns]
+        found["query"] = rows + first[0]
+        found["reference"] = columns + first[1]
+        found["least"] = least
+        found["most"] = least + errors[0][rows] + errors[1][columns]
         kept.append(found)
         held += len(found)
         if held > 2 * count:

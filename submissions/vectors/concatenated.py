@@ -58,7 +58,8 @@ class ConcatenatedVectors:
         Raises:
             UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
         """
-        weighting, equal = self.weight_of_dimensions(), set(self.weights) == {1.0}
+        weighting = self.weight_of_dimensions()
+        equal = set(self.weights) == {1.0}
         count = (len(self) if last is None else last) - first
         with tqdm(
             total=count, desc=f"reading {self.paths[0].stem}", unit="vector", leave=False, delay=1

@@ -413,10 +413,13 @@ def describe_repeated(name: str, part: VectorSet, left_out: NDArray[np.bool_] | 
     that `left_out` bool [n] marks.
     """
     rows = np.flatnonzero(~part.unreadable)
-    zero, hashes = np.zeros(len(rows), bool), np.zeros((len(rows), 2), np.uint64)
+    zero = np.zeros(len(rows), bool)
+    hashes = np.zeros((len(rows), 2), np.uint64)
     for shard in divide_rows(part.readable(), ROWS_PER_BLOCK):
-        vectors, own = shard.load(), slice(shard.first, shard.first + len(shard))
-        zero[own], hashes[own] = ~vectors.any(axis=1), hash_rows(vectors)
+        vectors = shard.load()
+        own = slice(shard.first, shard.first + len(shard))
+        zero[own] = ~vectors.any(axis=1)
+        hashes[own] = hash_rows(vectors)
     if left_out is not None:
         kept = ~left_out[rows]
         rows, zero, hashes = rows[kept], zero[kept], hashes[kept]

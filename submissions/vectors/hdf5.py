@@ -35,7 +35,8 @@ def describe_dataset_problem(file: h5py.File, name: str) -> str | None:
             return "is not a data set"
         if dataset.external or dataset.is_virtual:
             return "is stored in other files"
-        declared, stored = int(dataset.size or 0) * dataset.dtype.itemsize, dataset.id.get_storage_size()
+        declared = int(dataset.size or 0) * dataset.dtype.itemsize
+        stored = dataset.id.get_storage_size()
         if declared > MAX_EXPANSION * stored + MAX_UNSTORED_BYTES:
             return f"declares {declared:,} bytes but stores {stored:,}"
     except HDF5_ERRORS as error:
@@ -86,7 +87,8 @@ def _read_references(dataset: h5py.Dataset, content: mmap.mmap) -> Iterator[byte
     if dataset.chunks is None:
         if dataset.id.get_create_plist().get_layout() != h5py.h5d.CONTIGUOUS:
             raise ValueError("its strings are stored in an unusual way")
-        start, stored = dataset.id.get_offset(), dataset.id.get_storage_size()
+        start = dataset.id.get_offset()
+        stored = dataset.id.get_storage_size()
         if start is not None:  # None where nothing was ever written
             yield content[start : start + stored // _REFERENCE.itemsize * _REFERENCE.itemsize]
         return
@@ -116,7 +118,8 @@ def _count_objects(content: mmap.mmap, start: int) -> int:
     """
     if content[start : start + 4] != b"GCOL":
         return 0  # HDF5 says so
-    count, end = 0, start + int.from_bytes(content[start + 8 : start + 16], "little")
+    count = 0
+    end = start + int.from_bytes(content[start + 8 : start + 16], "little")
     place = start + _OBJECT.size
     while place + _OBJECT.size <= end:
         if place + _OBJECT.size > len(content):

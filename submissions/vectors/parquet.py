@@ -93,7 +93,8 @@ def iterate_parquet(
         UserError: the file is damaged or has other columns.
     """
     with _open(path) as (file, dimensions):
-        held, flags = np.empty((0, dimensions), np.float32), np.empty(0, bool)
+        held = np.empty((0, dimensions), np.float32)
+        flags = np.empty(0, bool)
         for vectors in _iterate_rows(file, first, file.metadata.num_rows if last is None else last):
             absent = np.asarray(vectors.is_null())
             rows = np.zeros((len(absent), dimensions), np.float32)

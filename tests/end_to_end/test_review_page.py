@@ -60,7 +60,7 @@ def results(own_desk: Path) -> Path:
     large, small, hostile, other = (own_desk / "album" / name for name in names)
     evidence = Evidence(40, "", (0.1, 0.1, 0.9, 0.9), (0.0, 0.0, 1.0, 1.0))
     pairs = [
-        Match(large, hostile, -0.1, 0.0001, evidence),
+        Match(large, hostile, -0.1, 0.0001, evidence=evidence),
         Match(small, large, -0.2, 0.0002),
         Match(hostile, small, -0.3, 0.0003),
         Match(other, small, -0.4, 0.0004),
@@ -270,7 +270,7 @@ def test_series_stand_apart_the_sharpest_first(browser: "sync_api.Browser", resu
     large, small, hostile, other = (results.parent / "album" / name for name in ("large.png", "small.png", HOSTILE, "other.png"))
     scene = Judgement("same scene", "taken 2 s apart with one camera", 10)
     pairs = [Match(large, small, -0.1, None)]
-    pairs += [Match(path, other, -0.2, None, None, scene, series=1, sharpest=hostile) for path in (small, hostile)]
+    pairs += [Match(path, other, -0.2, None, judgement=scene, series=1, sharpest=hostile) for path in (small, hostile)]
     write_results(results, pairs, [[large, small]])
     served = serve(review_app(Review(results, None)))
     with served as address, open_watched(browser, address, "#group .file img", console=True) as page:

@@ -24,7 +24,10 @@ from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.settings import Method, NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
 
-CLASSES, OVERLAYS, IMAGE_SIDE, BATCH_SIZE = 2000, 300, 48, 96
+CLASSES = 2000
+OVERLAYS = 300
+IMAGE_SIDE = 48
+BATCH_SIZE = 96
 RATE = 2e-3
 QUERIES, COPIES, REFERENCES, TRAINING = 1500, 300, 1500, 2000  # four distractors for each copy
 DRIP_STAGES = ((0.1, 0.2), (0.35, 0.3), (1.0, 0.5))  # share of the classes, share of the steps
@@ -262,7 +265,8 @@ def _train(bench: CopyBench, name: str, seed: int) -> Path:
             "workers": 0,
         }
     )
-    learnt, overlays = data.training.select(ids[:classes]), data.training.select(ids[-OVERLAYS:])
+    learnt = data.training.select(ids[:classes])
+    overlays = data.training.select(ids[-OVERLAYS:])
     return Trainer(
         model, learnt, overlays, bench.folder / f"{name}-{seed}", bench.folder / "cache", seed, name=name
     ).train()
@@ -276,7 +280,8 @@ def count_direct_steps(steps: int, classes: int) -> int:
 
 def _embed(path: Path, chosen: dict[str, ImageSet]) -> Sets:
     """Return a network's vectors; its training is deleted."""
-    descriptor, settings = load_descriptor(path), EmbeddingSettings()
+    descriptor = load_descriptor(path)
+    settings = EmbeddingSettings()
     shutil.rmtree(path.parent)
     blocks = {
         part: [block.vectors for block in embed_images(descriptor, images, settings)]

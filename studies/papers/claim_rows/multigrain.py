@@ -156,7 +156,8 @@ def _weights(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
 
 def _gradients(bench: Bench, arms: dict[float, Arm]) -> list[Claim]:
     """Claims 5c and 5d: the share of the classes in the gradient, at the beginning and at the end (figure C.1)."""
-    joint, between = arms[0.5], [arm for weight, arm in arms.items() if weight not in (0.5, 1.0)]
+    joint = arms[0.5]
+    between = [arm for weight, arm in arms.items() if weight not in (0.5, 1.0)]
     ran = f"{bench.about}; ‖g_class‖ / (‖g_class‖ + ‖g_copies‖), mean of the first and of the last tenth of the steps"
     chance = 1 / bench.classes[0], "top-1"
 
@@ -239,7 +240,9 @@ def _of_copies() -> tuple[float, str]:
 
 
 def _measure(bench: Bench, trained: Trained) -> Figures:
-    sets, descriptor, side = bench.sets, trained.descriptor, bench.side
+    sets = bench.sets
+    descriptor = trained.descriptor
+    side = bench.side
     weight, bias = load_classifier(stage_checkpoint(trained.folder, 1))
     whitening = descriptor.whitening()
     if whitening is None:

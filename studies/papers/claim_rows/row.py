@@ -98,7 +98,9 @@ class Row:
     @property
     def outcome(self) -> Outcome:
         """What the interval says of the claim, next to the smallest effect that matters."""
-        runs, mean, margin = self.difference.runs, self.difference.mean, self.difference.margin
+        runs = self.difference.runs
+        mean = self.difference.mean
+        margin = self.difference.margin
         if runs < MIN_DECIDING_RUNS or not self.has_learnt:
             return "undecided"
         if mean - margin > self.smallest:

@@ -192,11 +192,14 @@ def _paint(
     radius: float,
 ) -> None:
     """Paint a rotated and slightly squeezed shape with its texture and a soft shadow onto the canvas."""
-    angle, squeeze, shadow = rng.uniform(0, 2 * np.pi), rng.uniform(0.8, 1.0), rng.uniform(0, 0.5)
+    angle = rng.uniform(0, 2 * np.pi)
+    squeeze = rng.uniform(0.8, 1.0)
+    shadow = rng.uniform(0, 0.5)
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     left, top = np.maximum(centre - radius - 8, 0).astype(int)
     right, bottom = np.minimum(centre + radius + 9, canvas.shape[0]).astype(int)
-    patch, origin = canvas[top:bottom, left:right], centre - (left, top)
+    patch = canvas[top:bottom, left:right]
+    origin = centre - (left, top)
     rings = [
         np.round(16 * (origin + (radius * ring * (1, squeeze)) @ turn.T)).astype(np.int32)
         for ring in POLYGONS[shape]

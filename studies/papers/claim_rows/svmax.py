@@ -27,11 +27,14 @@ PAPER_RAW = "65.5 → 69.7 R@1 (Cars, rate .01; table A1)"
 PAPER_SIZES = "figures A5 and A6, plots of R@1 for b 288 and 72, d 256 and 64"
 LIKELY_CAUSES = {"triplet": "a small s did not cost recall at this rate"}
 PAPER_SMALL = "figure A7, a plot of R@1; s 1.9 → 5.6 of at most 6.8 (figure A9)"
-BATCH_SIZE, SMALL_BATCH, WIDE_DIMENSIONS = 48, 24, 128
+BATCH_SIZE = 48
+SMALL_BATCH = 24
+WIDE_DIMENSIONS = 128
 # b × d in the ratios of figures A5 and A6: 288 and 72 × 256 and 64
 SIZES = ((96, 128), (96, 32), (24, 128), (24, 32))
 # b × d; share of a step that the regulariser may take
-COST_SIZES, MAX_COST_SHARE = ((24, 32), (48, 64), (96, 128)), 0.1
+COST_SIZES = ((24, 32), (48, 64), (96, 128))
+MAX_COST_SHARE = 0.1
 TIMING_REPEATS = 7  # of each timing, of which the median counts
 
 
@@ -101,7 +104,8 @@ def _helps(number: str, claim: str, paper: str, bench: Bench, setting: Setting) 
 
 def _train(bench: Bench, setting: Setting, form: str | None) -> Arm:
     """Train with a form of the regulariser, or without any."""
-    kind, of_raw = setting.kind, {"normalize": False} if setting.raw else {}
+    kind = setting.kind
+    of_raw = {"normalize": False} if setting.raw else {}
     return bench.arm(
         f"svmax {kind} {form} {setting.batch} {setting.dimensions} {setting.rate:g}{' raw' * setting.raw}",
         _measure,
@@ -144,7 +148,8 @@ def _time_regulariser(seed: int, backbone: str, side: int) -> Figures:
     shares: Figures = {}
     for batch, dimensions in COST_SIZES:
         network = Descriptor(DescriptorSettings(backbone=backbone, dimensions=dimensions)).train()
-        images, rows = torch.randn(batch, 3, side, side), torch.randn(batch, dimensions, requires_grad=True)
+        images = torch.randn(batch, 3, side, side)
+        rows = torch.randn(batch, dimensions, requires_grad=True)
 
         def penalize(rows: torch.Tensor = rows) -> None:
             objectives.mean_singular_value(functional.normalize(rows)).backward()

@@ -5,7 +5,9 @@ from claim_rows.claim import Claim, Measured
 from claim_rows.row import Difference, Row, format_sides
 from numpy.typing import NDArray
 
-POINTS, RUNS, RATE = 100, 1000, 0.01
+POINTS = 100
+RUNS = 1000
+RATE = 0.01
 
 
 def list_claims() -> list[Claim]:

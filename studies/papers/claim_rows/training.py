@@ -31,7 +31,9 @@ from image_copies.models.training.trainer import Trainer
 
 VERSION = 3  # of the images and figures below: what was measured with another one is measured again
 # of the shapes; as many classes again are unseen
-CLASSES, TRAINING_PER_CLASS, HELD_OUT_PER_CLASS = 24, 16, 12
+CLASSES = 24
+TRAINING_PER_CLASS = 16
+HELD_OUT_PER_CLASS = 12
 COPIED_IMAGES, COPIES = 60, 5  # images copied for IN-aug, at most, and copies of each
 TRAINING_SHARE = 2 / 3  # of each known class of photographs; the others are held out
 OVERLAYS = 8  # images that edits may paste
@@ -225,7 +227,8 @@ def split_photographs(folder: Path) -> Sets:
     """
     found = read_photographs(folder)
     known, unseen = (select_classes(found, range(first, len(found.names), 2)) for first in (0, 1))
-    place, size = np.zeros(len(known)), np.bincount(known.labels)
+    place = np.zeros(len(known))
+    size = np.bincount(known.labels)
     for label in range(len(known.names)):
         place[known.labels == label] = np.arange(size[label]) / size[label]
     return _divide(known, unseen, place < TRAINING_SHARE)
@@ -243,7 +246,8 @@ def select_classes(labelled: LabelledImages, classes: Sequence[int]) -> Labelled
 
 
 def _divide(known: LabelledImages, unseen: LabelledImages, learnt: NDArray[np.bool_]) -> Sets:
-    train, held_out = _part(known, learnt), _part(known, ~learnt)
+    train = _part(known, learnt)
+    held_out = _part(known, ~learnt)
     overlays = unseen.images.select(unseen.images.ids[-OVERLAYS:])
     unseen = _part(unseen, np.arange(len(unseen)) < len(unseen) - OVERLAYS)
     copies = (
