@@ -112,7 +112,9 @@ def make_app(router: APIRouter, page: Path) -> FastAPI:
     ) -> Response:
         nonlocal active
         if active >= MAX_CONCURRENT:
-            return answer_problem("The service is busy. Send it again in a moment.", 503)
+            busy = answer_problem("The service is busy. Send it again in a moment.", 503)
+            busy.headers["Retry-After"] = "1"  # second
+            return busy
         active += 1
         try:
             response = await _refuse(request) or await call_next(request)

@@ -17,6 +17,7 @@ from image_copies.matching.index.store import (
     digest_of,
     open_store,
     remove_files,
+    remove_made_files,
     unreadable_files,
 )
 from image_copies.matching.output import Output, count
@@ -73,8 +74,7 @@ def check(index: Path, output: Output) -> int:
     """
     with open_store(index) as store:
         vectors = check_vectors(store)
-    for path in (*index.glob("vectors-*"), *index.glob("codes-*")):
-        path.unlink()
+    remove_made_files(index)
     output.record("check", {"vectors": vectors})
     output.say(
         f"{index}: {vectors:,} vectors are whole; the next search makes the files beside the database again"

@@ -13,6 +13,7 @@ from image_copies.data.remote import as_path, map_files
 from image_copies.data.sources.containers import FILES, TAR, kind_of, read_or_say
 from image_copies.data.sources.tables import copy_table, open_table
 from image_copies.data.sources.tars import copy_tar
+from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import check_target_folder
 from image_copies.matching.dedup.deduplication import INPUTS, KEEP, REMOVE
 from image_copies.matching.dedup.inputs import is_changed
@@ -48,6 +49,9 @@ def write_filtered(folder: Path, target: Path) -> list[Path]:
                 gone[row["source"]].add(row["place"])
                 staying.add(row["copy_of"])
     inputs = read_json(folder / INPUTS)
+    for source in inputs:
+        if known_path(as_path(source)).parent == known_path(target):
+            raise UserError(f"--apply {target} holds {source}, one of the inputs. Name another folder.")
     became = dict.fromkeys(inputs, ("listed", f"{KEEP}.parquet"))
     for source in sorted(gone.keys() | inputs):
         if kind_of(source) != FILES:

@@ -28,6 +28,7 @@ from image_copies.matching.dedup.vectors import Collection, Embedding, do_missin
 from image_copies.matching.groups.groups import PAIR, Pairs, keep_once, pack_pairs
 
 FOLDER = "lists"  # of the results
+FORMAT = 2  # of its files
 EXACT = 20_000  # pictures up to which all are compared with all
 LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
 # lists that a vector goes to, of EXACT pictures; the power of their number with which they grow
@@ -73,7 +74,7 @@ class Lists:
     @property
     def folder(self) -> Path:
         """The folder of centroids, blocks and pairs."""
-        said = f"{self.embedding.identity} {self.count} {self.copies} {PICTURES_PER_ROOT}"
+        said = f"{FORMAT} {self.embedding.identity} {self.count} {self.copies} {PICTURES_PER_ROOT}"
         return self.embedding.folder / FOLDER / hashlib.sha256(said.encode()).hexdigest()[:20]
 
     @property
@@ -112,7 +113,7 @@ def find_pairs(lists: Lists) -> Pairs:
     do_missing("comparing", lists, write_pairs, met, results)
     needed = {lists.centroids, *blocks, *met}
     for path in walk(results / FOLDER, hidden=False):
-        if path not in needed:
+        if path not in needed and path.suffix == ".npz":
             path.unlink()
     found = [np.empty(0, PAIR)]
     held = met | {lists.block(block): (block, block) for block in inputs}

@@ -94,7 +94,8 @@ def apply_plan(
                 return f"{file}, which belongs to it, is protected or kept"
             if file in links:
                 return f"{links[file]} is a link to it, which would lead nowhere"
-        if frozenset(map(bytes.fromhex, (row.sha256, digests[row.kept]))) in rejected:
+        # where the picture has gone already, what belongs to it follows
+        if row.file in pending and frozenset(map(bytes.fromhex, (row.sha256, digests[row.kept]))) in rejected:
             return "called no copy of the file to keep; `match decide` with undecided takes that back"
         return ""
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import disk_full, is_disk_full, open_regular
@@ -111,9 +111,7 @@ class Journal:
         Raises:
             UserError: The disk is full.
         """
-        number = secrets.randbits(
-            NUMBER_BITS
-        )  # another machine, which no lock here reaches, may write it, too
+        number = secrets.randbits(NUMBER_BITS)  # another machine may write, which no lock here reaches
         step = FileStep(number, way, file, place, kept, sha256, note, before)
         self._write({"state": "begin"} | asdict(step))
         self.steps[number], self.states[number] = step, "begin"
@@ -156,17 +154,20 @@ class Journal:
             try:
                 self._take(json.loads(line))
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                wrong = error.errors()[0]["loc"][-1:] if isinstance(error, ValidationError) else error
                 raise UserError(
-                    f"{self.path}, line {number} is not a line of a journal ({error}). It is left alone."
+                    f"{self.path}, line {number} is not a line of a journal ({wrong}). It is left alone."
                 ) from error
         if whole < len(content):  # a kill or a full disk broke a line off: what it announced was not begun
             os.truncate(self.path, whole)
 
     def _take(self, line: Any) -> None:
+        if not isinstance(line, dict):
+            raise TypeError("it is no object")
         state = STATE.validate_python(line.pop("state"))
         number = line["number"]
         if (state == "begin") == (number in self.steps):
-            raise KeyError(number)
+            raise ValueError(f"step {number} {'begins twice' if state == 'begin' else 'was not begun'}")
         if state == "begin":
             step = STEP.validate_python(line | {"note": line.get("note") or None})
             number = step.number

@@ -16,7 +16,7 @@ from image_copies.matching.files.companions import EDITED_WORDS, is_in_library
 from image_copies.matching.files.facts import Facts
 
 REFERENCE = "a reference"  # the reason to keep one
-FIRST_BY_PATH = "all the same, first by its path"
+FIRST_BY_PATH = "nothing else decides, first by its path"
 KeepRule = Literal["largest", "oldest", "folder-order"]
 KEEP_RULES: tuple[KeepRule, ...] = get_args(KeepRule)
 PATH = "path:"  # begins a rule by path

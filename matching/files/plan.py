@@ -24,9 +24,8 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split("/") if name not in ("", ".", ".."))
 
 
-FACTS: dict[
-    str, tuple[str, Callable[[str], Any]]
-] = {  # columns of facts, their fields, and how cells are read
+# columns of facts, their fields, and how cells are read
+FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "width": ("width", int),
     "height": ("height", int),
     "bytes": ("size", int),

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.files import whole_file
-from image_copies.matching.index.store import Store, count_changes
+from image_copies.matching.index.store import CODE_FILES, Store, count_changes
 from image_copies.matching.threshold import Floats, choose_sample
 from image_copies.submissions.search.neighbours import Rows
 
@@ -85,7 +85,7 @@ def open_codes(store: Store, searched: NDArray[np.bool_], take: Take) -> Any:
     written = store.folder / f"codes-{count_changes(store)}.faiss"
     with whole_file(written) as temporary:
         faiss.write_index(index, str(temporary))
-    for other in set(store.folder.glob("codes-*")) - {written}:
+    for other in set(store.folder.glob(CODE_FILES)) - {written}:
         with suppress(OSError):  # Windows keeps what another process has mapped: the next change removes it
             other.unlink()
     return index
@@ -102,7 +102,7 @@ def _find_codes(store: Store, most: int, flags: int) -> Any:
 
     now = count_changes(store)
     named = [
-        (int(name[1]), path) for path in store.folder.glob("codes-*") if (name := NAME.fullmatch(path.name))
+        (int(name[1]), path) for path in store.folder.glob(CODE_FILES) if (name := NAME.fullmatch(path.name))
     ]
     for _, path in sorted((own for own in named if own[0] <= now), reverse=True):
         with suppress(RuntimeError):  # it is damaged, or another process has removed it

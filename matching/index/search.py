@@ -22,6 +22,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.matching.index import codes as coding
 from image_copies.matching.index.store import (
+    VECTOR_FILES,
     Store,
     count_changes,
     highest_content,
@@ -156,32 +157,37 @@ def _open_parts(store: Store, count: int) -> tuple[Floats, ...]:
     kept = set[Path]()
     for first in range(0, count, CONTENTS_PER_FILE):
         end = min(first + CONTENTS_PER_FILE, count)
-        path, rows = _find_file(store, first)
+        path, rows = _find_file(store, first, end - first)
         if end - first - len(rows) > (MIN_NEW_CONTENTS if end == count else 0):
             path = store.folder / f"vectors-{first}-{count_changes(store)}.npy"
+            rows = _load_rows(store, first, end)
             with whole_file(path) as temporary, temporary.open("wb") as file:
-                np.save(file, _load_rows(store, first, end))
-            rows = np.load(path, mmap_mode="r")
+                np.save(file, rows)
+            with suppress(OSError):  # a search of an earlier state, in another process, may have removed it
+                rows = np.load(path, mmap_mode="r")
         parts.append(rows)
         covered = first + len(rows)
         kept.add(path)
     for path in (
-        set(store.folder.glob("vectors-*")) - kept
+        set(store.folder.glob(VECTOR_FILES)) - kept
     ):  # of a later state, too: the database was brought back
         with suppress(OSError):  # Windows keeps what another process has mapped: the next search removes it
             path.unlink()
     return *parts, _load_rows(store, covered, count)
 
 
-def _find_file(store: Store, first: int) -> tuple[Path, Floats]:
-    """Return the latest intact file of rows from the first on, of this state or an earlier one; no rows where there is none."""
+def _find_file(store: Store, first: int, most: int) -> tuple[Path, Floats]:
+    """Return the latest intact file of rows from the first on, of this state or an earlier one, and so many at most.
+
+    Where there is none, the rows are none.
+    """
     now = count_changes(store)
     named = [(path, NAME.fullmatch(path.name)) for path in store.folder.glob(f"vectors-{first}-*.npy")]
     known = [(int(name[2]), path) for path, name in named if name and int(name[2]) <= now and path.is_file()]
     for _, path in sorted(known, reverse=True):
         with suppress(OSError, ValueError, EOFError):  # it is damaged
             rows: Floats = np.load(path, mmap_mode="r")
-            if rows.dtype == np.float32 and rows.shape[1:] == (store.dimensions,):
+            if rows.dtype == np.float32 and rows.shape[1:] == (store.dimensions,) and len(rows) <= most:
                 return path, rows
     return store.folder, np.zeros((0, store.dimensions), np.float32)
 

@@ -11,7 +11,7 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -26,6 +26,7 @@ from image_copies.matching.threshold import Floats
 from image_copies.submissions.search.neighbours import Rows
 
 DATABASE = "references.sqlite"
+VECTOR_FILES, CODE_FILES = "vectors-[0-9]*", "codes-[0-9]*"  # made of the database by searches
 MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk
 LOCK_TIMEOUT_SECONDS = 60.0  # how long to wait for another process that is writing
 ROWS_PER_READ = 4096  # vectors read from the database at once
@@ -142,6 +143,7 @@ def _prepare(
     if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
         if not new:
             raise UserError(f"{path} is empty. Remove it and add the images again (`match add`).")
+        remove_made_files(path.parent)  # of a database that was there before
         for statement in SCHEMA:
             database.execute(statement)
         database.executemany("INSERT INTO about VALUES (?, ?)", (about | {"changes": "0"}).items())
@@ -160,6 +162,13 @@ def _prepare(
     database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
 
 
+def remove_made_files(folder: Path) -> None:
+    """Remove the files that searches made of the database."""
+    for path in (*folder.glob(VECTOR_FILES), *folder.glob(CODE_FILES)):
+        with suppress(OSError):  # another process has removed it
+            path.unlink()
+
+
 def _read_about(database: sqlite3.Connection, key: str) -> str:
     """Return what the index says about itself: "describer", "dimensions" or "changes".
 
@@ -167,7 +176,7 @@ def _read_about(database: sqlite3.Connection, key: str) -> str:
         sqlite3.DatabaseError: It does not say it, so that it is damaged.
     """
     row = database.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
-    if row is None or (key != "describer" and not row[0].isdecimal()):
+    if row is None or (key != "describer" and not str(row[0]).isdecimal()):
         raise sqlite3.DatabaseError(f"its {key} is {row and row[0]!r}")
     return str(row[0])
 

@@ -83,7 +83,11 @@ def read_notes(folder: Path) -> SearchNotes:
     """
     path = folder / SEARCH
     try:
-        return NOTES.validate_python(json.loads(path.read_text(encoding="utf-8")))
+        found = json.loads(path.read_text(encoding="utf-8"))
+        notes = NOTES.validate_python(found)
+        if not {"read_only", "sources"} <= found.keys():  # else nothing would be read-only
+            raise ValueError("what is read-only is not there")
+        return notes
     except FileNotFoundError as error:
         raise UserError(
             f"{path}: there are no results of a search. Search first: {name_command('match')} DIR writes them."

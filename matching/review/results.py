@@ -14,6 +14,7 @@ from typing import Any
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_there
+from image_copies.data.sources.archives import find_archive
 from image_copies.matching.commands.applying import carry_out, list_removed, take_back
 from image_copies.matching.commands.indexing import find_index
 from image_copies.matching.files.acting import Outcome
@@ -292,7 +293,8 @@ class Results:
 
 def _facts_of(path: Path) -> Facts:
     """Return the facts of a file, which are read once; those of one inside an archive, too."""
-    return _read_facts(path, path.stat().st_mtime_ns if is_there(path) else 0)
+    held = find_archive(path) or path
+    return _read_facts(path, held.stat().st_mtime_ns if is_there(held) else 0)
 
 
 @lru_cache(MAX_CACHED_FACTS)

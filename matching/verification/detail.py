@@ -23,11 +23,8 @@ Pixels = NDArray[np.uint8]
 # resolution, as a share of the other picture's, from which a picture may have been enlarged
 MIN_DENSITY = 1.15
 MAX_DENSITY = 1.1  # pixels per length up to which a picture shows no more than the other one
-DETAIL_GAIN = (
-    # by which detail must grow with the density: that of sharp originals grows by 0.5, that of enlarged
-    # copies hardly
-    0.25
-)
+# by which detail must grow with the density: that of sharp originals grows by 0.5, that of enlarged copies hardly
+DETAIL_GAIN = 0.25
 MAX_ANISOTROPY = 1.04  # ratio of the densities along two directions up to which the aspect ratio is the same
 MAX_TILT = 1.0  # degrees up to which a picture was not turned
 MEASURED_SIDE = 1024  # pixels of the part in the middle in which detail is measured

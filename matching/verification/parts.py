@@ -45,24 +45,9 @@ SEGMENTS_WRITTEN = re.compile(
 )
 # what Photoshop writes into every file: resolution, thumbnails, settings of printing and of its windows, ids, digests
 RESOURCES_WRITTEN = {
-    1005,
-    1010,
-    1011,
-    1013,
-    1016,
-    1024,
-    1026,
-    1030,
-    1032,
-    1037,
-    1039,
-    1041,
-    1044,
-    1049,
-    1050,
-    1057,
-}
-RESOURCES_WRITTEN |= {1061, 1062, 1064, 1069, 1072, 1077, 1082, 1083, 10000}
+    1005, 1010, 1011, 1013, 1016, 1024, 1026, 1030, 1032, 1037, 1039, 1041,
+    1044, 1049, 1050, 1057, 1061, 1062, 1064, 1069, 1072, 1077, 1082, 1083, 10000,
+}  # fmt: skip
 RESOURCES_READ = {1028: IPTC, 1058: EXIF, 1060: XMP}
 THUMBNAILS, THUMBNAIL_HEAD = (1033, 1036), 28  # resources, and the bytes before their JPEG
 # of PNG, WebP, HEIC, AVIF, JPEG 2000 and JPEG XL

@@ -41,12 +41,8 @@ MAX_SHARE = 0.65
 MAX_CODED_SHARE = 0.25
 MAX_REST = 0.5
 MAX_LOCAL_SHARE, MAX_LOCAL_REST = 1.1, 4.0  # the same in any window
-ROUNDED, TOLERANCE = (
-    3.0,
-    1.05,
-    # levels of a coefficient that rounding of pixels leaves, and by which half steps are exceeded; tables may be
-    # turned
-)
+# levels of a coefficient that rounding of pixels leaves, and by which half steps are exceeded; tables may be turned
+ROUNDED, TOLERANCE = 3.0, 1.05
 ALMOST_ALL = 0.999  # share of the coefficients that tells the unknown steps of a compression
 # the same of a part or a scaled copy, and the share of a coefficient that filters leave
 SCALED_TOLERANCE, FILTERED = 1.25, 0.2

@@ -1,6 +1,6 @@
 """Vectors of images that are resized and cropped as the protocol of a test set says, or pooled with several p."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,21 +58,14 @@ def embed_at_exponents(
 ) -> dict[float, NDArray[np.float32]]:
     """Return vectors float32 [n, d], unit or `raw`, by exponent of GeM; the descriptor is left in evaluation mode."""
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
+    loader = DataLoader(images, BATCH_SIZE, num_workers=workers)
+    descriptor.eval()
+    device = descriptor.pooling.exponent.device
     with descriptor.pooling.set_exponent_temporarily(), torch.no_grad():
-        for features in _extract_features(descriptor, DataLoader(images, BATCH_SIZE, num_workers=workers)):
+        for pixels, _ in tqdm(loader, desc="embedding", unit="batch", leave=False):
+            normal = normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std)
+            features = descriptor.features(normal)
             for exponent, vectors in found.items():
                 descriptor.pooling.set_exponent(exponent)
                 vectors.append(descriptor.describe_features(features, raw=raw).cpu())
     return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
-
-
-def _extract_features(descriptor: Descriptor, loader: DataLoader[tuple[Tensor, bool]]) -> Iterator[Tensor]:
-    """Yield the backbone's feature maps batch by batch, without gradient."""
-    descriptor.eval()
-    device = descriptor.pooling.exponent.device
-    for pixels, _ in tqdm(loader, desc="embedding", unit="batch", leave=False):
-        with torch.no_grad():
-            features = descriptor.features(
-                normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std)
-            )
-        yield features

@@ -27,7 +27,7 @@ from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import StageSettings
 
 STATE = "state.json"
-# plus the time of writing and the steps between two checks, twice: what a killed run loses
+# plus twice the time of writing, and the steps between two checks: what a killed run loses
 SAVE_INTERVAL_SECONDS = 30.0
 # times the duration of saving: a longer interval, since a million classes take seconds, and would be terabytes a day
 SAVING_PAUSE = 120.0
@@ -77,7 +77,7 @@ class StateSaver:
         self._saved, self._took = time.monotonic(), 0.0
 
     def due(self) -> bool:
-        """Whether it is time to save, for the first process."""
+        """Whether it is time to save, by the first process's clock."""
         pause = max(SAVE_INTERVAL_SECONDS, min(SAVING_PAUSE * self._took, LONGEST_INTERVAL_SECONDS))
         return self._fabric.broadcast(time.monotonic() - self._saved > pause)
 

@@ -3,7 +3,7 @@
 The functions that do the work are imported only when there is work, so that an up-to-date run takes seconds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -61,7 +61,27 @@ def _augment(run: Run) -> list[Product]:
 
 def _train(run: Run) -> list[Product]:
     roles = cache(partial(assign_training_roles, run))
-    return [_train_model(run, name, roles) for name in run.recipe.networks]
+    models = [_train_model(run, name, roles) for name in run.recipe.networks]
+    return [_train_together(run, models, roles)] if run.recipe.side_by_side else models
+
+
+def _train_together(run: Run, models: Sequence[Product], roles: Callable[[], TrainingRoles]) -> Product:
+    """One product of all models: none can be made or forced alone while others are trained."""
+
+    def work() -> None:
+        from image_copies.pipeline.steps.train import train_together
+
+        train_together(run, roles())
+
+    return Product(
+        inputs=lambda: {
+            f"{each.name}: {key}": value for each in models for key, value in each.inputs().items()
+        },
+        outputs=[path for each in models for path in each.outputs],
+        parameters={each.name: each.parameters for each in models},
+        work=work,
+        unfinished=[path for each in models for path in each.unfinished],
+    )
 
 
 def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Product:
@@ -167,7 +187,7 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
     has_background = part == "training" and run.recipe.networks[model].background
     return Product(
         name=f"{model} {part}",
-        inputs=lambda: {"checkpoint": run.require(run.checkpoint(model)), "images": sets()[part]},
+        inputs=lambda: {"checkpoint": run.checkpoint(model), "images": sets()[part]},
         outputs=[run.paths.embeddings(model, part)],
         parameters=_SetSettings(**dict(run.embedding(model).what_makes_vectors()), background=has_background),
         work=work,

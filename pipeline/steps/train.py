@@ -2,7 +2,6 @@
 
 import os
 import signal
-from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context, get_start_method, parent_process, set_start_method
 from pathlib import Path
@@ -11,7 +10,7 @@ from threading import Thread
 import numpy as np
 import torch
 
-from image_copies.data.errors import UserError, prefix_errors
+from image_copies.data.errors import prefix_errors
 from image_copies.data.ground_truth import read_ground_truth
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.process import has_gpu, print_once, process_count
@@ -41,7 +40,8 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
     Raises:
         UserError: when an image to learn from is a query or a reference, or as for `check_models`.
     """
-    _warn_of_few_images(run, roles)
+    if parent_process() is None:
+        _warn_of_few_images(run, roles)
     require_no_tests(run, roles.classes, f"the training of {name}")
     require_no_tests(run, roles.overlays, f"the pasted images of {name}")
     check_models(run)
@@ -51,9 +51,6 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
             run.checkpoint(name), roles.classes, run.embedding(name).workers
         )
         return
-    if run.recipe.side_by_side and not has_gpu() and process_count() == 1:
-        torch.set_num_threads(1)
-        _train_side_by_side(run)
     if settings.whitening_images is not None:
         require_no_tests(
             run, find_images(settings.whitening_images, naming="path"), f"the whitening of {name}"
@@ -77,34 +74,53 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
     ).train()
 
 
-def _train_side_by_side(run: Run) -> None:
-    """Train the models that have no checkpoint, each in a process of its own; one that fails is left to be trained here."""
-    waiting = [name for name in run.recipe.trained_models if not run.checkpoint(name).exists()]
-    if len(waiting) < 2 or parent_process() is not None:
-        return
-    started = []
+def train_together(run: Run, roles: TrainingRoles) -> None:
+    """Train all models of the recipe: on a CPU at the same time, each by one thread, in a process of its own.
+
+    A model whose process fails is trained here again, after the others.
+
+    Raises:
+        UserError: as for `train`.
+    """
+    done = set[str]()
+    if not has_gpu() and process_count() == 1:
+        torch.set_num_threads(1)
+        done = _train_apart(run)
+    for name in run.recipe.networks:
+        if name not in done:
+            train(run, name, roles)
+
+
+def _train_apart(run: Run) -> set[str]:
+    """Train models in processes of their own, and return the names of those that are trained."""
+    context = get_context("spawn")
+    given = {name: (run.folder, name, get_start_method()) for name in run.recipe.trained_models}
+    processes = {name: context.Process(target=_train_alone, args=each) for name, each in given.items()}
     try:
-        for name in waiting:
-            given = run.folder, name, get_start_method()
-            process = get_context("spawn").Process(target=_train_apart, args=given)
+        for process in processes.values():
             process.start()
-            started.append(process)
-        for process in started:
+        for process in processes.values():
             process.join()
     finally:
+        started = [process for process in processes.values() if process.pid is not None]
         for process in started:
             process.terminate()
+        for process in started:
             process.join()
+    return {name for name, process in processes.items() if process.exitcode == 0}
 
 
-def _train_apart(folder: Path, name: str, loaders: str) -> None:
-    """Train a model of a run in this process, which ends with its parent; loader workers start by the method `loaders`."""
-    set_start_method(loaders, force=True)
+def _train_alone(folder: Path, name: str, start_method: str) -> None:
+    """Train a model of a run in this process, which ends with its parent; loader workers start by the method."""
+    set_start_method(start_method, force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
     run = open_run(folder)
-    with suppress(UserError):  # the parent meets it again, and reports it
+    try:
         train(run, name, assign_training_roles(run))
+    except Exception as error:  # the parent meets it again, and reports it
+        raise SystemExit(1) from error
 
 
 def _end_with_parent() -> None:

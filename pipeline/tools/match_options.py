@@ -58,7 +58,12 @@ OPTIONS: Table = {
     | {
         "help": "confirm each query's K nearest references (10) by local features; default: for up to 50,000 pictures"
     },
-    "--no-verify": {"dest": "verify", "action": "store_const", "const": 0, "help": "go by the vectors alone"},
+    "--no-verify": {
+        "dest": "verify",
+        "action": "store_const",
+        "const": 0,
+        "help": "search by the vectors alone",
+    },
     "--views": {"action": argparse.BooleanOptionalAction}
     | {"help": "search with views of unsure pictures and pictures on pages, too; default: as for --verify"},
     "--exact": FLAG | {"help": "compare with every reference, even in a large index"},
@@ -168,6 +173,8 @@ def _check_pictures(options: argparse.Namespace) -> None:
         raise UserError(
             "--references cannot be combined with --index: add the folder to the index with add DIR --index DIR."
         )
+    if options.verify == 0 and is_comparison(options):
+        raise UserError("--no-verify is for searches: two pictures are compared by their pixels.")
     if options.show is not None and not is_comparison(options):
         raise UserError(
             "--show shows how two pictures lie on each other: give it with two pictures, as A.jpg B.jpg --show FILE."

@@ -64,10 +64,6 @@ function fillList() {
   state.list = at("order").value === "sure" ? pairs : pairs.toReversed();
 }
 
-function wordOf(first, second) {
-  return state.words.get(key(first, second)) ?? null;
-}
-
 function remember(first, second, word) {
   const pair = state.words.get(key(first, second));
   if (pair) pair[2] = word === "undecided" ? null : word;

@@ -311,6 +311,7 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
         (["q/picture.jpg", "r/picture.jpg", "--show", "x.gif"], "must end in .png or .jpg or .webp"),
         (["--queries", "q", "--verify", "-1"], "-1: give a whole number of at least 0"),
         (["q/picture.jpg"], "got one picture"),
+        (["q/picture.jpg", "r/picture.jpg", "--no-verify"], "--no-verify is for searches"),
         (["--apply", "hardlink", "--to", "x"], "or replace --apply hardlink by --apply move"),
         (["--queries", "q", "--references", "empty"], "empty holds no image"),
         (["--queries", "q", "--output", "q/picture.jpg/below"], "--output q/picture.jpg/below cannot be made"),

@@ -89,6 +89,15 @@ def test_a_folder_of_other_things_is_left_alone(results: Path) -> None:
     assert [path.read_bytes() for path in (results / "mine").iterdir()] == [b"mine"]
 
 
+def test_copies_of_an_earlier_run_that_are_searched_themselves_stay(results: Path) -> None:
+    """They have the names of filtered copies, which a run removes first."""
+    (written,) = write_filtered(results, results / "new")
+    remember_inputs(results, "in.tar", str(written))
+    with pytest.raises(UserError, match=r"new holds .*000001-in\.tar, one of the inputs"):
+        write_filtered(results, results / "new")
+    assert written.is_file()
+
+
 CHANGED = "has gone or changed since it was searched"
 REFUSED = [(name, content, CHANGED) for name in ("in.tar", "other.tar") for content in (None, b"-")]
 REFUSED += [("stays.png", None, "No such file"), ("stays.png", b"another picture", "has changed since it was searched")]

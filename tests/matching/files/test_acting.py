@@ -97,6 +97,24 @@ def test_a_plan_is_carried_out_and_undone(album: Path, way: Way) -> None:
     assert len(apply(album, rows, way).done) == 4
 
 
+def test_what_belongs_to_a_picture_that_has_gone_follows_though_it_was_called_no_copy_since(
+    album: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, before = album / "1" / "copy.jpg", read_tree(album)
+    rows = with_companions(album, own)
+    called = {frozenset(bytes.fromhex(digest(before[f"1/{name}.jpg"])) for name in ("keep", "copy"))}
+    moved = 0
+    while own.exists():
+        moved += 1
+        with monkeypatch.context() as patched, suppress(Killed):
+            kill_at(patched, moved)
+            apply(album, rows, "move")
+        if own.exists():
+            undo(album)
+    apply(album, rows, "move", rejected=called)
+    assert not list((album / "1").glob("copy.*"))
+
+
 KILLED = [(way, "") for way in WAYS] + [(way, "across disks") for way in WAYS if way != "hardlink"] + [("move", "companions")]
 
 

@@ -55,9 +55,15 @@ def test_a_note_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not list((tmp_path / "info").iterdir())
 
 
-@pytest.mark.parametrize("number", ["1e999", "1.5", "null", '"1"'])
-def test_a_line_with_an_odd_number_is_named(tmp_path: Path, number: str) -> None:
+DONE = '{{"state": "done", "number": {}}}'
+WRONG = [(DONE.format(number), "") for number in ("1e999", "1.5", "null", '"1"')]
+WRONG += [("7", "it is no object"), (DONE.format(7), "step 7 was not begun"), ('{"state": "lost", "number": 7}', "")]
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG)
+def test_a_line_that_is_none_of_a_journal_is_named_in_one_line(tmp_path: Path, line: str, said: str) -> None:
     path = tmp_path / "journal.jsonl"
-    path.write_text(f'{{"state": "done", "number": {number}}}\n')
-    with pytest.raises(UserError, match="line 1 is not a line of a journal"):
+    path.write_text(line + "\n")
+    with pytest.raises(UserError, match=f"line 1 is not a line of a journal .*{said}") as caught:
         Journal(path)
+    assert "\n" not in str(caught.value)

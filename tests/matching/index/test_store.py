@@ -111,6 +111,7 @@ def test_an_index_that_may_be_replaced_is_emptied_for_another_extractor(store: S
     "damage",
     [
         "UPDATE about SET value = 'some' WHERE key = 'changes'",
+        "UPDATE about SET value = x'38' WHERE key = 'dimensions'",
         "DELETE FROM about WHERE key = 'changes'",
         "DROP TABLE contents",
     ],
@@ -256,6 +257,25 @@ def test_what_changed_since_the_file_of_vectors_was_made_is_searched_without_mak
     file.unlink()
     again = open_search(store).nearest(VECTORS[kept], 15)
     assert np.array_equal(again.rows, found.rows) and np.array_equal(again.values, found.values)
+
+
+def test_files_that_another_database_left_are_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with as many changes, or with more contents: a message says to remove the database and add the images again."""
+    monkeypatch.setattr(search, "MIN_NEW_CONTENTS", 2)
+    for count in (9, 5):
+        with open_store(tmp_path, "extractor", 8) as store:
+            add(store, *range(10, 10 + count))
+            open_search(store)
+        (tmp_path / "references.sqlite").unlink()
+        (tmp_path / "vectors-mine.npy").write_bytes(b"mine")
+        with open_store(tmp_path, "extractor", 8) as store:
+            add(store, *range(5))
+            assert np.array_equal(open_search(store).take(np.arange(5)), VECTORS[:5])
+            (file,) = tmp_path.glob("vectors-[0-9]*")
+            np.save(file, VECTORS)  # the database was brought back from a copy, and changed
+            assert np.array_equal(open_search(store).take(np.arange(5)), VECTORS[:5])
+        (tmp_path / "references.sqlite").unlink()
+    assert (tmp_path / "vectors-mine.npy").exists()
 
 
 def test_an_index_of_other_tables_is_refused(store: Store) -> None:

@@ -338,9 +338,10 @@ def test_files_are_known_by_their_place_only(client: TestClient) -> None:
 def test_results_that_cannot_be_reviewed_are_refused(results: Path) -> None:
     with pytest.raises(UserError, match="there are no results of a search"):
         open_results(results.parent)
-    (results / SEARCH).write_text('{"threshold": "any"}')
-    with pytest.raises(UserError, match=r"does not hold the values that a search writes"):
-        open_results(results)
+    for damaged in ('{"threshold": "any"}', '{"readonly": ["/a"], "sources": []}', "[]"):
+        (results / SEARCH).write_text(damaged)
+        with pytest.raises(UserError, match=r"does not hold the values that a search writes"):
+            open_results(results)
     (results / SEARCH).unlink()
     with pytest.raises(UserError, match=r"search\.json: there are no results of a search"):
         open_results(results)

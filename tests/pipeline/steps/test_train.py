@@ -116,3 +116,6 @@ def test_models_of_runs_of_their_own_are_those_of_one_run(
     run_step(together, TRAIN)
     for name in ("one", "two"):
         assert together.checkpoint(name).read_bytes() == expected.checkpoint(name).read_bytes()
+    together.checkpoint("two").unlink()
+    run_step(together, TRAIN, force=True)  # once each, and not in this process
+    assert together.checkpoint("two").read_bytes() == expected.checkpoint("two").read_bytes()
