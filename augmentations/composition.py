@@ -6,18 +6,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from image_copies.augmentations.edits.registry import FUNCTIONS, OTHER_IMAGE, Image
-from image_copies.augmentations.settings import AugmentationSettings
-from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE, FURTHER_TABLE
-from image_copies.augmentations.tables.classification import (
-    AUTO_AUGMENT,
-    IDEAL_CROP_AND_FLIP,
-    MULTIGRAIN_FULL,
-)
-from image_copies.augmentations.tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
-from image_copies.augmentations.tables.many import MANY_TABLE
-from image_copies.augmentations.tables.row import Edit
 from image_copies.data.errors import UserError
+
+from .edits.registry import FUNCTIONS, OTHER_IMAGE, Image
+from .settings import AugmentationSettings
+from .tables.beyond_paper import EXTRA_TABLE, FURTHER_TABLE
+from .tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
+from .tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
+from .tables.many import MANY_TABLE
+from .tables.row import Edit
 
 Record = list[dict[str, Any]]
 TABLES: dict[str, Sequence[Edit]] = {

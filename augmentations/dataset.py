@@ -9,11 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from image_copies.augmentations.composition import draw_record, replay
-from image_copies.augmentations.randomness import generator_for
-from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
 from image_copies.data.squares import resize_square
+
+from .composition import draw_record, replay
+from .randomness import generator_for
+from .settings import AugmentationSettings
 
 Key = tuple[int, int, int]  # epoch, row, repetition
 MAX_REPETITIONS_PER_PASS = 1_000_000  # more than any pass has of one image; later passes count on from there

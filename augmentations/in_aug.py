@@ -9,14 +9,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from image_copies.augmentations.composition import edit_image
-from image_copies.augmentations.randomness import generator_for
-from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.labels import LabelledImages
 from image_copies.data.squares import resize_square, shrink
+
+from .composition import edit_image
+from .randomness import generator_for
+from .settings import AugmentationSettings
 
 COPY_EDITS = AugmentationSettings(family="multigrain_full")
 

@@ -10,10 +10,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from tqdm import tqdm
 
-from image_copies.augmentations.composition import Edited, draw_record, replay
-from image_copies.augmentations.edits.registry import FAMILY_OF, TUNED_SIDE
-from image_copies.augmentations.randomness import generator_for
-from image_copies.augmentations.settings import AugmentationSettings, EditFamily
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import whole_folder
@@ -22,6 +18,11 @@ from image_copies.data.images import ImageSet
 from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
 from image_copies.data.process import map_on_cores
 from image_copies.data.squares import shrink
+
+from .composition import Edited, draw_record, replay
+from .edits.registry import FAMILY_OF, TUNED_SIDE
+from .randomness import generator_for
+from .settings import AugmentationSettings, EditFamily
 
 Task = tuple[
     str, str, Path, tuple[AugmentationSettings, ...]

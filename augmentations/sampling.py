@@ -11,9 +11,10 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.augmentations.dataset import Key
-from image_copies.augmentations.randomness import generator_for
 from image_copies.data.errors import UserError
+
+from .dataset import Key
+from .randomness import generator_for
 
 Groups = Callable[[int], NDArray[np.int64]]  # epoch → [groups, keys of each, 2]: rows and repetitions
 

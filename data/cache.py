@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from image_copies.data.decode import as_uint8, decode_rgb
-from image_copies.data.errors import ImageError
-from image_copies.data.files import whole_file
-from image_copies.data.images import ImageSet
-from image_copies.data.locks import hold_lock_file
-from image_copies.data.squares import resize_own_aspect
-from image_copies.data.threads import map_in_threads
+from .decode import as_uint8, decode_rgb
+from .errors import ImageError
+from .files import whole_file
+from .images import ImageSet
+from .locks import hold_lock_file
+from .squares import resize_own_aspect
+from .threads import map_in_threads
 
 Form = Literal["pixels", "jpeg"]
 # an image's bytes, height and width; or why it could not be read

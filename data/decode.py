@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from image_copies.data.errors import ImageError, StorageError, UserError, line_of
-from image_copies.data.files import write_text
-from image_copies.data.formats import SIGNATURE_BYTES, describe_missing_decoder, readable_formats
-from image_copies.data.remote import as_path
-from image_copies.data.sources.archives import read_bytes
+from .errors import ImageError, StorageError, UserError, line_of
+from .files import write_text
+from .formats import SIGNATURE_BYTES, describe_missing_decoder, readable_formats
+from .remote import as_path
+from .sources.archives import read_bytes
 
 
 def as_uint8(pixels: NDArray[Any] | None) -> NDArray[np.uint8]:

@@ -15,9 +15,9 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from image_copies.data.errors import UserError
-from image_copies.data.process import is_running
-from image_copies.data.remote import RemotePath, as_path, remove_folder
+from .errors import UserError
+from .process import is_running
+from .remote import RemotePath, as_path, remove_folder
 
 HOST = socket.gethostname()
 # of a path's name and of its ending in temporary names, which may be no longer than 255 bytes

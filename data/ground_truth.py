@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file
-from image_copies.data.remote import as_path
+from .errors import UserError
+from .files import whole_file
+from .remote import as_path
 
 
 def read_table(path: Path, columns: Sequence[str], expected: str) -> list[list[str]]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from image_copies.data.errors import UserError, text_of
-from image_copies.data.files import describe_no_folder, is_folder
-from image_copies.data.formats import IMAGE_ENDINGS
-from image_copies.data.remote import as_path
-from image_copies.data.sources.walking import walk
+from .errors import UserError, text_of
+from .files import describe_no_folder, is_folder
+from .formats import IMAGE_ENDINGS
+from .remote import as_path
+from .sources.walking import walk
 
 
 @dataclass(frozen=True)

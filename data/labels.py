@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.errors import UserError
-from image_copies.data.ground_truth import read_table
-from image_copies.data.images import ImageSet, find_images
-from image_copies.data.remote import as_path
+from .errors import UserError
+from .ground_truth import read_table
+from .images import ImageSet, find_images
+from .remote import as_path
 
 LABEL_COLUMNS = ["image_id", "label"]
 

@@ -4,10 +4,10 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from image_copies.data.errors import UserError
-from image_copies.data.files import describe_no_folder, is_folder
-from image_copies.data.images import ImageSet, find_images
-from image_copies.data.remote import as_path
+from .errors import UserError
+from .files import describe_no_folder, is_folder
+from .images import ImageSet, find_images
+from .remote import as_path
 
 TRAINING = "training_images"
 REFERENCE = "reference_images"

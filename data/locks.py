@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from image_copies.data.errors import UserError
-from image_copies.data.files import HOST, disk_full, is_disk_full
-from image_copies.data.process import is_running
+from .errors import UserError
+from .files import HOST, disk_full, is_disk_full
+from .process import is_running
 
 SESSION_VARIABLE = (
     # environment variable: process id of a script that holds its folder between the steps it calls

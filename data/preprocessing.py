@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
-from image_copies.data.decode import as_uint8, decode_rgb
-from image_copies.data.errors import ImageError, UserError
-from image_copies.data.images import ImageSet
-from image_copies.data.remote import map_files
-from image_copies.data.squares import read_or_nothing, resize_square
+from .decode import as_uint8, decode_rgb
+from .errors import ImageError, UserError
+from .images import ImageSet
+from .remote import map_files
+from .squares import read_or_nothing, resize_square
 
 TestProtocol = Literal["square", "center_crop", "square_crop", "long_side"]
 # short side before the centre crop per side of the crop, as in ImageNet's test protocol

@@ -15,7 +15,7 @@ from cv2.typing import MatLike
 from numpy.typing import NDArray
 from PIL import Image
 
-from image_copies.data.process import map_on_cores
+from .process import map_on_cores
 
 Picture = NDArray[np.uint8]
 Colour = NDArray[np.float32]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from image_copies.data.errors import UserError
-from image_copies.data.images import ImageSet, find_images
-from image_copies.data.labels import LabelledImages, label_images
+from .errors import UserError
+from .images import ImageSet, find_images
+from .labels import LabelledImages, label_images
 
 
 @dataclass(frozen=True)

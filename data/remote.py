@@ -23,9 +23,9 @@ from pathlib import Path, PosixPath
 from typing import IO, Any, NamedTuple, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from image_copies.data.commands import name_install
-from image_copies.data.errors import StorageError
-from image_copies.data.threads import map_in_threads
+from .commands import name_install
+from .errors import StorageError
+from .threads import map_in_threads
 
 
 def open_store_of(place: Path) -> tuple[Any, str]:

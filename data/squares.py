@@ -7,9 +7,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.decode import Decoded, as_uint8, decode_rgb
-from image_copies.data.errors import ImageError
-from image_copies.data.sources.containers import read_or_say
+from .decode import Decoded, as_uint8, decode_rgb
+from .errors import ImageError
+from .sources.containers import read_or_say
 
 # the short side is then the square's side / 1.5, which is what training shows of it: no detail is lost
 LONGEST_ASPECT = 2.25

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from image_copies.data.errors import UserError
-from image_copies.data.files import is_file, is_folder, is_there
+from .errors import UserError
+from .files import is_file, is_folder, is_there
 
 
 def check_target(

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from image_copies.data.errors import UserError
-from image_copies.matching.commands.interface import find_copies
+
+from .commands.interface import find_copies
 
 
 def rows_to_keep(

@@ -22,18 +22,6 @@ from image_copies.data.settings import read_recorded
 from image_copies.data.shards import Place
 from image_copies.data.sources.discovery import discover
 from image_copies.data.squares import resize_square
-from image_copies.matching.matches import Rule
-from image_copies.matching.threshold import (
-    COPY_RATE,
-    MIN_QUERIES,
-    TAIL_SHARE,
-    Floats,
-    Tail,
-    choose_sample,
-    fit_minima,
-    fit_tail_of_readable,
-    read_synthetic,
-)
 from image_copies.models.inference.embedders import (
     AnyLoaded,
     Batch,
@@ -57,6 +45,19 @@ from image_copies.submissions.ensemble.variant import Variant
 from image_copies.submissions.search.neighbours import Neighbours
 from image_copies.submissions.settings import NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
+
+from .matches import Rule
+from .threshold import (
+    COPY_RATE,
+    MIN_QUERIES,
+    TAIL_SHARE,
+    Floats,
+    Tail,
+    choose_sample,
+    fit_minima,
+    fit_tail_of_readable,
+    read_synthetic,
+)
 
 Project = Callable[[Floats], Floats]
 UNFITTED = Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy

@@ -15,8 +15,9 @@ from image_copies.data.commands import name_install
 from image_copies.data.decode import Decoded, decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.sources.walking import known_path
-from image_copies.matching.matches import Match
-from image_copies.matching.verification.judgement import MAX_LIKELY, Judgement
+
+from .matches import Match
+from .verification.judgement import MAX_LIKELY, Judgement
 
 BITS = 256
 # bits of 256, and quality 0…100 of both, that PDQ's authors state for a match

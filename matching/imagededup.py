@@ -17,10 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from image_copies.data.images import ImageSet
-from image_copies.matching.commands.interface import Place, open_shipped
-from image_copies.matching.results.overlays import PictureGrid
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.neighbours import Neighbours
+
+from .commands.interface import Place, open_shipped
+from .results.overlays import PictureGrid
 
 ROUNDING = 1e-6  # of squared distances: vectors of float32 are not of unit length to the last bit
 Duplicates = Mapping[str, Sequence[str | tuple[str, np.float32]]]

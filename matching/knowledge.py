@@ -5,19 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from image_copies.matching.files.facts import Facts, is_intact
-from image_copies.matching.files.originals import EditComparer, Origin, find_advantage
-from image_copies.matching.files.surplus import (
-    Holdings,
-    Surplus,
-    find_surplus,
-    join_words,
-    read_attributes,
-    read_holdings,
-)
-from image_copies.matching.matches import Match
-from image_copies.matching.pairs import LastUsed, PairJudge
-from image_copies.matching.verification.judgement import Judgement
+from .files.facts import Facts, is_intact
+from .files.originals import EditComparer, Origin, find_advantage
+from .files.surplus import Holdings, Surplus, find_surplus, join_words, read_attributes, read_holdings
+from .matches import Match
+from .pairs import LastUsed, PairJudge
+from .verification.judgement import Judgement
 
 SAME_BYTES = Judgement("same file", "the same bytes as the kept file", 100)
 MAX_HELD = 1000  # files whose contents are remembered, some kB each

@@ -18,10 +18,11 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path
-from image_copies.matching.threshold import Doubles, Floats, Tail
-from image_copies.matching.verification.features import CHANGES, Box, Change
-from image_copies.matching.verification.geometry import Evidence
-from image_copies.matching.verification.judgement import Judgement, Kind
+
+from .threshold import Doubles, Floats, Tail
+from .verification.features import CHANGES, Box, Change
+from .verification.geometry import Evidence
+from .verification.judgement import Judgement, Kind
 
 # scores pairs of pictures, given by the SHA-256 of their bytes: −‖q − r‖², float64 [pairs]
 PairScorer = Callable[[Sequence[tuple[bytes, bytes]]], Doubles]

@@ -9,30 +9,19 @@ from itertools import islice
 import numpy as np
 
 from image_copies.data.errors import ImageError
-from image_copies.matching.verification.alignment import (
-    MAX_SIDE,
-    NARROW,
-    Aligned,
-    align,
-    invert,
-    reduce_picture,
-)
-from image_copies.matching.verification.contents import (
-    ContentsMatch,
-    list_missing,
-    match_contents,
-    read_pages,
-)
-from image_copies.matching.verification.differences import (
+
+from .verification.alignment import MAX_SIDE, NARROW, Aligned, align, invert, reduce_picture
+from .verification.contents import ContentsMatch, list_missing, match_contents, read_pages
+from .verification.differences import (
     CLOSE_EXCESS,
     MIN_DIFFERING,
     measure_differences,
     shows_another_thing,
     shows_other_colours,
 )
-from image_copies.matching.verification.edits import Comparison, compare_edits
-from image_copies.matching.verification.geometry import Evidence, map_pixels
-from image_copies.matching.verification.judgement import (
+from .verification.edits import Comparison, compare_edits
+from .verification.geometry import Evidence, map_pixels
+from .verification.judgement import (
     AGREE,
     APART,
     EQUAL_PIXELS,
@@ -44,10 +33,10 @@ from image_copies.matching.verification.judgement import (
     Judgement,
     judge,
 )
-from image_copies.matching.verification.picture import Picture
-from image_copies.matching.verification.recompression import follow_by_compression
-from image_copies.matching.verification.registration import Registration, register
-from image_copies.matching.verification.words import TONES, describe_edits, list_edits
+from .verification.picture import Picture
+from .verification.recompression import follow_by_compression
+from .verification.registration import Registration, register
+from .verification.words import TONES, describe_edits, list_edits
 
 MAX_PAGES = 4  # of two documents with one cover that are compared beyond it
 CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which copies are looked at again

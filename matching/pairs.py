@@ -17,15 +17,16 @@ from tqdm import tqdm
 
 from image_copies.data.errors import ImageError
 from image_copies.data.process import usable_cores
-from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
-from image_copies.matching.matches import Match
-from image_copies.matching.pair import Pair
-from image_copies.matching.verification.edits import Comparison, Edits
-from image_copies.matching.verification.features import CHANGES, MAX_SIDE, Change, Features, crop_features
-from image_copies.matching.verification.geometry import Evidence, verify
-from image_copies.matching.verification.judgement import EQUAL_BYTES, MAX_FALSE_ALARMS, Judgement, judge
-from image_copies.matching.verification.picture import Picture
-from image_copies.matching.views import find_features, list_crops
+
+from .index.verdicts import NOTHING_KEPT, Verdicts
+from .matches import Match
+from .pair import Pair
+from .verification.edits import Comparison, Edits
+from .verification.features import CHANGES, MAX_SIDE, Change, Features, crop_features
+from .verification.geometry import Evidence, verify
+from .verification.judgement import EQUAL_BYTES, MAX_FALSE_ALARMS, Judgement, judge
+from .verification.picture import Picture
+from .views import find_features, list_crops
 
 MAX_CACHED_PICTURES = (
     400  # pictures that are kept in memory, 0.6 MB each; of five times as many the features, 0.08 MB each

@@ -11,10 +11,11 @@ from typing import TypeVar
 import numpy as np
 
 from image_copies.data.errors import UserError
-from image_copies.matching.extractor import Extractor
-from image_copies.matching.index.filling import embed_queries
-from image_copies.matching.index.search import Neighbours, open_search
-from image_copies.matching.index.store import (
+
+from .extractor import Extractor
+from .index.filling import embed_queries
+from .index.search import Neighbours, open_search
+from .index.store import (
     Store,
     content_of,
     digests_of_files,
@@ -23,10 +24,10 @@ from image_copies.matching.index.store import (
     unreadable_files,
     vectors_by_digest,
 )
-from image_copies.matching.index.verdicts import NOTHING_KEPT, Files, Verdicts
-from image_copies.matching.matches import Match, Matches, PairScorer, Rule
-from image_copies.matching.threshold import Doubles, Floats
-from image_copies.matching.views import CROPS, VIEWS, Looks, embed_views
+from .index.verdicts import NOTHING_KEPT, Files, Verdicts
+from .matches import Match, Matches, PairScorer, Rule
+from .threshold import Doubles, Floats
+from .views import CROPS, VIEWS, Looks, embed_views
 
 QUERIES_PER_BLOCK = 1024
 # expected false alarms per query up to which few lists of a large index hold what is nearer

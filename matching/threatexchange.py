@@ -23,8 +23,9 @@ from threatexchange.signal_type.signal_base import BytesHasher, SignalComparison
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
-from image_copies.matching.commands.interface import open_shipped
-from image_copies.matching.files.facts import measure_picture
+
+from .commands.interface import open_shipped
+from .files.facts import measure_picture
 
 DIMENSIONS = 256
 # Squared, of vectors of unit length. Of 3,315 photographs without copies, 1 in 100 would have one so near among 100,000 others

@@ -30,11 +30,12 @@ from image_copies.data.errors import ImageError
 from image_copies.data.process import choose_workers
 from image_copies.data.squares import resize_square, shrink
 from image_copies.data.threads import map_in_threads
-from image_copies.matching.extractor import Extractor
-from image_copies.matching.threshold import Floats
-from image_copies.matching.verification.features import DECODED_SIDE, Box, Features, local_features
-from image_copies.matching.verification.picture import Picture
 from image_copies.models.inference.embedders import Look, list_square_sizes
+
+from .extractor import Extractor
+from .threshold import Floats
+from .verification.features import DECODED_SIDE, Box, Features, local_features
+from .verification.picture import Picture
 
 Pixels = NDArray[np.uint8]
 

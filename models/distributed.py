@@ -9,7 +9,8 @@ from torch import Tensor, distributed, nn
 
 from image_copies.data.errors import UserError
 from image_copies.data.process import process_count, process_rank
-from image_copies.models.device import is_lack_of_memory
+
+from .device import is_lack_of_memory
 
 LOST_PROCESS_PHRASES = (
     "connection",

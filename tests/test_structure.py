@@ -36,10 +36,12 @@ def imported(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{path} imports relatively"
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+            above = (PREFIX.rstrip("."), *path.relative_to(TOP).parts[: -node.level]) if node.level else ()
+            names = [".".join(filter(None, (*above, node.module, alias.name))) for alias in node.names]
         else:
             continue
+        # a module with two names would exist twice, with two UserErrors
+        assert not BELOW.keys() & {name.split(".")[0] for name in names}, f"{path} imports a package by its bare name"
         yield from (name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX))
 
 

@@ -7,8 +7,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.augmentations.edits.registry import Image, coloured, edit, grey_of, mix
 from image_copies.data.decode import as_uint8
+
+from .registry import Image, coloured, edit, grey_of, mix
 
 # Principal components of ImageNet's colours (A. Krizhevsky et al., 2012), as MultiGrain's `full` set uses them.
 LIGHTING_VALUES = np.array([0.2175, 0.0188, 0.0045], np.float32)

@@ -3,18 +3,9 @@
 import cv2
 import numpy as np
 
-from image_copies.augmentations.edits.registry import (
-    TUNED_SIDE,
-    Image,
-    blend_in,
-    coloured,
-    edit,
-    grey_of,
-    mix,
-    pixel_grid,
-    scale_length,
-)
 from image_copies.data.decode import as_uint8
+
+from .registry import TUNED_SIDE, Image, blend_in, coloured, edit, grey_of, mix, pixel_grid, scale_length
 
 
 @edit("drawing")

@@ -6,15 +6,9 @@ from itertools import pairwise
 import cv2
 import numpy as np
 
-from image_copies.augmentations.edits.registry import (
-    Image,
-    displace,
-    edit,
-    pixel_grid,
-    smooth_noise,
-    unit_grid,
-)
 from image_copies.data.decode import as_uint8
+
+from .registry import Image, displace, edit, pixel_grid, smooth_noise, unit_grid
 
 MIN_SIDE_PIXELS = 8
 SMALL_BLUR = 4.0  # pixels; a blur wider than twice this is computed on a smaller image

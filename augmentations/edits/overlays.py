@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
-from image_copies.augmentations.edits.registry import Image, blend_in, edit, mix, pasting_edit, unit_grid
 from image_copies.data.decode import as_uint8
+
+from .registry import Image, blend_in, edit, mix, pasting_edit, unit_grid
 
 GLYPH_PIXELS = 40  # font size at which text is rendered before it is resized
 

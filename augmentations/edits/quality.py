@@ -7,15 +7,9 @@ scale with the image.
 import cv2
 import numpy as np
 
-from image_copies.augmentations.edits.registry import (
-    TUNED_SIDE,
-    Image,
-    displace,
-    edit,
-    pixel_grid,
-    scale_length,
-)
 from image_copies.data.decode import as_uint8
+
+from .registry import TUNED_SIDE, Image, displace, edit, pixel_grid, scale_length
 
 # the kernel of Pillow's sharpness
 SMOOTHING_KERNEL = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13

@@ -12,8 +12,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.augmentations.settings import EditFamily
 from image_copies.data.decode import as_uint8
+
+from ..settings import EditFamily
 
 Image = NDArray[np.uint8]
 EditFunction = Callable[..., Image]

@@ -3,7 +3,9 @@
 import cv2
 import numpy as np
 
-from image_copies.augmentations.edits.registry import (
+from image_copies.data.decode import as_uint8
+
+from .registry import (
     Image,
     blend_in,
     coloured,
@@ -15,7 +17,6 @@ from image_copies.augmentations.edits.registry import (
     smooth_noise,
     unit_grid,
 )
-from image_copies.data.decode import as_uint8
 
 
 @edit("weather")

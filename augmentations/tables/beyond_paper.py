@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from image_copies.augmentations.edits import colour, drawing, geometry, overlays, quality
-from image_copies.augmentations.tables.isc2021 import draw_sentence
-from image_copies.augmentations.tables.row import (
+from ..edits import colour, drawing, geometry, overlays, quality
+from .isc2021 import draw_sentence
+from .row import (
     ANY_COLOUR,
     PLACE,
     Edit,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from image_copies.augmentations.edits import colour, geometry
-from image_copies.augmentations.tables.row import Edit, Parameters, always, between, drawn, seed
+from ..edits import colour, geometry
+from .row import Edit, Parameters, always, between, drawn, seed
 
 CROPPED_SIDE = 224 / 256  # of each side: IDEAL squeezes a picture to 256 × 256 and crops that
 

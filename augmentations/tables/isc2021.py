@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from image_copies.augmentations.edits import colour, geometry, overlays, quality
-from image_copies.augmentations.edits.registry import TUNED_SIDE
-from image_copies.augmentations.tables.row import (
+from ..edits import colour, geometry, overlays, quality
+from ..edits.registry import TUNED_SIDE
+from .row import (
     ANY_COLOUR,
     PLACE,
     Edit,

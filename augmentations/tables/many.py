@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from image_copies.augmentations.edits import colour, drawing, geometry, overlays, quality, scenes
-from image_copies.augmentations.edits.registry import EditFunction
-from image_copies.augmentations.tables.row import (
+from ..edits import colour, drawing, geometry, overlays, quality, scenes
+from ..edits.registry import EditFunction
+from .row import (
     ANY_COLOUR,
     TURN,
     DrawParameters,

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from image_copies.augmentations.edits.registry import FAMILY_OF, OTHER_IMAGE, EditFunction
-from image_copies.augmentations.settings import EditFamily
+from ..edits.registry import FAMILY_OF, OTHER_IMAGE, EditFunction
+from ..settings import EditFamily
 
 Parameters = dict[str, Any]
 # (rng, intensity 0…1) → JSON-serialisable keyword arguments

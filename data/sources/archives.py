@@ -15,12 +15,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from image_copies.data.errors import ImageError, UserError
-from image_copies.data.files import is_file, open_regular
-from image_copies.data.remote import RemotePath
-from image_copies.data.sources.tables import TABLE_ENDINGS, open_pictures
-from image_copies.data.sources.tars import CUT, READ_ERRORS, TAR_ENDINGS, Member, open_tar, walk_tar
-from image_copies.data.sources.tars import read_member as read_in_tar
+from ..errors import ImageError, UserError
+from ..files import is_file, open_regular
+from ..remote import RemotePath
+from .tables import TABLE_ENDINGS, open_pictures
+from .tars import CUT, READ_ERRORS, TAR_ENDINGS, Member, open_tar, walk_tar
+from .tars import read_member as read_in_tar
 
 ZIP_ENDINGS = (".zip", ".cbz")
 ARCHIVE_ENDINGS = (*ZIP_ENDINGS, *TAR_ENDINGS, ".cbt", *TABLE_ENDINGS)

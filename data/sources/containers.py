@@ -8,20 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from image_copies.data.decode import MAX_FILE_BYTES
-from image_copies.data.errors import ImageError, StorageError, UserError
-from image_copies.data.remote import ObjectState, RemotePath, as_path, is_remote, map_files
-from image_copies.data.sources.archives import read_bytes
-from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
-from image_copies.data.sources.tars import (
-    READ_ERRORS,
-    Member,
-    is_picture,
-    is_tar,
-    open_tar,
-    read_picture,
-    walk_tar,
-)
+from ..decode import MAX_FILE_BYTES
+from ..errors import ImageError, StorageError, UserError
+from ..remote import ObjectState, RemotePath, as_path, is_remote, map_files
+from .archives import read_bytes
+from .tables import import_pyarrow, is_parquet, open_table
+from .tars import READ_ERRORS, Member, is_picture, is_tar, open_tar, read_picture, walk_tar
 
 FILES = "files"
 TAR = "tar"

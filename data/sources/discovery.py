@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from image_copies.data.errors import StorageError, UserError
-from image_copies.data.files import is_file, is_folder
-from image_copies.data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
-from image_copies.data.images import ImageSet
-from image_copies.data.sources.archives import is_archive, list_archive, read_bytes
-from image_copies.data.sources.walking import expand_sources, find_files, known_path
+from ..errors import StorageError, UserError
+from ..files import is_file, is_folder
+from ..formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
+from ..images import ImageSet
+from .archives import is_archive, list_archive, read_bytes
+from .walking import expand_sources, find_files, known_path
 
 NOT_A_PICTURE, CANNOT_BE_OPENED, DAMAGED_ARCHIVE = (
     "not a picture",

@@ -11,10 +11,10 @@ from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from image_copies.data.commands import name_install
-from image_copies.data.errors import UserError
-from image_copies.data.formats import IMAGE_ENDINGS
-from image_copies.data.remote import RemotePath
+from ..commands import name_install
+from ..errors import UserError
+from ..formats import IMAGE_ENDINGS
+from ..remote import RemotePath
 
 PARQUET_ENDINGS = (".parquet", ".pq")
 TABLE_ENDINGS = (*PARQUET_ENDINGS, ".arrow")

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from image_copies.data.errors import UserError
-from image_copies.data.formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
+from ..errors import UserError
+from ..formats import IMAGE_ENDINGS, SIGNATURE_BYTES, detect_format
 
 BLOCK = tarfile.BLOCKSIZE
 TAR_ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")

@@ -5,10 +5,10 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
-from image_copies.data.errors import UserError
-from image_copies.data.files import describe_no_folder, is_file, is_folder, open_regular, write_text
-from image_copies.data.remote import READERS, RemotePath, as_path, is_remote
-from image_copies.data.threads import map_in_threads
+from ..errors import UserError
+from ..files import describe_no_folder, is_file, is_folder, open_regular, write_text
+from ..remote import READERS, RemotePath, as_path, is_remote
+from ..threads import map_in_threads
 
 
 def known_path(path: Path) -> Path:

@@ -12,14 +12,15 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_there
 from image_copies.data.locks import hold_lock_file
-from image_copies.matching.commands.indexing import read_rejected_pairs
-from image_copies.matching.commands.sources import indexed_sources, make_protection_check, refuse_within
-from image_copies.matching.files.acting import Outcome, apply_plan, undo
-from image_copies.matching.files.journal import MERGE, Journal, Way
-from image_copies.matching.files.moving import find_home_trash
-from image_copies.matching.files.plan import read_plan
-from image_copies.matching.output import Output, count
-from image_copies.matching.results.folder import JOURNAL, MOVED, PLAN, SEARCH, SearchNotes, read_notes
+
+from ..files.acting import Outcome, apply_plan, undo
+from ..files.journal import MERGE, Journal, Way
+from ..files.moving import find_home_trash
+from ..files.plan import read_plan
+from ..output import Output, count
+from ..results.folder import JOURNAL, MOVED, PLAN, SEARCH, SearchNotes, read_notes
+from .indexing import read_rejected_pairs
+from .sources import indexed_sources, make_protection_check, refuse_within
 
 MAX_PRINTED_FILES = 20  # files left alone that are listed one by one
 BUSY_MESSAGE = "another process is carrying out or undoing a plan. Wait for it: two could each remove what the other keeps."

@@ -9,13 +9,14 @@ import numpy as np
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.matching.extractor import Extractor
-from image_copies.matching.index.store import digest_of
-from image_copies.matching.matches import Match, Rule, describe_judgement, judgement_values
-from image_copies.matching.output import Output
-from image_copies.matching.pairs import PairJudge, verify_two
-from image_copies.matching.results.overlays import NOT_LAID, LaidPair, lay_pair
-from image_copies.matching.verification.judgement import Judgement
+
+from ..extractor import Extractor
+from ..index.store import digest_of
+from ..matches import Match, Rule, describe_judgement, judgement_values
+from ..output import Output
+from ..pairs import PairJudge, verify_two
+from ..results.overlays import NOT_LAID, LaidPair, lay_pair
+from ..verification.judgement import Judgement
 
 LIKELY = 3  # exit code: a person is to look at the two
 

@@ -7,11 +7,11 @@ from image_copies.data.errors import UserError, text_of
 from image_copies.data.sources.discovery import Discovered
 from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import check_target_folder
-from image_copies.matching.commands.sources import look_in
-from image_copies.matching.extractor import Extractor
-from image_copies.matching.index.decisions import Decisions, Pair, Word
-from image_copies.matching.index.filling import add_pictures
-from image_copies.matching.index.store import (
+
+from ..extractor import Extractor
+from ..index.decisions import Decisions, Pair, Word
+from ..index.filling import add_pictures
+from ..index.store import (
     DATABASE,
     check_vectors,
     digest_of,
@@ -20,9 +20,10 @@ from image_copies.matching.index.store import (
     remove_made_files,
     unreadable_files,
 )
-from image_copies.matching.output import Output, count
-from image_copies.matching.results.folder import OWN_INDEX, SEARCH, UNREADABLE, read_notes
-from image_copies.matching.results.report import report_unreadable
+from ..output import Output, count
+from ..results.folder import OWN_INDEX, SEARCH, UNREADABLE, read_notes
+from ..results.report import report_unreadable
+from .sources import look_in
 
 SPOKEN = {"copy": "a copy", "not-a-copy": "not a copy"}
 

@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.matching.commands import comparing, searching
-from image_copies.matching.commands.sources import Sources, find_pictures
-from image_copies.matching.extractor import Extractor, checkpoint_extractor, join_extractors, make_rule
-from image_copies.matching.files.keeping import KEEP_RULES, KeepSettings, is_rule, read_rules
-from image_copies.matching.files.plan import COLUMNS, plan_values
-from image_copies.matching.groups.planning import CopyGroup
-from image_copies.matching.matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values
-from image_copies.matching.output import Output
-from image_copies.matching.results.overlays import PictureGrid
-from image_copies.matching.verification.judgement import Kind
 from image_copies.models.shipped import SHIPPED
+
+from ..extractor import Extractor, checkpoint_extractor, join_extractors, make_rule
+from ..files.keeping import KEEP_RULES, KeepSettings, is_rule, read_rules
+from ..files.plan import COLUMNS, plan_values
+from ..groups.planning import CopyGroup
+from ..matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values
+from ..output import Output
+from ..results.overlays import PictureGrid
+from ..verification.judgement import Kind
+from . import comparing, searching
+from .sources import Sources, find_pictures
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,38 +12,27 @@ from image_copies.data.errors import text_of
 from image_copies.data.process import choose_workers
 from image_copies.data.sources.walking import known_path
 from image_copies.data.threads import map_in_threads
-from image_copies.matching.commands.indexing import say_added
-from image_copies.matching.commands.sources import (
-    Pictures,
-    Sources,
-    indexed_sources,
-    make_protection_check,
-    refuse_within,
-)
-from image_copies.matching.extractor import Extractor
-from image_copies.matching.files.keeping import PATH, KeepSettings, find_pattern
-from image_copies.matching.groups.planning import Grouped, drop_flat, make_groups, read_facts
-from image_copies.matching.groups.series import number_series
-from image_copies.matching.hash_lists import BITS, MAX_DISTANCE, HashLists, read_hash_lists
-from image_copies.matching.index.decisions import map_decisions
-from image_copies.matching.index.filling import add_pictures, forget_missing
-from image_copies.matching.index.store import Store, forget_queries, open_store
-from image_copies.matching.index.verdicts import NOTHING_KEPT, Verdicts
-from image_copies.matching.matches import Matches, Rule, rank_by_evidence
-from image_copies.matching.output import Output, count
-from image_copies.matching.pairs import PairJudge
-from image_copies.matching.results.folder import (
-    LEAKAGE_GALLERY,
-    OWN_INDEX,
-    SearchNotes,
-    hold_results_folder,
-    write_notes,
-)
-from image_copies.matching.results.gallery import write_matches_page
-from image_copies.matching.results.leakage import report_folders, report_leakage
-from image_copies.matching.results.report import write_results
-from image_copies.matching.search import Search, choose_effort, read_scores
-from image_copies.matching.views import Looks, keep_looks
+
+from ..extractor import Extractor
+from ..files.keeping import PATH, KeepSettings, find_pattern
+from ..groups.planning import Grouped, drop_flat, make_groups, read_facts
+from ..groups.series import number_series
+from ..hash_lists import BITS, MAX_DISTANCE, HashLists, read_hash_lists
+from ..index.decisions import map_decisions
+from ..index.filling import add_pictures, forget_missing
+from ..index.store import Store, forget_queries, open_store
+from ..index.verdicts import NOTHING_KEPT, Verdicts
+from ..matches import Matches, Rule, rank_by_evidence
+from ..output import Output, count
+from ..pairs import PairJudge
+from ..results.folder import LEAKAGE_GALLERY, OWN_INDEX, SearchNotes, hold_results_folder, write_notes
+from ..results.gallery import write_matches_page
+from ..results.leakage import report_folders, report_leakage
+from ..results.report import write_results
+from ..search import Search, choose_effort, read_scores
+from ..views import Looks, keep_looks
+from .indexing import say_added
+from .sources import Pictures, Sources, indexed_sources, make_protection_check, refuse_within
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,10 @@ from image_copies.data.files import is_there
 from image_copies.data.sources.discovery import Discovered, discover, format_skipped_counts
 from image_copies.data.sources.walking import expand_sources, known_path
 from image_copies.data.targets import check_target_folder
-from image_copies.matching.output import Output
-from image_copies.matching.results.folder import (
-    GALLERY,
-    LEAKAGE_GALLERY,
-    LOCK,
-    MOVED,
-    OWN_INDEX,
-    SEARCH,
-    WRITTEN,
-)
 from image_copies.submissions.report.inputs import check_output_folder
+
+from ..output import Output
+from ..results.folder import GALLERY, LEAKAGE_GALLERY, LOCK, MOVED, OWN_INDEX, SEARCH, WRITTEN
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from image_copies.data.sources.tables import copy_table, open_table
 from image_copies.data.sources.tars import copy_tar
 from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import check_target_folder
-from image_copies.matching.dedup.deduplication import INPUTS, KEEP, REMOVE
-from image_copies.matching.dedup.inputs import is_changed
-from image_copies.matching.dedup.vectors import list_names
+
+from .deduplication import INPUTS, KEEP, REMOVE
+from .inputs import is_changed
+from .vectors import list_names
 
 MANIFEST = "manifest.csv"
 COPY = re.compile(r"\d{6}-.+")  # names of filtered files

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.files import whole_file
-from image_copies.matching.dedup.vectors import Collection
-from image_copies.matching.groups.groups import Pairs, keep_once, pack_pairs
 from image_copies.submissions.search.neighbours import Neighbours, Rows, ScoredPairs
+
+from ..groups.groups import Pairs, keep_once, pack_pairs
+from .vectors import Collection
 
 PICTURES_PER_ROOT = 64  # pictures of a block, at most, per square root of the number of pictures
 MOST_PICTURES = 2**18  # most pictures of a block; a job holds two blocks

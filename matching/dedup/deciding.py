@@ -19,17 +19,18 @@ from image_copies.data.files import is_link, is_there, read_json, write_text
 from image_copies.data.remote import map_files
 from image_copies.data.sources.containers import Rereader, is_loose
 from image_copies.data.sources.tables import is_parquet
-from image_copies.matching.dedup.vectors import Collection, Numbers, do_missing
-from image_copies.matching.files.companions import find_companions, is_in_library
-from image_copies.matching.files.facts import Facts, picture_facts
-from image_copies.matching.files.keeping import ASKED, CRITERIA, Choice
-from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.files.surplus import read_attributes
-from image_copies.matching.groups.group_plan import plan_around
-from image_copies.matching.groups.groups import Pairs, group_components, label_components, pack_pairs
-from image_copies.matching.knowledge import Knowledge
-from image_copies.matching.pairs import PairJudge
-from image_copies.matching.verification.judgement import Kind
+
+from ..files.companions import find_companions, is_in_library
+from ..files.facts import Facts, picture_facts
+from ..files.keeping import ASKED, CRITERIA, Choice
+from ..files.plan import PlanRow
+from ..files.surplus import read_attributes
+from ..groups.group_plan import plan_around
+from ..groups.groups import Pairs, group_components, label_components, pack_pairs
+from ..knowledge import Knowledge
+from ..pairs import PairJudge
+from ..verification.judgement import Kind
+from .vectors import Collection, Numbers, do_missing
 
 FOLDER = "judged"  # of the results
 LAST_SEEN = 32  # pictures of which the pixels are kept

@@ -14,30 +14,16 @@ from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import whole_file, write_text
 from image_copies.data.sources.containers import name_picture
 from image_copies.data.sources.tables import import_pyarrow
-from image_copies.matching.dedup import deciding, lists
-from image_copies.matching.dedup.deciding import (
-    Candidates,
-    Judging,
-    PairVerdict,
-    decide,
-    find_candidates,
-    judge_candidates,
-)
-from image_copies.matching.dedup.inputs import list_containers
-from image_copies.matching.dedup.lists import Lists, find_pairs
-from image_copies.matching.dedup.vectors import (
-    Collection,
-    Embedded,
-    Embedding,
-    Numbers,
-    Row,
-    embed_containers,
-    make_collection,
-)
-from image_copies.matching.extractor import Extractor
-from image_copies.matching.matches import Rule
-from image_copies.matching.output import Output
-from image_copies.matching.threshold import MAX_REFERENCES
+
+from ..extractor import Extractor
+from ..matches import Rule
+from ..output import Output
+from ..threshold import MAX_REFERENCES
+from . import deciding, lists
+from .deciding import Candidates, Judging, PairVerdict, decide, find_candidates, judge_candidates
+from .inputs import list_containers
+from .lists import Lists, find_pairs
+from .vectors import Collection, Embedded, Embedding, Numbers, Row, embed_containers, make_collection
 
 KEEP, REMOVE, REVIEW, UNREADABLE = LISTS = ("keep", "remove", "review", "unreadable")
 INPUTS = "inputs.json"

@@ -14,7 +14,9 @@ import numpy as np
 
 from image_copies.data.remote import map_files
 from image_copies.data.sources.walking import walk
-from image_copies.matching.dedup.blocks import (
+
+from ..groups.groups import PAIR, Pairs, keep_once, pack_pairs
+from .blocks import (
     PICTURES_PER_ROOT,
     Block,
     Packed,
@@ -24,8 +26,7 @@ from image_copies.matching.dedup.blocks import (
     plan_blocks,
     save_arrays,
 )
-from image_copies.matching.dedup.vectors import Collection, Embedding, do_missing
-from image_copies.matching.groups.groups import PAIR, Pairs, keep_once, pack_pairs
+from .vectors import Collection, Embedding, do_missing
 
 FOLDER = "lists"  # of the results
 FORMAT = 2  # of its files

@@ -21,10 +21,11 @@ from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.data.sources.containers import Container, Picture, name_picture
 from image_copies.data.sources.tables import import_pyarrow, open_table
 from image_copies.data.threads import map_in_threads
-from image_copies.matching.extractor import Extractor, with_decoders
-from image_copies.matching.files.facts import is_flat
-from image_copies.matching.output import Output
 from image_copies.models.inference.embedders import Loaded, choose_batch, list_square_sizes, load_batch
+
+from ..extractor import Extractor, with_decoders
+from ..files.facts import is_flat
+from ..output import Output
 
 FILE_PICTURES = 1024  # pictures of a file of vectors
 COLUMNS = {"id": "string", "source": "string", "place": "int64", "bytes": "int64", "sha256": "binary"}

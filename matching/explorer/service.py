@@ -20,21 +20,23 @@ from threadpoolctl import threadpool_limits
 
 from image_copies.data.decode import measure_size
 from image_copies.data.errors import ImageError, UserError
-from image_copies.matching.extractor import Extractor
-from image_copies.matching.files.facts import MEASURED_SIDE, measure_picture
-from image_copies.matching.groups.planning import drop_flat
-from image_copies.matching.hash_lists import HashLists
-from image_copies.matching.index.decisions import map_decisions
-from image_copies.matching.index.filling import open_or_none
-from image_copies.matching.index.search import Neighbours, open_search
-from image_copies.matching.index.store import DATABASE, Store, count_changes, open_store
-from image_copies.matching.matches import Match, Rule, match_values, rank_by_evidence
-from image_copies.matching.output import plain
-from image_copies.matching.pairs import PairJudge, share_cores
-from image_copies.matching.search import NEAREST, Search
-from image_copies.matching.verification.picture import Picture
-from image_copies.matching.views import embed_views_of, smallest_side
-from image_copies.matching.web import (
+from image_copies.submissions.vectors.files import MAX_NORM
+
+from ..extractor import Extractor
+from ..files.facts import MEASURED_SIDE, measure_picture
+from ..groups.planning import drop_flat
+from ..hash_lists import HashLists
+from ..index.decisions import map_decisions
+from ..index.filling import open_or_none
+from ..index.search import Neighbours, open_search
+from ..index.store import DATABASE, Store, count_changes, open_store
+from ..matches import Match, Rule, match_values, rank_by_evidence
+from ..output import plain
+from ..pairs import PairJudge, share_cores
+from ..search import NEAREST, Search
+from ..verification.picture import Picture
+from ..views import embed_views_of, smallest_side
+from ..web import (
     MAX_CONCURRENT_DECODES,
     MAX_CONCURRENT_UPLOADS,
     PixelRoom,
@@ -42,7 +44,6 @@ from image_copies.matching.web import (
     make_app,
     receive_picture,
 )
-from image_copies.submissions.vectors.files import MAX_NORM
 
 PAGE = Path(__file__).parent / "page"
 # References that are not read again for the next picture, 0.6 MB each; of five times as many the features are kept

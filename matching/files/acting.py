@@ -17,9 +17,10 @@ from typing import NoReturn
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_file, is_link, remove_leftovers
 from image_copies.data.sources.walking import set_aside
-from image_copies.matching.files.companions import find_companions
-from image_copies.matching.files.journal import MERGE, FileStep, Journal, LeftAloneError, Way
-from image_copies.matching.files.moving import (
+
+from .companions import find_companions
+from .journal import MERGE, FileStep, Journal, LeftAloneError, Way
+from .moving import (
     digest_if_regular,
     find_trash,
     find_trash_place,
@@ -28,8 +29,8 @@ from image_copies.matching.files.moving import (
     remove_orphaned_note,
     write_note,
 )
-from image_copies.matching.files.plan import PlanRow, list_companions, remove_merged
-from image_copies.matching.files.surplus import Merge, plan_merge, write_sidecar
+from .plan import PlanRow, list_companions, remove_merged
+from .surplus import Merge, plan_merge, write_sidecar
 
 try:
     import fcntl

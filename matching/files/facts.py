@@ -23,7 +23,8 @@ from image_copies.data.files import is_link, is_there
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive, read_bytes
-from image_copies.matching.files.companions import find_companions
+
+from .companions import find_companions
 
 STDERR = 2  # file descriptor
 # libjpeg's warnings

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from image_copies.data.errors import UserError
-from image_copies.matching.files.companions import EDITED_WORDS, is_in_library
-from image_copies.matching.files.facts import Facts
+
+from .companions import EDITED_WORDS, is_in_library
+from .facts import Facts
 
 REFERENCE = "a reference"  # the reason to keep one
 FIRST_BY_PATH = "nothing else decides, first by its path"

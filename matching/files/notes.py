@@ -20,8 +20,9 @@ from PIL import ExifTags, Image
 
 from image_copies.data.files import open_regular
 from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
-from image_copies.matching.verification import parts
-from image_copies.matching.verification.directories import Directory, Value, iterate_directories
+
+from ..verification import parts
+from ..verification.directories import Directory, Value, iterate_directories
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
 PREFIXES = {  # of the namespaces that can be written; what is of another one stays in its file

@@ -14,19 +14,20 @@ import numpy as np
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, text_of
 from image_copies.data.sources.archives import read_image_bytes
-from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.keeping import NEAR_IN_TIME, is_named_as_copy, sort_files
-from image_copies.matching.pair import PART_DIFFERS
-from image_copies.matching.pairs import LastUsed, PairJudge
-from image_copies.matching.verification.alignment import invert, map_points
-from image_copies.matching.verification.colours import SIDE, compare_colours, reduce_colours
-from image_copies.matching.verification.derivation import find_made
-from image_copies.matching.verification.detail import MAX_DENSITY, compare_detail
-from image_copies.matching.verification.differences import MIN_DIFFERING
-from image_copies.matching.verification.edits import Comparison, Edits
-from image_copies.matching.verification.geometry import map_pixels
-from image_copies.matching.verification.quantisation import LOSSLESS, find_coding, measure_step
-from image_copies.matching.verification.recompression import MAX_PIXELS, follow_by_compression
+
+from ..pair import PART_DIFFERS
+from ..pairs import LastUsed, PairJudge
+from ..verification.alignment import invert, map_points
+from ..verification.colours import SIDE, compare_colours, reduce_colours
+from ..verification.derivation import find_made
+from ..verification.detail import MAX_DENSITY, compare_detail
+from ..verification.differences import MIN_DIFFERING
+from ..verification.edits import Comparison, Edits
+from ..verification.geometry import map_pixels
+from ..verification.quantisation import LOSSLESS, find_coding, measure_step
+from ..verification.recompression import MAX_PIXELS, follow_by_compression
+from .facts import Facts
+from .keeping import NEAR_IN_TIME, is_named_as_copy, sort_files
 
 LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
 PLANNED_TOGETHER = 4  # groups that threads plan side by side

@@ -13,8 +13,9 @@ from image_copies.data.files import is_link, is_there, open_regular
 from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.sources.archives import find_archive
-from image_copies.matching.files.facts import Facts
-from image_copies.matching.verification.judgement import Judgement, Kind
+
+from ..verification.judgement import Judgement, Kind
+from .facts import Facts
 
 Action = Literal["keep", "remove", "review", "leave"]
 BY_HAND = "chosen by hand"  # the reason to keep a file

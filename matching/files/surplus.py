@@ -14,9 +14,11 @@ from image_copies.data.errors import ImageError
 from image_copies.data.files import digest_file, is_there, whole_file
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import find_archive, read_image_bytes
-from image_copies.matching.files.companions import find_companions
-from image_copies.matching.files.journal import LeftAloneError
-from image_copies.matching.files.notes import (
+
+from ..verification.contents import Contents, list_missing, read_contents
+from .companions import find_companions
+from .journal import LeftAloneError
+from .notes import (
     KEYWORDS,
     LATITUDE,
     LONGITUDE,
@@ -34,7 +36,6 @@ from image_copies.matching.files.notes import (
     parse_xmp,
     read_notes,
 )
-from image_copies.matching.verification.contents import Contents, list_missing, read_contents
 
 SIDECAR = ".xmp"
 DOWNLOADED = ("user.xdg.origin.", "user.xdg.referrer.", "user.mime_type")  # attributes that programs write

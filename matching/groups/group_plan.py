@@ -9,20 +9,14 @@ from pathlib import Path
 from typing import get_args
 
 from image_copies.data.errors import text_of
-from image_copies.matching.files.companions import find_pictures, is_in_library, is_raw
-from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.keeping import (
-    REFERENCE,
-    KeepSettings,
-    choose_kept,
-    find_link_targets,
-    find_pattern,
-    sort_files,
-)
-from image_copies.matching.files.originals import LEAST_EDITED, choose_least_edited
-from image_copies.matching.files.plan import BY_HAND, Action, PlanRow, list_companions
-from image_copies.matching.knowledge import Knowledge, PairKnowledge
-from image_copies.matching.verification.judgement import Judgement
+
+from ..files.companions import find_pictures, is_in_library, is_raw
+from ..files.facts import Facts
+from ..files.keeping import REFERENCE, KeepSettings, choose_kept, find_link_targets, find_pattern, sort_files
+from ..files.originals import LEAST_EDITED, choose_least_edited
+from ..files.plan import BY_HAND, Action, PlanRow, list_companions
+from ..knowledge import Knowledge, PairKnowledge
+from ..verification.judgement import Judgement
 
 TO_LOOK_AT = "a person should look"
 

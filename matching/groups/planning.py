@@ -12,17 +12,17 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from image_copies.matching.files.facts import Facts, picture_facts, read_content_facts
-from image_copies.matching.files.keeping import KeepSettings
-from image_copies.matching.files.originals import PLANNED_TOGETHER
-from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.groups.group_plan import plan_group
-from image_copies.matching.groups.groups import MAX_GROUP_SIZE, MIN_HUB_MATCHES, PAIR, Hub, group_pairs
-from image_copies.matching.groups.series import list_joining
-from image_copies.matching.index.verdicts import Verdicts
-from image_copies.matching.knowledge import Knowledge, list_pairs
-from image_copies.matching.matches import Match, Matches, PairScorer
-from image_copies.matching.pairs import PairJudge, share_cores
+from ..files.facts import Facts, picture_facts, read_content_facts
+from ..files.keeping import KeepSettings
+from ..files.originals import PLANNED_TOGETHER
+from ..files.plan import PlanRow
+from ..index.verdicts import Verdicts
+from ..knowledge import Knowledge, list_pairs
+from ..matches import Match, Matches, PairScorer
+from ..pairs import PairJudge, share_cores
+from .group_plan import plan_group
+from .groups import MAX_GROUP_SIZE, MIN_HUB_MATCHES, PAIR, Hub, group_pairs
+from .series import list_joining
 
 READER_THREADS = 2
 LARGE = 30_000_000  # pixels of a picture from which on a group is planned alone: a comparison takes gigabytes

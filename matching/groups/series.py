@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from image_copies.matching.files.facts import Facts
-from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.matches import Match
+from ..files.facts import Facts
+from ..files.plan import PlanRow
+from ..matches import Match
 
 NEAR_IN_TIME = timedelta(minutes=10)  # between two shots of a row
 NEAR_IN_NUMBER = 10  # between the numbers that the names of two shots of a row end in

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.files import whole_file
-from image_copies.matching.index.store import CODE_FILES, Store, count_changes
-from image_copies.matching.threshold import Floats, choose_sample
 from image_copies.submissions.search.neighbours import Rows
+
+from ..threshold import Floats, choose_sample
+from .store import CODE_FILES, Store, count_changes
 
 MIN_CODED_CONTENTS = 500_000  # below this, no codes: one query's exact search takes less than 0.05 s
 # inverted lists per square root of the number of contents; fewer where there are too few to train them

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from image_copies.data.remote import as_path
-from image_copies.matching.index.store import DATABASE, Store, open_store, write_together
+
+from .store import DATABASE, Store, open_store, write_together
 
 Pair = frozenset[bytes]
 Word = Literal["copy", "not-a-copy", "undecided"]

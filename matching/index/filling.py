@@ -11,8 +11,11 @@ from image_copies.data.errors import StorageError, UserError
 from image_copies.data.process import choose_workers
 from image_copies.data.remote import READERS, is_remote
 from image_copies.data.threads import map_in_threads
-from image_copies.matching.extractor import Extractor
-from image_copies.matching.index.store import (
+from image_copies.models.inference.embedders import Look, Source, choose_batch
+
+from ..extractor import Extractor
+from ..threshold import Floats
+from .store import (
     Store,
     add_files,
     digests_of_files,
@@ -22,8 +25,6 @@ from image_copies.matching.index.store import (
     stored_files,
     vectors_by_digest,
 )
-from image_copies.matching.threshold import Floats
-from image_copies.models.inference.embedders import Look, Source, choose_batch
 
 MOST_KEPT_BYTES = 32 * 2**20  # of files that wait to be decoded together; a larger file is read again
 Digests = dict[Path, bytes | None]  # SHA-256 of each file; None where it cannot be opened

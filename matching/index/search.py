@@ -20,19 +20,13 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
-from image_copies.matching.index import codes as coding
-from image_copies.matching.index.store import (
-    VECTOR_FILES,
-    Store,
-    count_changes,
-    highest_content,
-    readable_contents,
-    stored_vectors,
-)
-from image_copies.matching.threshold import Floats, choose_sample
 from image_copies.submissions.search import neighbours
 from image_copies.submissions.search.neighbours import Nearest, Rows, rank_exactly
 from image_copies.submissions.vectors.files import StoredRows
+
+from ..threshold import Floats, choose_sample
+from . import codes as coding
+from .store import VECTOR_FILES, Store, count_changes, highest_content, readable_contents, stored_vectors
 
 MIN_CANDIDATES = 100  # candidates per query whose exact distances are computed: at least this many,
 CANDIDATES_PER_NEIGHBOUR = 10  # and at least this many for each neighbour asked for

@@ -22,8 +22,9 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.sources.archives import find_archive, read_bytes
-from image_copies.matching.threshold import Floats
 from image_copies.submissions.search.neighbours import Rows
+
+from ..threshold import Floats
 
 DATABASE = "references.sqlite"
 VECTOR_FILES, CODE_FILES = "vectors-[0-9]*", "codes-[0-9]*"  # made of the database by searches

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from image_copies.data.sources.archives import find_archive
-from image_copies.matching.index.store import write_together
+
+from .store import write_together
 
 # whoever changes what is found out, or how, raises it: all that an index keeps of another version is dropped
 VERSION = 6

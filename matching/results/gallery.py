@@ -10,14 +10,15 @@ from pathlib import Path
 from image_copies.data.errors import text_of
 from image_copies.data.files import whole_folder
 from image_copies.data.sources.walking import set_aside
-from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.groups.planning import Grouped
-from image_copies.matching.groups.series import list_series
-from image_copies.matching.matches import Match, Matches, Rule, describe_count, describe_match
-from image_copies.matching.verification.features import Box
-from image_copies.matching.verification.judgement import Kind
 from image_copies.submissions.report.gallery import write_thumbnail
 from image_copies.submissions.report.inputs import render
+
+from ..files.plan import PlanRow
+from ..groups.planning import Grouped
+from ..groups.series import list_series
+from ..matches import Match, Matches, Rule, describe_count, describe_match
+from ..verification.features import Box
+from ..verification.judgement import Kind
 
 TEMPLATE = Path(__file__).parent / "templates" / "matches.html.jinja"
 PAGE = 50  # groups or pairs on a page

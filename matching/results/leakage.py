@@ -9,9 +9,10 @@ from pathlib import Path
 from image_copies.data.errors import text_of
 from image_copies.data.files import whole_file
 from image_copies.data.ground_truth import write_table
-from image_copies.matching.matches import Match
-from image_copies.matching.output import Output
-from image_copies.matching.results.folder import FOLDERS, LEAKAGE
+
+from ..matches import Match
+from ..output import Output
+from .folder import FOLDERS, LEAKAGE
 
 MAX_PRINTED_FOLDERS = 10
 MIN_SHARED_PICTURES = 2  # pictures that two folders must share to be listed

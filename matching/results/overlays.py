@@ -17,8 +17,9 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import whole_file
 from image_copies.data.squares import shrink
-from image_copies.matching.verification.overlay import SHOWN_SIDE, Overlay, lay_on_each_other
 from image_copies.submissions.report.inputs import render
+
+from ..verification.overlay import SHOWN_SIDE, Overlay, lay_on_each_other
 
 TEMPLATES = Path(__file__).parent / "templates"
 # pixels of a file: between its pictures, and of the lines above them

@@ -8,20 +8,15 @@ from image_copies.data.commands import name_command
 from image_copies.data.decode import list_unreadable
 from image_copies.data.errors import line_of, text_of
 from image_copies.data.ground_truth import write_table
-from image_copies.matching.files.plan import FACTS, PlanRow, list_companions, plan_values, write_plan
-from image_copies.matching.groups.groups import MAX_COMPONENT_PAIRS, Hub
-from image_copies.matching.groups.planning import CopyGroup, Grouped
-from image_copies.matching.groups.series import list_series
-from image_copies.matching.matches import (
-    Matches,
-    Rule,
-    describe_count,
-    match_values,
-    write_matches_csv,
-)
-from image_copies.matching.output import Output, count
-from image_copies.matching.results.folder import GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
-from image_copies.matching.results.gallery import write_matches_page
+
+from ..files.plan import FACTS, PlanRow, list_companions, plan_values, write_plan
+from ..groups.groups import MAX_COMPONENT_PAIRS, Hub
+from ..groups.planning import CopyGroup, Grouped
+from ..groups.series import list_series
+from ..matches import Matches, Rule, describe_count, match_values, write_matches_csv
+from ..output import Output, count
+from .folder import GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
+from .gallery import write_matches_page
 
 
 def write_results(

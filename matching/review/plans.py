@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from image_copies.data.errors import UserError
-from image_copies.matching.files.plan import BY_HAND, PlanRow, read_plan, write_plan
-from image_copies.matching.groups.group_plan import plan_around
-from image_copies.matching.index.decisions import Pair, Word
-from image_copies.matching.knowledge import Knowledge
-from image_copies.matching.matches import Match
-from image_copies.matching.pairs import PairJudge
-from image_copies.matching.results.folder import MATCHES, PLAN, hold_results_folder
+
+from ..files.plan import BY_HAND, PlanRow, read_plan, write_plan
+from ..groups.group_plan import plan_around
+from ..index.decisions import Pair, Word
+from ..knowledge import Knowledge
+from ..matches import Match
+from ..pairs import PairJudge
+from ..results.folder import MATCHES, PLAN, hold_results_folder
 
 CHANGED = "The search has been done again, or the plan was edited. Load the page again to see it."
 

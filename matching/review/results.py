@@ -15,27 +15,21 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import is_there
 from image_copies.data.sources.archives import find_archive
-from image_copies.matching.commands.applying import carry_out, list_removed, take_back
-from image_copies.matching.commands.indexing import find_index
-from image_copies.matching.files.acting import Outcome
-from image_copies.matching.files.facts import Facts, picture_facts
-from image_copies.matching.files.journal import Way
-from image_copies.matching.files.plan import PlanRow, facts_values
-from image_copies.matching.groups.series import list_series
-from image_copies.matching.index.decisions import Decisions, Word
-from image_copies.matching.index.store import digest_of, digests_of_files, open_store
-from image_copies.matching.knowledge import list_pairs
-from image_copies.matching.matches import PICTURED, Match, match_values, read_matches_csv
-from image_copies.matching.results.folder import MATCHES, MOVED, SearchNotes, read_notes
-from image_copies.matching.results.overlays import lay_pair
-from image_copies.matching.review.plans import (
-    CHANGED,
-    ReviewedPlan,
-    find_centers,
-    pair_of,
-    read_groups,
-    read_state,
-)
+
+from ..commands.applying import carry_out, list_removed, take_back
+from ..commands.indexing import find_index
+from ..files.acting import Outcome
+from ..files.facts import Facts, picture_facts
+from ..files.journal import Way
+from ..files.plan import PlanRow, facts_values
+from ..groups.series import list_series
+from ..index.decisions import Decisions, Word
+from ..index.store import digest_of, digests_of_files, open_store
+from ..knowledge import list_pairs
+from ..matches import PICTURED, Match, match_values, read_matches_csv
+from ..results.folder import MATCHES, MOVED, SearchNotes, read_notes
+from ..results.overlays import lay_pair
+from .plans import CHANGED, ReviewedPlan, find_centers, pair_of, read_groups, read_state
 
 MAX_SHOWN_PAIRS = 100_000  # pairs on the page; matches.csv lists all
 MAX_CACHED_FACTS = 2000

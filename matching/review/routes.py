@@ -9,11 +9,12 @@ from pydantic import Field, StringConstraints
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
-from image_copies.matching.index.decisions import Word
-from image_copies.matching.results.overlays import encode_jpeg
-from image_copies.matching.review.plans import CHANGED
-from image_copies.matching.review.results import Results, open_results
-from image_copies.matching.web import MAX_CONCURRENT_DECODES, answer_problem, make_app
+
+from ..index.decisions import Word
+from ..results.overlays import encode_jpeg
+from ..web import MAX_CONCURRENT_DECODES, answer_problem, make_app
+from .plans import CHANGED
+from .results import Results, open_results
 
 PAGE = Path(__file__).parent / "page"
 LONG_SIDES = {"small": 360, "large": 1400}  # pixels of the longer side

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.blocks import (
+from .blocks import (
     BLOCK,
     BlockAgreement,
     Grey,

@@ -4,10 +4,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Homography, find_covered, match_tones, warp
-from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.edits import MIN_DIFFERENCE, Fields
-from image_copies.matching.verification.geometry import map_pixels
+from .alignment import Homography, find_covered, match_tones, warp
+from .blocks import Grey
+from .edits import MIN_DIFFERENCE, Fields
+from .geometry import map_pixels
 
 Pixels = NDArray[np.uint8]
 SIDE = 128  # pixels of the square in which colours are compared

@@ -20,8 +20,9 @@ from image_copies.data.decode import MAX_FILE_BYTES, MAX_IMAGE_PIXELS
 from image_copies.data.errors import ImageError
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
 from image_copies.data.sources.archives import read_image_bytes
-from image_copies.matching.verification import parts
-from image_copies.matching.verification.directories import shows_picture
+
+from . import parts
+from .directories import shows_picture
 
 # RGB with transparency shows all that they hold
 SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")

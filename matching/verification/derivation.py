@@ -10,17 +10,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Homography, invert, map_points
-from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.detail import find_steps
-from image_copies.matching.verification.quantisation import (
-    GREY,
-    MIN_COMB,
-    SIDE,
-    measure_phases,
-    read_steps,
-    transform_blocks,
-)
+from .alignment import Homography, invert, map_points
+from .blocks import Grey
+from .detail import find_steps
+from .quantisation import GREY, MIN_COMB, SIDE, measure_phases, read_steps, transform_blocks
 
 Pixels = NDArray[np.uint8]
 Saved = tuple[Pixels, bytes]  # the pixels [h, w, 3] of a file, and its bytes

@@ -6,18 +6,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import (
-    Homography,
-    cut_middle,
-    find_covered,
-    invert,
-    map_points,
-    warp,
-)
-from image_copies.matching.verification.blocks import BLOCK, Grey, block_means, to_grey
-from image_copies.matching.verification.edits import Comparison, Fields
-from image_copies.matching.verification.enlargement import measure_new_detail
-from image_copies.matching.verification.geometry import map_pixels
+from .alignment import Homography, cut_middle, find_covered, invert, map_points, warp
+from .blocks import BLOCK, Grey, block_means, to_grey
+from .edits import Comparison, Fields
+from .enlargement import measure_new_detail
+from .geometry import map_pixels
 
 Pixels = NDArray[np.uint8]
 # resolution, as a share of the other picture's, from which a picture may have been enlarged

@@ -6,21 +6,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import (
-    Aligned,
-    take_means,
-    take_some,
-    vary,
-    warp,
-)
-from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.colours import split_colours
-from image_copies.matching.verification.edits import (
-    MIN_DIFFERENCE,
-    differ_by,
-    find_covered_side,
-    find_differing,
-)
+from .alignment import Aligned, take_means, take_some, vary, warp
+from .blocks import Grey
+from .colours import split_colours
+from .edits import MIN_DIFFERENCE, differ_by, find_covered_side, find_differing
 
 COARSE = 16.0  # pixels: differences wider than this are those of tones
 STEPS = 12  # parts of a picture, by how much detail they show, in which usual differences are found

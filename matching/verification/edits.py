@@ -12,16 +12,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import (
-    Aligned,
-    Homography,
-    find_covered,
-    invert,
-    map_resized,
-    warp,
-)
-from image_copies.matching.verification.blocks import Grey
-from image_copies.matching.verification.geometry import from_shares
+from .alignment import Aligned, Homography, find_covered, invert, map_resized, warp
+from .blocks import Grey
+from .geometry import from_shares
 
 MIN_DIFFERENCE = 24.0  # grey levels by which a pixel differs
 # grey levels by which it differs clearly: what a change of contrast cuts off differs by less

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import Homography, cut_middle, find_covered, warp
-from image_copies.matching.verification.blocks import BLOCK, Grey, block_means
+from .alignment import Homography, cut_middle, find_covered, warp
+from .blocks import BLOCK, Grey, block_means
 
 MEASURED_SIDE = 640  # side in pixels of the middle part that is measured
 FINE = 1.08  # frequencies above this multiple of the smaller picture's highest one are new

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.decode import as_uint8
-from image_copies.matching.verification.alignment import resize_by
+
+from .alignment import resize_by
 
 MAX_SIDE = 400  # pixels of the longer side; larger pictures are reduced to it
 DECODED_SIDE = MAX_SIDE // 2  # pixels of the short side from which a picture is decoded for them

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.features import CHANGES, Box, Change, Features
+from .features import CHANGES, Box, Change, Features
 
 # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
 MAX_DISTANCE_RATIO = 0.85

@@ -5,10 +5,10 @@ from typing import Literal
 
 import numpy as np
 
-from image_copies.matching.verification.alignment import MAX_SIDE
-from image_copies.matching.verification.geometry import MIN_INLIERS
-from image_copies.matching.verification.registration import SURE_MEDIAN, Registration
-from image_copies.matching.verification.shots import Shot, tell_shots_apart
+from .alignment import MAX_SIDE
+from .geometry import MIN_INLIERS
+from .registration import SURE_MEDIAN, Registration
+from .shots import Shot, tell_shots_apart
 
 Kind = Literal["same file", "certain", "likely", "same scene", "unrelated"]
 

@@ -9,20 +9,15 @@ from numpy.typing import NDArray
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.squares import shrink
-from image_copies.matching.verification.alignment import (
-    NO_SCALE,
-    Homography,
-    find_covered,
-    invert,
-    map_resized,
-)
-from image_copies.matching.verification.differences import CLEAR_EXCESS, measure_differences
-from image_copies.matching.verification.edits import find_clearly_differing, find_differing
-from image_copies.matching.verification.geometry import MIN_INLIERS
-from image_copies.matching.verification.judgement import OTHER_MEDIAN
-from image_copies.matching.verification.picture import Picture
-from image_copies.matching.verification.registration import register
-from image_copies.matching.verification.words import MAX_SHOWN
+
+from .alignment import NO_SCALE, Homography, find_covered, invert, map_resized
+from .differences import CLEAR_EXCESS, measure_differences
+from .edits import find_clearly_differing, find_differing
+from .geometry import MIN_INLIERS
+from .judgement import OTHER_MEDIAN
+from .picture import Picture
+from .registration import register
+from .words import MAX_SHOWN
 
 SHOWN_SIDE = 1000  # pixels of the frame's longer side, at most
 PALE = 0.35  # strength of a picture's own colours outside the other one, and under the red of differences

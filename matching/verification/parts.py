@@ -12,7 +12,8 @@ from contextlib import suppress
 from PIL import Image
 
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format
-from image_copies.matching.verification.directories import iterate_directories, iterate_thumbnails
+
+from .directories import iterate_directories, iterate_thumbnails
 
 Part = tuple[str, bytes]  # one of the names below, or words that follow "it has"; and the bytes
 EXIF = "EXIF"

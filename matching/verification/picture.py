@@ -11,16 +11,11 @@ from numpy.typing import NDArray
 
 from image_copies.data.decode import MAX_FILE_BYTES, Decoded, decode_rgb
 from image_copies.data.sources.archives import read_image_bytes
-from image_copies.matching.verification.alignment import MAX_SIDE, reduce_picture
-from image_copies.matching.verification.contents import Contents, read_contents
-from image_copies.matching.verification.features import (
-    DECODED_SIDE,
-    Features,
-    detect_features,
-    local_features,
-    reduce_to_grey,
-)
-from image_copies.matching.verification.shots import Shot, read_shot
+
+from .alignment import MAX_SIDE, reduce_picture
+from .contents import Contents, read_contents
+from .features import DECODED_SIDE, Features, detect_features, local_features, reduce_to_grey
+from .shots import Shot, read_shot
 
 # pixels of the side of a thumbnail, from which structure wider than an eighth of it is removed
 THUMBNAIL = 32

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from image_copies.matching.verification.alignment import Homography, invert, map_points
-from image_copies.matching.verification.blocks import Grey, to_grey
-from image_copies.matching.verification.quantisation import (
+from .alignment import Homography, invert, map_points
+from .blocks import Grey, to_grey
+from .quantisation import (
     HEADER_BYTES,
     LOSSLESS,
     MIN_COMB,

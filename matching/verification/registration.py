@@ -7,28 +7,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import (
-    HOMOGRAPHY_BLOCKS,
-    LAST_REACH,
-    Aligned,
-    Homography,
-    align,
-    invert,
-    map_points,
-    vary,
-)
-from image_copies.matching.verification.blocks import (
-    BLOCK,
-    MIN_TEXTURE,
-    STRIDE,
-    Grey,
-    block_centres,
-    block_means,
-    find_displacements,
-)
-from image_copies.matching.verification.edits import MIN_COVERED, SAME_TONE
-from image_copies.matching.verification.geometry import Evidence, map_pixels, verify
-from image_copies.matching.verification.picture import THUMBNAIL, Picture
+from .alignment import HOMOGRAPHY_BLOCKS, LAST_REACH, Aligned, Homography, align, invert, map_points, vary
+from .blocks import BLOCK, MIN_TEXTURE, STRIDE, Grey, block_centres, block_means, find_displacements
+from .edits import MIN_COVERED, SAME_TONE
+from .geometry import Evidence, map_pixels, verify
+from .picture import THUMBNAIL, Picture
 
 FEWEST_INLIERS = 6  # features from which a map is tried; the pixels decide whether it holds
 SURE_MEDIAN = 0.7  # median correlation from which no further map is tried

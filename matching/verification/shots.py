@@ -6,7 +6,8 @@ from datetime import datetime
 from PIL import ExifTags
 
 from image_copies.data.errors import ImageError
-from image_copies.matching.verification.contents import open_picture
+
+from .contents import open_picture
 
 # seconds: time zones differ by multiples of it, so clocks that were set right later do, too
 CLOCK_STEP = 15 * 60

@@ -5,16 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.matching.verification.alignment import find_covered, invert
-from image_copies.matching.verification.colours import compare_colours, lay_colours, reduce_colours
-from image_copies.matching.verification.detail import (
-    MAX_ANISOTROPY,
-    MAX_TILT,
-    measure_angle,
-    measure_anisotropy,
-)
-from image_copies.matching.verification.edits import Comparison
-from image_copies.matching.verification.geometry import map_pixels
+from .alignment import find_covered, invert
+from .colours import compare_colours, lay_colours, reduce_colours
+from .detail import MAX_ANISOTROPY, MAX_TILT, measure_angle, measure_anisotropy
+from .edits import Comparison
+from .geometry import map_pixels
 
 Pixels = NDArray[np.uint8]
 MAX_SHOWN = 0.98  # share of a picture below which the other one was cropped

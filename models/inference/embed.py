@@ -17,12 +17,13 @@ from image_copies.data.images import ImageSet
 from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.process import choose_workers
 from image_copies.data.threads import overlap
-from image_copies.models.device import autocast, best_device, mark_arrival, report_lack_of_memory
-from image_copies.models.inference.embedders import EmbeddedBlock, check_finite
-from image_copies.models.inference.folding import fold_batch_norms
-from image_copies.models.inference.parallel import map_in_parallel
-from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import Checkpoint
+
+from ..device import autocast, best_device, mark_arrival, report_lack_of_memory
+from ..network.checkpoint import Checkpoint
+from .embedders import EmbeddedBlock, check_finite
+from .folding import fold_batch_norms
+from .parallel import map_in_parallel
+from .settings import EmbeddingSettings
 
 MEMORY_REMEDY = (
     "Lower batch_size (of `embedding` in the recipe), image_size, or stop other programs that use memory."

@@ -17,7 +17,8 @@ from image_copies.data.process import choose_workers
 from image_copies.data.remote import map_files
 from image_copies.data.squares import decode_squares, read_or_nothing
 from image_copies.data.threads import map_in_threads, overlap
-from image_copies.models.inference.settings import EmbeddingSettings
+
+from .settings import EmbeddingSettings
 
 SAME_VECTORS = 1e-5  # largest difference in a coordinate between vectors of one descriptor, whatever runs it
 # images of a batch that a core works on alone; more take more memory and are no faster

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from image_copies.augmentations.dataset import normalize_pixels
-from image_copies.models.inference.embedders import SAME_VECTORS
-from image_copies.models.network.base import ImageDescriptor
+
+from ..network.base import ImageDescriptor
+from .embedders import SAME_VECTORS
 
 CONVOLUTIONS = (nn.Conv2d, Conv2dSame)  # of exactly these types: others compute their weights
 NORMALISATIONS = (nn.BatchNorm2d, BatchNormAct2d)

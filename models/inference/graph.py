@@ -18,9 +18,10 @@ from safetensors import SafetensorError, safe_open
 from image_copies.data.commands import name_command, name_install
 from image_copies.data.errors import UserError
 from image_copies.data.process import has_gpu
-from image_copies.models.inference.embedders import Embedder, Squares
-from image_copies.models.inference.onnx_embedder import open_onnx
-from image_copies.models.inference.settings import EmbeddingSettings
+
+from .embedders import Embedder, Squares
+from .onnx_embedder import open_onnx
+from .settings import EmbeddingSettings
 
 GRAPH, VIEWS = ".graph.onnx", ".views.onnx"  # in place of a checkpoint's ending
 
@@ -44,7 +45,7 @@ def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
             f"{name_command('export')} --checkpoint {checkpoint} --graph"
         )
     # imported here: torch takes seconds
-    from image_copies.models.inference.torch_embedder import load_embedder
+    from .torch_embedder import load_embedder
 
     return load_embedder(checkpoint, settings)
 

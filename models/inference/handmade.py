@@ -12,11 +12,12 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.process import choose_workers
-from image_copies.models.inference.parallel import use_one_thread
-from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.checkpoint import save_descriptor
-from image_copies.models.network.handmade import IMAGE_SIZE, HandmadeDescriptor
-from image_copies.models.network.settings import HandmadeSettings
+
+from ..network.base import ImageDescriptor
+from ..network.checkpoint import save_descriptor
+from ..network.handmade import IMAGE_SIZE, HandmadeDescriptor
+from ..network.settings import HandmadeSettings
+from .parallel import use_one_thread
 
 MAX_WHITENING_IMAGES = 20_000
 LEAST_IMAGES = 3  # that two dimensions, the fewest of a descriptor, are whitened on

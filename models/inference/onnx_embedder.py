@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
-from image_copies.models.inference.embedders import Embedder, Squares
+
+from .embedders import Embedder, Squares
 
 if TYPE_CHECKING:
     import onnxruntime

@@ -23,21 +23,16 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file, whole_file
 from image_copies.data.procedural import draw_picture
 from image_copies.data.squares import decode_square, resize_square
-from image_copies.models.inference.embed import embed_views
-from image_copies.models.inference.embedders import SAME_VECTORS, Embedder
-from image_copies.models.inference.folding import draw_pictures
-from image_copies.models.inference.graph import GRAPH, VIEWS
-from image_copies.models.inference.onnx_embedder import (
-    DESCRIPTION,
-    MADE_OF,
-    VECTORS,
-    input_name,
-    open_session,
-)
-from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.joined import JoinedDescriptor
+
+from ..network.checkpoint import Checkpoint, load_descriptor
+from ..network.descriptor import Descriptor
+from ..network.joined import JoinedDescriptor
+from .embed import embed_views
+from .embedders import SAME_VECTORS, Embedder
+from .folding import draw_pictures
+from .graph import GRAPH, VIEWS
+from .onnx_embedder import DESCRIPTION, MADE_OF, VECTORS, input_name, open_session
+from .settings import EmbeddingSettings
 
 MAX_DIFFERENCE = 1e-4  # of a vector's coordinate between ONNX Runtime and torch
 DRAWN = 24  # pictures drawn for the comparison

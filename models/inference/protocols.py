@@ -13,7 +13,8 @@ from tqdm import tqdm
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.images import ImageSet
 from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches, TestProtocol, input_shapes
-from image_copies.models.network.descriptor import Descriptor
+
+from ..network.descriptor import Descriptor
 
 BATCH_SIZE = 64
 ReadImages = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], whether the image could be read)

@@ -7,7 +7,8 @@ from pydantic import Field
 
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Precision, Settings
-from image_copies.models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, HandmadeSettings, find_file
+
+from ..network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, HandmadeSettings, find_file
 
 if TYPE_CHECKING:
     from image_copies.data.images import ImageSet
@@ -79,7 +80,7 @@ class HandmadeModelSettings(HandmadeSettings):
         Raises:
             UserError: Fewer than 3 images can be read.
         """
-        from image_copies.models.inference.handmade import whiten_handmade
+        from .handmade import whiten_handmade
 
         whiten_handmade(self.descriptor_settings(), images, path, workers)
 
@@ -130,7 +131,7 @@ class FileModelSettings(Settings):
         Raises:
             UserError: It is no descriptor, or the disk is full.
         """
-        from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
+        from ..network.checkpoint import load_descriptor, save_descriptor
 
         found = load_descriptor(self.weights_file)
         path.parent.mkdir(parents=True, exist_ok=True)

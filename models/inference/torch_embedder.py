@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from image_copies.models.device import best_device
-from image_copies.models.inference.embed import prepare_network, read_launched
-from image_copies.models.inference.embedders import Embedder, Squares, Waiting
-from image_copies.models.inference.parallel import use_one_thread
-from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
-from image_copies.models.network.joined import JoinedDescriptor
+from ..device import best_device
+from ..network.checkpoint import Checkpoint, load_descriptor
+from ..network.joined import JoinedDescriptor
+from .embed import prepare_network, read_launched
+from .embedders import Embedder, Squares, Waiting
+from .parallel import use_one_thread
+from .settings import EmbeddingSettings
 
 
 def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:

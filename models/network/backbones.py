@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torchvision.models import GoogLeNet_Weights, googlenet
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.base import Backbone
+
+from .base import Backbone
 
 CHANNELS = 1024
 

@@ -11,17 +11,13 @@ from safetensors.torch import save_file
 
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import whole_file_apart
-from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.description import DESCRIPTION, OLD_GRAPH, parse_description
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.handmade import HandmadeDescriptor
-from image_copies.models.network.joined import JoinedDescriptor
-from image_copies.models.network.settings import (
-    DescriptorSettings,
-    HandmadeSettings,
-    JoinedSettings,
-    is_local,
-)
+
+from .base import ImageDescriptor
+from .description import DESCRIPTION, OLD_GRAPH, parse_description
+from .descriptor import Descriptor
+from .handmade import HandmadeDescriptor
+from .joined import JoinedDescriptor
+from .settings import DescriptorSettings, HandmadeSettings, JoinedSettings, is_local
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ def load_descriptor(path: Path) -> Checkpoint:
     if not path.is_file():
         raise UserError(f"{path}: no such checkpoint. Train one with step 01.")
     if path.suffix != ".safetensors" and is_local(path.name):
-        from image_copies.models.network.published import read_published  # imported here: rarely needed
+        from .published import read_published  # imported here: rarely needed
 
         return Checkpoint(*read_published(path))
     try:

@@ -12,13 +12,8 @@ from safetensors import SafetensorError, safe_open
 
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings, read_recorded
-from image_copies.models.network.settings import (
-    MAX_IMAGE_SIZE,
-    MIN_IMAGE_SIZE,
-    DescriptorSettings,
-    HandmadeSettings,
-    JoinedSettings,
-)
+
+from .settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE, DescriptorSettings, HandmadeSettings, JoinedSettings
 
 DESCRIPTION = "description"  # key of the metadata
 OLD_GRAPH = "onnx_graph"  # a tensor of the checkpoints that earlier versions exported; it is no weight

@@ -10,13 +10,14 @@ from torch.nn import functional
 
 from image_copies.augmentations.dataset import DOMAINS, rotate_to_all_domains
 from image_copies.data.errors import UserError
-from image_copies.models.device import report_lack_of_memory
-from image_copies.models.network.backbones import build_backbone
-from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.layers import GeM, apply_linear
-from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.network.start import load_start
-from image_copies.models.network.whitening import Whitening, whiten
+
+from ..device import report_lack_of_memory
+from .backbones import build_backbone
+from .base import ImageDescriptor
+from .layers import GeM, apply_linear
+from .settings import DescriptorSettings
+from .start import load_start
+from .whitening import Whitening, whiten
 
 
 class Descriptor(ImageDescriptor):

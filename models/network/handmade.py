@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.settings import HandmadeSettings
+
+from .base import ImageDescriptor
+from .settings import HandmadeSettings
 
 GREY_WEIGHTS = (0.299, 0.587, 0.114)  # of red, green and blue
 SMALLEST_VARIANCE = 1e-6  # along an axis, as a fraction of the largest

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.settings import JoinedSettings
+from .base import ImageDescriptor
+from .settings import JoinedSettings
 
 
 class JoinedDescriptor(ImageDescriptor):

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.backbones import IMAGENET_MEAN, IMAGENET_STD
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.settings import DescriptorSettings
-from image_copies.models.network.weights_file import read_weights_file, state_of
+
+from .backbones import IMAGENET_MEAN, IMAGENET_STD
+from .descriptor import Descriptor
+from .settings import DescriptorSettings
+from .weights_file import read_weights_file, state_of
 
 BASIC_DEPTHS = {2: 18, 6: 34}  # by the number of blocks in the third group, of two convolutions each
 DEPTHS = {6: 50, 23: 101}  # the same of three

@@ -6,7 +6,8 @@ from typing import Any, Literal
 from pydantic import Field, PositiveFloat, model_validator
 
 from image_copies.data.settings import Settings
-from image_copies.models.shipped import SHIPPED
+
+from ..shipped import SHIPPED
 
 MIN_IMAGE_SIZE, MAX_IMAGE_SIZE = 16, 8192  # pixels per side
 WEIGHTS_SUFFIXES = (".pth", ".pt", ".tar", ".safetensors")

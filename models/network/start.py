@@ -7,15 +7,11 @@ from timm.models.vision_transformer import VisionTransformer, checkpoint_filter_
 from torch import Tensor, nn
 
 from image_copies.data.errors import UserError
-from image_copies.models.distributed import group_rank
-from image_copies.models.network.base import ImageDescriptor
-from image_copies.models.network.settings import weights_path
-from image_copies.models.network.weights_file import (
-    read_member_names,
-    read_weights_file,
-    require_weights_file,
-    state_of,
-)
+
+from ..distributed import group_rank
+from .base import ImageDescriptor
+from .settings import weights_path
+from .weights_file import read_member_names, read_weights_file, require_weights_file, state_of
 
 # data parallel training adds the first, a descriptor that of its backbone
 PREFIXES = ("module.", "backbone.")

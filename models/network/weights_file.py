@@ -13,7 +13,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.description import OLD_GRAPH
+
+from .description import OLD_GRAPH
 
 
 def read_weights_file(path: Path) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.layers import apply_linear
+
+from .layers import apply_linear
 
 VARIANCE_FLOOR = 1e-6  # minimum variance along an axis, as a fraction of the largest
 ROUNDING_VARIANCE = 1e-12  # variance of unit vectors that rounding alone can cause

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from image_copies.models.distributed import (
+from ..distributed import (
     gather_together,
     group_rank,
     group_size,
@@ -21,7 +21,7 @@ from image_copies.models.distributed import (
     shard_rows,
     sum_over_processes,
 )
-from image_copies.models.objectives.base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
+from .base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
 
 # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
 WEIGHT_RANGE = 4096.0

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from image_copies.models.distributed import gather_together, group_rank
-from image_copies.models.objectives.base import Objective, ObjectiveOutput, seeded_generator
-from image_copies.models.objectives.pairs import find_positive_pairs
+from ..distributed import gather_together, group_rank
+from .base import Objective, ObjectiveOutput, seeded_generator
+from .pairs import find_positive_pairs
 
 
 class MarginLoss(Objective):

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from image_copies.models.distributed import gather_together
-from image_copies.models.objectives.base import Objective, ObjectiveOutput
-from image_copies.models.objectives.margin import MarginLoss
+from ..distributed import gather_together
+from .base import Objective, ObjectiveOutput
+from .margin import MarginLoss
 
 
 class Softmax(Objective):

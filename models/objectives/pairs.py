@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.models.objectives.base import Objective, ObjectiveOutput
+
+from .base import Objective, ObjectiveOutput
 
 
 class PairObjective(Objective):

@@ -12,11 +12,11 @@ from image_copies.data.settings import Settings
 MAX_ROUNDED_SCALE = 64.0  # the sum of exp(64) over 10¹⁰ classes is below float32's end
 
 if TYPE_CHECKING:
-    from image_copies.models.objectives.arcface import ArcFace
-    from image_copies.models.objectives.base import Objective
-    from image_copies.models.objectives.margin import MarginLoss
-    from image_copies.models.objectives.multigrain import MultiGrain, Softmax
-    from image_copies.models.objectives.pairs import PairObjective
+    from .arcface import ArcFace
+    from .base import Objective
+    from .margin import MarginLoss
+    from .multigrain import MultiGrain, Softmax
+    from .pairs import PairObjective
 
 
 class ObjectiveSettings(Settings):
@@ -74,7 +74,7 @@ class ArcFaceSettings(ObjectiveSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "ArcFace":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from image_copies.models.objectives.arcface import ArcFace
+        from .arcface import ArcFace
 
         return ArcFace(dimensions, classes, seed=seed, **self.model_dump(exclude={"kind"}))
 
@@ -96,7 +96,7 @@ class ContrastiveSettings(PairwiseSettings):
         from pytorch_metric_learning.losses import ContrastiveLoss
         from pytorch_metric_learning.reducers import MeanReducer
 
-        from image_copies.models.objectives.pairs import PairObjective
+        from .pairs import PairObjective
 
         return PairObjective(
             ContrastiveLoss(self.positive_margin, self.negative_margin, reducer=MeanReducer())
@@ -120,7 +120,7 @@ class TripletSettings(PairwiseSettings):
         from pytorch_metric_learning.losses import TripletMarginLoss
         from pytorch_metric_learning.reducers import AvgNonZeroReducer, SumReducer
 
-        from image_copies.models.objectives.pairs import PairObjective
+        from .pairs import PairObjective
 
         reducer = SumReducer() if self.reduction == "sum" else AvgNonZeroReducer()
         return PairObjective(TripletMarginLoss(self.margin, reducer=reducer))
@@ -147,7 +147,7 @@ class MultiSimilaritySettings(PairwiseSettings):
         from pytorch_metric_learning.losses import MultiSimilarityLoss
         from pytorch_metric_learning.miners import MultiSimilarityMiner
 
-        from image_copies.models.objectives.pairs import PairObjective
+        from .pairs import PairObjective
 
         miner = None if self.mining is None else MultiSimilarityMiner(self.mining)
         return PairObjective(MultiSimilarityLoss(self.alpha, self.beta, self.base), miner=miner)
@@ -165,7 +165,7 @@ class NPairSettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from image_copies.models.objectives.pairs import NPairLoss, PairObjective
+        from .pairs import NPairLoss, PairObjective
 
         return PairObjective(NPairLoss(), self.normalize)
 
@@ -177,7 +177,7 @@ class InfoNceSettings(PairwiseSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "PairObjective":
         """As in ObjectiveSettings."""
-        from image_copies.models.objectives.pairs import NPairLoss, PairObjective
+        from .pairs import NPairLoss, PairObjective
 
         return PairObjective(NPairLoss(temperature=0.05))
 
@@ -196,7 +196,7 @@ class AngularSettings(PairwiseSettings):
         """Build the objective; see `ObjectiveSettings.build`."""
         from pytorch_metric_learning.losses import AngularLoss
 
-        from image_copies.models.objectives.pairs import PairObjective
+        from .pairs import PairObjective
 
         return PairObjective(AngularLoss(self.angle))
 
@@ -220,7 +220,7 @@ class DistanceWeightedSettings(ObjectiveSettings):
 
     def build_margin(self, seed: int) -> "MarginLoss":
         """Build the margin loss."""
-        from image_copies.models.objectives.margin import MarginLoss
+        from .margin import MarginLoss
 
         return MarginLoss(
             **self.model_dump(include=set(DistanceWeightedSettings.model_fields) - {"kind"}), seed=seed
@@ -244,7 +244,7 @@ class SoftmaxSettings(ObjectiveSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "Softmax":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from image_copies.models.objectives.multigrain import Softmax
+        from .multigrain import Softmax
 
         return Softmax(dimensions, classes)
 
@@ -261,7 +261,7 @@ class MultiGrainSettings(DistanceWeightedSettings):
 
     def build(self, dimensions: int, classes: int, seed: int) -> "MultiGrain":
         """Build the objective; see `ObjectiveSettings.build`."""
-        from image_copies.models.objectives.multigrain import MultiGrain
+        from .multigrain import MultiGrain
 
         softmax = SoftmaxSettings().build(dimensions, classes, seed) if self.weight > 0 else None
         return MultiGrain(self.weight, softmax, self.build_margin(seed))

@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from image_copies.data.errors import UserError
-from image_copies.models.distributed import gather_rows
-from image_copies.models.objectives.base import ClassMatrix, Objective, ObjectiveOutput
-from image_copies.models.objectives.settings import SvmaxSettings
+
+from ..distributed import gather_rows
+from .base import ClassMatrix, Objective, ObjectiveOutput
+from .settings import SvmaxSettings
 
 
 def spread_out_penalty(rows: Tensor, labels: Tensor) -> Tensor:

@@ -14,10 +14,11 @@ from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, Key
 from image_copies.augmentations.sampling import Batches, Stream, epoch_batches, pk_batches, repeated_batches
 from image_copies.data.cache import CachedImages
 from image_copies.data.errors import UserError
-from image_copies.models.training.capture import suits_graph
-from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.settings import MixSettings, SamplingSettings, StageSettings
-from image_copies.models.training.state import Progress
+
+from .capture import suits_graph
+from .model_settings import ModelSettings
+from .settings import MixSettings, SamplingSettings, StageSettings
+from .state import Progress
 
 
 def order_classes(stages: Sequence[StageSettings], own: int, extra: int) -> list[int]:

@@ -10,9 +10,9 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from image_copies.models.distributed import group_size
-from image_copies.models.objectives.base import ObjectiveOutput
-from image_copies.models.training.model_settings import ModelSettings
+from ..distributed import group_size
+from ..objectives.base import ObjectiveOutput
+from .model_settings import ModelSettings
 
 GRAPH_DEVICES = ("cuda",)
 WARM_UP = 3  # steps before the capture, in which libraries choose algorithms and Adam makes its moments

@@ -9,8 +9,9 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from image_copies.augmentations.dataset import EditedImages, normalize_pixels
-from image_copies.models.device import autocast
-from image_copies.models.network.descriptor import Descriptor
+
+from ..device import autocast
+from ..network.descriptor import Descriptor
 
 FIRST_CENTROID_EPOCH = -1  # the rebuild uses the edits of epochs −1, −2, …, which training never uses
 

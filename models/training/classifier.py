@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file_apart
-from image_copies.models.training.curve import CLASSIFIER, stage_checkpoint, stage_number
+
+from .curve import CLASSIFIER, stage_checkpoint, stage_number
 
 
 def save_classifier(folder: Path, classifier: nn.Linear) -> None:

@@ -13,8 +13,9 @@ from torch.nn import functional
 from image_copies.augmentations.dataset import EditedImages
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.cache import CachedImages
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.training.centroids import FIRST_CENTROID_EPOCH, compute_centroids
+
+from ..network.descriptor import Descriptor
+from .centroids import FIRST_CENTROID_EPOCH, compute_centroids
 
 IMAGES = 128  # that are measured at most, each of another class
 MOST_COSINE = 0.95  # mean cosine from which vectors are said to collapse

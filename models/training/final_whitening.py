@@ -7,11 +7,12 @@ import torch
 from image_copies.augmentations.randomness import generator_for
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.models.device import report_lack_of_memory
-from image_copies.models.inference.handmade import compute_raw
-from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.whitening import fit_whitening
+
+from ..device import report_lack_of_memory
+from ..inference.handmade import compute_raw
+from ..inference.settings import EmbeddingSettings
+from ..network.descriptor import Descriptor
+from ..network.whitening import fit_whitening
 
 BATCH_SIZE = 64  # images
 WHITENING_IMAGES = 20_000  # the paper takes 20,000 of YFCC100M (MultiGrain, section 4.1)

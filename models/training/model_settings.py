@@ -7,24 +7,14 @@ from pydantic import Field, model_validator
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, Table
 from image_copies.data.settings import Precision, Settings
-from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.settings import DescriptorSettings, weights_path
-from image_copies.models.objectives.settings import (
-    PAIRWISE,
-    ArcFaceSettings,
-    ObjectiveChoice,
-    SvmaxSettings,
-)
-from image_copies.models.training.settings import (
-    MixSettings,
-    OptimizerSettings,
-    SamplingSettings,
-    SchedulerSettings,
-    StageSettings,
-)
+
+from ..inference.settings import EmbeddingSettings
+from ..network.settings import DescriptorSettings, weights_path
+from ..objectives.settings import PAIRWISE, ArcFaceSettings, ObjectiveChoice, SvmaxSettings
+from .settings import MixSettings, OptimizerSettings, SamplingSettings, SchedulerSettings, StageSettings
 
 if TYPE_CHECKING:
-    from image_copies.models.objectives.base import Objective
+    from ..objectives.base import Objective
 
 MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
 
@@ -98,7 +88,8 @@ class ModelSettings(Settings):
     def build_objective(self, dimensions: int, classes: int, seed: int) -> "Objective":
         """Build the objective of vectors of so many dimensions, with the terms added to it; all log SVMax's s."""
         from image_copies.augmentations.dataset import DOMAINS
-        from image_copies.models.objectives.svmax import Svmax
+
+        from ..objectives.svmax import Svmax
 
         heads = len(DOMAINS) if self.descriptor.domains else 1
         return Svmax(self.objective.build(dimensions // heads, classes, seed), self.svmax)
@@ -109,8 +100,8 @@ class ModelSettings(Settings):
         Raises:
             UserError: It does not, or they are not.
         """
-        from image_copies.models.network.backbones import check_backbone
-        from image_copies.models.network.start import find_start
+        from ..network.backbones import check_backbone
+        from ..network.start import find_start
 
         check_backbone(self.descriptor.backbone)
         file = self.weights_file

@@ -10,11 +10,11 @@ from timm.optim import muon
 from torch import nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from image_copies.models.device import choose_precision
-from image_copies.models.distributed import sum_over_processes
-from image_copies.models.network.layers import GeM
-from image_copies.models.objectives.base import Objective
-from image_copies.models.training.settings import OptimizerSettings, SchedulerSettings
+from ..device import choose_precision
+from ..distributed import sum_over_processes
+from ..network.layers import GeM
+from ..objectives.base import Objective
+from .settings import OptimizerSettings, SchedulerSettings
 
 ADAM_SHARE = 0.125  # of Muon's rate: what it lets Adam move, norms and biases, bears rates of about 0.002
 

@@ -6,7 +6,8 @@ from pydantic import Field, model_validator
 
 from image_copies.augmentations.settings import Table
 from image_copies.data.settings import Settings
-from image_copies.models.network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE
+
+from ..network.settings import MAX_IMAGE_SIZE, MIN_IMAGE_SIZE
 
 
 class SamplingSettings(Settings):

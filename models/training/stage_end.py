@@ -7,11 +7,12 @@ from pathlib import Path
 from lightning_fabric import Fabric
 
 from image_copies.data.errors import UserError
-from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.training.collapse import COSINE, RANK, RANK_BOUND, REMEDY, find_collapse
-from image_copies.models.training.curve import EpochRow, read_rows, stage_checkpoint
-from image_copies.models.training.settings import StageSettings
+
+from ..network.checkpoint import load_descriptor, save_descriptor
+from ..network.descriptor import Descriptor
+from .collapse import COSINE, RANK, RANK_BOUND, REMEDY, find_collapse
+from .curve import EpochRow, read_rows, stage_checkpoint
+from .settings import StageSettings
 
 # what a checkpoint notes of its stage's last epoch; reads it from the curve
 NOTES: dict[str, Callable[[str], object]] = {

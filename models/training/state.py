@@ -23,8 +23,9 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file, whole_file_apart
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
-from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.settings import StageSettings
+
+from .model_settings import ModelSettings
+from .settings import StageSettings
 
 STATE = "state.json"
 # plus twice the time of writing, and the steps between two checks: what a killed run loses

@@ -33,55 +33,27 @@ from image_copies.data.cache import CachedImages, cache_images
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.process import choose_workers, usable_cores
-from image_copies.models.device import choose_algorithms, describe_device, report_lack_of_memory
-from image_copies.models.distributed import (
-    gather_rows,
-    gather_together,
-    report_lost_process,
-    share_buffers,
-    sum_over_processes,
-)
-from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
-from image_copies.models.network.descriptor import Descriptor, check_image_sizes
-from image_copies.models.objectives.base import Objective, ObjectiveOutput, sum_over_domains
-from image_copies.models.objectives.svmax import describe_spread
-from image_copies.models.training.batches import (
-    build_batches,
-    check_class_counts,
-    choose_rows,
-    draw_share,
-    mix_batch,
-)
-from image_copies.models.training.capture import StaticStep, suits_graph
-from image_copies.models.training.centroids import FIRST_CENTROID_EPOCH, compute_centroids
-from image_copies.models.training.classifier import save_classifier
-from image_copies.models.training.collapse import embed_classes, find_disagreement, measure_collapse
-from image_copies.models.training.curve import (
-    EpochRow,
-    append_rows,
-    read_rows,
-    record_validation,
-    remove_curve,
-    stage_checkpoint,
-)
-from image_copies.models.training.final_whitening import (
-    check_whitening,
-    choose_whitening_images,
-    learn_whitening,
-)
-from image_copies.models.training.launch import launch_fabric
-from image_copies.models.training.model_settings import ModelSettings
-from image_copies.models.training.schedule import EpochSchedule, build_optimizers, clip_gradients
-from image_copies.models.training.settings import StageSettings
-from image_copies.models.training.stage_end import (
-    describe_end,
-    find_troubles,
-    restore_checkpoint,
-    start_row,
-    write_checkpoint,
-)
-from image_copies.models.training.state import Progress, StateSaver, identify_training, load_state, save_state
+
+from ..device import choose_algorithms, describe_device, report_lack_of_memory
+from ..distributed import gather_rows, gather_together, report_lost_process, share_buffers, sum_over_processes
+from ..inference.settings import EmbeddingSettings
+from ..network.checkpoint import load_descriptor, save_descriptor
+from ..network.descriptor import Descriptor, check_image_sizes
+from ..objectives.base import Objective, ObjectiveOutput, sum_over_domains
+from ..objectives.svmax import describe_spread
+from .batches import build_batches, check_class_counts, choose_rows, draw_share, mix_batch
+from .capture import StaticStep, suits_graph
+from .centroids import FIRST_CENTROID_EPOCH, compute_centroids
+from .classifier import save_classifier
+from .collapse import embed_classes, find_disagreement, measure_collapse
+from .curve import EpochRow, append_rows, read_rows, record_validation, remove_curve, stage_checkpoint
+from .final_whitening import check_whitening, choose_whitening_images, learn_whitening
+from .launch import launch_fabric
+from .model_settings import ModelSettings
+from .schedule import EpochSchedule, build_optimizers, clip_gradients
+from .settings import StageSettings
+from .stage_end import describe_end, find_troubles, restore_checkpoint, start_row, write_checkpoint
+from .state import Progress, StateSaver, identify_training, load_state, save_state
 
 WORKING_SCALE = 1.5  # images are edited larger than they are learnt from, so that crops keep detail
 STEPS_PER_CHECK = 8  # between checks of the clock and reads of figures from the device

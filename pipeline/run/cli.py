@@ -19,10 +19,11 @@ from image_copies.data.commands import PROGRAM, describe_command, find_version, 
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_disk_full, is_read_only
 from image_copies.data.remote import as_path, is_remote
-from image_copies.pipeline.streams import end_with_reader, prepare_streams
+
+from ..streams import end_with_reader, prepare_streams
 
 if TYPE_CHECKING:
-    from image_copies.pipeline.run.run import Run
+    from .run import Run
 
 prepare_streams()  # before the first --help: every command imports this module
 
@@ -120,7 +121,7 @@ def open_chosen_run(options: argparse.Namespace) -> "Run":
     Raises:
         UserError: when there is no such run, data set or recipe, or the recipe is invalid (see `open_run`).
     """
-    from image_copies.pipeline.run.run import open_run  # imported here: --help must answer at once
+    from .run import open_run  # imported here: --help must answer at once
 
     return open_run(options.run, options.recipe, options.data, options.scale)
 

@@ -27,8 +27,9 @@ from image_copies.data.locks import hold_folder
 from image_copies.data.process import is_first_process
 from image_copies.data.remote import as_path
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.pipeline.run.paths import RunPaths
-from image_copies.pipeline.run.recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
+
+from .paths import RunPaths
+from .recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
 
 RUNS = Path("runs")
 DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "collection.yaml"

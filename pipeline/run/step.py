@@ -25,8 +25,9 @@ from image_copies.data.locks import SESSION_VARIABLE, hold_folder
 from image_copies.data.process import has_gpu, is_first_process, print_once
 from image_copies.data.remote import as_path
 from image_copies.data.settings import Settings, read_recorded
-from image_copies.pipeline.run.run import Run
 from image_copies.submissions.search.neighbours import use_device
+
+from .run import Run
 
 PACKAGES = (
     "torch",
@@ -391,7 +392,7 @@ def search_on_gpu() -> Iterator[None]:
     if device.type == "cpu":
         yield
         return
-    from image_copies.pipeline.gpu_search import TorchSearch
+    from ..gpu_search import TorchSearch
 
     with use_device(TorchSearch(device)):
         yield

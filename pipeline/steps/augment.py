@@ -7,8 +7,9 @@ from image_copies.augmentations.composition import list_edits
 from image_copies.augmentations.query_set import make_query_set, read_families
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
-from image_copies.pipeline.run.paths import RunPaths
-from image_copies.pipeline.run.run import Run, assign_training_roles, require_no_tests
+
+from ..run.paths import RunPaths
+from ..run.run import Run, assign_training_roles, require_no_tests
 
 
 def make_queries(run: Run, folder: Path, count: int) -> None:

@@ -14,15 +14,10 @@ from image_copies.models.inference.settings import (
     EmbeddingSettings,
     OnnxModelSettings,
 )
-from image_copies.pipeline.run.paths import SETS
-from image_copies.pipeline.run.run import (
-    Run,
-    TrainingRoles,
-    assign_training_roles,
-    digest_labels,
-    find_images_to_embed,
-)
-from image_copies.pipeline.run.step import Product, Step, make_product, report_stale
+
+from ..run.paths import SETS
+from ..run.run import Run, TrainingRoles, assign_training_roles, digest_labels, find_images_to_embed
+from ..run.step import Product, Step, make_product, report_stale
 
 
 def run_step(run: Run, step: Step, force: bool = False) -> None:
@@ -42,8 +37,8 @@ def run_step(run: Run, step: Step, force: bool = False) -> None:
 
 def _augment(run: Run) -> list[Product]:
     def work() -> None:
-        from image_copies.pipeline.steps.augment import make_queries
-        from image_copies.pipeline.steps.train import check_models
+        from .augment import make_queries
+        from .train import check_models
 
         check_models(run)  # before the first work of a run, not after minutes of it
         make_queries(run, run.paths.queries, run.recipe.queries.count)
@@ -69,7 +64,7 @@ def _train_together(run: Run, models: Sequence[Product], roles: Callable[[], Tra
     """One product of all models: none can be made or forced alone while others are trained."""
 
     def work() -> None:
-        from image_copies.pipeline.steps.train import train_together
+        from .train import train_together
 
         train_together(run, roles())
 
@@ -86,7 +81,7 @@ def _train_together(run: Run, models: Sequence[Product], roles: Callable[[], Tra
 
 def _train_model(run: Run, name: str, roles: Callable[[], TrainingRoles]) -> Product:
     def work() -> None:
-        from image_copies.pipeline.steps.train import train
+        from .train import train
 
         train(run, name, roles())
 
@@ -147,7 +142,8 @@ def _embed_by_onnx(
     def work() -> None:
         from image_copies.models.inference.embedders import embed_with_all
         from image_copies.models.inference.onnx_embedder import open_onnx
-        from image_copies.pipeline.steps.vectors import write_blocks
+
+        from .vectors import write_blocks
 
         images = sets()[part]
         network = open_onnx(model.file, size=model.image_size)
@@ -174,7 +170,7 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
     """The vectors of a set of images."""
 
     def work() -> None:
-        from image_copies.pipeline.steps.embed import embed_to_file
+        from .embed import embed_to_file
 
         embed_to_file(
             run.checkpoint(model),
@@ -196,7 +192,7 @@ def _embed_set(run: Run, model: str, part: str, sets: Callable[[], dict[str, Ima
 
 def _join(run: Run) -> list[Product]:
     def work() -> None:
-        from image_copies.pipeline.steps.ensemble import join_models
+        from .ensemble import join_models
 
         join_models(run)
 
@@ -223,7 +219,7 @@ def _list_embeddings(run: Run) -> list[Path]:
 
 def _normalize(run: Run) -> list[Product]:
     def work() -> None:
-        from image_copies.pipeline.steps.normalize import normalize
+        from .normalize import normalize
 
         normalize(run)
 
@@ -240,7 +236,7 @@ def _normalize(run: Run) -> list[Product]:
 
 def _submit(run: Run) -> list[Product]:
     def work() -> None:
-        from image_copies.pipeline.steps.submit import submit
+        from .submit import submit
 
         submit(run)
 
@@ -259,7 +255,7 @@ def _score(run: Run) -> list[Product]:
     scored = has_ground_truth(run)
 
     def work() -> None:
-        from image_copies.pipeline.steps.score import report_unscored, score_variants
+        from .score import report_unscored, score_variants
 
         # both write the same page: after a kill, the manifest of one must not call up to date what is half the other's
         run.paths.manifest(SCORE.name).unlink(missing_ok=True)

@@ -22,10 +22,11 @@ from image_copies.models.inference.embed import LoadedBatches, embed_images, loa
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.joined import JoinedDescriptor
-from image_copies.pipeline.run.step import fingerprint
-from image_copies.pipeline.steps.vectors import is_whole, join_shards, make_shard_folder, report_unreadable
 from image_copies.submissions.vectors.files import write_vectors
 from image_copies.submissions.vectors.parquet import check_parquet
+
+from ..run.step import fingerprint
+from .vectors import is_whole, join_shards, make_shard_folder, report_unreadable
 
 Network = tuple[Checkpoint, EmbeddingSettings]  # a descriptor, and how it embeds
 BACKGROUND_ID = "background/{}"  # no image has such an id: ids of a data set are file names

@@ -15,12 +15,6 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
-from image_copies.pipeline.run.paths import SETS, RunPaths
-from image_copies.pipeline.run.recipe import Recipe, refuse_pca_after_whitening
-from image_copies.pipeline.run.run import Run, TrainingRoles, assign_training_roles
-from image_copies.pipeline.run.step import fingerprint, search_on_gpu
-from image_copies.pipeline.steps.augment import synthetic_truths
-from image_copies.pipeline.steps.vectors import is_whole, join_shards, make_shard_folder
 from image_copies.submissions.ensemble.normalization import count_neighbours_needed
 from image_copies.submissions.ensemble.projection import (
     Projection,
@@ -44,6 +38,13 @@ from image_copies.submissions.ensemble.variant import (
 )
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from image_copies.submissions.vectors.files import open_vectors, write_vectors
+
+from ..run.paths import SETS, RunPaths
+from ..run.recipe import Recipe, refuse_pca_after_whitening
+from ..run.run import Run, TrainingRoles, assign_training_roles
+from ..run.step import fingerprint, search_on_gpu
+from .augment import synthetic_truths
+from .vectors import is_whole, join_shards, make_shard_folder
 
 ROWS_PER_SHARD = 49_152  # about 50,000, in whole blocks of ConcatenatedVectors
 

@@ -1,12 +1,13 @@
 """Step 04's work: query normalisation against the training vectors (ISC2021 paper, section 2.7)."""
 
 from image_copies.data.errors import prefix_errors
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.step import search_on_gpu
 from image_copies.submissions.ensemble.normalization import normalize_by_variant
 from image_copies.submissions.ensemble.projection import require_training_only
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import open_vectors, read_vectors, write_vectors
+
+from ..run.run import Run
+from ..run.step import search_on_gpu
 
 
 @search_on_gpu()

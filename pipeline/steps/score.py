@@ -12,10 +12,6 @@ from image_copies.data.errors import prefix_errors
 from image_copies.data.files import digest_file, write_text
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import IscFolder, open_isc_folder
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.step import describe_origin, fingerprint_images, read_manifest, search_on_gpu
-from image_copies.pipeline.steps.score_files import write_details
-from image_copies.pipeline.steps.score_table import collect_warnings, describe_run, read_synthetic
 from image_copies.submissions.ensemble.normalization import METHODS, with_betas
 from image_copies.submissions.ensemble.selection import apply_normalizations, find_best_beta
 from image_copies.submissions.ensemble.variant import read_choice
@@ -32,6 +28,11 @@ from image_copies.submissions.scoring.metrics import (
     micro_average_precision_interval,
 )
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors
+
+from ..run.run import Run
+from ..run.step import describe_origin, fingerprint_images, read_manifest, search_on_gpu
+from .score_files import write_details
+from .score_table import collect_warnings, describe_run, read_synthetic
 
 
 @dataclass(frozen=True)

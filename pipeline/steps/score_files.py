@@ -10,8 +10,6 @@ from image_copies.data.files import digest_file, read_json, write_text
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.remote import as_path
-from image_copies.pipeline.run.paths import RunPaths
-from image_copies.pipeline.run.step import describe_origin, search_on_gpu
 from image_copies.submissions.formats.matching_track import evaluate_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.scoring.any_vectors import (
@@ -29,6 +27,9 @@ from image_copies.submissions.scoring.metrics import (
     evaluate,
     micro_average_precision_interval,
 )
+
+from ..run.paths import RunPaths
+from ..run.step import describe_origin, search_on_gpu
 
 SCORE_TITLES = {
     "micro_average_precision": "µAP",

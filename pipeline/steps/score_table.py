@@ -11,10 +11,11 @@ from rich.table import Table
 
 from image_copies.data.files import open_regular, read_json
 from image_copies.data.layout import IscFolder
-from image_copies.pipeline.run.run import Run
-from image_copies.pipeline.run.step import code_version, versions
 from image_copies.submissions.ensemble.variant import TITLES, read_choice
 from image_copies.submissions.report.inputs import StepDone
+
+from ..run.run import Run
+from ..run.step import code_version, versions
 
 
 def read_synthetic(choice: Path) -> dict[str, float]:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from image_copies.data.errors import UserError
 from image_copies.data.layout import open_isc_folder
-from image_copies.pipeline.run.run import Run
 from image_copies.submissions.formats.matching_track import write_matches
 from image_copies.submissions.formats.submission import (
     describe_oddities,
@@ -13,6 +12,8 @@ from image_copies.submissions.formats.submission import (
     write_submission,
 )
 from image_copies.submissions.vectors.files import open_vectors, read_vectors
+
+from ..run.run import Run
 
 
 def submit(run: Run) -> None:

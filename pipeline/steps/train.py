@@ -20,16 +20,11 @@ from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.training.batches import order_classes
 from image_copies.models.training.trainer import Trainer
-from image_copies.pipeline.run.run import (
-    Run,
-    TrainingRoles,
-    assign_training_roles,
-    open_run,
-    require_no_tests,
-)
-from image_copies.pipeline.run.step import search_on_gpu
 from image_copies.submissions.scoring.metrics import evaluate
 from image_copies.submissions.vectors.files import Vectors
+
+from ..run.run import Run, TrainingRoles, assign_training_roles, open_run, require_no_tests
+from ..run.step import search_on_gpu
 
 
 def train(run: Run, name: str, roles: TrainingRoles) -> None:

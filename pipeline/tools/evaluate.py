@@ -228,7 +228,7 @@ def _open(name: str, folder: IscFolder) -> tuple[Vectors, VectorSet, float | Non
         path = find_file(Path(name))
         if name.startswith(TIMM):
             # imported here: only timm's networks need it
-            from image_copies.pipeline.tools.export import write_timm
+            from .export import write_timm
 
             path = Path(place) / "timm.safetensors"
             write_timm(name, path)

@@ -39,19 +39,14 @@ from image_copies.models.network.settings import (
     MemberSettings,
     without_weights_files,
 )
-from image_copies.pipeline.run.recipe import QuerySettings
-from image_copies.pipeline.run.run import Run, open_existing_run
-from image_copies.pipeline.run.step import code_version
-from image_copies.pipeline.tools.run_extractor import (
-    calibrate_on_run,
-    held_out_ids,
-    run_checkpoints,
-    run_embeddings,
-    run_normalizer,
-)
 from image_copies.submissions.ensemble.projection import load_projection, scale_to_unit_length
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import Vectors
+
+from ..run.recipe import QuerySettings
+from ..run.run import Run, open_existing_run
+from ..run.step import code_version
+from .run_extractor import calibrate_on_run, held_out_ids, run_checkpoints, run_embeddings, run_normalizer
 
 PHOTOGRAPHS = 100  # training images of a run on which its export is verified
 

@@ -11,7 +11,8 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import is_folder
 from image_copies.data.sources.archives import is_archive
 from image_copies.matching.files.keeping import KEEP_RULES, is_rule
-from image_copies.pipeline.run.cli import (
+
+from ..run.cli import (
     DIR,
     FILE,
     FLAG,
@@ -25,7 +26,7 @@ from image_copies.pipeline.run.cli import (
     make_task_parser,
     named_place,
 )
-from image_copies.pipeline.run.cli import OPTIONS as SHARED
+from ..run.cli import OPTIONS as SHARED
 
 A_SOURCE = "a SOURCE is a folder, a tar, zip, Parquet or Arrow file of pictures, a picture or @list.txt, here or at s3://…"
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")

@@ -17,8 +17,9 @@ from image_copies.models.device import best_device
 from image_copies.models.inference.protocols import embed_at_exponents
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.pipeline.run.run import assign_training_roles, require_no_tests, run_of_checkpoint
 from image_copies.submissions.scoring.retrieval import in_aug_accuracy
+
+from ..run.run import assign_training_roles, require_no_tests, run_of_checkpoint
 
 
 def choose_exponent(

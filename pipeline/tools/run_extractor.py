@@ -24,13 +24,14 @@ from image_copies.models.inference.embedders import Embedder
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings, OnnxModelSettings
 from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.run.run import Run, assign_training_roles, list_runs, open_existing_run
-from image_copies.pipeline.run.step import report_stale
-from image_copies.pipeline.steps.definitions import NORMALIZE, STEPS
-from image_copies.pipeline.steps.vectors import write_blocks
 from image_copies.submissions.ensemble.projection import load_projection
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import Vectors, read_vectors
+
+from ..run.run import Run, assign_training_roles, list_runs, open_existing_run
+from ..run.step import report_stale
+from ..steps.definitions import NORMALIZE, STEPS
+from ..steps.vectors import write_blocks
 
 
 def open_extractor(

@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.ensemble.variant import Variant
-from image_copies.submissions.search.neighbours import Neighbours
-from image_copies.submissions.settings import Method, NormalizationSettings
-from image_copies.submissions.vectors.files import VectorRows, take_rows
+
+from ..search.neighbours import Neighbours
+from ..settings import Method, NormalizationSettings
+from ..vectors.files import VectorRows, take_rows
+from .variant import Variant
 
 QUERIES_PER_BLOCK = 4096
 

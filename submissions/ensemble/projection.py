@@ -12,13 +12,9 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular, whole_file
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
-from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
-from image_copies.submissions.vectors.hdf5 import (
-    HDF5_ERRORS,
-    create_hdf5,
-    describe_dataset_problem,
-    open_hdf5,
-)
+
+from ..vectors.concatenated import ConcatenatedVectors
+from ..vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
 
 ROWS_PER_SHARD = 8192  # of the chosen ones
 SUMMED_ROWS = 4096  # converted to float64 at once

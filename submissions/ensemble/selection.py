@@ -12,26 +12,20 @@ from tqdm import tqdm
 
 from image_copies.data.errors import prefix_errors
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.ensemble.normalization import (
+
+from ..scoring.metrics import evaluate
+from ..settings import EnsembleSettings, Method, NormalizationSettings
+from ..vectors.concatenated import ConcatenatedVectors
+from ..vectors.files import VectorRows, Vectors, join_blocks
+from .normalization import (
     count_neighbours_needed,
     find_neighbours,
     hold_neighbours,
     list_betas,
     normalize_queries,
 )
-from image_copies.submissions.ensemble.projection import Projection, fit_projection_on_rows
-from image_copies.submissions.ensemble.variant import (
-    LEARNT_FAMILIES,
-    LEFT_OUT_FAMILIES,
-    MEAN,
-    Variant,
-    parse_variant,
-    tabulate_variant,
-)
-from image_copies.submissions.scoring.metrics import evaluate
-from image_copies.submissions.settings import EnsembleSettings, Method, NormalizationSettings
-from image_copies.submissions.vectors.concatenated import ConcatenatedVectors
-from image_copies.submissions.vectors.files import VectorRows, Vectors, join_blocks
+from .projection import Projection, fit_projection_on_rows
+from .variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, Variant, parse_variant, tabulate_variant
 
 
 @dataclass(frozen=True)

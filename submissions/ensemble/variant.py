@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular, write_text
-from image_copies.submissions.settings import Method
+
+from ..settings import Method
 
 if TYPE_CHECKING:
     import pandas as pd

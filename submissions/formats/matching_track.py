@@ -8,14 +8,9 @@ import numpy as np
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth, read_table, write_table
-from image_copies.submissions.scoring.metrics import (
-    RankedPairs,
-    Scores,
-    make_ranking,
-    make_scores,
-    search_readable,
-)
-from image_copies.submissions.vectors.files import Vectors, VectorSet
+
+from ..scoring.metrics import RankedPairs, Scores, make_ranking, make_scores, search_readable
+from ..vectors.files import Vectors, VectorSet
 
 CSV_COLUMNS = ["query_id", "reference_id", "score"]
 MAX_ROWS = 500_000

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
-from image_copies.submissions.settings import MAX_DIMENSIONS
-from image_copies.submissions.vectors.files import (
+
+from ..settings import MAX_DIMENSIONS
+from ..vectors.files import (
     MAX_NORM,
     ROWS_PER_BLOCK,
     StoredVectors,
@@ -22,12 +23,7 @@ from image_copies.submissions.vectors.files import (
     read_ids,
     take_rows,
 )
-from image_copies.submissions.vectors.hdf5 import (
-    HDF5_ERRORS,
-    create_hdf5,
-    describe_dataset_problem,
-    open_hdf5,
-)
+from ..vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
 
 # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
 UNREADABLE_DISTANCE = 1e3

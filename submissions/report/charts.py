@@ -12,7 +12,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.typing import RcKeyType
 
-from image_copies.submissions.scoring.metrics import RankedPairs
+from ..scoring.metrics import RankedPairs
 
 WIDTH = 5.0  # inches: text stays readable on a phone, and two figures fit side by side on a desktop
 

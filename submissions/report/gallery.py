@@ -13,9 +13,10 @@ from image_copies.data.errors import ImageError
 from image_copies.data.files import whole_folder
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
-from image_copies.submissions.report.inputs import RunInputs, format_number, render
-from image_copies.submissions.scoring.breakdown import find_pairs_at_90, last_rank_at_90
-from image_copies.submissions.scoring.metrics import RankedPairs
+
+from ..scoring.breakdown import find_pairs_at_90, last_rank_at_90
+from ..scoring.metrics import RankedPairs
+from .inputs import RunInputs, format_number, render
 
 MAX_FOUND, MAX_MISSED, MAX_FALSE_ALARMS, MAX_SUGGESTED = 24, 48, 48, 96  # cards in each gallery
 

@@ -10,7 +10,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
-from image_copies.submissions.scoring.metrics import Interval, RankedPairs
+
+from ..scoring.metrics import Interval, RankedPairs
 
 if TYPE_CHECKING:
     import pandas as pd

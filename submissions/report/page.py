@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from image_copies.data.layout import GROUND_TRUTH
-from image_copies.submissions.report.charts import draw_precision_recall, draw_training
-from image_copies.submissions.report.gallery import make_galleries, suggest_copies, write_page
-from image_copies.submissions.report.inputs import ReportInputs, RunInputs, UnscoredInputs
-from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit
+
+from ..scoring.breakdown import read_edits, tabulate_recall_by_edit
+from .charts import draw_precision_recall, draw_training
+from .gallery import make_galleries, suggest_copies, write_page
+from .inputs import ReportInputs, RunInputs, UnscoredInputs
 
 
 def write_report(inputs: ReportInputs, folder: Path) -> Path:

@@ -13,20 +13,14 @@ from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import open_regular
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.sources.tables import is_parquet
-from image_copies.submissions.ensemble.normalization import normalize_by_variant
-from image_copies.submissions.ensemble.projection import fit_projection, scale_to_unit_length
-from image_copies.submissions.ensemble.variant import Variant
-from image_copies.submissions.scoring.metrics import RankedPairs, Scores, evaluate
-from image_copies.submissions.settings import Method, NormalizationSettings
-from image_copies.submissions.vectors.files import (
-    MAX_NORM,
-    Vectors,
-    VectorSet,
-    open_vectors,
-    read_ids,
-    read_vectors,
-)
-from image_copies.submissions.vectors.hdf5 import HDF5_ERRORS, describe_dataset_problem, open_hdf5
+
+from ..ensemble.normalization import normalize_by_variant
+from ..ensemble.projection import fit_projection, scale_to_unit_length
+from ..ensemble.variant import Variant
+from ..settings import Method, NormalizationSettings
+from ..vectors.files import MAX_NORM, Vectors, VectorSet, open_vectors, read_ids, read_vectors
+from ..vectors.hdf5 import HDF5_ERRORS, describe_dataset_problem, open_hdf5
+from .metrics import RankedPairs, Scores, evaluate
 
 Source = str | os.PathLike[str] | Mapping[str, ArrayLike]  # a file, or the vector [d] of each id
 # a CSV, or the reference that each query copies, None for none

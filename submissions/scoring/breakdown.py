@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from image_copies.data.ground_truth import GroundTruth, read_table, write_table
-from image_copies.submissions.scoring.metrics import RankedPairs
+
+from .metrics import RankedPairs
 
 if TYPE_CHECKING:
     import pandas as pd

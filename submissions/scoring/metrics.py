@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
-from image_copies.submissions.search.neighbours import Neighbours, ScoredPairs, compute_exact_distances
-from image_copies.submissions.vectors.files import Vectors, VectorSet, take_rows
+
+from ..search.neighbours import Neighbours, ScoredPairs, compute_exact_distances
+from ..vectors.files import Vectors, VectorSet, take_rows
 
 PAIRS_PER_QUERY = 10  # the organisers keep 10 × (number of queries) pairs
 

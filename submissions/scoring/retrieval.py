@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.search.neighbours import iterate_distances
+
+from ..search.neighbours import iterate_distances
 
 Floats = NDArray[np.floating]
 Labels = NDArray[np.int64]

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
-from image_copies.submissions.vectors.files import RowsShard, VectorRows, divide_rows
+
+from ..vectors.files import RowsShard, VectorRows, divide_rows
 
 Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
 Rows = NDArray[np.int64]

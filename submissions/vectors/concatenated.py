@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from image_copies.data.errors import UserError
-from image_copies.submissions.vectors.files import iterate_vectors, join_blocks, open_vectors
+
+from .files import iterate_vectors, join_blocks, open_vectors
 
 ROWS_PER_BLOCK = 16_384
 

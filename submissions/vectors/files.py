@@ -19,14 +19,9 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.data.remote import as_path
 from image_copies.data.sources.tables import is_parquet
-from image_copies.submissions.vectors.hdf5 import (
-    HDF5_ERRORS,
-    create_hdf5,
-    describe_dataset_problem,
-    open_hdf5,
-    refuse_endless_strings,
-)
-from image_copies.submissions.vectors.parquet import describe_parquet, iterate_parquet, write_parquet
+
+from .hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5, refuse_endless_strings
+from .parquet import describe_parquet, iterate_parquet, write_parquet
 
 ROWS_PER_BLOCK = 16_384
 
