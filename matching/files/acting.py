@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePath
-from typing import NoReturn
 
 from image_copies.data.errors import UserError, text_of
-from image_copies.data.files import is_file, is_link, remove_leftovers
+from image_copies.data.files import disk_full, is_file, is_link, remove_leftovers
 from image_copies.data.sources.walking import set_aside
 
 from .companions import find_companions
@@ -59,7 +59,7 @@ def apply_plan(
     rejected: Collection[frozenset[bytes]] = (),
     merging: bool = False,
 ) -> Outcome:
-    """Do to every file that the plan removes what `way` says; first finish what a kill left half done.
+    """Do to every file that the plan removes what `way` says; first take back what a kill left half done.
 
     Args:
         rows: The rows of the plan.
@@ -77,7 +77,7 @@ def apply_plan(
     Raises:
         UserError: The disk is full. Everything done before is in the journal.
     """
-    outcome = finish(journal)
+    outcome = Outcome(left=_take_back(journal, journal.in_state("begin")).left)
     rows = remove_merged(list(rows)) if merging else list(rows)
     digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
     companions = {row.file: set(row.facts.companions) for row in rows if row.facts}
@@ -142,13 +142,17 @@ def _remove_together(
     steps = list[FileStep]()
     try:
         if merge is not None:
-            steps.append(_carry_out_merge(journal, merge, row.kept))
+            content = merge.after.encode()
+            digest = hashlib.sha256(content).hexdigest()
+            step = FileStep(MERGE, merge.sidecar, merge.sidecar, row.kept, digest, before=merge.before)
+            _carry_out(journal, step, lambda: write_sidecar(merge.sidecar, content))
+            steps.append(step)
         for file in files:
-            with _leave_on_error():
+            with _leave_on_error(file):
                 place, note = _choose_place(file, way, moved_to)
                 sha256 = row.sha256 if file == row.file else digest_if_regular(file)
-            step = journal.begin(way, file, place, row.kept, sha256, note)
-            _carry_out(journal, step)
+            step = FileStep(way, file, place, row.kept, sha256, note)
+            _carry_out(journal, step, partial(_remove, step))
             steps.append(step)
     except LeftAloneError:
         for step in reversed(steps):
@@ -158,25 +162,36 @@ def _remove_together(
     return {step.file: step for step in steps if step.way != MERGE}
 
 
-def _carry_out_merge(journal: Journal, merge: Merge, kept: Path) -> FileStep:
-    """Write a sidecar, and return the step.
+def _carry_out(journal: Journal, step: FileStep, work: Callable[[], None]) -> None:
+    """Do a step, or nothing of it; where it cannot be taken back, it stays begun, and the next call or an undo tries again.
 
     Raises:
-        LeftAloneError: It cannot be written.
+        LeftAloneError: It cannot be done.
         UserError: The disk is full.
     """
-    sidecar, content = merge.sidecar, merge.after.encode()
-    digest = hashlib.sha256(content).hexdigest()
-    step = journal.begin(MERGE, sidecar, sidecar, kept, digest, before=merge.before)
+    journal.begin(step)
     try:
-        write_sidecar(sidecar, content)
-    except OSError as error:
-        journal.end(step, "left", str(error))
-        raise LeftAloneError(
-            f"its notes cannot be written next to the kept file ({_describe(error)})"
-        ) from error
+        with _leave_on_error(step.place):
+            work()
+    except (LeftAloneError, UserError) as reason:
+        _put_back(step)
+        journal.end(step, "left", str(reason))
+        raise
     journal.end(step, "done")
-    return step
+
+
+def _remove(step: FileStep) -> None:
+    """Move a file to its place, and make the link that takes its own; raises OSError."""
+    file, kept = step.file, step.kept
+    if step.note:
+        write_note(step.note, file)
+    relocate(file, step.place, step.sha256)
+    if not kept.is_file():  # it was the same file by another path, or has gone in the meantime
+        raise FileNotFoundError(errno.ENOENT, "the file to keep instead is gone", os.fspath(kept))
+    if step.way == "hardlink":
+        os.link(kept, file)
+    elif step.way == "symlink":
+        file.symlink_to(kept)
 
 
 def _restore_sidecar(step: FileStep) -> None:
@@ -196,41 +211,22 @@ def _restore_sidecar(step: FileStep) -> None:
         raise LeftAloneError("it has changed since notes were added to it")
 
 
-def finish(journal: Journal) -> Outcome:
-    """Finish the steps that a kill left half done."""
-    outcome = Outcome()
-    for step in journal.in_state("begin"):
-        file, place = step.file, step.place
-        try:
-            if step.way == MERGE:
-                remove_leftovers(file.parent)
-                with _leave_on_error():
-                    written = digest_if_regular(file) == step.sha256
-                journal.end(step, "done" if written else "left", "" if written else "not begun")
-                continue
-            if os.path.lexists(file) and (not os.path.lexists(place) or _is_others_note(step)):
-                _remove_orphaned_note(step)  # or the file would get another name in the trash
-                remove_leftovers(place.parent)
-                journal.end(step, "left", "not begun")  # the plan has it still
-                continue
-            if not os.path.lexists(place) and not os.path.lexists(file):
-                # the step stays begun: an undo looks for it, too
-                raise LeftAloneError(f"neither it nor {place} is there")
-            _carry_out(journal, step, resumed=True)
-            outcome.done.append(file)
-        except LeftAloneError as reason:
-            outcome.left.append((file, str(reason)))
-    return outcome
-
-
 def undo(journal: Journal) -> Outcome:
     """Put everything back that the journal says was done, the last first.
 
     A file is put back only if it holds the bytes that were taken away and nothing else has taken its place since.
     """
+    return _take_back(journal, [*journal.in_state("done"), *journal.in_state("begin")])
+
+
+def _take_back(journal: Journal, steps: Sequence[FileStep]) -> Outcome:
+    """Put the files of steps back, the last first; those of state "begin" a kill left half done."""
     outcome = Outcome()
-    for step in reversed([*journal.in_state("done"), *journal.in_state("begin")]):
+    for step in reversed(steps):
         try:
+            with _leave_on_error(step.file):
+                if journal.states[step.number] == "begin":
+                    remove_leftovers(step.place.parent)
             _put_back(step)
             journal.end(step, "undone")
             outcome.done.append(step.file)
@@ -306,58 +302,6 @@ def whole_path(file: PurePath) -> PurePath:
     return PurePath(drive, *file.parts[1:])
 
 
-def _carry_out(journal: Journal, step: FileStep, resumed: bool = False) -> None:
-    """Do the step; resumed, what is missing of it.
-
-    Raises:
-        LeftAloneError: It cannot be done.
-        UserError: The disk is full.
-    """
-    file = step.file
-    place = step.place
-    kept = step.kept
-    try:
-        if step.note and not step.note.exists():
-            write_note(step.note, file)
-        if not (os.path.lexists(place) and _is_link(step)):
-            relocate(file, place, step.sha256, resumed)
-            try:
-                if not kept.is_file():  # it was the same file by another path, or has gone in the meantime
-                    raise FileNotFoundError(errno.ENOENT, "the file to keep instead is gone", os.fspath(kept))
-                if step.way == "hardlink":
-                    os.link(kept, file)
-                elif step.way == "symlink":
-                    file.symlink_to(kept)
-            except OSError:
-                relocate(place, file, step.sha256)
-                raise
-    except OSError as error:
-        _give_up(journal, step, error)
-    journal.end(step, "done")
-
-
-def _give_up(journal: Journal, step: FileStep, error: OSError) -> NoReturn:
-    """Record that a step failed, and say why: UserError for a full disk, LeftAloneError for anything else."""
-    file, place = step.file, step.place
-    if os.path.lexists(place) and not os.path.lexists(file):  # the step stays begun, so that it can be undone
-        raise LeftAloneError(f"{_describe(error)}; it lies at {place}, and --undo puts it back") from error
-    _remove_orphaned_note(step)
-    journal.end(step, "left", str(error))
-    if error.errno == errno.ENOSPC:
-        raise UserError(
-            f"{place} cannot be written: the disk is full. {file} lies where it was; what was done before is in {journal.path}. "
-            "Make room and give the same command again, or take everything back with --undo."
-        ) from error
-    if isinstance(error, PermissionError) and error.filename == os.fspath(file) and error.filename2 is None:
-        raise LeftAloneError(f"no right to remove it from its folder ({error.strerror})") from error
-    raise LeftAloneError(_describe(error)) from error
-
-
-def _remove_orphaned_note(step: FileStep) -> None:
-    if step.note:
-        remove_orphaned_note(step.note, step.file, step.place)
-
-
 def _is_others_note(step: FileStep) -> bool:
     """Whether another file was put into the trash under the name that the step chose, before the step itself began."""
     return step.note is not None and os.path.lexists(step.note) and not is_note_of(step.note, step.file)
@@ -370,11 +314,13 @@ def _describe(error: OSError) -> str:
 
 
 @contextmanager
-def _leave_on_error() -> Iterator[None]:
-    """Leave a file alone where the system raises an error."""
+def _leave_on_error(written: Path) -> Iterator[None]:
+    """Leave a file alone where the system raises an error; stop where the disk of what is written is full."""
     try:
         yield
     except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise disk_full(written) from error
         raise LeftAloneError(_describe(error)) from error
 
 
@@ -387,31 +333,29 @@ def _is_link(step: FileStep) -> bool:
 
 
 def _put_back(step: FileStep) -> None:
+    """Put a file back to its old path, from wherever a step, done or half done, has brought it.
+
+    Raises:
+        LeftAloneError: It cannot be put back.
+        UserError: The disk is full.
+    """
     file, place = step.file, step.place
-    try:
+    with _leave_on_error(file):
         if step.way == MERGE:
             return _restore_sidecar(step)
         linked = _is_link(step)
         is_back = digest_if_regular(file) == step.sha256 and not linked
-        if not os.path.lexists(place) or _is_others_note(step):
-            if not is_back:
-                raise LeftAloneError(f"{place} is gone")
-            return _remove_orphaned_note(step)  # it was put back before a kill, or never taken away
-        if digest_if_regular(place) != step.sha256:
-            raise LeftAloneError(f"{place} has changed since")
-        if os.path.lexists(file) and not linked and not is_back:
-            raise LeftAloneError("another file has taken its place")
-        if linked:
-            file.unlink()
-        relocate(place, file, step.sha256, resumed=True)
-        if step.note:
-            step.note.unlink(missing_ok=True)
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise UserError(
-                f"{file} cannot be put back: the disk is full. It lies at {place}; make room and undo again."
-            ) from error
-        raise LeftAloneError(_describe(error)) from error
+        taken = os.path.lexists(place) and not _is_others_note(step)
+        if taken and digest_if_regular(place) == step.sha256:
+            if os.path.lexists(file) and not linked and not is_back:
+                raise LeftAloneError("another file has taken its place")
+            if linked:
+                file.unlink()
+            relocate(place, file, step.sha256, resumed=True)
+        elif not is_back:
+            raise LeftAloneError(f"{place} {'has changed since' if taken else 'is gone'}")
+        if step.note:  # or the next file of its name would get another one in the trash
+            remove_orphaned_note(step.note, file, place)
 
 
 @contextmanager

@@ -8,7 +8,8 @@ import json
 import os
 import secrets
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,7 +36,6 @@ class FileStep:
     """What is done to one file.
 
     Attributes:
-        number: Number of the step, which no other step of the journal has.
         way: What is done to the file.
         file: Its old path.
         place: Its new path.
@@ -43,9 +43,9 @@ class FileStep:
         sha256: Hexadecimal SHA-256 of the file's bytes.
         note: The .trashinfo note with its old path; None if there is none.
         before: Of a sidecar to which notes are added, in place, its text before; empty if there was none.
+        number: Number of the step, which no other one has: another machine may write, which no lock here reaches.
     """
 
-    number: int
     way: Work
     file: Path
     place: Path
@@ -53,6 +53,7 @@ class FileStep:
     sha256: str
     note: Path | None = None
     before: str = ""
+    number: int = field(default_factory=partial(secrets.randbits, NUMBER_BITS))
 
 
 STEP: TypeAdapter[FileStep] = TypeAdapter(FileStep)
@@ -96,26 +97,14 @@ class Journal:
                 f"{path} is not a journal that can be read ({error.strerror or error})."
             ) from error
 
-    def begin(
-        self,
-        way: Work,
-        file: Path,
-        place: Path,
-        kept: Path,
-        sha256: str,
-        note: Path | None = None,
-        before: str = "",
-    ) -> FileStep:
-        """Record a step before it is done, and return it; its values are those of `FileStep`.
+    def begin(self, step: FileStep) -> None:
+        """Record a step before it is done.
 
         Raises:
             UserError: The disk is full.
         """
-        number = secrets.randbits(NUMBER_BITS)  # another machine may write, which no lock here reaches
-        step = FileStep(number, way, file, place, kept, sha256, note, before)
         self._write({"state": "begin"} | asdict(step))
-        self.steps[number], self.states[number] = step, "begin"
-        return step
+        self.steps[step.number], self.states[step.number] = step, "begin"
 
     def end(self, step: FileStep, state: State, reason: str = "") -> None:
         """Record how a step ended: "done", "left" (nothing was done) with the reason, or "undone".

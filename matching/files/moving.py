@@ -29,7 +29,7 @@ MAX_NAME_BYTES = 255  # of a name, on every common disk
 
 
 def relocate(file: Path, place: Path, sha256: str, resumed: bool = False) -> None:
-    """Move a file with these bytes to a free path; `resumed`: an earlier call may have been killed with the file there already.
+    """Move a file with these bytes to a free path; `resumed`: a kill may have left the file there already.
 
     The file is first hard-linked (on another disk: copied), and removed from its old path only after the new one has been read
     and holds its bytes. So one of the two paths has the complete file at every moment, even if several processes, which no lock
@@ -53,10 +53,10 @@ def relocate(file: Path, place: Path, sha256: str, resumed: bool = False) -> Non
         raise _taken(file)
     try:
         file.unlink(missing_ok=True)
-    except OSError:  # no right to remove it: it stays where it was, and only there
+    except OSError as error:  # it stays where it was, and only there
         if digest_if_regular(file) == sha256:
             place.unlink()
-        raise
+        raise OSError(error.errno, f"it cannot be removed from its folder ({error.strerror})") from error
 
 
 def _taken(path: Path) -> FileExistsError:

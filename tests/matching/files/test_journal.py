@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.matching.files.journal import Journal
+from image_copies.matching.files.journal import FileStep, Journal
 from image_copies.matching.files.moving import write_note
 
 
 def begin(journal: Journal, name: str) -> None:
-    journal.begin("move", Path(f"/a/{name}"), Path(f"/b/{name}"), Path("/a/kept"), "0" * 64)
+    journal.begin(FileStep("move", Path(f"/a/{name}"), Path(f"/b/{name}"), Path("/a/kept"), "0" * 64))
 
 
 def test_a_full_disk_leaves_no_half_line_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

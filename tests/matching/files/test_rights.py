@@ -96,7 +96,7 @@ def test_without_the_right_to_delete_everything_stays(home: Path, way: Way, capf
     before = tree(album)
     assert without_rights(main, ["--apply", way]) == 1
     printed = capfd.readouterr().out
-    assert f"left alone: {album / 'locked' / 'copy.jpg'}: no right to remove it from its folder" in printed
+    assert f"left alone: {album / 'locked' / 'copy.jpg'}: it cannot be removed from its folder" in printed
     assert f"left alone: {album / 'closed' / 'copy.jpg'}: " in printed and "Permission denied" in printed
     assert f"{way}: 1 file done, 2 left alone" in printed
     now = tree(album)
