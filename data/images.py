@@ -3,6 +3,7 @@
 import hashlib
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -36,6 +37,11 @@ class ImageSet:
                 f"{len(missing)} image ids are not in this set of {len(self)} images; the first is {missing[0]!r}."
             )
         return ImageSet(list(ids), [where[image_id] for image_id in ids])
+
+    @cached_property
+    def state(self) -> str:
+        """The digest with times, as it was when it was first asked for: of a million images it takes seconds."""
+        return self.digest()
 
     def digest(self, *, times: bool = True, prefix: str = "") -> str:
         """Return the hexadecimal SHA-256 of `prefix` and of each image's id, file size and, with `times`, modification time."""

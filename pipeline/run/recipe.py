@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import reprlib
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,49 +33,19 @@ from image_copies.models.inference.settings import (
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
 
-MAX_FILE_BYTES = 2**20
-MAX_DEPTH, MAX_VALUES = 50, 100_000  # a value counts once for each alias that repeats it
 
+class _Loader(yaml.SafeLoader):
+    """Reads plain values, and refuses a key that is repeated."""
 
-def read_yaml(path: Path) -> Any:
-    """Read a YAML document of plain values.
-
-    Raises:
-        yaml.YAMLError: when the document is not YAML, repeats a key or exceeds the bounds.
-        ValueError: when it is not UTF-8, or holds an impossible number or date.
-    """
-    with path.open("rb") as file:
-        text = file.read(MAX_FILE_BYTES + 1).decode("utf-8")
-    if len(text) > MAX_FILE_BYTES:
-        raise yaml.YAMLError(f"it is larger than {MAX_FILE_BYTES // 2**10} KiB")
-    try:
-        _check_nodes(yaml.compose(text, yaml.SafeLoader))
-    except RecursionError as error:  # PyYAML's own, after some hundred levels
-        raise yaml.YAMLError(f"it expands to more than {MAX_DEPTH} levels") from error
-    return yaml.safe_load(text)
-
-
-def _check_nodes(root: yaml.Node | None) -> None:
-    """Walk through the nodes, to which aliases lead as often as they repeat them."""
-    left, count = [(root, 0)] if root else [], 0
-    while left:
-        node, depth = left.pop()
-        count += 1
-        if depth > MAX_DEPTH or count > MAX_VALUES:
-            bounds = f"more than {MAX_DEPTH} levels or {MAX_VALUES:,} values"
-            raise yaml.MarkedYAMLError(problem=f"it expands to {bounds}", problem_mark=node.start_mark)
-        if isinstance(node, yaml.SequenceNode):
-            left += [(value, depth + 1) for value in node.value]
-        if isinstance(node, yaml.MappingNode):
-            seen: set[str] = set()
-            for key, value in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                    if key.value in seen:
-                        raise yaml.MarkedYAMLError(
-                            problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark
-                        )
-                    seen.add(key.value)
-                left += [(key, depth + 1), (value, depth + 1)]
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        names = Counter(str(key.value) for key, _ in node.value)
+        for key, _ in node.value:
+            if names[str(key.value)] > 1 and key.value != "<<":
+                raise yaml.MarkedYAMLError(
+                    problem=f"the key {key.value!r} is repeated", problem_mark=key.start_mark
+                )
+        return node
 
 
 GONE = (  # keys of earlier recipes
@@ -319,8 +290,8 @@ def read_recipe(path: Path) -> Recipe:
             f"{path}: no such recipe. The project's own recipes are in {Path(__file__).parents[2] / 'recipes'}."
         )
     try:
-        content = read_yaml(path)
-    except (yaml.YAMLError, ValueError) as error:  # impossible numbers and dates raise ValueError
+        content = _Loader(path.read_text(encoding="utf-8")).get_single_data()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # impossible numbers raise ValueError
         raise UserError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
         raise UserError(

@@ -23,7 +23,6 @@ from image_copies.data.files import read_json, write_text
 from image_copies.data.images import ImageSet
 from image_copies.data.locks import SESSION_VARIABLE, hold_folder
 from image_copies.data.process import has_gpu, is_first_process, print_once
-from image_copies.data.remote import as_path
 from image_copies.data.settings import Settings, read_recorded
 from image_copies.submissions.search.neighbours import use_device
 
@@ -202,7 +201,7 @@ def fingerprint(value: Any) -> Any:
         state = value.stat()
         return [str(value), state.st_size, state.st_mtime_ns] if value.is_file() else str(value)
     if isinstance(value, ImageSet):
-        return [len(value), value.digest()]
+        return [len(value), value.state]
     if isinstance(value, (list, tuple)):
         return [fingerprint(item) for item in value]
     return to_json(value)
@@ -303,16 +302,14 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
 def report_stale(run: Run, steps: Sequence[Step]) -> None:
     """Print which of these steps are stale, what changed, and the command that repeats each.
 
-    Folders of images are not listed again within `run_all.sh`, which has just had each of these steps done or found up to date.
+    Nothing is said within `run_all.sh`, which has just had each of these steps done or found up to date.
     """
-    look = _ImageChanges()
-    alone = SESSION_VARIABLE not in os.environ
+    if SESSION_VARIABLE in os.environ:
+        return
     for step in steps:
         found: list[str] = []
         for product in step.products(run):
-            before = read_manifest(run, step.label(product))
-            changes = _describe_changes(before, product.parameters)
-            changes += look.changed_images(before, product) if alone else []
+            changes = _find_changes_since(read_manifest(run, step.label(product)), product)
             found += [f"{product.name}: {change}" if product.name else change for change in changes]
         if found:
             others = f" and {len(found) - 1} more" if len(found) > 1 else ""
@@ -322,61 +319,24 @@ def report_stale(run: Run, steps: Sequence[Step]) -> None:
             )
 
 
-class _ImageChanges:
-    """Looks at the folders of images once, whichever products were made from them."""
-
-    def __init__(self) -> None:
-        # by the set's identity, with the set, which keeps it in use
-        self.states: dict[int, tuple[ImageSet, Any]] = {}
-
-    def changed_images(self, before: Manifest, product: Product) -> list[str]:
-        """Describe which of the product's image sets differ from those that its manifest `before` records."""
-        known = {name: state for name, state in (before.get("inputs") or {}).items() if _is_image_set(state)}
-        if not known:
-            return []
-        try:
-            inputs = product.inputs()
-        except UserError as error:  # moved away, perhaps to make room
-            return [str(error)]
-        return [
-            f"input {name} changed"
-            for name, images in inputs.items()
-            if isinstance(images, ImageSet) and name in known and known[name] != self._state(images)
-        ]
-
-    def _state(self, images: ImageSet) -> Any:
-        if id(images) not in self.states:
-            self.states[id(images)] = images, fingerprint(images)
-        return self.states[id(images)][1]
+def _find_changes_since(before: Manifest, product: Product) -> list[str]:
+    """Describe what changed since the manifest was written; none if the product was never made."""
+    if not before:
+        return []
+    try:
+        now = describe_state(product.inputs(), product.parameters)
+    except UserError as error:  # images were moved away, perhaps to make room
+        return [str(error)]
+    return find_changes(before, now | {"inputs": _keep_missing(now["inputs"], before.get("inputs"))}, [])
 
 
-def _is_image_set(recorded: Any) -> bool:
-    """Return whether a recorded input is the count and digest of an image set."""
-    match recorded:
-        case [int(), str()]:
-            return True
-    return False
-
-
-def _describe_changes(before: Manifest, parameters: Any) -> list[str]:
-    """Describe what changed since the manifest was written."""
-    return (
-        find_changes(before, {"inputs": _refresh(before.get("inputs")), "parameters": parameters}, [])
-        if before
-        else []
-    )
-
-
-def _refresh(recorded: Any) -> Any:
-    """Return the recorded inputs with the current state of their files; anything missing or not a file stays as recorded."""
-    match recorded:
-        case [str(path), int(), int()] if as_path(path).is_file():
-            return fingerprint(as_path(path))
-        case list():
-            return [_refresh(item) for item in recorded]
-        case dict():
-            return {key: _refresh(item) for key, item in recorded.items()}
-    return recorded
+def _keep_missing(now: Any, recorded: Any) -> Any:
+    """Return fingerprints of inputs, of a file that is missing now, perhaps to make room, as it was recorded."""
+    if isinstance(now, dict) and isinstance(recorded, dict):
+        return {key: _keep_missing(value, recorded.get(key)) for key, value in now.items()}
+    if isinstance(now, list) and isinstance(recorded, list) and len(now) == len(recorded):
+        return [_keep_missing(*pair) for pair in zip(now, recorded, strict=True)]
+    return recorded if now is None else now
 
 
 @contextmanager

@@ -170,7 +170,7 @@ def test_fingerprints_follow_the_images(tmp_path: Path) -> None:
     before = fingerprint(one)
     assert fingerprint_images(one) == fingerprint_images(other) and digest_file(paths[0]) == digest_file(paths[1])
     paths[0].write_bytes(b"1234")
-    assert fingerprint(one) != before and fingerprint(tmp_path / "none") is None
+    assert fingerprint(replace(one)) != before and fingerprint(tmp_path / "none") is None
     assert fingerprint_images(one) != fingerprint_images(other) and digest_file(paths[0]) != digest_file(paths[1])
 
 
@@ -288,22 +288,22 @@ def run_of(folder: Path, **changed: object) -> Run:
     return Run(folder, Recipe.model_validate(yaml.safe_load(yaml.safe_dump(CONTENT | changed))), folder)
 
 
+def write_all(paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1")
+
+
 @pytest.fixture
 def all_done(tmp_path: Path) -> Run:
-    """All steps all_done; each made_on_images one file, and read those of the step before."""
-    run, before = run_of(tmp_path), None
+    """All steps done, on folders of files that are called images; nothing reads them."""
+    run = replace(run_of(tmp_path / "run"), data=tmp_path / "data")
+    sizes = {run.data / "training_images": 20, run.data / "reference_images": 3, run.data / "query_images": 3}
+    for folder, count in (sizes | {run.paths.query_images: 3}).items():
+        write_all([folder / f"{folder.name[0]}{number}.jpg" for number in range(count)])
     for step in STEPS:
         for product in step.products(run):
-            output = tmp_path / f"{step.label(product)}.txt"
-            stand_in = replace(
-                product,
-                outputs=[output],
-                inputs=partial(dict, file=before, files=[before, None]),
-                work=partial(output.write_text, "1"),  # type: ignore[arg-type]
-                unfinished=[],
-            )
-            make_product(run, step, stand_in)
-            before = output
+            make_product(run, step, replace(product, work=partial(write_all, product.outputs)))
     return run
 
 
@@ -329,7 +329,7 @@ def test_what_is_up_to_date_is_not_mentioned(all_done: Run, told: Callable[..., 
             manifest["parameters"]["normalization"]["bygone"] = False
         path.write_text(json.dumps(manifest))
     assert told(all_done) == ""
-    (all_done.folder / "00_augment.txt").unlink()  # to make room: nothing says that it was another one
+    all_done.paths.query_ground_truth.unlink()  # to make room: nothing says that it was another one
     assert told(all_done) == told(run_of(all_done.folder / "new")) == ""
 
 
@@ -344,7 +344,7 @@ def test_what_is_up_to_date_is_not_mentioned(all_done: Run, told: Callable[..., 
 def test_a_changed_recipe_is_told_by_every_later_step(
     all_done: Run, told: Callable[..., str], changed: dict[str, object], reported: str
 ) -> None:
-    run, step = run_of(all_done.folder, **changed), reported.split()[1]
+    run, step = replace(run_of(all_done.folder, **changed), data=all_done.data), reported.split()[1]
     names = [one.name for one in STEPS]
     assert told(run, STEPS[: names.index(step)]) == ""
     for later in ("04_normalize", "05_submit", "06_score"):
@@ -354,30 +354,8 @@ def test_a_changed_recipe_is_told_by_every_later_step(
 
 
 def test_a_step_whose_input_was_made_again_is_stale(all_done: Run, told: Callable[..., str]) -> None:
-    source = Path(read_manifest(all_done, "03_ensemble")["inputs"]["file"][0])
-    source.write_text("another")
-    assert "step 03_ensemble is stale (input file changed and 1 more)" in told(all_done, STEPS[:4])
-
-
-@pytest.fixture
-def made_on_images(tmp_path: Path) -> Run:
-    """Steps 00 to 03 all_done on folders of files that are called images; nothing reads them."""
-    run = replace(run_of(tmp_path / "run"), data=tmp_path / "data")
-    sizes = {run.data / "training_images": 20, run.data / "reference_images": 3, run.data / "query_images": 3}
-    for folder, count in (sizes | {run.paths.query_images: 3}).items():
-        folder.mkdir(parents=True)
-        for number in range(count):
-            (folder / f"{folder.name[0]}{number}.jpg").write_bytes(b"picture")
-    for name in run.recipe.networks:
-        run.checkpoint(name).parent.mkdir(parents=True)
-        run.checkpoint(name).touch()
-    run.paths.query_ground_truth.touch()
-    for step in STEPS[:4]:
-        for product in step.products(run):
-            output = tmp_path / f"{step.label(product)}.txt"
-            work = partial(output.write_text, "1")
-            make_product(run, step, replace(product, outputs=[output], work=work))  # type: ignore[arg-type]
-    return run
+    all_done.paths.embeddings("one", "query").write_text("another")
+    assert "step 03_ensemble is stale (input embeddings changed)" in told(all_done, STEPS[:4])
 
 
 @pytest.mark.parametrize(
@@ -391,38 +369,36 @@ def made_on_images(tmp_path: Path) -> Run:
     ids=["added", "removed", "replaced", "training"],
 )
 def test_every_later_step_notices_that_a_folder_of_images_changed(
-    made_on_images: Run, told: Callable[..., str], file: str, content: bytes | None, stale: set[str]
+    all_done: Run, told: Callable[..., str], file: str, content: bytes | None, stale: set[str]
 ) -> None:
-    assert told(made_on_images) == ""
-    path = made_on_images.data / file
+    assert told(all_done) == ""
+    path = all_done.data / file
     if content is None:
         path.unlink()
     else:
         path.write_bytes(content)
         os.utime(path, ns=(1, 1))  # an older file that takes its place
-    lines = told(made_on_images).splitlines()
+    lines = told(all_done).splitlines()
     for named in stale:
         step, _, why = named.partition(" ")
         assert any(line.startswith(f"step {step} is stale {why}") and f"pipeline/{step}.py" in line for line in lines), lines
     assert len(lines) == len(stale), "an image of the synthetic queries is no class of step 01"
 
 
-def test_a_class_that_changed_is_one_of_step_01(made_on_images: Run, told: Callable[..., str]) -> None:
-    assign_training_roles(made_on_images).classes.paths[0].write_bytes(b"longer than before")
-    assert "step 01_train is stale (one: input classes changed)" in told(made_on_images)
+def test_a_class_that_changed_is_one_of_step_01(all_done: Run, told: Callable[..., str]) -> None:
+    assign_training_roles(all_done).classes.paths[0].write_bytes(b"longer than before")
+    assert "step 01_train is stale (one: input classes changed)" in told(all_done)
 
 
-def test_folders_are_listed_once_within_run_all(
-    made_on_images: Run, told: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_are_listed_once_within_run_all(all_done: Run, told: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It has just had each earlier step all_done."""
-    (made_on_images.data / "query_images" / "q1.jpg").write_bytes(b"another")
+    (all_done.data / "query_images" / "q1.jpg").write_bytes(b"another")
     monkeypatch.setenv(SESSION_VARIABLE, str(os.getpid()))
-    assert told(made_on_images) == ""
+    assert told(all_done) == ""
 
 
-def test_a_folder_that_is_gone_is_named(made_on_images: Run, told: Callable[..., str]) -> None:
+def test_a_folder_that_is_gone_is_named(all_done: Run, told: Callable[..., str]) -> None:
     """To make room, perhaps: later steps work without it."""
-    shutil.rmtree(made_on_images.data / "query_images")
-    (line,) = told(made_on_images).splitlines()
+    shutil.rmtree(all_done.data / "query_images")
+    (line,) = told(all_done).splitlines()
     assert line.startswith("step 02_embed is stale") and "query_images" in line
