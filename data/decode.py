@@ -14,7 +14,6 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from .errors import ImageError, StorageError, UserError, line_of
 from .files import write_text
 from .formats import SIGNATURE_BYTES, describe_missing_decoder, readable_formats
-from .remote import as_path
 from .sources.archives import read_bytes
 
 
@@ -64,7 +63,7 @@ def decode_rgb(
             `MAX_IMAGE_PIXELS` pixels, a side shorter than `MIN_SIDE_PIXELS`, or as a JPEG too many progressive scans.
         StorageError: the object store that holds the file cannot be used.
     """
-    name = Path("<bytes>") if isinstance(source, bytes) else as_path(source)
+    name = Path("<bytes>") if isinstance(source, bytes) else source
     try:
         content = source if isinstance(source, bytes) else read_bytes(name, MAX_FILE_BYTES + 1)
     except OSError as error:

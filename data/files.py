@@ -17,7 +17,7 @@ from typing import Any
 
 from .errors import UserError
 from .process import is_running
-from .remote import RemotePath, as_path, remove_folder
+from .remote import RemotePath, remove_folder
 
 HOST = socket.gethostname()
 # of a path's name and of its ending in temporary names, which may be no longer than 255 bytes
@@ -38,7 +38,6 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         UserError: the disk is full, or the object store cannot be written to.
     """
-    path = as_path(path)
     if isinstance(path, RemotePath):
         with tempfile.TemporaryDirectory(prefix="upload-") as folder:
             yield Path(folder) / path.name

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 from .errors import UserError
 from .files import whole_file
-from .remote import as_path
 
 
 def read_table(path: Path, columns: Sequence[str], expected: str) -> list[list[str]]:
@@ -68,13 +67,12 @@ class GroundTruth:
     pairs: frozenset[tuple[str, str]]  # the true (query id, reference id) pairs
 
 
-def read_ground_truth(path: Path | str) -> GroundTruth:
+def read_ground_truth(path: Path) -> GroundTruth:
     """Read a CSV of `query_id,reference_id`; an empty reference id means that the query is a copy of nothing.
 
     Raises:
         UserError: the file is missing, is not a CSV with these columns, has no rows, or has an empty query id.
     """
-    path = as_path(path)
     rows = read_table(
         path, GROUND_TRUTH_COLUMNS, f"a ground truth CSV with the columns {','.join(GROUND_TRUTH_COLUMNS)}"
     )
@@ -89,6 +87,6 @@ def read_ground_truth(path: Path | str) -> GroundTruth:
     return GroundTruth(query_ids, frozenset((query, reference) for query, reference in rows if reference))
 
 
-def write_ground_truth(path: Path | str, rows: Iterable[tuple[str, str | None]]) -> None:
+def write_ground_truth(path: Path, rows: Iterable[tuple[str, str | None]]) -> None:
     """Write rows of (query id, reference id); the reference id is None for a query that is a copy of nothing."""
-    write_table(as_path(path), GROUND_TRUTH_COLUMNS, [(query, reference or "") for query, reference in rows])
+    write_table(path, GROUND_TRUTH_COLUMNS, [(query, reference or "") for query, reference in rows])

@@ -10,7 +10,6 @@ from typing import Literal
 from .errors import UserError, text_of
 from .files import describe_no_folder, is_folder
 from .formats import IMAGE_ENDINGS
-from .remote import as_path
 from .sources.walking import walk
 
 
@@ -56,7 +55,7 @@ class ImageSet:
         return digest.hexdigest()
 
 
-def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "stem") -> ImageSet:
+def find_images(folder: Path, naming: Literal["stem", "path", "file"] = "stem") -> ImageSet:
     """Find all images below `folder`, sorted by id.
 
     Args:
@@ -68,7 +67,6 @@ def find_images(folder: Path | str, naming: Literal["stem", "path", "file"] = "s
     Raises:
         UserError: the folder does not exist or contains no image, two files have the same id, or its store cannot be used.
     """
-    folder = as_path(folder)
     if not is_folder(folder):
         raise UserError(f"{describe_no_folder(folder)}. Name a folder that holds images.")
     found = dict[str, Path]()

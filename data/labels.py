@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from .errors import UserError
 from .ground_truth import read_table
 from .images import ImageSet, find_images
-from .remote import as_path
 
 LABEL_COLUMNS = ["image_id", "label"]
 
@@ -34,7 +33,7 @@ def label_images(images: ImageSet, classes: Sequence[str]) -> LabelledImages:
     return LabelledImages(images, labels.astype(np.int64), names.tolist())
 
 
-def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
+def read_labels(path: Path, images: ImageSet) -> LabelledImages:
     """Read a CSV of `image_id,label` with one row for each image; the result is in the order of `images`.
 
     Whitespace around ids and labels is ignored.
@@ -43,7 +42,6 @@ def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
         UserError: the file is missing or has other columns, a label is empty, an id occurs twice or belongs to no image, or an
             image has no label.
     """
-    path = as_path(path)
     rows = read_table(
         path, LABEL_COLUMNS, f"a CSV with the columns {','.join(LABEL_COLUMNS)}, one row for each image"
     )
@@ -71,7 +69,7 @@ def read_labels(path: Path | str, images: ImageSet) -> LabelledImages:
     return label_images(images, [label_of[image_id] for image_id in images.ids])
 
 
-def read_class_folders(root: Path | str) -> LabelledImages:
+def read_class_folders(root: Path) -> LabelledImages:
     """Read a folder with one subfolder of images per class, as ImageNet's train/; ids are "class/file" without extension.
 
     Images may lie deeper inside a class's folder.
@@ -79,7 +77,6 @@ def read_class_folders(root: Path | str) -> LabelledImages:
     Raises:
         UserError: the folder does not exist or contains no image, or some images are not in a class folder.
     """
-    root = as_path(root)
     images = find_images(root, naming="path")
     loose = [image_id for image_id in images.ids if "/" not in image_id]
     if loose:

@@ -7,7 +7,6 @@ from pathlib import Path
 from .errors import UserError
 from .files import describe_no_folder, is_folder
 from .images import ImageSet, find_images
-from .remote import as_path
 
 TRAINING = "training_images"
 REFERENCE = "reference_images"
@@ -30,13 +29,12 @@ class IscFolder:
     query_edits: Path | None  # CSV of the edits that made each query; None where the folder has none
 
 
-def open_isc_folder(root: Path | str) -> IscFolder:
+def open_isc_folder(root: Path) -> IscFolder:
     """Open a folder in the ISC2021 layout and list its images.
 
     Raises:
         UserError: a folder of the layout is missing or contains no image, or its object store cannot be used.
     """
-    root = as_path(root)
     if not is_folder(root):
         raise UserError(
             f"{describe_no_folder(root)}. Give --data a folder that holds {TRAINING}/, {REFERENCE}/ and {QUERY}/."

@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from copy import deepcopy
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, field_validator
+
+from .remote import as_path
 
 MAX_INTEGER = 2**40  # larger settings would neither fit on a disk nor finish
 # keys that are gone, by the value that does what is done without
@@ -18,6 +21,7 @@ def _as_text(value: Any) -> Any:
 
 # YAML takes 32 without quotes for a number
 Precision = Annotated[Literal["32", "bf16", "16"], BeforeValidator(_as_text)]
+Place = Annotated[Path, AfterValidator(as_path)]  # here or on an object store
 
 
 class Settings(BaseModel):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, Table
-from image_copies.data.settings import Precision, Settings
+from image_copies.data.settings import Place, Precision, Settings
 
 from ..inference.settings import EmbeddingSettings
 from ..network.settings import DescriptorSettings, weights_path
@@ -68,7 +68,7 @@ class ModelSettings(Settings):
     cache: Literal["pixels", "jpeg"] = "pixels"
     stages: tuple[StageSettings, ...] = Field(min_length=1)
     embedding: EmbeddingSettings | None = None
-    whitening_images: Path | None = None
+    whitening_images: Place | None = None
 
     @property
     def weights_file(self) -> Path | None:

@@ -22,7 +22,7 @@ from pydantic import (
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, TableSettings
 from image_copies.data.errors import UserError
-from image_copies.data.settings import Settings
+from image_copies.data.settings import Place, Settings
 from image_copies.models.inference.settings import (
     EmbeddingSettings,
     FileModelSettings,
@@ -144,7 +144,7 @@ class ClassSettings(Settings):
         folders: Folders of images, each image a class.
     """
 
-    folders: tuple[Path, ...] = ()
+    folders: tuple[Place, ...] = ()
 
 
 def _kind_of_model(value: Any) -> str:

@@ -80,7 +80,7 @@ def test_a_listing_tells_sizes_and_times_and_leaves_nothing_to_ask(object_store:
     url = object_store.make_bucket(
         "listing", {"x/b.png": picture(1), "x/a[1]*.png": picture(2), "x/.hidden.png": b"", "y.png": b""}
     )
-    images = find_images(url + "/x", naming="file")
+    images = find_images(as_path(url + "/x"), naming="file")
     assert images.ids == ["a[1]*.png", "b.png"]
     monkeypatch.setattr("image_copies.data.remote.open_store_of", lambda place: pytest.fail("the store was asked again"))
     assert images.paths[1].stat().st_size == len(picture(1))
@@ -103,7 +103,7 @@ def test_a_listing_level_by_level_is_that_of_one_request_after_the_other(object_
     odd = object_store.make_bucket("odd", {"a/b.png": b"", "a//c.png": b""})
     for place in (odd, f"{odd}/a"):
         with pytest.raises(StorageError, match="names with empty parts"):
-            find_images(place)
+            find_images(as_path(place))
 
 
 def test_many_folders_of_a_store_are_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_many_folders_of_a_store_are_listed_at_once(monkeypatch: pytest.MonkeyPa
             return [{"name": f"{folder}/a.png", "type": "file", "size": 1}]
 
     monkeypatch.setattr("image_copies.data.remote.open_store_of", lambda place: (Slow(), str(place).removeprefix("s3://")))
-    assert len(find_images("s3://bucket", naming="path")) == READERS
+    assert len(find_images(as_path("s3://bucket"), naming="path")) == READERS
 
 
 def test_pictures_are_read_in_place_like_local_ones(object_store: Any, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_pictures_are_read_in_place_like_local_ones(object_store: Any, tmp_path:
     (tmp_path / "broken.png").write_bytes(b"no picture")
     (tmp_path / "empty.png").touch()
     url = object_store.make_bucket("pictures", {path.name: path.read_bytes() for path in tmp_path.iterdir()})
-    here, there = find_images(tmp_path), find_images(url)
+    here, there = find_images(tmp_path), find_images(as_path(url))
     assert here.ids == there.ids
     rows = list(range(len(here)))
     first, second = (PreprocessedImages(images, 16).__getitems__(rows) for images in (here, there))
@@ -146,12 +146,12 @@ def test_a_folder_in_the_isc_layout_is_opened(object_store: Any) -> None:
     files = {f"set/{part}_images/{part[0]}1.png": picture(1) for part in ("training", "reference", "query")}
     table = "query_id,reference_id\nq1,r1\n"
     url = object_store.make_bucket("layout", files | {"set/public_ground_truth.csv": table.encode()})
-    found = open_isc_folder(url + "/set")
+    found = open_isc_folder(as_path(url + "/set"))
     assert (found.training.ids, found.reference.ids, found.query.ids) == (["t1"], ["r1"], ["q1"])
     assert found.ground_truth is not None
     assert read_table(found.ground_truth, ["query_id", "reference_id"], "a table") == [["q1", "r1"]]
     with pytest.raises(UserError, match="lacks training_images/"):
-        open_isc_folder(url + "/set/query_images")
+        open_isc_folder(as_path(url + "/set/query_images"))
 
 
 def test_pictures_in_archives_are_found_and_read(object_store: Any) -> None:
@@ -204,7 +204,7 @@ def test_what_is_not_there_is_named(object_store: Any, place: str, message: str)
     if not object_store.files.exists("errors"):
         object_store.make_bucket("errors", {"a.png": picture(1)})
     with pytest.raises(UserError, match=message):
-        find_images(place)
+        find_images(as_path(place))
 
 
 def test_missing_credentials_are_named(
@@ -214,13 +214,13 @@ def test_missing_credentials_are_named(
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     forget_connections()
     with pytest.raises(StorageError, match=r"s3://photos cannot be read: there are no credentials.*AWS_ACCESS_KEY_ID"):
-        find_images("s3://photos")
+        find_images(as_path("s3://photos"))
 
 
 def test_a_network_that_is_gone_is_no_unreadable_picture(
     object_store: Any, monkeypatch: pytest.MonkeyPatch, forget_connections: Callable[[], None], tmp_path: Path
 ) -> None:
-    paths = find_images(object_store.make_bucket("gone", {"a.png": picture(1)})).paths
+    paths = find_images(as_path(object_store.make_bucket("gone", {"a.png": picture(1)}))).paths
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nobody listens there
     forget_connections()
     for read in (
@@ -234,7 +234,7 @@ def test_a_network_that_is_gone_is_no_unreadable_picture(
 
 
 def test_a_picture_that_vanishes_is_listed_as_one_that_cannot_be_read(object_store: Any) -> None:
-    path = find_images(object_store.make_bucket("vanished", {"a.png": picture(1)})).paths[0]
+    path = find_images(as_path(object_store.make_bucket("vanished", {"a.png": picture(1)}))).paths[0]
     path.unlink()
     with pytest.raises(ImageError, match=r"s3://vanished/a.png: cannot be read \(no such file\)"):
         decode_rgb(path)
@@ -251,7 +251,7 @@ def test_refused_credentials_are_named(
     monkeypatch.setattr("s3fs.S3FileSystem.cat_file", refuse, raising=False)
     forget_connections()
     with pytest.raises(StorageError, match=r"the store refuses it \(PermissionError: Access Denied\)"):
-        decode_rgb(find_images(url).paths[0])
+        decode_rgb(find_images(as_path(url)).paths[0])
 
 
 def test_an_error_of_the_store_keeps_its_message_through_a_worker_of_torch() -> None:

@@ -45,7 +45,7 @@ def test_vectors_are_those_of_the_same_local_folder(
     url = upload(object_store, f"embedded-{workers}", pictures)
     settings = EmbeddingSettings(workers=workers, batch_size=4, shard=4)
     output = as_path(f"s3://embedded-{workers}/out/vectors.h5")
-    embed_to_file(checkpoint, find_images(url), settings, output)
+    embed_to_file(checkpoint, find_images(as_path(url)), settings, output)
     embed_to_file(checkpoint, find_images(pictures), settings, tmp_path / "vectors.h5")
     here, there = read_vectors(tmp_path / "vectors.h5"), read_vectors(output)
     assert (tmp_path / "vectors.h5").read_bytes() == output.read_bytes()
@@ -59,7 +59,7 @@ def test_vectors_are_those_of_the_same_local_folder(
 def test_what_was_finished_before_the_network_went_is_not_done_again(
     object_store: Any, pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, forget_connections: Callable[[], None]
 ) -> None:
-    images = find_images(upload(object_store, "interrupted", pictures))
+    images = find_images(as_path(upload(object_store, "interrupted", pictures)))
     settings = EmbeddingSettings(workers=0, batch_size=2, shard=2)
     output = as_path("s3://interrupted/out/vectors.h5")
     failing = images.paths[6]
@@ -89,7 +89,7 @@ def test_what_was_finished_before_the_network_went_is_not_done_again(
 def test_shards_that_cannot_be_asked_for_are_not_taken_for_broken(
     object_store: Any, pictures: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, forget_connections: Callable[[], None]
 ) -> None:
-    images = find_images(upload(object_store, "unasked", pictures))
+    images = find_images(as_path(upload(object_store, "unasked", pictures)))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     forget_connections()
     with pytest.raises(StorageError, match=r"s3://unasked/.* the store cannot be reached"):
