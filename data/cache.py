@@ -11,9 +11,9 @@ from zipfile import BadZipFile
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
+from .arrays import Int64s, UInt8s
 from .decode import as_uint8, decode_rgb
 from .errors import ImageError
 from .files import whole_file
@@ -26,13 +26,13 @@ Form = Literal["pixels", "jpeg"]
 # an image's bytes, height and width; or why it could not be read
 Packed = tuple[bytes, tuple[int, int]] | str
 # ends [n], shapes [n, 2], problems by id
-Written = tuple[NDArray[np.int64], NDArray[np.int64], dict[str, str]]
+Written = tuple[Int64s, Int64s, dict[str, str]]
 
 
 class Pixels(Protocol):
     """A sequence of RGB images, each uint8 [h, w, 3]."""
 
-    def __getitem__(self, row: int) -> NDArray[np.uint8]: ...
+    def __getitem__(self, row: int) -> UInt8s: ...
 
 
 @dataclass(frozen=True)
@@ -125,12 +125,12 @@ def _open_cache(images: ImageSet, pixels_file: Path, about_file: Path) -> Cached
 class _Rows:
     """Concatenated images: the one at place i ends at byte ends[i], exclusive, and is shapes[i] high and wide; None for JPEGs."""
 
-    content: NDArray[np.uint8]
-    ends: NDArray[np.int64]
-    shapes: NDArray[np.int64] | None
-    places: NDArray[np.int64]  # of each row
+    content: UInt8s
+    ends: Int64s
+    shapes: Int64s | None
+    places: Int64s  # of each row
 
-    def __getitem__(self, row: int) -> NDArray[np.uint8]:
+    def __getitem__(self, row: int) -> UInt8s:
         place = int(self.places[row])
         part = np.asarray(self.content[self.ends[place - 1] if place else 0 : self.ends[place]])
         if self.shapes is None:
@@ -154,7 +154,7 @@ def _write_packed(images: ImageSet, packed: Iterable[Packed], target: Path) -> W
     return ends, shapes, problems
 
 
-def _encode_jpeg(pixels: NDArray[np.uint8]) -> bytes:
+def _encode_jpeg(pixels: UInt8s) -> bytes:
     return bytes(cv2.imencode(".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, 95])[1].tobytes())
 
 

@@ -11,13 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from .arrays import UInt8s
 from .errors import ImageError, StorageError, UserError, line_of
 from .files import write_text
 from .formats import SIGNATURE_BYTES, describe_missing_decoder, readable_formats
 from .sources.archives import read_bytes
 
 
-def as_uint8(pixels: NDArray[Any] | None) -> NDArray[np.uint8]:
+def as_uint8(pixels: NDArray[Any] | None) -> UInt8s:
     """Return `pixels` [h, w, …] unchanged, typed as uint8: OpenCV's functions preserve the dtype, but their annotations do not.
 
     Raises:
@@ -40,12 +41,10 @@ MIN_DEVIATION = 2.0  # grey levels: standard deviation of a frame that shows som
 # levels by which what is seen on white differs from it, and least share that is seen
 MIN_CONTRAST, MIN_SEEN = 24.0, 0.02
 # what was decoded of a picture, by the width and height that the decoder gave
-Decoded = dict[tuple[int, int], NDArray[np.uint8]]
+Decoded = dict[tuple[int, int], UInt8s]
 
 
-def decode_rgb(
-    source: Path | bytes, short_side: int | None = None, decoded: Decoded | None = None
-) -> NDArray[np.uint8]:
+def decode_rgb(source: Path | bytes, short_side: int | None = None, decoded: Decoded | None = None) -> UInt8s:
     """Decode to RGB uint8 [h, w, 3]: EXIF orientation applied, transparency composited on white, deeper channels scaled to 8.
 
     White drawings on a transparent ground are composited on black. Of an animation whose first frame shows nothing, as one that
@@ -128,7 +127,7 @@ def check_scans(image: Image.Image, name: Path, content: bytes) -> None:
             )
 
 
-def _to_rgb(image: Image.Image, name: Path, short_side: int | None, decoded: Decoded) -> NDArray[np.uint8]:
+def _to_rgb(image: Image.Image, name: Path, short_side: int | None, decoded: Decoded) -> UInt8s:
     width, height = image.size
     limit = MAX_PIXELS_BY_FORMAT.get(image.format or "", MAX_IMAGE_PIXELS)
     if width * height > limit:
@@ -165,7 +164,7 @@ def _seek_shown_frame(image: Image.Image) -> None:
     image.seek(best)
 
 
-def _convert(image: Image.Image) -> NDArray[np.uint8]:
+def _convert(image: Image.Image) -> UInt8s:
     """Decode to RGB uint8 [h, w, 3], upright."""
     ImageOps.exif_transpose(image, in_place=True)
     white, ground = find_white(image), _find_ground(image)
@@ -219,7 +218,7 @@ def _cut_strips(image: Image.Image) -> list[tuple[int, int, int, int]]:
     return [(0, row, image.width, min(row + rows, image.height)) for row in range(0, image.height, rows)]
 
 
-def _strip_to_rgb(image: Image.Image, white: float, ground: str) -> NDArray[np.uint8]:
+def _strip_to_rgb(image: Image.Image, white: float, ground: str) -> UInt8s:
     """Convert to RGB uint8 [h, w, 3]; `white` is its value in modes of more than 8 bits, `ground` what shows through."""
     if _is_deep(image):
         image = _to_eight_bits(image, white)

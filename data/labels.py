@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import Int64s
 from .errors import UserError
 from .ground_truth import read_table
 from .images import ImageSet, find_images
@@ -20,7 +20,7 @@ class LabelledImages:
 
     images: ImageSet
     # int64 [n], the class index of each image in 0…C−1; every class has at least one image
-    labels: NDArray[np.int64]
+    labels: Int64s
     names: list[str]
 
     def __len__(self) -> int:

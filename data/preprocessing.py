@@ -6,10 +6,10 @@ from typing import Literal, get_args
 import cv2
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
+from .arrays import UInt8s
 from .decode import as_uint8, decode_rgb
 from .errors import ImageError, UserError
 from .images import ImageSet
@@ -98,7 +98,7 @@ def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
     return [tuple(dataset[row][0].shape[1:]) for row in range(len(dataset))]  # type: ignore[misc]  # [3, h, w] has a height and a width
 
 
-def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> NDArray[np.uint8]:
+def preprocess(pixels: UInt8s, size: int, protocol: TestProtocol) -> UInt8s:
     """Preprocess an image, RGB [h, w, 3], as `PreprocessedImages` does, by areas where it shrinks, bilinearly where it grows."""
     if protocol == "square":
         return resize_square(pixels, size)
@@ -116,7 +116,7 @@ def preprocess(pixels: NDArray[np.uint8], size: int, protocol: TestProtocol) -> 
     return resized[top : top + size, left : left + size]
 
 
-def _resize(pixels: NDArray[np.uint8], scale: float) -> NDArray[np.uint8]:
+def _resize(pixels: UInt8s, scale: float) -> UInt8s:
     width = max(1, round(pixels.shape[1] * scale))
     height = max(1, round(pixels.shape[0] * scale))
     interpolation = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR

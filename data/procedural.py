@@ -15,10 +15,11 @@ from cv2.typing import MatLike
 from numpy.typing import NDArray
 from PIL import Image
 
+from .arrays import Float32s, UInt8s
 from .process import map_on_cores
 
-Picture = NDArray[np.uint8]
-Colour = NDArray[np.float32]
+Picture = UInt8s
+Colour = Float32s
 WORDS = (
     "river",
     "NORTH",
@@ -75,21 +76,19 @@ def _colour(rng: np.random.Generator, palette: Colour) -> Colour:
     return colour
 
 
-def _ramp(rng: np.random.Generator, height: int, width: int) -> NDArray[np.float32]:
+def _ramp(rng: np.random.Generator, height: int, width: int) -> Float32s:
     """Draw a smooth field [h, w] in 0…1: a coarse random grid, enlarged."""
     coarse = rng.random((rng.integers(2, 4), rng.integers(2, 4)), dtype=np.float32)
     return np.clip(cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC), 0, 1)
 
 
-def _background(rng: np.random.Generator, height: int, width: int, palette: Colour) -> NDArray[np.float32]:
+def _background(rng: np.random.Generator, height: int, width: int, palette: Colour) -> Float32s:
     ramp = _ramp(rng, height, width)[..., None]
     first, second = _colour(rng, palette), _colour(rng, palette)
     return first + ramp * (second - first)
 
 
-def _texture(
-    rng: np.random.Generator, height: int, width: int, first: Colour, second: Colour
-) -> NDArray[np.float32]:
+def _texture(rng: np.random.Generator, height: int, width: int, first: Colour, second: Colour) -> Float32s:
     """Draw a textured patch [h, w, 3] between two colours: stripes, checks, dots, clouds, grain or a plain gradient."""
     y = np.arange(height, dtype=np.float32)[:, None]
     x = np.arange(width, dtype=np.float32)
@@ -143,9 +142,7 @@ def _outline(rng: np.random.Generator, radius: float) -> NDArray[np.int32]:
     ).astype(np.int32)
 
 
-def _paint(
-    rng: np.random.Generator, canvas: NDArray[np.float32], outline: NDArray[np.int32], palette: Colour
-) -> None:
+def _paint(rng: np.random.Generator, canvas: Float32s, outline: NDArray[np.int32], palette: Colour) -> None:
     """Fill an outline with a texture and, half the time, give it a soft shadow."""
     height, width = canvas.shape[:2]
     left, top = np.maximum(outline.min(axis=0) - 3, 0)
@@ -162,7 +159,7 @@ def _paint(
     patch += cover * (texture - patch)
 
 
-def _leaves(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
+def _leaves(rng: np.random.Generator, canvas: Float32s, palette: Colour) -> None:
     """Paint dead leaves: shapes whose sizes follow a power law, each occluding what lies below."""
     height, width = canvas.shape[:2]
     largest = max(height, width) * 0.4
@@ -171,7 +168,7 @@ def _leaves(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colo
         _paint(rng, canvas, _outline(rng, radius) + rng.integers(0, (width, height)), palette)
 
 
-def _landscape(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
+def _landscape(rng: np.random.Generator, canvas: Float32s, palette: Colour) -> None:
     """Paint layered hills under a sky, with a few things standing on them."""
     height, width = canvas.shape[:2]
     layers = int(rng.integers(3, 7))
@@ -196,7 +193,7 @@ def _landscape(rng: np.random.Generator, canvas: NDArray[np.float32], palette: C
             )
 
 
-def _still_life(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
+def _still_life(rng: np.random.Generator, canvas: Float32s, palette: Colour) -> None:
     """Paint a few large things on a table, with details painted inside."""
     height, width = canvas.shape[:2]
     table = int(height * rng.uniform(0.45, 0.8))
@@ -216,7 +213,7 @@ def _still_life(rng: np.random.Generator, canvas: NDArray[np.float32], palette: 
             )
 
 
-def _tiles(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
+def _tiles(rng: np.random.Generator, canvas: Float32s, palette: Colour) -> None:
     """Paint a facade: a jittered grid of textured panes, some of them missing."""
     height, width = canvas.shape[:2]
     rows, columns = rng.integers(2, 8, size=2)
@@ -240,7 +237,7 @@ def _tiles(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colou
         _paint(rng, canvas, _outline(rng, radius) + rng.integers(0, (width, height)), palette)
 
 
-def _write_words(rng: np.random.Generator, canvas: NDArray[np.float32], palette: Colour) -> None:
+def _write_words(rng: np.random.Generator, canvas: Float32s, palette: Colour) -> None:
     height, width = canvas.shape[:2]
     for _ in range(rng.integers(1, 4)):
         cover = np.zeros((height, width), np.uint8)  # OpenCV writes text on 8-bit images only

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from .arrays import UInt8s
 from .decode import Decoded, as_uint8, decode_rgb
 from .errors import ImageError
 from .sources.containers import read_or_say
@@ -17,7 +17,7 @@ LONGEST_ASPECT = 2.25
 
 def decode_squares(
     content: bytes, sizes: Iterable[int], decoded: Decoded | None = None
-) -> dict[int, tuple[NDArray[np.uint8], bool]]:
+) -> dict[int, tuple[UInt8s, bool]]:
     """Decode an encoded image to RGB uint8 [3, size, size] of each size; with False, zeros where it cannot be read.
 
     It is decoded once for all sizes for which the decoder gives the same scale: those of a JPEG that its reduced scales do not
@@ -27,9 +27,7 @@ def decode_squares(
     return {size: decode_square(content, size, decoded) for size in sizes}
 
 
-def decode_square(
-    source: Path | bytes, size: int, decoded: Decoded | None = None
-) -> tuple[NDArray[np.uint8], bool]:
+def decode_square(source: Path | bytes, size: int, decoded: Decoded | None = None) -> tuple[UInt8s, bool]:
     """Decode and resize to RGB uint8 [3, size, size]; with False, zeros where the image cannot be read.
 
     `decoded` holds what was decoded of the same source before, as for `decode_rgb`.
@@ -46,7 +44,7 @@ def read_or_nothing(path: Path) -> bytes:
     return read_or_say(path)[0] or b""
 
 
-def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+def resize_square(pixels: UInt8s, size: int) -> UInt8s:
     """Resize [h, w, 3] to [size, size, 3] ignoring the aspect ratio, as the authors' code does.
 
     Area interpolation if the short side shrinks, bilinear otherwise.
@@ -57,7 +55,7 @@ def resize_square(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     )
 
 
-def resize_own_aspect(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+def resize_own_aspect(pixels: UInt8s, size: int) -> UInt8s:
     """Resize [h, w, 3] to at most the area of a square of `size` pixels, keeping the aspect ratio up to `LONGEST_ASPECT`.
 
     A longer image is squashed to `LONGEST_ASPECT`. Interpolation as in `resize_square`.
@@ -71,7 +69,7 @@ def resize_own_aspect(pixels: NDArray[np.uint8], size: int) -> NDArray[np.uint8]
     )
 
 
-def shrink(pixels: NDArray[np.uint8], long_side: int) -> NDArray[np.uint8]:
+def shrink(pixels: UInt8s, long_side: int) -> UInt8s:
     """Downscale an image [h, w, 3] to a long side of `long_side` pixels, keeping the aspect ratio; never enlarge it."""
     factor = long_side / max(pixels.shape[:2])
     if factor >= 1:

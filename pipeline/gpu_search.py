@@ -5,9 +5,9 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from image_copies.data.arrays import Float32s
 from image_copies.models.device import is_lack_of_memory
 from image_copies.submissions.search.neighbours import Candidates, Metric, Rows, bound_rounding
 
@@ -21,11 +21,9 @@ class TorchSearch:
         """Compare blocks of so many vectors, whose products take 1 GiB."""
         self.device = device
         self.blocks = (query_block, reference_block)
-        self._last: tuple[NDArray[np.float32], Tensor] | None = None
+        self._last: tuple[Float32s, Tensor] | None = None
 
-    def nearest(
-        self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
-    ) -> Rows | None:
+    def nearest(self, queries: Float32s, references: Float32s, count: int, metric: Metric) -> Rows | None:
         """See `Device.nearest`."""
 
         def find() -> Rows:
@@ -39,9 +37,7 @@ class TorchSearch:
 
         return self._try(find)
 
-    def within(
-        self, queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int
-    ) -> Candidates | None:
+    def within(self, queries: Float32s, references: Float32s, limit: float, most: int) -> Candidates | None:
         """See `Device.within`."""
 
         def find() -> Candidates:
@@ -59,7 +55,7 @@ class TorchSearch:
 
         return self._try(find)
 
-    def _hold(self, vectors: NDArray[np.float32]) -> Tensor:
+    def _hold(self, vectors: Float32s) -> Tensor:
         """Return vectors on the device; those of the last call are still there."""
         if self._last is None or self._last[0] is not vectors:
             self._last = None

@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.arrays import Bools, Float32s
 from image_copies.data.images import ImageSet
 from image_copies.data.preprocessing import PreprocessedImages
 from image_copies.data.process import choose_workers
@@ -110,7 +109,7 @@ def prepare_network(
     return launch
 
 
-def read_launched(launched: _Launched) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+def read_launched(launched: _Launched) -> tuple[Float32s, Bools]:
     """Wait for a batch's vectors [n, d]; return them with which images cannot be read [n]."""
     if launched.arrived is not None:
         launched.arrived.synchronize()

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Bools, Float32s, UInt8s
 from image_copies.data.decode import Decoded
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
@@ -23,8 +23,8 @@ from .settings import EmbeddingSettings
 SAME_VECTORS = 1e-5  # largest difference in a coordinate between vectors of one descriptor, whatever runs it
 # images of a batch that a core works on alone; more take more memory and are no faster
 MOST_SIDE_BY_SIDE = 16
-Squares = Mapping[int, NDArray[np.uint8]]  # size → uint8 [n, 3, size, size], the same images at several sizes
-Waiting = Callable[[], NDArray[np.float32]]
+Squares = Mapping[int, UInt8s]  # size → uint8 [n, 3, size, size], the same images at several sizes
+Waiting = Callable[[], Float32s]
 Source = tuple[Path, bytes | None]  # an image file, and its bytes where they have been read
 Look = Callable[[Path, bytes, Decoded], None]  # is shown a file, its bytes, and what has been decoded of them
 
@@ -34,8 +34,8 @@ class EmbeddedBlock:
     """Vectors of consecutive images."""
 
     first: int
-    vectors: NDArray[np.float32]  # float32 [m, d], unit length; zero where the image cannot be read
-    unreadable: NDArray[np.bool_]  # bool [m], whether the image cannot be read
+    vectors: Float32s  # float32 [m, d], unit length; zero where the image cannot be read
+    unreadable: Bools  # bool [m], whether the image cannot be read
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,15 @@ class Embedder:
     sizes: tuple[int, ...]  # input sizes in pixels
     dimensions: int
     # maps images at each of `sizes` to unit vectors [n, d], of any batch alike
-    embed: Callable[[Squares], NDArray[np.float32]]
+    embed: Callable[[Squares], Float32s]
     # held while threads embed a batch each; None on a GPU
     side_by_side: Callable[[], AbstractContextManager[object]] | None
     # the same on a GPU, which need not be waited for at once
     launch: Callable[[Squares], Waiting] | None = None
     # `embed` without mirror images, where that is less work
-    alone: Callable[[Squares], NDArray[np.float32]] | None = None
+    alone: Callable[[Squares], Float32s] | None = None
 
-    def embed_alone(self, squares: Squares) -> NDArray[np.float32]:
+    def embed_alone(self, squares: Squares) -> Float32s:
         """Return the vectors [n, d] of images without averaging in their mirror images: half the work, nearly as good."""
         return (self.alone or self.embed)(squares)
 
@@ -92,7 +92,7 @@ class Loaded:
 
     paths: Sequence[Path]
     squares: Squares
-    unreadable: NDArray[np.bool_]
+    unreadable: Bools
 
 
 Batch = TypeVar("Batch")
@@ -104,7 +104,7 @@ def embed_batches(
     batches: Iterable[Batch],
     load: Callable[[Batch], AnyLoaded],
     settings: EmbeddingSettings,
-) -> Iterator[tuple[AnyLoaded, NDArray[np.float32]]]:
+) -> Iterator[tuple[AnyLoaded, Float32s]]:
     """Yield each batch as it was loaded, with its concatenated vectors [n, Σ dimensions]; zero for images that cannot be read.
 
     Batches are taken one by one by the caller's thread, as there is room to work on them. Threads load them ahead of a GPU,
@@ -118,7 +118,7 @@ def embed_batches(
     def launch(loaded: AnyLoaded) -> tuple[AnyLoaded, list[Waiting]]:
         return loaded, [network.begin(loaded.squares) for network in networks if loaded.paths]
 
-    def read(launched: tuple[AnyLoaded, list[Waiting]]) -> tuple[AnyLoaded, NDArray[np.float32]]:
+    def read(launched: tuple[AnyLoaded, list[Waiting]]) -> tuple[AnyLoaded, Float32s]:
         loaded, waiting = launched
         if not waiting:
             return loaded, np.zeros((0, sum(network.dimensions for network in networks)), np.float32)
@@ -162,7 +162,7 @@ def list_square_sizes(networks: Sequence[Embedder]) -> list[int]:
     return sorted({size for network in networks for size in network.sizes})
 
 
-def check_finite(vectors: NDArray[np.float32], paths: Sequence[Path]) -> None:
+def check_finite(vectors: Float32s, paths: Sequence[Path]) -> None:
     """Check that all vectors [m, d], of these images, are finite.
 
     Raises:

@@ -11,10 +11,9 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from image_copies.data.arrays import Float32s
 from image_copies.data.commands import name_command, name_install
 from image_copies.data.errors import UserError
 from image_copies.data.process import has_gpu
@@ -72,7 +71,7 @@ def _open_graph(checkpoint: Path) -> Embedder | None:
     def open_views() -> Embedder:
         return open_onnx(views, checkpoint)
 
-    def embed_alone(squares: Squares) -> NDArray[np.float32]:
+    def embed_alone(squares: Squares) -> Float32s:
         with opening:
             opened = open_views()
         return opened.embed(squares)

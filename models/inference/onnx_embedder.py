@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.arrays import Float32s, UInt8s
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
@@ -41,7 +42,7 @@ class Input:
     kind: str  # a key of PIXELS
     channels_last: bool
 
-    def prepare(self, squares: NDArray[np.uint8]) -> NDArray[Any]:
+    def prepare(self, squares: UInt8s) -> NDArray[Any]:
         """Return squares [n, 3, size, size] as the file takes them."""
         pixels: NDArray[Any] = squares
         if self.kind != "tensor(uint8)":
@@ -111,12 +112,12 @@ def open_session(
             f"{name_command('export')} --checkpoint {checkpoint} --graph"
         )
 
-    def embed(squares: Squares) -> NDArray[np.float32]:
+    def embed(squares: Squares) -> Float32s:
         pixels = {each.name: each.prepare(squares[each.size]) for each in inputs}
-        found: NDArray[np.float32] = np.asarray(session.run([vectors], pixels)[0], np.float32)
+        found: Float32s = np.asarray(session.run([vectors], pixels)[0], np.float32)
         if vectors == VECTORS:  # of this project, which gives them unit length
             return found
-        unit: NDArray[np.float32] = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), SHORTEST)
+        unit: Float32s = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), SHORTEST)
         return unit
 
     sizes = tuple(sorted({each.size for each in inputs}))

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from onnxscript import ir, optimizer
 from torch import Tensor, nn
 
 from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.arrays import Float32s
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file, whole_file
 from image_copies.data.procedural import draw_picture
@@ -51,8 +51,8 @@ Model = tuple[Checkpoint, EmbeddingSettings]
 class LinearMap:
     """A fitted projection: (vectors [n, D] − mean) @ axes, then L2 normalisation."""
 
-    mean: NDArray[np.float32]  # [D]
-    axes: NDArray[np.float32]  # [D, d]
+    mean: Float32s  # [D]
+    axes: Float32s  # [D, d]
 
 
 class Exported(nn.Module):

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data.arrays import Float32s
 from image_copies.data.images import ImageSet
 from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches, TestProtocol, input_shapes
 
@@ -29,7 +29,7 @@ class View:
     protocol: TestProtocol  # how an image is resized and cropped to that size
 
 
-def embed_view(view: View, images: ImageSet, raw: bool = False) -> NDArray[np.float32]:
+def embed_view(view: View, images: ImageSet, raw: bool = False) -> Float32s:
     """Embed n images as unit vectors float32 [n, d], or raw; zero for unreadable ones, which are reported."""
     device = next(view.descriptor.parameters()).device
     dataset = PreprocessedImages(images, view.size, view.protocol)
@@ -56,7 +56,7 @@ def embed_at_exponents(
     exponents: Sequence[float],
     workers: int = 0,
     raw: bool = False,
-) -> dict[float, NDArray[np.float32]]:
+) -> dict[float, Float32s]:
     """Return vectors float32 [n, d], unit or `raw`, by exponent of GeM; the descriptor is left in evaluation mode."""
     found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
     loader = DataLoader(images, BATCH_SIZE, num_workers=workers)

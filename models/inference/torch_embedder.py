@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
+
+from image_copies.data.arrays import Float32s
 
 from ..device import best_device
 from ..network.checkpoint import Checkpoint, load_descriptor
@@ -51,10 +51,10 @@ def load_embedder(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
             return launch
         return prepare(replace(loaded, descriptor=loaded.descriptor.for_views()))
 
-    def embed(squares: Squares) -> NDArray[np.float32]:
+    def embed(squares: Squares) -> Float32s:
         return launch(squares)()
 
-    def embed_alone(squares: Squares) -> NDArray[np.float32]:
+    def embed_alone(squares: Squares) -> Float32s:
         with preparing:
             prepared = prepare_alone()
         return prepared(squares)()

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 from safetensors import SafetensorError, safe_open
 
+from image_copies.data.arrays import Float32s
 from image_copies.data.errors import UserError
 from image_copies.data.settings import Settings, read_recorded
 
@@ -36,7 +36,7 @@ class Stored:
     """What the checkpoint of a whole run stores besides its networks."""
 
     # float32 [n, d], vectors of training images for query normalisation; n may be 0
-    background: NDArray[np.float32]
+    background: Float32s
     notes: dict[str, Any]  # JSON values, the variant and the tail of unrelated pairs among them
 
 

@@ -182,7 +182,8 @@ def _describe_threads(saved: int, fabric: Fabric) -> str:
         return ""
     return (
         f"the training was saved with {saved} threads and goes on with {now}. On a CPU sums are split among them: the weights "
-        f"will differ from those of a training that was not stopped. For the same weights set OMP_NUM_THREADS={saved}."
+        f"will differ from those of a training that was not stopped. For the same weights set OMP_NUM_THREADS={saved}, or "
+        "side_by_side as it was: with it each model has one."
     )
 
 

@@ -9,10 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from lightning_fabric import Fabric
-from numpy.typing import NDArray
 from timm.layers.norm_act import convert_sync_batchnorm
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -29,6 +27,7 @@ from image_copies.augmentations.dataset import (
 from image_copies.augmentations.randomness import derived_seed
 from image_copies.augmentations.sampling import Batches
 from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.data.arrays import Int64s
 from image_copies.data.cache import CachedImages, cache_images
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
@@ -85,7 +84,7 @@ class Trainer:
     seed: int  # of everything that is drawn
     validate: Validate | None = None  # scores the descriptor at an image size, at each stage's end
     # [len(classes)], the class of each image, 0 … C − 1; None: each is its own class
-    labels: NDArray[np.int64] | None = None
+    labels: Int64s | None = None
     # models of other names, and the stages of one, begin with other weights and see other edits of an image
     name: str = ""
     # of the trained model, whose whitening is learnt so; None: the settings' own

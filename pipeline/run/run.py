@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Int64s
 from image_copies.data.commands import name_command
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.files import describe_no_folder, is_folder, read_json, write_text
@@ -217,7 +217,7 @@ class TrainingRoles:
 
     classes: ImageSet  # trained on, in fixed order, extra classes last
     own: int  # how many of them are no extra classes
-    labels: NDArray[np.int64] | None  # [n] of 0 … C − 1; None where every image is its own class
+    labels: Int64s | None  # [n] of 0 … C − 1; None where every image is its own class
     overlays: ImageSet  # are pasted into others
     references: ImageSet  # the copies among the synthetic queries are made from and searched in these
     distractors: ImageSet  # the other synthetic queries are made from these
@@ -245,7 +245,7 @@ def assign_training_roles(run: Run) -> TrainingRoles:
     )
 
 
-def digest_labels(labels: NDArray[np.int64] | None) -> str | None:
+def digest_labels(labels: Int64s | None) -> str | None:
     """Return the SHA-256 of the class labels, int64 [n], in hexadecimal, to detect changes; None where there are none."""
     return None if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
 
@@ -265,7 +265,7 @@ def find_images_to_embed(run: Run) -> dict[str, ImageSet]:
     }
 
 
-def _read_labels(run: Run, classes: list[str], extra: list[ImageSet]) -> NDArray[np.int64] | None:
+def _read_labels(run: Run, classes: list[str], extra: list[ImageSet]) -> Int64s | None:
     """Read the class of each trained image, 0 … C − 1, from the data set's training_labels.csv; None where there is none."""
     path = run.data / TRAINING_LABELS
     if not path.is_file():

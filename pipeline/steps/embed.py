@@ -11,8 +11,8 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Float32s
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.process import choose_workers, usable_cores
@@ -167,7 +167,7 @@ def _embed_shard(network: Network, shard: EmbeddingShard, place: Place) -> None:
     # images that the processes have taken, but for the last
     ahead = 2 * choose_workers(settings.workers) * settings.batch_size
 
-    def vectors() -> Iterator[NDArray[np.float32]]:
+    def vectors() -> Iterator[Float32s]:
         for block in embed_images(checkpoint, images, settings, batches):
             done = block.first + len(block.vectors)
             unreadable[block.first : done] = block.unreadable

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from image_copies.data.arrays import Bools, Float32s
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
@@ -204,7 +203,7 @@ class _ProjectionShard:
 
     first: int
     ids: list[str]
-    unreadable: NDArray[np.bool_]
+    unreadable: Bools
     output: Path
 
     def __len__(self) -> int:
@@ -218,7 +217,7 @@ def _project_shard(projected: _Projected, shard: _ProjectionShard, place: Place)
     """Project the vectors of a shard and write its file, with one thread: the last bits may depend on the number."""
     part, projection, variant = projected
 
-    def blocks() -> Iterator[NDArray[np.float32]]:
+    def blocks() -> Iterator[Float32s]:
         for block in part.blocks(first=shard.first, last=shard.first + len(shard)):
             with threadpool_limits(1, user_api="blas"):
                 yield projection.apply(block, variant.dimensions, variant.eigen_power)

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context, get_start_method, parent_process, set_start_method
 from pathlib import Path
 from threading import Thread
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from image_copies.data.errors import prefix_errors
-from image_copies.data.ground_truth import read_ground_truth
+from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.process import has_gpu, print_once, process_count
 from image_copies.models.inference.embed import embed_images
@@ -50,22 +50,24 @@ def train(run: Run, name: str, roles: TrainingRoles) -> None:
         require_no_tests(
             run, find_images(settings.whitening_images, naming="path"), f"the whitening of {name}"
         )
-    order = order_classes(settings.stages, roles.own, len(roles.classes) - roles.own)
+    classes = roles.classes
+    if roles.labels is None:
+        order = order_classes(settings.stages, roles.own, len(classes) - roles.own)
+        classes = classes.select([classes.ids[row] for row in order])
+    queries = find_images(run.paths.query_images)
+    truth = read_ground_truth(run.paths.query_ground_truth)
+    embedding = run.embedding(name)
     Trainer(
         settings,
-        roles.classes
-        if roles.labels is not None
-        else roles.classes.select([roles.classes.ids[row] for row in order]),
+        classes,
         roles.overlays,
         labels=roles.labels,
         name=name,
         folder=run.paths.model(name),
         cache=run.paths.cache,
         seed=run.recipe.seed,
-        embedding=run.embedding(name),
-        validate=lambda descriptor, size: score_on_synthetic_queries(
-            run, roles, descriptor, size, run.embedding(name)
-        ),
+        embedding=embedding,
+        validate=partial(score_on_synthetic_queries, embedding, queries, roles.references, truth),
     ).train()
 
 
@@ -159,22 +161,22 @@ def _warn_once(text: str) -> None:
 
 @search_on_gpu()
 def score_on_synthetic_queries(
-    run: Run, roles: TrainingRoles, descriptor: Descriptor, image_size: int, settings: EmbeddingSettings
+    settings: EmbeddingSettings,
+    queries: ImageSet,
+    references: ImageSet,
+    truth: GroundTruth,
+    descriptor: Descriptor,
+    image_size: int,
 ) -> float:
     """Compute the µAP 0…1 of a descriptor on the synthetic queries, without ensemble and normalisation.
 
-    The queries are searched in the validation references, as squares of `image_size` pixels. The descriptor is left in training
-    mode.
-
-    Raises:
-        UserError: when the synthetic queries are missing or their ground truth cannot be read.
+    They are searched in the validation references, as squares of `image_size` pixels. The descriptor is left in training mode.
     """
     checkpoint = Checkpoint(descriptor, image_size, {})
-    found = embed_in_memory(settings, checkpoint, find_images(run.paths.query_images))
-    references = embed_in_memory(settings, checkpoint, roles.references)
+    asked = embed_in_memory(settings, checkpoint, queries)
+    searched = embed_in_memory(settings, checkpoint, references)
     descriptor.train()
-    scores, _ = evaluate(found, references, read_ground_truth(run.paths.query_ground_truth))
-    return scores.micro_average_precision
+    return evaluate(asked, searched, truth)[0].micro_average_precision
 
 
 def embed_in_memory(settings: EmbeddingSettings, checkpoint: Checkpoint, images: ImageSet) -> Vectors:

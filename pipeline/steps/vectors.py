@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Bools, Float32s
 from image_copies.data.decode import list_unreadable
 from image_copies.data.errors import StorageError, UserError, line_of
 from image_copies.data.images import ImageSet
@@ -34,14 +34,14 @@ def is_whole(shard: Path) -> bool:
         return False
 
 
-def join_shards(output: Path, ids: list[str], shards: Sequence[Path]) -> NDArray[np.bool_]:
+def join_shards(output: Path, ids: list[str], shards: Sequence[Path]) -> Bools:
     """Write the vectors of all shards to one file, remove them, and return the flags of unreadable images [n].
 
     Raises:
         UserError: when a shard is missing or damaged, or the disk is full.
     """
     unreadable = np.concatenate([open_vectors(shard).unreadable for shard in shards])
-    blocks: Iterable[NDArray[np.float32]] = (block for shard in shards for block in iterate_vectors(shard))
+    blocks: Iterable[Float32s] = (block for shard in shards for block in iterate_vectors(shard))
     write_vectors(output, ids, blocks, unreadable)
     remove_folder(shards[0].parent)
     return unreadable
@@ -55,7 +55,7 @@ def write_blocks(blocks: Iterable[EmbeddedBlock], images: ImageSet, output: Path
     """
     unreadable = np.zeros(len(images), bool)
 
-    def read() -> Iterator[NDArray[np.float32]]:
+    def read() -> Iterator[Float32s]:
         for block in blocks:
             unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
             yield block.vectors
@@ -64,7 +64,7 @@ def write_blocks(blocks: Iterable[EmbeddedBlock], images: ImageSet, output: Path
     report_unreadable(images, unreadable, output)
 
 
-def report_unreadable(images: ImageSet, unreadable: NDArray[np.bool_], output: Path) -> None:
+def report_unreadable(images: ImageSet, unreadable: Bools, output: Path) -> None:
     """List images [n] that cannot be read in OUTPUT.unreadable.txt, with reasons, and print how many there are."""
     listed = output.with_suffix(".unreadable.txt")
     bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]

@@ -7,8 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Float32s
 from image_copies.data.commands import name_command, name_install
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.images import find_images
@@ -85,7 +85,7 @@ def run_extractor(run: Run) -> Extractor:
             files.append(run.require(run.checkpoint(name)))
             networks.append(load_embedder(files[-1], run.embedding(name)))
 
-    def project(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    def project(vectors: Float32s) -> Float32s:
         return projection.apply(vectors, variant.dimensions, variant.eigen_power)
 
     made_from = {

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Float32s, Int64s
 from image_copies.data.errors import UserError
 
 from ..search.neighbours import Neighbours
@@ -20,17 +20,17 @@ QUERIES_PER_BLOCK = 4096
 class TrainingNear:
     """The nearest training vectors of each query."""
 
-    cosines: NDArray[np.float32]  # [n, k], highest first
-    rows: NDArray[np.int64]  # of the training vectors [n, k], in the same order
+    cosines: Float32s  # [n, k], highest first
+    rows: Int64s  # of the training vectors [n, k], in the same order
 
 
 def _move_away(
-    queries: NDArray[np.float32],
-    training: NDArray[np.float32],
+    queries: Float32s,
+    training: Float32s,
     neighbours: TrainingNear,
     beta: float,
     settings: NormalizationSettings,
-) -> NDArray[np.float32]:
+) -> Float32s:
     """q + β √C · direction (Eq. 14): the direction is the mean of (q − t) / ‖q − t‖ over the nearest, scaled to unit length."""
     strength, nearest = (
         _strength(neighbours, beta, settings),
@@ -46,18 +46,16 @@ def _move_away(
     return moved
 
 
-def _strength(neighbours: TrainingNear, beta: float, settings: NormalizationSettings) -> NDArray[np.float32]:
+def _strength(neighbours: TrainingNear, beta: float, settings: NormalizationSettings) -> Float32s:
     """β √C [n, 1], where C is the mean cosine to the nearest `similarity_neighbours`, clipped at 0 (Eq. 9 and 11)."""
     similarity = np.maximum(
         neighbours.cosines[:, : settings.similarity_neighbours].mean(axis=1, keepdims=True), 0
     )
-    strength: NDArray[np.float32] = (beta * np.sqrt(similarity)).astype(np.float32)
+    strength: Float32s = (beta * np.sqrt(similarity)).astype(np.float32)
     return strength
 
 
-def _compute_direction(
-    queries: NDArray[np.float32], training: NDArray[np.float32], rows: NDArray[np.int64]
-) -> NDArray[np.float32]:
+def _compute_direction(queries: Float32s, training: Float32s, rows: Int64s) -> Float32s:
     """Return unit vectors [n, d] pointing away from the neighbours (Eq. 12-13); a neighbour equal to the query contributes 0."""
     total = np.zeros_like(queries)
     for column in rows.T:  # one neighbour at a time keeps memory at [n, d]
@@ -79,8 +77,8 @@ class Normalization:
     beta: str | None  # key of NormalizationSettings that lists its candidates
     neighbours: tuple[str, ...]  # keys that say how many it needs
     formula: Callable[
-        [NDArray[np.float32], NDArray[np.float32], TrainingNear, float, NormalizationSettings],
-        NDArray[np.float32],
+        [Float32s, Float32s, TrainingNear, float, NormalizationSettings],
+        Float32s,
     ]
 
 
@@ -116,7 +114,7 @@ def with_betas(settings: NormalizationSettings, betas: Mapping[Method, float]) -
     return settings.model_copy(update={"methods": tuple(betas)} | chosen)
 
 
-def find_neighbours(queries: NDArray[np.float32], training: VectorRows, count: int) -> TrainingNear:
+def find_neighbours(queries: Float32s, training: VectorRows, count: int) -> TrainingNear:
     """Find the `count` training vectors [m, d] nearest to each query [n, d], all float32 of unit length.
 
     Raises:
@@ -133,9 +131,7 @@ def find_neighbours(queries: NDArray[np.float32], training: VectorRows, count: i
     return TrainingNear(found.values.astype(np.float32), found.rows)
 
 
-def hold_neighbours(
-    training: VectorRows, neighbours: TrainingNear
-) -> tuple[NDArray[np.float32], TrainingNear]:
+def hold_neighbours(training: VectorRows, neighbours: TrainingNear) -> tuple[Float32s, TrainingNear]:
     """Return training vectors [n, d] in memory, of those in files only the neighbours, and which of them the neighbours are."""
     if isinstance(training, np.ndarray):
         return training, neighbours
@@ -144,13 +140,13 @@ def hold_neighbours(
 
 
 def normalize_queries(
-    queries: NDArray[np.float32],
-    training: NDArray[np.float32],
+    queries: Float32s,
+    training: Float32s,
     neighbours: TrainingNear,
     method: Method,
     beta: float,
     settings: NormalizationSettings,
-) -> NDArray[np.float32]:
+) -> Float32s:
     """Normalise queries, float32 [n, d] of unit length, by the formula of a row of METHODS; the result need not have unit length.
 
     `neighbours` were found in `training`, float32 [m, d] of unit length; the settings say from how many of them C and the
@@ -167,8 +163,8 @@ def normalize_queries(
 
 
 def normalize_by_variant(
-    queries: NDArray[np.float32], training: VectorRows, variant: Variant, settings: NormalizationSettings
-) -> NDArray[np.float32]:
+    queries: Float32s, training: VectorRows, variant: Variant, settings: NormalizationSettings
+) -> Float32s:
     """Normalise queries [n, d] by the method and β of the chosen variant; training vectors are [m, d], all of unit length.
 
     Of training vectors in a file, only the neighbours are read into memory. Without a method, `queries` itself is returned.

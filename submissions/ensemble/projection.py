@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from image_copies.data.arrays import Float32s, Float64s, Int64s
 from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular, whole_file
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
@@ -25,24 +25,24 @@ class Moments:
     """The sums of some vectors of D dimensions."""
 
     count: int
-    total: NDArray[np.float64]  # [D], their sum
-    products: NDArray[np.float64]  # [D, D], the sum of x xᵀ
+    total: Float64s  # [D], their sum
+    products: Float64s  # [D, D], the sum of x xᵀ
 
     def __add__(self, other: "Moments") -> "Moments":
         return Moments(self.count + other.count, self.total + other.total, self.products + other.products)
 
     @property
-    def mean(self) -> NDArray[np.float64]:
+    def mean(self) -> Float64s:
         """The mean [D]."""
         return self.total / self.count
 
     @property
-    def covariance(self) -> NDArray[np.float64]:
+    def covariance(self) -> Float64s:
         """The covariance matrix [D, D], with 1/n."""
         return self.products / self.count - np.outer(self.mean, self.mean)
 
 
-def sum_vectors(vectors: NDArray[np.float32]) -> Moments:
+def sum_vectors(vectors: Float32s) -> Moments:
     """Sum vectors [n, D] in blocks of fixed size and with one thread, of whose number the last bits may depend."""
     dimensions = vectors.shape[1]
     moments = Moments(0, np.zeros(dimensions), np.zeros((dimensions, dimensions)))
@@ -53,7 +53,7 @@ def sum_vectors(vectors: NDArray[np.float32]) -> Moments:
     return moments
 
 
-def sum_chosen(vectors: ConcatenatedVectors, rows: NDArray[np.int64]) -> Moments:
+def sum_chosen(vectors: ConcatenatedVectors, rows: Int64s) -> Moments:
     """Sum chosen rows of vectors files, int64 [k] ascending, shard by shard.
 
     Raises:
@@ -71,7 +71,7 @@ def sum_chosen(vectors: ConcatenatedVectors, rows: NDArray[np.int64]) -> Moments
     return sum(others, first)
 
 
-def _sum_shard(vectors: ConcatenatedVectors, rows: NDArray[np.int64], place: Place) -> Moments:
+def _sum_shard(vectors: ConcatenatedVectors, rows: Int64s, place: Place) -> Moments:
     first, last = int(rows[0]), int(rows[-1]) + 1
     chosen = rows - first
     start = 0
@@ -94,11 +94,11 @@ EIGENVALUE_FLOOR = 1e-10
 class Projection:
     """A fitted PCA with m = min(D, number of training vectors) axes."""
 
-    mean: NDArray[np.float32]  # [D]
-    axes: NDArray[np.float32]  # [m, D], principal axes as rows, largest variance first
-    eigenvalues: NDArray[np.float32]  # [m], of the training vectors' covariance matrix
+    mean: Float32s  # [D]
+    axes: Float32s  # [m, D], principal axes as rows, largest variance first
+    eigenvalues: Float32s  # [m], of the training vectors' covariance matrix
 
-    def apply(self, vectors: NDArray[np.float32], dimensions: int, eigen_power: float) -> NDArray[np.float32]:
+    def apply(self, vectors: Float32s, dimensions: int, eigen_power: float) -> Float32s:
         """Project vectors [n, D] to unit vectors [n, dimensions]: coordinates along the first axes × eigenvalue ** eigen_power.
 
         Zero rows (unreadable images) stay zero.
@@ -108,7 +108,7 @@ class Projection:
         """
         return self.weight(self.coordinates(vectors, dimensions), eigen_power)
 
-    def coordinates(self, vectors: NDArray[np.float32], dimensions: int) -> NDArray[np.float32]:
+    def coordinates(self, vectors: Float32s, dimensions: int) -> Float32s:
         """Return the coordinates [n, dimensions] of vectors [n, D] along the first axes; zero rows stay zero.
 
         Raises:
@@ -123,7 +123,7 @@ class Projection:
         along[~vectors.any(axis=1)] = 0
         return along
 
-    def weight(self, coordinates: NDArray[np.float32], eigen_power: float) -> NDArray[np.float32]:
+    def weight(self, coordinates: Float32s, eigen_power: float) -> Float32s:
         """Multiply coordinates [n, k] by eigenvalue ** eigen_power and scale each row to unit length."""
         weights, made = (
             self._weights(coordinates.shape[1], eigen_power),
@@ -134,7 +134,7 @@ class Projection:
             made[part] = scale_to_unit_length(coordinates[part] * weights)
         return made
 
-    def weighted_axes(self, dimensions: int, eigen_power: float) -> NDArray[np.float32]:
+    def weighted_axes(self, dimensions: int, eigen_power: float) -> Float32s:
         """Return the matrix [D, dimensions] of the first axes as columns, each times its eigenvalue ** eigen_power.
 
         Raises:
@@ -143,7 +143,7 @@ class Projection:
         self._require(dimensions)
         return self.axes[:dimensions].T * self._weights(dimensions, eigen_power)
 
-    def of_unweighted(self, weights: NDArray[np.float32]) -> "Projection":
+    def of_unweighted(self, weights: Float32s) -> "Projection":
         """Return the equivalent projection for vectors not yet multiplied by `weights` [D]; weight 0 ignores a dimension."""
         mean = np.where(weights > 0, self.mean / np.where(weights > 0, weights, 1), 0).astype(np.float32)
         return Projection(mean, self.axes * weights, self.eigenvalues)
@@ -155,13 +155,13 @@ class Projection:
                 "recipe or add training images, then run step 03 again."
             )
 
-    def _weights(self, dimensions: int, eigen_power: float) -> NDArray[np.float32]:
+    def _weights(self, dimensions: int, eigen_power: float) -> Float32s:
         kept = self.eigenvalues[:dimensions].astype(np.float64)
         floor = EIGENVALUE_FLOOR * max(float(self.eigenvalues[0]), 1e-30)
         return np.where(kept > floor, np.maximum(kept, floor) ** eigen_power, 0.0).astype(np.float32)
 
 
-def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection:
+def fit_projection(training: Float32s, needed: int = 1) -> Projection:
     """Fit a PCA of at least `needed` axes on training vectors, float32 [n, D].
 
     Raises:
@@ -171,9 +171,7 @@ def fit_projection(training: NDArray[np.float32], needed: int = 1) -> Projection
     return _solve(sum_vectors(training))
 
 
-def fit_projection_on_rows(
-    training: ConcatenatedVectors, rows: NDArray[np.int64], needed: int = 1
-) -> Projection:
+def fit_projection_on_rows(training: ConcatenatedVectors, rows: Int64s, needed: int = 1) -> Projection:
     """Fit a PCA on chosen rows of vectors files, int64 [n] ascending, summed shard by shard; see `fit_projection`."""
     _require_enough(len(rows), training.dimensions, needed)
     return _solve(sum_chosen(training, rows))
@@ -249,7 +247,7 @@ def load_projection(path: Path) -> Projection:
         ) from error
 
 
-def scale_to_unit_length(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def scale_to_unit_length(vectors: Float32s) -> Float32s:
     """Scale each row of [n, d] to unit length; zero rows stay zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)

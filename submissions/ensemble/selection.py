@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from tqdm import tqdm
 
+from image_copies.data.arrays import Float32s, Int64s
 from image_copies.data.errors import prefix_errors
 from image_copies.data.ground_truth import GroundTruth
 
@@ -35,10 +35,10 @@ class ValidationVectors:
     name: str  # how messages refer to the training images
     queries: Vectors  # synthetic ones
     references: Vectors  # training images in which the queries are searched
-    training: NDArray[np.float32]  # [n, d], readable training images that are not held out
+    training: Float32s  # [n, d], readable training images that are not held out
     projection: Projection  # fitted on a sample of `training`
 
-    def weight(self, dimensions: int, eigen_power: float) -> tuple[Vectors, Vectors, NDArray[np.float32]]:
+    def weight(self, dimensions: int, eigen_power: float) -> tuple[Vectors, Vectors, Float32s]:
         """Return queries, references and training as unit vectors [n, dimensions], weighted by eigenvalue ** eigen_power."""
         queries, references = (
             Vectors(
@@ -76,7 +76,7 @@ def project_validation(
         )
     searched = np.sort(training.rows_of(references))
 
-    def coordinates(part: ConcatenatedVectors, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def coordinates(part: ConcatenatedVectors, rows: Int64s) -> Float32s:
         blocks = (projection.coordinates(block, dimensions) for block in part.blocks_of(rows))
         return join_blocks(blocks, len(rows), dimensions)
 
@@ -181,8 +181,8 @@ def find_only_candidate(
 
 
 def apply_normalizations(
-    queries: NDArray[np.float32], training: VectorRows, settings: NormalizationSettings
-) -> list[tuple[Method, float, NDArray[np.float32]]]:
+    queries: Float32s, training: VectorRows, settings: NormalizationSettings
+) -> list[tuple[Method, float, Float32s]]:
     """Return method, β and normalised queries [n, d] of every candidate of the settings; the neighbours are searched once.
 
     Queries [n, d] and training vectors [m, d] are float32 of unit length; of those in a file only the neighbours are read into

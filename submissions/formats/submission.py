@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.arrays import Bools, Float32s, Float64s, Int64s
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 
@@ -87,7 +88,7 @@ def open_submission(path: Path) -> tuple[Vectors, StoredVectors]:
     )
 
 
-def _read_references(path: Path, first: int, last: int) -> NDArray[np.float32]:
+def _read_references(path: Path, first: int, last: int) -> Float32s:
     try:
         with open_hdf5(path) as file:
             return np.asarray(file["reference"][first:last], np.float32)
@@ -153,7 +154,7 @@ def describe_oddities(queries: Vectors, references: VectorSet) -> list[str]:
     return found
 
 
-def _arrange(part: VectorSet, order: NDArray[np.int64], side: float) -> Iterator[NDArray[np.float32]]:
+def _arrange(part: VectorSet, order: Int64s, side: float) -> Iterator[Float32s]:
     """Yield the vectors in this order [n], in blocks; those of unreadable images lie far away, on this side."""
     readable, numbers = part.readable(), np.cumsum(~part.unreadable) - 1  # of readable images
     for start in range(0, len(order), ROWS_PER_BLOCK):
@@ -167,7 +168,7 @@ def _arrange(part: VectorSet, order: NDArray[np.int64], side: float) -> Iterator
         yield block
 
 
-def _find_moved_away(part: VectorSet, side: float) -> NDArray[np.bool_]:
+def _find_moved_away(part: VectorSet, side: float) -> Bools:
     """Return which vectors [n] are those of unreadable images of a submission."""
     away = np.zeros(len(part), bool)
     rows = np.flatnonzero(~part.unreadable)
@@ -219,8 +220,8 @@ def _find_vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> l
     return problems
 
 
-def _compute_norms(rows: NDArray[np.floating]) -> NDArray[np.float64]:
-    lengths: NDArray[np.float64] = np.linalg.norm(rows.astype(np.float64), axis=1)
+def _compute_norms(rows: NDArray[np.floating]) -> Float64s:
+    lengths: Float64s = np.linalg.norm(rows.astype(np.float64), axis=1)
     return lengths
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from image_copies.data.arrays import Float32s
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import open_regular
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
@@ -60,7 +61,7 @@ def score(queries: Source, references: Source, ground_truth: Truth) -> Scores:
 
 def normalize(
     queries: ArrayLike, training: ArrayLike, beta: float = DEFAULTS.beta2[0], method: Method = "method2"
-) -> NDArray[np.float32]:
+) -> Float32s:
     """Move queries [n, d] away from their nearest training vectors [m, d], which show no copies (ISC2021, section 2.7).
 
     Both are scaled to unit length first. The other parameters are the paper's, as the defaults are.
@@ -76,7 +77,7 @@ def normalize(
         return normalize_by_variant(asked, held, Variant(asked.shape[1], 0.0, method, beta), DEFAULTS)
 
 
-def reduce(vectors: ArrayLike, training: ArrayLike, dimensions: int) -> NDArray[np.float32]:
+def reduce(vectors: ArrayLike, training: ArrayLike, dimensions: int) -> Float32s:
     """Project vectors [n, d] on the first principal axes of training vectors [m, d] (ISC2021, section 2.6): [n, dimensions].
 
     Vectors are scaled to unit length before and after; zero rows stay zero.
@@ -145,7 +146,7 @@ def _as_path(source: object, what: str) -> Path:
     return Path(source)
 
 
-def _as_rows(given: ArrayLike) -> NDArray[np.float32]:
+def _as_rows(given: ArrayLike) -> Float32s:
     """Return vectors as rows [n, d] of a norm of at most MAX_NORM."""
     try:
         if np.iscomplexobj(given):

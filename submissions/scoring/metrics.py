@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Bools, Float64s, Int64s
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 
@@ -38,10 +38,10 @@ class RankedPairs:
 
     query_ids: list[str]  # [m]
     reference_ids: list[str]  # [m]
-    distances: NDArray[np.float64]  # squared Euclidean [m]
-    true: NDArray[np.bool_]  # [m], whether each pair is a copy
-    precision: NDArray[np.float64]  # of the ranking down to each pair [m]
-    recall: NDArray[np.float64]  # of the ranking down to each pair [m]
+    distances: Float64s  # squared Euclidean [m]
+    true: Bools  # [m], whether each pair is a copy
+    precision: Float64s  # of the ranking down to each pair [m]
+    recall: Float64s  # of the ranking down to each pair [m]
 
 
 def evaluate(
@@ -93,8 +93,8 @@ def rank_pairs(
 
 def make_ranking(
     pairs: Sequence[tuple[str, str]],
-    distances: NDArray[np.float64],
-    true: NDArray[np.bool_],
+    distances: Float64s,
+    true: Bools,
     ground_truth: GroundTruth,
 ) -> RankedPairs:
     """Return the ranking of pairs of ids [m] given best first, with their distances [m] and whether each is true [m]."""
@@ -111,7 +111,7 @@ def make_ranking(
 
 def _is_true(
     pairs: ScoredPairs, query_ids: list[str], reference_ids: list[str], ground_truth: GroundTruth
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Return which pairs are true, bool [m]; compares row numbers, because comparing half a million pairs of strings is slow."""
     copied = {reference for _, reference in ground_truth.pairs}
     query_row = {image_id: row for row, image_id in enumerate(query_ids)}
@@ -175,7 +175,7 @@ def _recall_at_ranks(
 
 def _compare_with_truth(
     queries: Vectors, references: VectorSet, ground_truth: GroundTruth, wrong: int
-) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+) -> Iterator[tuple[Float64s, Float64s]]:
     """Yield each readable query's squared distances to the readable references that it copies, and to the nearest others."""
     copied = {reference for _, reference in ground_truth.pairs}
     own = dict[str, list[int]]()
@@ -232,7 +232,7 @@ def difference_interval(
     return _estimate_interval(average_precision(second) - average_precision(first), values)
 
 
-def _draw_scores(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int) -> NDArray[np.float64]:
+def _draw_scores(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int) -> Float64s:
     rng = np.random.default_rng(seed)
     count = len(truth.query_ids)
     queries = _RankedQueries.from_ranking(ranked, truth)
@@ -245,9 +245,9 @@ def _draw_scores(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int)
 class _RankedQueries:
     """A ranking reduced to what µAP needs."""
 
-    rows: NDArray[np.int64]  # [m], each ranked pair's query by its number in the ground truth
-    true: NDArray[np.bool_]  # [m], whether each ranked pair is a copy
-    copies: NDArray[np.int64]  # true pairs of each query [queries]
+    rows: Int64s  # [m], each ranked pair's query by its number in the ground truth
+    true: Bools  # [m], whether each ranked pair is a copy
+    copies: Int64s  # true pairs of each query [queries]
 
     @classmethod
     def from_ranking(cls, ranked: RankedPairs, truth: GroundTruth) -> "_RankedQueries":
@@ -261,7 +261,7 @@ class _RankedQueries:
             np.array([row[query_id] for query_id in ranked.query_ids], dtype=np.int64), ranked.true, copies
         )
 
-    def average_precision(self, times: NDArray[np.int64]) -> float:
+    def average_precision(self, times: Int64s) -> float:
         """Compute µAP of a resample that holds query i times[i] times: its ranked and its true pairs count as often."""
         own = times[self.rows].astype(np.float64)
         hits = own * self.true
@@ -271,6 +271,6 @@ class _RankedQueries:
         return float((hits * precision).sum() / true_pairs) if true_pairs else 0.0
 
 
-def _estimate_interval(value: float, draws: NDArray[np.float64]) -> Interval:
+def _estimate_interval(value: float, draws: Float64s) -> Interval:
     low, high = np.percentile(draws, [2.5, 97.5])
     return Interval(value, float(low), float(high))

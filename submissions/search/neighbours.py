@@ -12,16 +12,16 @@ from importlib.util import find_spec
 from typing import Literal, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Bools, Float32s, Float64s, Int64s
 from image_copies.data.shards import Place, ShardWork, hold, run_shards, uses_engine
 
 from ..vectors.files import RowsShard, VectorRows, divide_rows
 
 Metric = Literal["cosine", "distance"]  # inner product, highest first; squared distance, lowest first
-Rows = NDArray[np.int64]
+Rows = Int64s
 # rows of queries and of references, lower bounds of squared distances
-Candidates = tuple[Rows, Rows, NDArray[np.float32]]
+Candidates = tuple[Rows, Rows, Float32s]
 Found = TypeVar("Found")
 # a pair's rows, and its bounds
 BOUNDED = np.dtype([("query", "<i8"), ("reference", "<i8"), ("least", "<f4"), ("most", "<f4")])
@@ -45,14 +45,10 @@ class Device(Protocol):
 
     blocks: tuple[int, int]
 
-    def nearest(
-        self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
-    ) -> Rows | None:
+    def nearest(self, queries: Float32s, references: Float32s, count: int, metric: Metric) -> Rows | None:
         """Return the rows [n, count] of the references [m, d] nearest to each query [n, d] as float32 has it, in any order."""
 
-    def within(
-        self, queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int
-    ) -> Candidates | None:
+    def within(self, queries: Float32s, references: Float32s, limit: float, most: int) -> Candidates | None:
         """Return all pairs of queries [n, d] and references [m, d] whose lower bound is at most `limit`, each once, in any order.
 
         The bound is the squared distance less the error of its rounding (`bound_rounding`). Without a limit, infinity, these are
@@ -65,9 +61,7 @@ class Processor:
 
     blocks = 1024, 16_384
 
-    def nearest(
-        self, queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
-    ) -> Rows:
+    def nearest(self, queries: Float32s, references: Float32s, count: int, metric: Metric) -> Rows:
         """See `Device.nearest`; many pairs are compared by Faiss, few by NumPy."""
         if len(queries) * len(references) < MIN_PAIRS_FOR_FAISS or find_spec("faiss") is None:
             return _find_nearest(queries, references, count, metric)
@@ -79,9 +73,7 @@ class Processor:
         )[1]
         return rows
 
-    def within(
-        self, queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int
-    ) -> Candidates:
+    def within(self, queries: Float32s, references: Float32s, limit: float, most: int) -> Candidates:
         """See `Device.within`: one product of [−2 q, ‖q‖², 1] and [r, 1, ‖r‖²], without a further pass over the block."""
         share = np.float32(1 - bound_rounding(queries.shape[1]))
         left = np.column_stack(
@@ -124,12 +116,12 @@ class ScoredPairs:
 
     queries: Rows  # [m]
     references: Rows  # [m]
-    distances: NDArray[np.float64]  # squared Euclidean [m]
+    distances: Float64s  # squared Euclidean [m]
 
     def __len__(self) -> int:
         return len(self.distances)
 
-    def take(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> "ScoredPairs":
+    def take(self, chosen: Int64s | Bools) -> "ScoredPairs":
         """Return some of the pairs."""
         return ScoredPairs(self.queries[chosen], self.references[chosen], self.distances[chosen])
 
@@ -138,7 +130,7 @@ class ScoredPairs:
 class Nearest:
     """The nearest references of each query, the nearest first; equal ones by row."""
 
-    values: NDArray[np.float64]  # cosines or squared distances [n, k]
+    values: Float64s  # cosines or squared distances [n, k]
     rows: Rows  # [n, k]
 
 
@@ -152,7 +144,7 @@ class Neighbours:
 
     references: VectorRows
 
-    def nearest(self, queries: NDArray[np.float32], count: int, metric: Metric = "distance") -> Nearest:
+    def nearest(self, queries: Float32s, count: int, metric: Metric = "distance") -> Nearest:
         """Find the `count` references nearest to each query, or all of fewer."""
         near = Nearest(np.zeros((len(queries), 0)), np.zeros((len(queries), 0), np.int64))
         search = partial(_search_nearest, count, metric)
@@ -164,7 +156,7 @@ class Neighbours:
             near = Nearest(np.take_along_axis(values, order, 1), np.take_along_axis(rows, order, 1))
         return Nearest(-near.values, near.rows) if metric == "cosine" else near
 
-    def within(self, queries: NDArray[np.float32], limit: float) -> ScoredPairs:
+    def within(self, queries: Float32s, limit: float) -> ScoredPairs:
         """Find all pairs up to a squared distance, ordered by query and reference."""
         found = list(
             self._search("searching pairs", queries, partial(_search_within, limit), REFERENCES_PER_SHARD)
@@ -172,7 +164,7 @@ class Neighbours:
         pairs = _join(found)
         return pairs.take(np.lexsort((pairs.references, pairs.queries)))
 
-    def closest(self, queries: NDArray[np.float32], count: int) -> ScoredPairs:
+    def closest(self, queries: Float32s, count: int) -> ScoredPairs:
         """Find the `count` nearest pairs of all, and every further one that ties with the last; equal ones by row."""
         near = _join([])
         few = len(queries) * len(self.references) < PAIRS_WORTH_SENDING
@@ -187,8 +179,8 @@ class Neighbours:
     def _search(
         self,
         name: str,
-        queries: NDArray[np.float32],
-        search: Callable[[NDArray[np.float32], RowsShard, Place], Found],
+        queries: Float32s,
+        search: Callable[[Float32s, RowsShard, Place], Found],
         size: int,
     ) -> Iterator[Found]:
         """Yield what is found of queries in shards of so many references, in their order; few pairs are compared here."""
@@ -207,8 +199,8 @@ class Neighbours:
 
 
 def compute_exact_distances(
-    queries: NDArray[np.float32], references: NDArray[np.float32], query_rows: Rows, reference_rows: Rows
-) -> NDArray[np.float64]:
+    queries: Float32s, references: Float32s, query_rows: Rows, reference_rows: Rows
+) -> Float64s:
     """Compute the squared distances [k] of pairs of queries [n, d] and references [m, d], by rows, as Σ (q − r)² in float64."""
     distances = np.empty(len(query_rows))
     for start in range(0, len(query_rows), PAIRS_PER_BLOCK):
@@ -219,8 +211,8 @@ def compute_exact_distances(
 
 
 def rank_exactly(
-    queries: NDArray[np.float32],
-    take: Callable[[Rows], NDArray[np.float32]],
+    queries: Float32s,
+    take: Callable[[Rows], Float32s],
     candidates: Rows,
     count: int,
     metric: Metric = "distance",
@@ -248,8 +240,8 @@ def rank_exactly(
 
 
 def iterate_distances(
-    queries: NDArray[np.float32], references: NDArray[np.float32], metric: Metric
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    queries: Float32s, references: Float32s, metric: Metric
+) -> Iterator[tuple[int, Float32s]]:
     """Yield how far all references [m, d] are from some queries of [n, d], float32 [≤ n, m], and the first one's number.
 
     That is the negative cosine, or the squared distance as float32 has it; the arrays are the caller's.
@@ -269,15 +261,13 @@ def bound_rounding(dimensions: int) -> float:
     return max(MIN_ROUNDING, (dimensions + 8) * 2.0**-24)
 
 
-def sum_squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def sum_squares(vectors: Float32s) -> Float32s:
     """Return ‖v‖² of vectors [n, d], float32 [n]."""
-    squares: NDArray[np.float32] = np.einsum("nd,nd->n", vectors, vectors)
+    squares: Float32s = np.einsum("nd,nd->n", vectors, vectors)
     return squares
 
 
-def _find_nearest(
-    queries: NDArray[np.float32], references: NDArray[np.float32], count: int, metric: Metric
-) -> Rows:
+def _find_nearest(queries: Float32s, references: Float32s, count: int, metric: Metric) -> Rows:
     """Compare all with all, block by block."""
     rows = np.empty((len(queries), count), np.int64)
     for first, away in iterate_distances(queries, references, metric):
@@ -287,9 +277,7 @@ def _find_nearest(
     return rows
 
 
-def _search_nearest(
-    count: int, metric: Metric, queries: NDArray[np.float32], shard: RowsShard, place: Place
-) -> Nearest:
+def _search_nearest(count: int, metric: Metric, queries: Float32s, shard: RowsShard, place: Place) -> Nearest:
     """Return the values to minimise, and the rows, of a shard's references that are nearest to each query."""
     references = shard.load()
     depth = min(count + SPARE, len(references))
@@ -302,7 +290,7 @@ def _search_nearest(
     return Nearest(near.values, near.rows + shard.first)
 
 
-def _search_within(limit: float, queries: NDArray[np.float32], shard: RowsShard, place: Place) -> ScoredPairs:
+def _search_within(limit: float, queries: Float32s, shard: RowsShard, place: Place) -> ScoredPairs:
     """Return the pairs of the queries with the references of a shard that are within a squared distance."""
     references, found = shard.load(), list[ScoredPairs]()
     for asked, block, first in _divide(queries, references):
@@ -314,7 +302,7 @@ def _search_within(limit: float, queries: NDArray[np.float32], shard: RowsShard,
     return _join(found)
 
 
-def _search_closest(count: int, queries: NDArray[np.float32], shard: RowsShard, place: Place) -> ScoredPairs:
+def _search_closest(count: int, queries: Float32s, shard: RowsShard, place: Place) -> ScoredPairs:
     """Return the nearest pairs of the queries with the references of a shard, and all that tie with the last.
 
     A radius within which there are so many pairs shrinks from block to block. Rounding is bounded for each pair by its own norms,
@@ -350,9 +338,7 @@ def _search_closest(count: int, queries: NDArray[np.float32], shard: RowsShard, 
     return ScoredPairs(near.queries, near.references + shard.first, near.distances)
 
 
-def _divide(
-    queries: NDArray[np.float32], references: NDArray[np.float32]
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]]:
+def _divide(queries: Float32s, references: Float32s) -> Iterator[tuple[Float32s, Float32s, tuple[int, int]]]:
     """Yield blocks of queries and references, as the device in use takes them, and the numbers of their first rows."""
     size = (device_in_use() or CPU).blocks
     for first in range(0, len(references), size[1]):
@@ -361,9 +347,7 @@ def _divide(
             yield queries[start : start + size[0]], block, (start, first)
 
 
-def _find_within(
-    queries: NDArray[np.float32], references: NDArray[np.float32], limit: float, most: int
-) -> Candidates:
+def _find_within(queries: Float32s, references: Float32s, limit: float, most: int) -> Candidates:
     """Do what `Device.within` does, with the device in use."""
     device = device_in_use()
     found = None if device is None else device.within(queries, references, limit, most)

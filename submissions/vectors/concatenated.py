@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
+from image_copies.data.arrays import Bools, Float32s, Int64s
 from image_copies.data.errors import UserError
 
 from .files import iterate_vectors, join_blocks, open_vectors
@@ -22,7 +22,7 @@ class ConcatenatedVectors:
     paths: tuple[Path, ...]  # in the order in which their vectors are concatenated
     ids: list[str]  # n of them
     parts: tuple[int, ...]  # dimensions d of each file
-    unreadable: NDArray[np.bool_]  # [n], True where at least one model could not read the image
+    unreadable: Bools  # [n], True where at least one model could not read the image
     weights: tuple[float, ...]  # factor of each file's vectors
 
     @property
@@ -39,7 +39,7 @@ class ConcatenatedVectors:
         paths = tuple(path.absolute() for path in self.paths)
         return replace(self, paths=paths, ids=[], unreadable=np.zeros(0, bool))
 
-    def weight_of_dimensions(self) -> NDArray[np.float32]:
+    def weight_of_dimensions(self) -> Float32s:
         """Return the weights [Σ d] that the concatenated vectors are multiplied by."""
         return np.repeat(np.array(self.weights, np.float32), self.parts)
 
@@ -53,7 +53,7 @@ class ConcatenatedVectors:
 
     def blocks(
         self, block: int = ROWS_PER_BLOCK, *, first: int = 0, last: int | None = None
-    ) -> Iterator[NDArray[np.float32]]:
+    ) -> Iterator[Float32s]:
         """Yield rows in order, in blocks [≤ block, Σ d] float32, from row `first` up to the one before `last`, or to the end.
 
         Raises:
@@ -72,7 +72,7 @@ class ConcatenatedVectors:
                 yield joined if equal else joined * weighting
                 bar.update(len(parts[0]))
 
-    def blocks_of(self, rows: NDArray[np.int64]) -> Iterator[NDArray[np.float32]]:
+    def blocks_of(self, rows: Int64s) -> Iterator[Float32s]:
         """Yield the chosen rows in the order of the files, in blocks [1 … ROWS_PER_BLOCK, Σ d] float32.
 
         Raises:
@@ -86,7 +86,7 @@ class ConcatenatedVectors:
                 yield part
             start += len(block)
 
-    def rows(self, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rows(self, chosen: Int64s) -> Float32s:
         """Return the chosen rows [m, Σ d] float32 in the order of the files, with one further block in memory.
 
         Raises:
@@ -94,7 +94,7 @@ class ConcatenatedVectors:
         """
         return join_blocks(self.blocks_of(chosen), len(chosen), self.dimensions)
 
-    def rows_of(self, ids: Collection[str]) -> NDArray[np.int64]:
+    def rows_of(self, ids: Collection[str]) -> Int64s:
         """Return the row numbers of `ids`, int64 [len(ids)].
 
         Raises:
@@ -108,9 +108,7 @@ class ConcatenatedVectors:
             )
         return np.array([where[image_id] for image_id in ids], dtype=np.int64)
 
-    def choose_rows(
-        self, count: int, seed: int = 0, among: NDArray[np.int64] | None = None
-    ) -> NDArray[np.int64]:
+    def choose_rows(self, count: int, seed: int = 0, among: Int64s | None = None) -> Int64s:
         """Draw the row numbers of at most `count` readable images, of all or of `among` [k]: int64 [m], ascending."""
         rows = np.arange(len(self)) if among is None else among
         rows = rows[~self.unreadable[rows]]

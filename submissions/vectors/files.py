@@ -15,6 +15,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.arrays import Bools, Float32s, Int64s
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 from image_copies.data.remote import as_path
@@ -38,7 +39,7 @@ class RowsShard:
 
     first: int
     count: int
-    load: Callable[[], NDArray[np.float32]]
+    load: Callable[[], Float32s]
 
     def __len__(self) -> int:
         return self.count
@@ -53,8 +54,8 @@ class StoredRows:
         unreadable: Flags of all of its rows, bool [m].
     """
 
-    read: Callable[[int, int], NDArray[np.float32]]
-    unreadable: NDArray[np.bool_]
+    read: Callable[[int, int], Float32s]
+    unreadable: Bools
 
     def __len__(self) -> int:
         return int(np.count_nonzero(~self.unreadable))
@@ -73,12 +74,10 @@ class StoredRows:
         return [shard for shard in shards if len(shard)]
 
 
-VectorRows = NDArray[np.float32] | StoredRows  # vectors [n, d]
+VectorRows = Float32s | StoredRows  # vectors [n, d]
 
 
-def _load(
-    read: Callable[[int, int], NDArray[np.float32]], start: int, chosen: NDArray[np.bool_]
-) -> NDArray[np.float32]:
+def _load(read: Callable[[int, int], Float32s], start: int, chosen: Bools) -> Float32s:
     rows = read(start, start + len(chosen))
     return rows if chosen.all() else rows[chosen]
 
@@ -91,7 +90,7 @@ def divide_rows(vectors: VectorRows, size: int) -> list[RowsShard]:
     return [RowsShard(first, len(part), partial(np.asarray, part)) for first, part in parts]
 
 
-def join_blocks(blocks: Iterable[NDArray[np.float32]], count: int, dimensions: int) -> NDArray[np.float32]:
+def join_blocks(blocks: Iterable[Float32s], count: int, dimensions: int) -> Float32s:
     """Return blocks [m, d] of so many rows as one array, with one further block in memory."""
     joined, row = np.empty((count, dimensions), np.float32), 0
     for block in blocks:
@@ -100,7 +99,7 @@ def join_blocks(blocks: Iterable[NDArray[np.float32]], count: int, dimensions: i
     return joined
 
 
-def take_rows(vectors: VectorRows, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+def take_rows(vectors: VectorRows, chosen: Int64s) -> Float32s:
     """Return chosen rows [m, d] of vectors [n, d] in memory or in files, of which only the blocks that hold them are read.
 
     They are int64 [m] of 0 … n − 1, ascending without repetitions; without any, nothing is read and d is 0.
@@ -110,7 +109,7 @@ def take_rows(vectors: VectorRows, chosen: NDArray[np.int64]) -> NDArray[np.floa
     """
     if isinstance(vectors, np.ndarray):
         return vectors[chosen]
-    parts: list[NDArray[np.float32]] = []
+    parts: list[Float32s] = []
     for shard in vectors.divide(ROWS_PER_BLOCK) if len(chosen) else ():
         begin, end = np.searchsorted(chosen, [shard.first, shard.first + len(shard)])
         if begin < end:
@@ -128,9 +127,9 @@ class Vectors:
     """Vectors in memory."""
 
     ids: list[str]  # n of them
-    vectors: NDArray[np.float32]  # [n, d]
+    vectors: Float32s  # [n, d]
     # [n], True for images that could not be decoded: their rows are zero and match nothing
-    unreadable: NDArray[np.bool_]
+    unreadable: Bools
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -155,7 +154,7 @@ class Vectors:
         chosen = [where[image_id] for image_id in ids]
         return Vectors(list(ids), self.vectors[chosen], self.unreadable[chosen])
 
-    def readable(self) -> NDArray[np.float32]:
+    def readable(self) -> Float32s:
         """Return the vectors [m, d] of readable images only; `vectors` itself where all are readable."""
         return self.vectors[~self.unreadable] if self.unreadable.any() else self.vectors
 
@@ -166,8 +165,8 @@ class StoredVectors:
 
     ids: list[str]  # n of them
     dimensions: int
-    unreadable: NDArray[np.bool_]  # [n], True for images that could not be decoded
-    read: Callable[[int, int], NDArray[np.float32]]  # as in `StoredRows`
+    unreadable: Bools  # [n], True for images that could not be decoded
+    read: Callable[[int, int], Float32s]  # as in `StoredRows`
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -183,8 +182,8 @@ VectorSet = Vectors | StoredVectors
 def write_vectors(
     path: Path | str,
     ids: list[str],
-    blocks: Iterable[NDArray[np.float32]],
-    unreadable: NDArray[np.bool_] | None = None,
+    blocks: Iterable[Float32s],
+    unreadable: Bools | None = None,
     half: bool = False,
 ) -> None:
     """Write a vectors file atomically: ids of n rows, and blocks of them, float32 [m, d], in their order.
@@ -286,14 +285,14 @@ def open_vectors(path: Path | str) -> StoredVectors:
         return StoredVectors(ids, vectors.shape[1], unreadable, partial(_read_rows, as_path(path).absolute()))
 
 
-def _read_rows(path: Path, first: int, last: int) -> NDArray[np.float32]:
+def _read_rows(path: Path, first: int, last: int) -> Float32s:
     (rows,) = iterate_vectors(path, last - first, first=first, last=last)
     return rows
 
 
 def iterate_vectors(
     path: Path | str, block: int = ROWS_READ, *, first: int = 0, last: int | None = None
-) -> Iterator[NDArray[np.float32]]:
+) -> Iterator[Float32s]:
     """Yield rows in order, in blocks [≤ block, d] float32, from row `first` up to the one before `last`, or to the end.
 
     Raises:
@@ -353,7 +352,7 @@ def _open_hdf5(path: Path | str) -> Iterator[h5py.File]:
 
 def _iterate_hdf5(
     path: Path | str, block: int, first: int, last: int | None
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+) -> Iterator[tuple[Float32s, Bools]]:
     """Yield rows [m, d] and which of them are unreadable, [m]."""
     with _open_hdf5(path) as file:
         vectors = file["vectors"]
@@ -389,8 +388,8 @@ MAX_SHARE = 0.1  # of the images: above it the vectors, not the images, are like
 class Repeated:
     """Images whose vectors equal that of an earlier image."""
 
-    rows: NDArray[np.int64]  # of these images [m], ascending
-    firsts: NDArray[np.int64]  # the first row with the same vector [m]
+    rows: Int64s  # of these images [m], ascending
+    firsts: Int64s  # the first row with the same vector [m]
 
 
 def find_repeated(hashes: NDArray[np.uint64]) -> Repeated:
@@ -401,7 +400,7 @@ def find_repeated(hashes: NDArray[np.uint64]) -> Repeated:
     return Repeated(rows, firsts[rows])
 
 
-def describe_repeated(name: str, part: VectorSet, left_out: NDArray[np.bool_] | None = None) -> list[str]:
+def describe_repeated(name: str, part: VectorSet, left_out: Bools | None = None) -> list[str]:
     """Describe zero vectors and vectors that several images share, a sentence each; empty where there are none.
 
     `name` is what the images are, such as "query". Left out are unreadable images, whose vectors say nothing anyway, and those
@@ -437,7 +436,7 @@ def describe_repeated(name: str, part: VectorSet, left_out: NDArray[np.bool_] | 
     return found
 
 
-def hash_rows(vectors: NDArray[np.float32]) -> NDArray[np.uint64]:
+def hash_rows(vectors: Float32s) -> NDArray[np.uint64]:
     """Return two numbers for each row, uint64 [n, 2]: equal rows have the same; different ones do with a probability of 2⁻⁶⁶."""
     weights = np.random.default_rng(0).integers(0, 2**64, (vectors.shape[1], 2), dtype=np.uint64)
     bits = np.ascontiguousarray(vectors).view(np.uint32).astype(np.uint64)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Bools, Float32s
 from image_copies.data.errors import UserError
 from image_copies.data.remote import as_path
 from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
@@ -33,7 +33,7 @@ def check_parquet(path: Path | str) -> None:
         import_pyarrow()
 
 
-def write_parquet(path: Path, ids: Sequence[str], blocks: Iterable[NDArray[np.float32]], half: bool) -> int:
+def write_parquet(path: Path, ids: Sequence[str], blocks: Iterable[Float32s], half: bool) -> int:
     """Write blocks [m, d] of vectors; return the number of rows.
 
     Rows of zeros, which stand for images that cannot be decoded, become null.
@@ -60,14 +60,14 @@ def write_parquet(path: Path, ids: Sequence[str], blocks: Iterable[NDArray[np.fl
     return row
 
 
-def describe_parquet(path: Path) -> tuple[list[str], int, NDArray[np.bool_]]:
+def describe_parquet(path: Path) -> tuple[list[str], int, Bools]:
     """Return the ids [n], the dimensions, and which images could not be decoded, bool [n].
 
     Raises:
         UserError: the file is damaged or has other columns, an id is missing, or the vectors have several lengths.
     """
     ids: list[str] = []
-    absent: list[NDArray[np.bool_]] = []
+    absent: list[Bools] = []
     with _open(path) as (file, dimensions):
         for batch in file.iter_batches(columns=NEEDED):
             if batch["id"].null_count:
@@ -84,9 +84,7 @@ def describe_parquet(path: Path) -> tuple[list[str], int, NDArray[np.bool_]]:
     return ids, dimensions, np.concatenate(absent)
 
 
-def iterate_parquet(
-    path: Path, block: int, first: int, last: int | None
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+def iterate_parquet(path: Path, block: int, first: int, last: int | None) -> Iterator[tuple[Float32s, Bools]]:
     """Yield rows [m, d] from `first` up to the one before `last`, in blocks of `block`, and which have no vector, bool [m].
 
     Raises:

@@ -17,7 +17,8 @@ from tests.runs import copy_run
 
 
 def test_each_stage_learns_its_mixture_of_extra_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folders = {"data/training_images": "T", "data/reference_images": "R", "data/query_images": "Q", "more": "M"}
+    folders = {f"data/{name}_images": name[0].upper() for name in ("training", "reference", "query")}
+    folders |= {"more": "M", "run/queries/query_images": "S"}
     for folder, prefix in folders.items():
         (tmp_path / folder).mkdir(parents=True)
         for number in range(12):
@@ -26,6 +27,7 @@ def test_each_stage_learns_its_mixture_of_extra_classes(tmp_path: Path, monkeypa
     model = {"descriptor": {"backbone": "test_efficientnet"}, "stages": stages}
     recipe = {"models": {"one": model}, "extra_classes": {"folders": [str(tmp_path / "more")]}}
     (tmp_path / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    (tmp_path / "run/queries/public_ground_truth.csv").write_text("query_id,reference_id\nS00,T00\n")
     given = list[str]()
     monkeypatch.setattr(Trainer, "train", lambda self: given.extend(self.classes.ids))
     run = open_run(tmp_path / "run", tmp_path / "recipe.yaml", tmp_path / "data")
