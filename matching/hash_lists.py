@@ -3,7 +3,7 @@
 import csv
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.commands import name_install
-from image_copies.data.decode import Decoded, decode_rgb
+from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.sources.walking import known_path
 
@@ -33,25 +33,26 @@ class HashLists:
     `skipped` counts the other entries: without a whole hash, of low quality, or of another kind of hash.
     """
 
-    names: Sequence[Path]
-    words: NDArray[np.uint64]
+    names: Sequence[Path] = ()
+    words: NDArray[np.uint64] = field(default_factory=lambda: np.zeros((0, 4), np.uint64))
     skipped: int = 0
 
-    def find(self, picture: Path | bytes, decoded: Decoded | None = None) -> list[Match]:
-        """Return the hashes that a picture matches, the nearest first; likely copies at best, as nobody has their pictures.
-
-        `decoded` is what was decoded of it before.
-        """
+    def find(self, picture: Path) -> list[Match]:
+        """Return the hashes that a picture matches, the nearest first; likely copies at best, as nobody has their pictures."""
         try:
-            bits, quality = _load_pdq().compute(decode_rgb(picture, decoded=decoded))
+            bits, quality = _load_pdq().compute(decode_rgb(picture))
         except ImageError:
             return []
         words = np.packbits(bits.astype(bool)).view(np.uint64)
         apart = np.bitwise_count(self.words ^ words).sum(axis=1, dtype=np.int64)
         near = np.flatnonzero(apart <= (MAX_DISTANCE if quality >= MIN_QUALITY else -1))
-        query = picture if isinstance(picture, Path) else Path("<picture>")
         nearest = near[np.argsort(apart[near], kind="stable")].tolist()
-        return [_make_match(query, self.names[row], int(apart[row])) for row in nearest]
+        return [_make_match(picture, self.names[row], int(apart[row])) for row in nearest]
+
+
+def is_hash_list(source: Path) -> bool:
+    """Whether a source of references is a list of hashes, by its ending."""
+    return source.suffix.lower() == ".csv"
 
 
 def read_hash_lists(lists: Sequence[Path]) -> HashLists:
@@ -60,6 +61,8 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
     Raises:
         UserError: A file cannot be read or holds no such hash, or pdqhash is not installed.
     """
+    if not lists:
+        return HashLists()
     names = list[Path]()
     digits = list[str]()
     skipped = 0

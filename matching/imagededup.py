@@ -21,7 +21,7 @@ from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.neighbours import Neighbours
 
 from .commands.interface import Place, open_shipped
-from .results.overlays import PictureGrid
+from .show.overlays import PictureGrid
 
 ROUNDING = 1e-6  # of squared distances: vectors of float32 are not of unit length to the last bit
 Duplicates = Mapping[str, Sequence[str | tuple[str, np.float32]]]

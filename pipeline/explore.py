@@ -22,16 +22,13 @@ from image_copies.pipeline.run.cli import (
     make_task_parser,
     report_errors,
 )
-from image_copies.pipeline.tools.match_options import is_hash_list
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 REFERENCES_PER_ANSWER = 10
 
-
 OWN = {
-    "--references": DIR | {"help": "with --serve: search this CSV list of PDQ hashes, too"},
     "--matches": DIR | {"help": "review what match.py wrote there (its --output)"},
     "--port": {"type": PORT, "default": 8765, "help": "port on 127.0.0.1; default 8765"},
     "--serve": FLAG | {"help": "with --index: search over HTTP"},
@@ -49,7 +46,7 @@ def make_parser() -> argparse.ArgumentParser:
     options = make_task_parser("explore", __doc__)
     add_options(
         options,
-        [("--references", "--run", "--matches"), "--port", "--data", "--serve", "--index"],
+        [("--run", "--matches"), "--port", "--data", "--serve", "--index"],
         OPTIONS | OWN,
     )
     add_options(options, ["--checkpoint", "--with", *RULE, "--megapixels"], OPTIONS | OWN)
@@ -68,10 +65,6 @@ def check(options: argparse.Namespace) -> None:
         )
     if options.serve and options.matches is not None:
         raise UserError("--serve answers programs, --matches shows a page to a person: one of the two.")
-    if options.references is not None and not (options.serve and is_hash_list(options.references)):
-        raise UserError(
-            "--references takes a CSV list of PDQ hashes, which --serve searches next to the index."
-        )
     if not options.serve:
         given = {
             "--threshold": options.threshold,
@@ -95,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = make_parser().parse_args(arguments)
     check(options)
-    from image_copies.matching.web import serve  # imported here: --help must answer at once
+    from image_copies.matching.show.web import serve  # imported here: --help must answer at once
 
     serve(partial(_open_app, options), options.port)
     return 0
@@ -105,18 +98,19 @@ def _open_app(options: argparse.Namespace) -> "tuple[FastAPI, str]":
     """Open what is to be served; return its application and its title."""
     # imported here: a review needs no network
     if options.matches is not None:
-        from image_copies.matching.review.routes import Review, review_app
+        from image_copies.matching.show.routes import Review, review_app
 
         return review_app(Review(options.matches, options.index)), text_of(options.matches)
-    from image_copies.matching.explorer.service import SearchService, service_app
+    from threadpoolctl import threadpool_limits
+
     from image_copies.matching.extractor import make_rule
-    from image_copies.matching.hash_lists import read_hash_lists
+    from image_copies.matching.show.service import SearchService, service_app
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
+    threadpool_limits(1, user_api="blas")  # requests share the cores, and products are small
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
     rule = make_rule(extractor, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
-    lists = None if options.references is None else read_hash_lists([options.references])
-    service = SearchService(options.index, extractor, rule, lists, 10**6 * options.megapixels)
+    service = SearchService(options.index, extractor, rule, 10**6 * options.megapixels)
     return service_app(service), f"{options.index}, {service.about()['references']} references"
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from image_copies.matching.output import Output
 from image_copies.pipeline.run.cli import report_errors
-from image_copies.pipeline.tools.match_options import is_comparison, is_hash_list, parse_line
+from image_copies.pipeline.tools.match_options import is_comparison, parse_line
 
 if TYPE_CHECKING:
     from image_copies.matching.extractor import Extractor
@@ -34,85 +34,79 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     task, options = parse_line(sys.argv[1:] if arguments is None else arguments, __doc__)
     output = Output(options.json, options.quiet)
-    done = _without_network(task, options, output)
-    if done is not None:
-        return done
+    if task in ("--apply", "--undo"):
+        return _act(task, options, output)
+    if task not in ("", "leakage", "add"):
+        return _change_index(task, options, output)
     with output.silence(), output.say_how_far():
         if task == "add":
             return _add(options, output)
         return _compare(options, output) if is_comparison(options) else _search(options, output)
 
 
-def _without_network(task: str, options: argparse.Namespace, output: Output) -> int | None:
-    """Do what needs no network and return the exit code; None where one is needed."""
-    # imported here: --help must answer at once
-    from image_copies.matching.commands import applying, indexing
+def _act(task: str, options: argparse.Namespace, output: Output) -> int:
+    from image_copies.matching import results  # imported here, as below: --help must answer at once
 
+    folder = options.output
     if task == "--undo":
-        return applying.report(options.output, applying.take_back(options.output), "undo", output)
-    if task == "--apply":
-        asked = (
-            options.output,
-            options.apply,
-            options.index,
-            options.to,
-            options.read_only,
-            options.merge_metadata,
-        )
-        return applying.report(options.output, applying.carry_out(*asked), options.apply, output)
-    if task == "check":
-        return indexing.check(options.index, output)
-    if task == "remove":
-        return indexing.remove(options.index, options.paths, output)
-    if task == "decisions":
-        return indexing.list_decisions(indexing.find_index(options.index, options.output), output)
+        return results.report_outcome(folder, results.take_back(folder), "undo", output)
+    way, to, merging = options.apply, options.to, options.merge_metadata
+    outcome = results.carry_out(folder, way, options.index, to, options.read_only, merging)
+    return results.report_outcome(folder, outcome, way, output)
+
+
+def _change_index(task: str, options: argparse.Namespace, output: Output) -> int:
+    from image_copies.matching.commands import indexing
+    from image_copies.matching.results import find_index
+
     if task == "decide":
-        place = indexing.find_index(options.index, options.output)
+        place = find_index(options.index, options.output)
         first, second = options.pair
         return indexing.decide(place, first, second, options.word, output)
-    return None
+    if task == "decisions":
+        indexing.list_decisions(find_index(options.index, options.output), output)
+    elif task == "check":
+        indexing.check(options.index, output)
+    else:
+        indexing.remove(options.index, options.paths, output)
+    return 0
 
 
 def _add(options: argparse.Namespace, output: Output) -> int:
-    # imported here, as below: the networks take seconds
     from image_copies.matching.commands import indexing
     from image_copies.pipeline.tools.run_extractor import open_extractor
 
     pictures = indexing.find_added(options.index, options.sources, options.output, output)
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
-    return indexing.add(options.index, extractor, pictures, output)
+    indexing.add(options.index, extractor, pictures, output)
+    return 0
 
 
 def _compare(options: argparse.Namespace, output: Output) -> int:
     from image_copies.data.targets import check_target
     from image_copies.matching.commands import comparing
-    from image_copies.matching.results.overlays import SHOWN_AS, is_sheet
+    from image_copies.matching.show.overlays import SHOWN_AS, is_sheet
 
     first, second = options.pictures
     if options.show is not None:
         check_target(options.show, "--show", dict.fromkeys(SHOWN_AS, is_sheet), (first, second))
-    verdict = comparing.compare_bytes(first, second)
-    if verdict is None:
-        verdict = comparing.compare(*_open_network(options), first, second)
-    return comparing.report(verdict, output, options.show)
+    compared = comparing.compare_bytes(first, second)
+    if compared is None:
+        compared = comparing.compare(*_open_network(options), first, second)
+    return comparing.report(compared, output, options.show)
 
 
 def _search(options: argparse.Namespace, output: Output) -> int:
     from image_copies.matching.commands import searching
-    from image_copies.matching.commands.sources import Sources, find_pictures
+    from image_copies.matching.commands.sources import find_pictures
     from image_copies.matching.files.keeping import KeepSettings, read_rules
     from image_copies.matching.index.store import require_index
 
     grouping = KeepSettings(*read_rules(options.keep))
-    sources = Sources(
-        queries=[*options.sets, *options.pictures, *options.queries],
-        references=[path for path in options.references if not is_hash_list(path)],
-        read_only=options.read_only,
-        hash_lists=[path for path in options.references if is_hash_list(path)],
-    )
     if options.index is not None:
         require_index(options.index)
-    pictures = find_pictures(sources, options.output, output)
+    queries = [*options.sets, *options.pictures, *options.queries]
+    pictures = find_pictures(queries, options.references, options.read_only, options.output, output)
     extractor, rule = _open_network(options)
     settings = searching.SearchSettings(
         rule=rule,

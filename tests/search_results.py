@@ -14,7 +14,7 @@ from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.index.store import add_files, digest_of, open_store
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match, Matches, write_matches_csv
-from image_copies.matching.results.folder import SearchNotes, write_notes
+from image_copies.matching.results import SearchNotes, write_notes
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.judgement import Judgement
 

@@ -9,19 +9,19 @@ import uvicorn
 from fastapi import FastAPI
 
 from image_copies.data.sources.discovery import discover
-from image_copies.matching.explorer.service import SearchService
 from image_copies.matching.extractor import Extractor
 from image_copies.matching.index.filling import add_pictures
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Rule
-from image_copies.matching.web import open_listener
+from image_copies.matching.show.service import SearchService
+from image_copies.matching.show.web import configure, open_listener
 
 
 @contextmanager
 def serve(app: FastAPI) -> Iterator[str]:
     """Serve an application in a thread, over sockets as explore.py does it, and yield its address."""
     with open_listener(0) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
+        server = uvicorn.Server(configure(app, "critical"))
         thread = Thread(target=server.run, args=([listener],))
         thread.start()
         try:

@@ -1,7 +1,8 @@
 """match.py A.jpg B.jpg: whether two files are copies of each other."""
 
 import os
-from dataclasses import dataclass
+from collections.abc import Sequence
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -15,30 +16,17 @@ from ..index.store import digest_of
 from ..matches import Match, Rule, describe_judgement, judgement_values
 from ..output import Output
 from ..pairs import PairJudge, verify_two
-from ..results.overlays import NOT_LAID, LaidPair, lay_pair
+from ..show.overlays import NOT_LAID, LaidPair, lay_pair
+from ..threshold import Floats
 from ..verification.judgement import Judgement
 
 LIKELY = 3  # exit code: a person is to look at the two
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The result of comparing two pictures.
+class Compared(Match):
+    """Two pictures that were compared: their score, the higher of the two directions, and their class, `judgement`."""
 
-    Attributes:
-        files: The two files.
-        score: −‖q − r‖², at most 0, the higher of the two directions; 0 for byte-identical files.
-        judgement: The class (`kind`), why (`reason`), and how sure it is that they are copies (`certainty`, 0…100).
-    """
-
-    files: tuple[Path, Path]
-    score: float
     judgement: Judgement
-
-    @property
-    def copy(self) -> bool:
-        """Whether they are called copies: the same file, certain ones, or likely ones, which a person should look at."""
-        return self.judgement.is_copy
 
     def show(self) -> LaidPair | None:
         """Return one of the two laid on the other, which a notebook shows with a slider; None where nothing says how.
@@ -49,57 +37,65 @@ class Verdict:
         return lay_pair(*self.files)
 
 
-def compare_bytes(first: Path, second: Path) -> Verdict | None:
-    """Return the verdict on byte-identical files, which needs no network; None for other files.
+def compare_bytes(first: Path, second: Path) -> Compared | None:
+    """Compare two files by their bytes, which needs no network; None for those that differ.
 
     Raises:
-        UserError: when one of them cannot be read.
+        UserError: One of them cannot be read.
     """
     if digest_of(first) != digest_of(second):
         return None
     same = os.path.realpath(first) == os.path.realpath(second)
     said = "one file under both names" if same else "the same bytes"
-    return Verdict((first, second), 0.0, Judgement("same file", said, 100))
+    return Compared(first, second, 0.0, judgement=Judgement("same file", said, 100))
 
 
-def compare(extractor: Extractor, rule: Rule, first: Path, second: Path) -> Verdict:
+def compare(extractor: Extractor, rule: Rule, first: Path, second: Path) -> Compared:
     """Compare two pictures, each as the query of the other, by their vectors, local features and pixels.
 
     Raises:
-        UserError: when one of them cannot be decoded.
+        UserError: One of them cannot be decoded.
     """
-    files = first, second
-    found = extractor.extract_all(ImageSet(list(map(str, files)), list(files)))
-    for path, bad in zip(files, found.unreadable, strict=True):
-        if bad:
-            decode_rgb(path)  # says why
-            raise UserError(f"{path} cannot be decoded as a picture. Give another file.")
-    queries = extractor.normalize(found.vectors)
-    references = found.vectors[::-1]
-    differences = queries.astype(np.float64) - references
+    vectors = extract_readable(extractor, [first, second])
+    differences = extractor.normalize(vectors).astype(np.float64) - vectors[::-1]
     distance = float((differences**2).sum(axis=1).min())
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([distance]), 1)[0])
     match = Match(first, second, -distance, alarms, evidence=verify_two(first, second))
     # without a threshold only equal vectors, or agreeing features
-    return Verdict(files, -distance, PairJudge().judge(match, rule.threshold(1) or 0.0))
+    judgement = PairJudge().judge(match, rule.threshold(1) or 0.0)
+    return Compared(first, second, -distance, judgement=judgement)
 
 
-def report(verdict: Verdict, output: Output, shown: Path | None = None) -> int:
-    """Print the verdict; return the exit code: 0 for copies, 1 for none, LIKELY. `shown`: a picture to write of the two.
+def extract_readable(extractor: Extractor, paths: Sequence[Path]) -> Floats:
+    """Return the vectors [n, d] of pictures.
+
+    Raises:
+        UserError: A picture cannot be decoded; the message names the first.
+    """
+    found = extractor.extract_all(ImageSet([str(row) for row in range(len(paths))], list(paths)))
+    for path in compress(paths, found.unreadable):
+        decode_rgb(path)  # says why
+        raise UserError(f"{path} cannot be decoded as a picture. Give another file, or leave it out.")
+    return found.vectors
+
+
+def report(compared: Compared, output: Output, shown: Path | None = None) -> int:
+    """Print what two pictures are, write a picture of them to `shown`, return the exit code: 0 for copies, 1 for none, LIKELY.
 
     Raises:
         UserError: The picture cannot be made or written.
     """
-    doubted = verdict.judgement.kind == "likely"
-    word = "perhaps a copy" if doubted else "copy" if verdict.copy else "no copy"
-    first, second = verdict.files
-    known = {"first": first, "second": second, "copy": verdict.copy, "score": verdict.score}
-    output.record("verdict", known | judgement_values(verdict.judgement))
+    judgement = compared.judgement
+    doubted = judgement.kind == "likely"
+    word = "perhaps a copy" if doubted else "copy" if judgement.is_copy else "no copy"
+    first, second = compared.files
+    known = {"first": first, "second": second, "copy": judgement.is_copy, "score": compared.score}
+    output.record("verdict", known | judgement_values(judgement))
     if not output.json:
-        output.say(f"{word}: {describe_judgement(verdict.judgement)}")
+        output.say(f"{word}: {describe_judgement(judgement)}")
     if shown is not None:
-        laid = verdict.show()
+        laid = compared.show()
         if laid is not None:
             laid.save(shown)
         output.say(f"one laid on the other: {shown}" if laid else f"{NOT_LAID} {shown} was not written.")
-    return LIKELY if doubted else 0 if verdict.copy else 1
+    return LIKELY if doubted else 0 if judgement.is_copy else 1

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
-from image_copies.data.images import ImageSet
 from image_copies.models.shipped import SHIPPED
 
 from ..extractor import Extractor, checkpoint_extractor, join_extractors, make_rule
@@ -23,10 +21,10 @@ from ..files.plan import COLUMNS, plan_values
 from ..groups.planning import CopyGroup
 from ..matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values
 from ..output import Output
-from ..results.overlays import PictureGrid
+from ..show.overlays import PictureGrid
 from ..verification.judgement import Kind
 from . import comparing, searching
-from .sources import Sources, find_pictures
+from .sources import find_pictures
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -125,22 +123,24 @@ def find_copies(
     quiet = Output(quiet=True)
     if progress is None:
         progress = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    queries = [path for given in folders for path in _list_paths(given)]
+    if not queries:
+        raise UserError("no path is given. Give a folder: find_copies('photos').")
     with tempfile.TemporaryDirectory() as place, nullcontext() if progress else quiet.silence():
-        sources = Sources([path for given in folders for path in _list_paths(given)], _list_paths(references))
-        if not sources.queries:
-            raise UserError("no path is given. Give a folder: find_copies('photos').")
-        pictures = find_pictures(sources, Path(place), quiet)
+        folder = Path(place)
+        pictures = find_pictures(queries, _list_paths(references), (), folder, quiet)
         extractor = _open(joined_with)
         rule = make_rule(extractor, None, FALSE_ALARMS, MOST_REFERENCES)
-        settings = searching.SearchSettings(
-            rule, grouping=KeepSettings(*read_rules(rules)), verified=verify, views=views
-        )
-        found, grouped, left_out = searching.search(extractor, settings, pictures, Path(place), quiet)
-    near = [match for match in found.pairs if match.judgement and match.judgement.kind in NEAR]
-    return Copies(grouped.copies if grouped else [], near, left_out, found.unreadable)
+        grouping = KeepSettings(*read_rules(rules))
+        settings = searching.SearchSettings(rule, grouping=grouping, verified=verify, views=views)
+        found = searching.find_copies(extractor, settings, pictures, folder, quiet)
+    matches = found.matches
+    near = [match for match in matches.pairs if match.judgement and match.judgement.kind in NEAR]
+    groups = found.grouped.copies if found.grouped else []
+    return Copies(groups, near, found.left_out, matches.unreadable)
 
 
-def compare(first: Place, second: Place) -> comparing.Verdict:
+def compare(first: Place, second: Place) -> comparing.Compared:
     """Compare two pictures by their vectors and local features, as `match.py A B` does; `.show()` is for notebooks.
 
     Raises:
@@ -159,16 +159,7 @@ def embed(pictures: Place | Sequence[Place], joined_with: Place | None = None) -
     Raises:
         UserError: A picture cannot be decoded; the message names the first.
     """
-    paths = _list_paths(pictures)
-    extractor = _open(joined_with)
-    if not paths:
-        return np.zeros((0, extractor.dimensions), np.float32)
-    found = extractor.extract_all(ImageSet([str(row) for row in range(len(paths))], paths))
-    if found.unreadable.any():
-        bad = paths[int(found.unreadable.argmax())]
-        decode_rgb(bad)  # says why
-        raise UserError(f"{bad} cannot be decoded as a picture. Leave it out.")
-    return found.vectors
+    return comparing.extract_readable(_open(joined_with), _list_paths(pictures))
 
 
 def _list_paths(given: Place | Sequence[Place]) -> list[Path]:

@@ -170,7 +170,7 @@ def _check_pictures(options: argparse.Namespace) -> None:
         raise UserError(
             "got one picture: give a second one to compare it with, or search for it with --references or --index."
         )
-    if options.index is not None and not all(map(is_hash_list, options.references)):
+    if options.index is not None and any(source.suffix.lower() != ".csv" for source in options.references):
         raise UserError(
             "--references cannot be combined with --index: add the folder to the index with add DIR --index DIR."
         )
@@ -190,8 +190,3 @@ def _are_alone(options: argparse.Namespace) -> bool:
 def _holds_pictures(source: Path) -> bool:
     """Whether a source is a folder, an archive or a list, not a picture."""
     return os.fspath(source).startswith("@") or is_archive(source) or is_folder(source)
-
-
-def is_hash_list(source: Path) -> bool:
-    """Whether a source of references is a list of hashes, by its ending."""
-    return source.suffix.lower() == ".csv"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from image_copies.matching.matches import Match, Matches, Rule
-from image_copies.matching.results.gallery import write_matches_page
+from image_copies.matching.show.gallery import write_matches_page
 from image_copies.matching.threshold import Tail
 from image_copies.submissions.report.inputs import ReportInputs, RunInputs, UnscoredInputs
 from image_copies.submissions.report.page import write_report, write_unscored_report

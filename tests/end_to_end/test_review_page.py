@@ -13,8 +13,8 @@ from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match
-from image_copies.matching.results.folder import SearchNotes, write_notes
-from image_copies.matching.review.routes import Review, review_app
+from image_copies.matching.results import SearchNotes, write_notes
+from image_copies.matching.show.routes import Review, review_app
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement
 from tests.end_to_end.pages import open_watched, run_explore
@@ -289,7 +289,7 @@ def test_decisions_are_listed_and_taken_back(page: "sync_api.Page", results: Pat
     press(page, "4", "/api/decisions")
     page.wait_for_selector("#decided li")
     assert "a copy" in page.inner_text("#decided li") and "other.png" in page.inner_text("#decided li")
-    with answered(page, "/api/decisions/forget"):
+    with answered(page, "/api/decisions"):
         page.click("#decided button")
     assert page.is_visible("#no-decision")
     assert said(results) == []

@@ -43,7 +43,7 @@ INTERFACE = """
 import image_copies
 (group,) = image_copies.find_copies("album")
 print(*(path.name for path in group))
-print(image_copies.compare("album/R000002.jpg", "album/small.jpg").copy, image_copies.embed(["album/small.jpg"]).shape)
+print(image_copies.compare("album/R000002.jpg", "album/small.jpg").is_copy, image_copies.embed(["album/small.jpg"]).shape)
 from image_copies.matching.imagededup import CNN
 print(CNN(verbose=False).find_duplicates("album", min_similarity_threshold=0.8)["small.jpg"])
 """
@@ -51,7 +51,7 @@ SERVICE = """
 from fastapi.testclient import TestClient
 from pathlib import Path
 from image_copies.matching.extractor import make_rule
-from image_copies.matching.explorer.service import SearchService, service_app
+from image_copies.matching.show.service import SearchService, service_app
 from image_copies.pipeline.tools.run_extractor import open_extractor
 extractor = open_extractor(None, None, None)
 service = SearchService(Path("kept"), extractor, make_rule(extractor, None, 0.001, 10))

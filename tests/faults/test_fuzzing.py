@@ -32,7 +32,6 @@ from image_copies.data.labels import read_labels
 from image_copies.data.sources.archives import list_archive, read_member
 from image_copies.data.sources.discovery import discover
 from image_copies.data.sources.walking import expand_sources
-from image_copies.matching.explorer.service import SearchService, service_app
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.files.journal import Journal
 from image_copies.matching.files.plan import read_plan
@@ -40,6 +39,7 @@ from image_copies.matching.index.decisions import Decisions, read_decisions
 from image_copies.matching.index.search import open_search
 from image_copies.matching.index.store import add_files, open_store, stored_files, unreadable_files
 from image_copies.matching.matches import Rule
+from image_copies.matching.show.service import SearchService, service_app
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.onnx_export import export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings

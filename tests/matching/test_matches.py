@@ -9,7 +9,6 @@ import pytest
 from PIL import Image
 
 from image_copies.matching import matches
-from image_copies.matching.explorer import service
 from image_copies.matching.matches import (
     EVIDENCE_CELLS,
     MATCH_CELLS,
@@ -25,8 +24,9 @@ from image_copies.matching.matches import (
     read_matches_csv,
 )
 from image_copies.matching.output import Output
-from image_copies.matching.results.report import write_results
-from image_copies.matching.review.results import _show_values
+from image_copies.matching.show import service
+from image_copies.matching.show.report import write_results
+from image_copies.matching.show.review import _show_values
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import CHANGES
 from image_copies.matching.verification.geometry import Evidence

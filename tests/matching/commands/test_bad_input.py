@@ -17,7 +17,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.locks import hold_lock_file
 from image_copies.data.procedural import write_pictures
 from image_copies.data.sources import tars
-from image_copies.matching.commands import applying
+from image_copies.matching import results
 from image_copies.matching.files.plan import read_plan
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
@@ -111,7 +111,7 @@ def test_of_two_plans_at_once_the_second_waits_for_the_first(album: Path, checkp
     before = read_tree(album)
     search(checkpoint, "--queries", "album")
     Path("matches/journal.jsonl").touch()  # of a process that has begun
-    with hold_lock_file(applying._lock(), "busy"):
+    with hold_lock_file(results._lock(), "busy"):
         for arguments in (["--apply", "move"], ["--undo"]):
             with pytest.raises(UserError, match=r"another process is carrying out or undoing a plan"):
                 main(arguments)

@@ -129,8 +129,8 @@ def test_what_is_no_number_of_pictures_is_named(album: Path, verify: Any) -> Non
 
 
 def test_two_pictures_are_compared(album: Path) -> None:
-    assert image_copies.compare(album / "R000002.jpg", album / "small.jpg").copy
-    assert not image_copies.compare(album / "R000002.jpg", album / "R000001.jpg").copy
+    assert image_copies.compare(album / "R000002.jpg", album / "small.jpg").is_copy
+    assert not image_copies.compare(album / "R000002.jpg", album / "R000001.jpg").is_copy
     shutil.copy(album / "R000001.jpg", album.parent / "again.jpg")
     assert image_copies.compare(album / "R000001.jpg", str(album.parent / "again.jpg")).judgement.reason == "the same bytes"
 

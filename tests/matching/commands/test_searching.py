@@ -25,7 +25,7 @@ from image_copies.matching.index.filling import add_pictures, forget_missing
 from image_copies.matching.index.store import Store, digest_of, open_store, read_content, stored_files, vectors_by_digest
 from image_copies.matching.matches import Match, Rule
 from image_copies.matching.pairs import PairJudge
-from image_copies.matching.results.folder import hold_results_folder
+from image_copies.matching.results import hold_results_folder
 from image_copies.matching.search import Search
 from image_copies.matching.verification.features import CHANGES, local_features
 from image_copies.matching.views import Looks, find_features

@@ -12,11 +12,11 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
-from image_copies.matching.commands import applying
+from image_copies.matching import results
 from image_copies.matching.files.acting import hold_files
 from image_copies.matching.files.journal import Way
 from image_copies.matching.files.plan import PlanRow, write_plan
-from image_copies.matching.results.folder import SearchNotes, write_notes
+from image_copies.matching.results import SearchNotes, write_notes
 from image_copies.pipeline.match import main
 from tests.albums import pictures_below, write_album
 from tests.folders import read_tree
@@ -52,7 +52,7 @@ def at_once(commands: Sequence[Sequence[str]], desk: Path) -> list[int | None]:
 
 def carry_out(temporary: Path, command: Sequence[str], together: Barrier) -> None:
     temporary.mkdir()
-    pytest.MonkeyPatch().setattr(applying, "_lock", lambda: temporary / "lock")
+    pytest.MonkeyPatch().setattr(results, "_lock", lambda: temporary / "lock")
     together.wait()
     try:
         os._exit(main([*command, "--quiet"]))
@@ -93,7 +93,7 @@ def test_of_two_plans_that_mirror_each_other_one_file_of_each_pair_stays(
 ) -> None:
     """No lock of all plans keeps them apart, as of two users."""
     monkeypatch.chdir(own_desk)
-    monkeypatch.setattr(applying, "read_rejected_pairs", lambda *_: set())  # there is no index
+    monkeypatch.setattr(results, "_read_rejected_pairs", lambda *_: set())  # there is no index
     album, plans = own_desk / "album", [list[PlanRow](), list[PlanRow]()]
     album.mkdir()
     for number in range(PAIRS):

@@ -15,7 +15,7 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.data.sources.discovery import Discovered, discover
-from image_copies.matching.commands import applying  # noqa: F401 - before the rights are dropped: python may be root's
+from image_copies.matching import results  # noqa: F401 - before the rights are dropped: python may be root's
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.journal import Way
 from image_copies.matching.files.moving import digest_if_regular

@@ -28,7 +28,7 @@ from image_copies.matching.groups.groups import (
 )
 from image_copies.matching.groups.planning import group_files, list_copies
 from image_copies.matching.matches import Match
-from image_copies.matching.results.report import write_hubs_csv
+from image_copies.matching.show.report import write_hubs_csv
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 

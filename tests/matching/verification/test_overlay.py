@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from image_copies.matching.results.overlays import LaidPair, lay_pair
+from image_copies.matching.show.overlays import LaidPair, lay_pair
 from image_copies.matching.verification.overlay import RED, Overlay, Pixels, lay_on_each_other
 from tests.pictures import draw
 

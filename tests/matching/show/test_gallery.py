@@ -1,4 +1,4 @@
-"""The gallery shows pairs by their classes, on pages of 50, with names below their sources."""
+"""The gallery shows pairs by their classes, with names below their sources."""
 
 import csv
 import re
@@ -11,8 +11,8 @@ from image_copies.matching.files.plan import PlanRow
 from image_copies.matching.groups.planning import Grouped
 from image_copies.matching.matches import Match, Matches, Rule
 from image_copies.matching.output import Output
-from image_copies.matching.results.gallery import write_matches_page
-from image_copies.matching.results.report import _write_plan, write_groups_csv
+from image_copies.matching.show.gallery import write_matches_page
+from image_copies.matching.show.report import _write_plan, write_groups_csv
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 RULE = Rule(-0.5, None, 0.001, 10)
@@ -26,59 +26,51 @@ def make_pairs(folder: Path, kind: Kind | None, count: int) -> list[Match]:
     ]
 
 
-def read_gallery(folder: Path, pairs: list[Match], *sources: Path) -> dict[str, str]:
+def read_gallery(folder: Path, pairs: list[Match], *sources: Path) -> str:
     matches = Matches(pairs, -0.5, len(pairs), len(pairs), [])
     page = write_matches_page(folder / "gallery", matches, RULE, sources=sources)
     assert page == folder / "gallery" / "index.html"
-    return {page.name: page.read_text() for page in (folder / "gallery").glob("*.html")}
+    return page.read_text()
 
 
-def test_pairs_stand_on_pages_of_fifty_by_their_classes(tmp_path: Path) -> None:
+def test_pairs_stand_in_sections_by_their_classes(tmp_path: Path) -> None:
     pairs = [*make_pairs(tmp_path, "certain", 100), *make_pairs(tmp_path, "same file", 20), *make_pairs(tmp_path, None, 3)]
     pairs += [*make_pairs(tmp_path, "likely", 48), *make_pairs(tmp_path, "same scene", 1)]
-    pages = read_gallery(tmp_path, pairs, tmp_path)
-    shown = {name: len(re.findall('<div class="pair">', text)) for name, text in pages.items()}
-    assert shown == {
-        "index.html": 50,
-        "sure-2.html": 50,
-        "sure-3.html": 20,
-        "look-1.html": 50,
-        "look-2.html": 1,
-        "doubtful-1.html": 1,
-    }
-    for name, text in pages.items():
-        assert set(re.findall(r'href="([^"]*)"', text)) == set(pages) - {name}
-        assert "Sure (120):" in text and "To be looked at (51):" in text and "Doubtful (1):" in text
-    assert "same scene-0.jpg" in pages["doubtful-1.html"] and "same scene-0.jpg" not in pages["index.html"]
+    page = read_gallery(tmp_path, pairs, tmp_path)
+    shown = [(part.split("<")[0], part.count('<div class="pair">')) for part in re.split('<h2 id="[0-9]">', page)[1:]]
+    assert shown == [("Sure", 120), ("To be looked at", 51), ("Doubtful", 1)]
+    assert re.findall('<a href="#([0-9])">(.*?)</a>', page) == [
+        (str(number), f"{title} ({count})") for number, (title, count) in enumerate(shown, 1)
+    ]
 
 
 def test_series_stand_after_what_needs_a_look_the_sharpest_first(tmp_path: Path) -> None:
     (pair,) = make_pairs(tmp_path, "same scene", 1)
-    pages = read_gallery(tmp_path, [replace(pair, series=1, sharpest=pair.reference)], tmp_path)
-    assert re.findall(r"<span>([^:]*):", pages["index.html"])[:2] == ["Series (1)", "Doubtful (1)"]
-    first, second = re.findall(r"<figcaption>(.*?)<br>(.*?)</figcaption>", pages["index.html"])
-    assert "Series 1: 2 files" in pages["index.html"] and first == ("sharpest", "old/a/0.jpg") and second[0] == ""
+    page = read_gallery(tmp_path, [replace(pair, series=1, sharpest=pair.reference)], tmp_path)
+    assert re.findall("<h2 id=.*?>(.*?)<", page) == ["Series", "Doubtful"]
+    first, second = re.findall(r"<figcaption>(.*?)<br>(.*?)</figcaption>", page)[:2]
+    assert "Series 1: 2 files" in page and first == ("sharpest", "old/a/0.jpg") and second[0] == ""
 
 
-def test_names_are_relative_to_their_source(tmp_path: Path) -> None:
+def test_names_are_relative_to_the_folder_that_holds_the_sources(tmp_path: Path) -> None:
     pair = make_pairs(tmp_path, "certain", 1)
-    one = read_gallery(tmp_path, pair, tmp_path)["index.html"]
-    assert f"relative to <b>{tmp_path}</b>" in one and "query<br>new/certain-0.jpg<" in one
-    two = read_gallery(tmp_path, pair, tmp_path / "new", tmp_path / "old")["index.html"]
-    assert "query<br>new/certain-0.jpg<" in two and "reference<br>old/a/0.jpg<" in two
-    alike = read_gallery(tmp_path, pair, tmp_path / "new", tmp_path / "other" / "new")["index.html"]
-    assert f"query<br>{tmp_path}/new/certain-0.jpg<" in alike and f"reference<br>{tmp_path}/old/a/0.jpg<" in alike
+    for sources in ([tmp_path], [tmp_path / "new", tmp_path / "old"], [tmp_path / "new", tmp_path / "old" / "x.zip"]):
+        page = read_gallery(tmp_path, pair, *sources)
+        assert f"relative to <b>{tmp_path}</b>" in page
+        assert "query<br>new/certain-0.jpg<" in page and "reference<br>old/a/0.jpg<" in page
+    (tmp_path / "new").mkdir()
+    other = read_gallery(tmp_path, pair, tmp_path / "new", tmp_path / "new" / "x.jpg")
+    assert "query<br>certain-0.jpg<" in other and f"reference<br>{tmp_path}/old/a/0.jpg<" in other
 
 
 def test_without_a_pair_there_is_a_page_all_the_same(tmp_path: Path) -> None:
-    pages = read_gallery(tmp_path, [], tmp_path)
-    assert set(pages) == {"index.html"} and "0 matches" in pages["index.html"]
+    assert "0 matches" in read_gallery(tmp_path, [])
 
 
 def test_of_very_many_pairs_the_first_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
-    pages = read_gallery(tmp_path, make_pairs(tmp_path, "likely", 250), tmp_path)
-    assert set(pages) == {"index.html", "look-2.html", "look-3.html", "look-4.html"}
-    assert "The first 200 of 250 are shown; matches.csv lists all." in pages["index.html"]
+    page = read_gallery(tmp_path, make_pairs(tmp_path, "likely", 250), tmp_path)
+    assert page.count('<div class="pair">') == 200
+    assert "The first 200 of 250 are shown; matches.csv lists all." in page
 
 
 def test_people_read_classes_and_programs_scores(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,14 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.sources.discovery import discover
-from image_copies.matching.explorer.service import SearchService, service_app
 from image_copies.matching.extractor import Extractor, checkpoint_extractor, make_rule
-from image_copies.matching.hash_lists import read_hash_lists
 from image_copies.matching.index.filling import add_pictures
-from image_copies.matching.index.store import Store, open_store, remove_files, stored_files, vectors_by_digest
+from image_copies.matching.index.store import open_store, remove_files, stored_files, vectors_by_digest
 from image_copies.matching.matches import Rule
+from image_copies.matching.show.service import SearchService, service_app
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.explore import check, make_parser
 from image_copies.pipeline.match import main as run_match
@@ -77,22 +74,6 @@ def test_a_picture_and_its_vector_find_the_same(client: TestClient, folder: Path
     (found,) = client.post("/api/vectors", json={"vectors": [vector.tolist()]}).json()["matches"]
     assert names(found) == names(answered) and found[0]["score"] == pytest.approx(0, abs=1e-9)
     assert names(search(client, Image.open(path)))[0] == "R000002.jpg"
-
-
-def test_a_list_of_hashes_is_searched_next_to_the_index(folder: Path, extractor: Extractor, tmp_path: Path) -> None:
-    pdqhash = pytest.importorskip("pdqhash", reason="pdqhash is not installed: python -m pip install -r requirements-cluster.txt")
-    path, listed = folder / "pictures" / "R000002.jpg", tmp_path / "known.csv"
-    bits = pdqhash.compute(decode_rgb(path))[0].astype(bool)
-    listed.write_text(f"id,hash\nK7,{np.packbits(bits).tobytes().hex()}\n")
-    service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3), read_hash_lists([listed]))
-    with TestClient(service_app(service), base_url="http://127.0.0.1") as client:
-        answered = search(client, path)
-        others = search(client, Image.new("RGB", (300, 200), "navy"))
-    assert [(match["class"], match["score"] == 0) for match in (answered[0], answered[-1])] == [
-        ("same file", True),
-        ("likely", False),
-    ]
-    assert names(answered)[-1] == "K7" and "PDQ" in answered[-1]["reason"] and "K7" not in names(others)
 
 
 def test_an_upload_that_copies_a_reference_is_refused(folder: Path, extractor: Extractor) -> None:
@@ -178,37 +159,6 @@ def test_what_is_wrong_is_refused_with_a_message(client: TestClient, folder: Pat
     ]
 
 
-def test_requests_that_wait_are_searched_together_and_answered_apart(
-    folder: Path, extractor: Extractor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    service = SearchService(folder / "index", extractor, Rule(None, None, 0.001, 3))
-    with open_store(folder / "index", extractor.identity, extractor.dimensions) as store:
-        digests = stored_files(store)
-        vectors = vectors_by_digest(store, digests.values())
-    turns: list[int] = []
-    answer = service._answer
-
-    def counted(store: Store, waiting: list[Any]) -> None:
-        turns.append(len(waiting))
-        begun.set()
-        assert more.wait(60)
-        answer(store, waiting)
-
-    begun, more = threading.Event(), threading.Event()
-    monkeypatch.setattr(service, "_answer", counted)
-    asked = []
-    for path, digest in digests.items():
-        vector = vectors[digest]
-        assert vector is not None
-        asked.append((path, service.ask(vector[None])))
-        assert begun.wait(60)  # the others come while the first one is searched
-    more.set()
-    for path, found in asked:
-        assert found.result(60)[0][0].reference == path
-    service.close()
-    assert turns == [1, 5]
-
-
 def test_an_index_that_is_made_again_or_gone_is_no_end(client: TestClient, folder: Path, extractor: Extractor) -> None:
     body = {"vectors": [[1.0] + [0.0] * 15]}
     assert len(client.post("/api/vectors", json=body).json()["matches"][0]) == 3
@@ -234,7 +184,6 @@ def test_the_interface_is_described(client: TestClient) -> None:
         (["--serve"], "give one with --index"),
         ([], "nothing is to be shown"),
         (["--matches", "x", "--threshold=-1"], "goes with --serve"),
-        (["--serve", "--index", "x", "--references", "r"], "takes a CSV list"),
         (["--serve", "--index", "x", "--megapixels", "0"], "a whole number of at least 1"),
         (["--port", "http"], "--port: http: give a port from 1024 to 65535"),
         (["--port", "70000"], "--port: 70000: give a port from 1024 to 65535"),

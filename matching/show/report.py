@@ -15,7 +15,7 @@ from ..groups.planning import CopyGroup, Grouped
 from ..groups.series import list_series
 from ..matches import Matches, Rule, describe_count, match_values, write_matches_csv
 from ..output import Output, count
-from .folder import GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
+from ..results import GALLERY, GROUPS, HUBS, MATCHES, PLAN, UNREADABLE
 from .gallery import write_matches_page
 
 

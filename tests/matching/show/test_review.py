@@ -17,9 +17,9 @@ from image_copies.matching.files.plan import read_plan
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.matches import Match, read_matches_csv
-from image_copies.matching.results.folder import PLAN, SEARCH, SearchNotes, hold_results_folder, write_notes
-from image_copies.matching.review.results import open_results
-from image_copies.matching.review.routes import Review, review_app
+from image_copies.matching.results import PLAN, SEARCH, SearchNotes, hold_results_folder, write_notes
+from image_copies.matching.show.review import Results
+from image_copies.matching.show.routes import Review, review_app
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement
 from image_copies.pipeline.match import main
@@ -79,7 +79,7 @@ def say(client: TestClient, first: int, second: int, word: str, **changed: objec
 
 
 def numbers(results: Path) -> dict[str, int]:
-    return {path.name: number for number, path in enumerate(open_results(results).files)}
+    return {path.name: number for number, path in enumerate(Results(results).files)}
 
 
 def planned(results: Path) -> dict[str, tuple[str, str]]:
@@ -138,7 +138,7 @@ def test_what_frees_most_room_comes_first_and_what_is_doubtful_last(own_desk: Pa
     judged = {"a": Judgement("likely", "similar", 50), "b": Judgement("likely", "similar", 70), "c": CERTAIN, "d": CERTAIN}
     pairs = [Match(facts[f"{n}0"].path, facts[f"{n}1"].path, -0.1, None, judgement=judgement) for n, judgement in judged.items()]
     write_results(own_desk / "matches", pairs, [[pair.query, pair.reference] for pair in pairs])
-    groups = open_results(own_desk / "matches").overview()["groups"]
+    groups = Results(own_desk / "matches").overview()["groups"]
     assert [(number, rank) for number, _, rank, _ in groups] == [(4, 0), (3, 0), (2, 1), (1, 2)]
     assert groups[0][3] > groups[1][3] > 0 == groups[2][3] == groups[3][3]
 
@@ -160,8 +160,9 @@ def test_decisions_reach_the_index_and_the_plan_and_are_taken_back(client: TestC
     assert planned(results)["half.png"] == ("remove", "called a copy of the kept file")
     (line,) = client.get("/api/decisions").json()["decisions"]
     assert line["copy"] is True and set(line["files"]) == {at["half.png"], large}
-    assert client.post("/api/decisions/forget", json={"sha256": line["sha256"]}).json() == {"found": True}
-    assert client.post("/api/decisions/forget", json={"sha256": line["sha256"]}).json() == {"found": False}
+    question = {"token": overview(client)["token"], "sha256": line["sha256"], "decision": "undecided"}
+    assert client.post("/api/decisions", json=question).json() == {"before": "copy"}
+    assert client.post("/api/decisions", json=question).json() == {"before": "undecided"}
     assert decided(results) == [] and (results / PLAN).read_bytes() == plan
 
 
@@ -174,19 +175,17 @@ def test_what_goes_for_another_file_than_the_first_goes_again_when_a_decision_is
     likely = Judgement("likely", "the pixels agree in part", 70)
     pairs = [Match(copy, shot, -0.01, 0.0), *(Match(one, largest, -0.3, 0.0, judgement=likely) for one in (shot, copy))]
     write_results(own_desk / "matches", pairs, [[largest, shot, copy]])
-    results = open_results(own_desk / "matches")
+    results = Results(own_desk / "matches")
     plan, at = (own_desk / "matches" / PLAN).read_bytes(), {path.name: number for number, path in enumerate(results.files)}
     goes = {row.file.name: row.kept.name for row in read_plan(own_desk / "matches" / PLAN) if row.action == "remove"}
     assert goes == {"c.png": "b.png"}
     for other, action in (("a.png", "remove"), ("b.png", "review")):
         two = at["c.png"], at[other]
         sha256 = [digest_of(results.file(number)).hex() for number in two]
-        results.decide(*two, sha256, "not-a-copy")
+        results.decide(sha256, "not-a-copy", *two)
         assert planned(own_desk / "matches")["c.png"][0] == action
-        results.decide(*two, sha256, "undecided")
+        results.decide(sha256, "undecided", 0, 0)
         assert (own_desk / "matches" / PLAN).read_bytes() == plan
-        results.decide(*two, sha256, "not-a-copy")
-        assert results.forget(sha256) and (own_desk / "matches" / PLAN).read_bytes() == plan
 
 
 def test_a_pair_that_joins_no_group_is_decided_too(client: TestClient, results: Path) -> None:
@@ -209,7 +208,8 @@ def test_what_was_decided_on_the_command_line_is_shown(client: TestClient, resul
 def test_another_file_is_kept_and_the_plan_is_carried_out(client: TestClient, results: Path) -> None:
     at, plan = numbers(results), (results / PLAN).read_bytes()
     question = {"token": overview(client)["token"], "group": 1, "file": at["small.png"]}
-    group = client.post("/api/kept", json=question).json()
+    assert client.post("/api/kept", json=question).status_code == 200
+    group = client.get(f"/api/groups/{question['token']}/1").json()
     assert group["kept"] == at["small.png"] and group["files"][0]["reason"] == "chosen by hand"
     actions = {name: action for name, (action, _) in planned(results).items()}
     assert actions == {"small.png": "keep", "large.png": "remove", "half.png": "remove", ODD: "leave"} | {
@@ -299,7 +299,7 @@ def test_a_search_that_is_done_again_is_seen(client: TestClient, results: Path) 
     kept = {"token": token, "group": 1, "file": at["small.png"]}
     with hold_results_folder(results):
         assert "another search is writing" in client.post("/api/kept", json=kept).json()["message"]
-    write_search(results, open_results(results).files)
+    write_search(results, Results(results).files)
     plan = (results / PLAN).read_bytes()
     assert "done again" in client.post("/api/kept", json=kept).json()["message"] and (results / PLAN).read_bytes() == plan
     assert overview(client)["token"] != token
@@ -313,7 +313,7 @@ def test_a_search_that_is_done_again_is_seen(client: TestClient, results: Path) 
         ("/api/decisions", {"token": "", "first": 0, "second": 1, "sha256": ["0" * 64] * 2, "decision": "copy"}, 400),
         ("/api/decisions", {"token": "", "first": 0, "second": 1, "sha256": ["0" * 64] * 2, "decision": "maybe"}, 422),
         ("/api/decisions", {"token": "", "first": 0, "second": 1, "sha256": ["../x"] * 2, "decision": "copy"}, 422),
-        ("/api/decisions/forget", {"sha256": ["0" * 64]}, 422),
+        ("/api/decisions", {"token": "", "sha256": ["0" * 64], "decision": "undecided"}, 422),
         ("/api/kept", {"token": None, "group": 1, "file": 0}, 422),
         ("/api/kept", {"group": 7, "file": 0}, 400),
         ("/api/kept", {"group": 1, "file": -1}, 400),
@@ -337,18 +337,18 @@ def test_files_are_known_by_their_place_only(client: TestClient) -> None:
 
 def test_results_that_cannot_be_reviewed_are_refused(results: Path) -> None:
     with pytest.raises(UserError, match="there are no results of a search"):
-        open_results(results.parent)
+        Results(results.parent)
     for damaged in ('{"threshold": "any"}', '{"readonly": ["/a"], "sources": []}', "[]"):
         (results / SEARCH).write_text(damaged)
         with pytest.raises(UserError, match=r"does not hold the values that a search writes"):
-            open_results(results)
+            Results(results)
     (results / SEARCH).unlink()
     with pytest.raises(UserError, match=r"search\.json: there are no results of a search"):
-        open_results(results)
+        Results(results)
     write_notes(results, SearchNotes(threshold=-0.5))
     (results / "matches.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match=r"matches\.csv is not as a search writes it"):
-        open_results(results)
+        Results(results)
     (results / "matches.csv").unlink()
     with pytest.raises(UserError, match="there are no matches"):
-        open_results(results)
+        Results(results)

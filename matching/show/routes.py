@@ -8,15 +8,13 @@ from fastapi import APIRouter, Body, FastAPI, Response
 from pydantic import Field, StringConstraints
 
 from image_copies.data.decode import decode_rgb
-from image_copies.data.errors import ImageError, UserError
+from image_copies.data.errors import UserError
 
 from ..index.decisions import Word
-from ..results.overlays import encode_jpeg
-from ..web import MAX_CONCURRENT_DECODES, answer_problem, make_app
-from .plans import CHANGED
-from .results import Results, open_results
+from .overlays import encode_jpeg
+from .review import CHANGED, Results
+from .web import MAX_CONCURRENT_DECODES, make_app
 
-PAGE = Path(__file__).parent / "page"
 LONG_SIDES = {"small": 360, "large": 1400}  # pixels of the longer side
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 # of the two contents, hexadecimal
@@ -33,17 +31,17 @@ class Review:
         """Open the results.
 
         Raises:
-            UserError: as `open_results`.
+            UserError: as `Results`.
         """
         self._folder, self._index = folder, index
         self._opening = threading.Lock()
-        self._results = open_results(folder, index)
+        self._results = Results(folder, index)
 
     def open_newest(self) -> Results:
         """Return the results as they are now."""
         with self._opening:
-            if not self._results.plan.current:
-                self._results = open_results(self._folder, self._index)
+            if not self._results.current:
+                self._results = Results(self._folder, self._index)
             return self._results
 
     def require_shown(self, token: str) -> Results:
@@ -89,19 +87,17 @@ def review_app(review: Review) -> FastAPI:
 
     @router.post("/api/decisions")
     def decide(
-        token: Token, first: Number, second: Number, sha256: Two, decision: Annotated[Word, Body()]
+        token: Token,
+        sha256: Two,
+        decision: Annotated[Word, Body()],
+        first: Number = 0,
+        second: Number = 0,
     ) -> dict[str, Any]:
-        return {"before": review.require_shown(token).decide(first, second, sha256, decision)}
-
-    @router.post("/api/decisions/forget")
-    def forget(sha256: Two) -> dict[str, Any]:
-        return {"found": review.open_newest().forget(sha256)}
+        return {"before": review.require_shown(token).decide(sha256, decision, first, second)}
 
     @router.post("/api/kept")
-    def keep(token: Token, group: Number, file: Number) -> dict[str, Any]:
-        results = review.require_shown(token)
-        results.keep(group, file)
-        return results.group(group)
+    def keep(token: Token, group: Number, file: Number) -> None:
+        review.require_shown(token).keep(group, file)
 
     @router.post("/api/apply")
     def apply(
@@ -119,11 +115,8 @@ def review_app(review: Review) -> FastAPI:
     def show(token: str, number: int, size: Literal["small", "large"]) -> Response:
         path = review.require_shown(token).file(number)
         side = LONG_SIDES[size]
-        try:
-            with decoding:
-                content = encode_jpeg(decode_rgb(path, short_side=side), side)
-        except ImageError as error:
-            return answer_problem(f"It {error.problem}.", 404)
+        with decoding:
+            content = encode_jpeg(decode_rgb(path, short_side=side), side)
         return Response(content, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=600"})
 
-    return make_app(router, PAGE)
+    return make_app(router, "review")

@@ -551,7 +551,7 @@ function decisionLine({ sha256, names, files, copy, decided }) {
 
 const forget = (sha256, [first, second]) =>
   attempt(async () => {
-    await request("/api/decisions/forget", { sha256 });
+    await request("/api/decisions", { token: state.all.token, sha256, decision: "undecided" });
     remember(first, second, "undecided");
     say("The decision is taken back.");
     await showDecisions();

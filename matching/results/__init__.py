@@ -1,1 +1,0 @@
-"""The folder that a search writes its results into: pairs, groups, plan, pages."""
