@@ -322,7 +322,7 @@ def choose_effort(
         raise UserError(
             "--views needs a network whose false alarms are calibrated: add --unrelated DIR, or omit --views."
         )
-    unsaid = verified is None and rule.threshold(pictures) is not None
+    unsaid = verified is None and rule.threshold(1) is not None
     everything = unsaid and pictures <= MOST_VERIFIED
     if verified is None:
         verified = NEAREST if everything else 0

@@ -1,17 +1,10 @@
 """match.py's searches: find copies, group them, write the results."""
 
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from threadpoolctl import threadpool_limits
-
-from image_copies.data.commands import name_review
-from image_copies.data.errors import text_of
-from image_copies.data.process import choose_workers
-from image_copies.data.sources.walking import known_path
-from image_copies.data.threads import map_in_threads
 
 from .. import results
 from ..extractor import Extractor
@@ -25,11 +18,9 @@ from ..index.store import Store, forget_queries, open_store
 from ..index.verdicts import NOTHING_KEPT, Verdicts
 from ..matches import Matches, Rule, rank_by_evidence
 from ..output import Output, count
-from ..pairs import PairJudge
+from ..pairs import PairJudge, share_cores
 from ..search import Search, choose_effort, read_scores
-from ..show.gallery import write_matches_page
-from ..show.leakage import report_folders, report_leakage
-from ..show.report import write_results
+from ..show.report import report_shares, write_results
 from ..views import Looks, keep_looks
 from .indexing import add_and_say
 from .sources import Pictures
@@ -90,22 +81,17 @@ def search(
         if settings.index is None:
             _say_unmatched(settings.grouping.preferred, pictures.paths, output)
         found = find_copies(extractor, settings, pictures, folder, output)
-        matches = found.matches
-        write_results(folder, matches, found.grouped, settings.rule, output, pictures.sources)
         notes = results.SearchNotes(
             index=settings.index and settings.index.absolute(),
-            threshold=matches.threshold,
+            threshold=found.matches.threshold,
             read_only=pictures.read_only,
             sources=pictures.sources,
             references=not found.within,
         )
         results.write_notes(folder, notes)
-        if matches.decided and found.within:
-            _report_shares(settings, pictures.sources, matches, folder, output)
-        if matches.pairs:
-            output.say(
-                f"decide pairs and choose what to keep: {name_review()} {shlex.quote(text_of(folder))}"
-            )
+        if found.within:
+            report_shares(folder, found.matches, settings.rule, settings.sets, output)
+        write_results(folder, found.matches, found.grouped, settings.rule, output, pictures.sources)
 
 
 def find_copies(
@@ -167,29 +153,24 @@ def _find_and_group(
         forget_queries(store, found.digests.values())
         verdicts.forget_others()
     verdicts.know(found.digests.items())
-    verdicts.keep()
     judge = PairJudge(verdicts=verdicts, find=looks.features)
     if verified:
         found = _verify_pairs(found, lookup.fitted, judge)
     facts = read_facts(sorted({path for match in found.pairs for path in match.files}), verdicts)
     shown = drop_flat(found.pairs, {path for path, fact in facts.items() if fact.flat})
     found = _judge_pairs(replace(found, pairs=shown), judge)
-    verdicts.keep()
     if not found.decided:
         return Found(found, None, left_out, within)
-    references, searched_for = set(pictures.references or ()), set(queries)
     grouping = replace(
         settings.grouping,
         folders=pictures.sources,
-        is_protected=results.check_within(pictures.read_only),
-        is_reference=lambda path: (
-            not settings.removes_references and (path in references or path not in searched_for)
-        ),
+        is_protected=pictures.is_protected,
+        is_reference=lambda path: not settings.removes_references and pictures.is_reference(path),
     )
     involved = {found.digests[path] for match in found.pairs for path in match.files}
     score_pairs = read_scores(store, looks.extractor, involved)
     grouped = make_groups(found, facts, score_pairs, judge, decided, grouping)
-    verdicts.keep()
+    judge.verdicts.keep()
     numbered = replace(found, pairs=number_series(found.pairs, facts, grouped.rows))
     return Found(numbered, grouped, left_out, within)
 
@@ -197,8 +178,8 @@ def _find_and_group(
 def _add_listed(found: Matches, pictures: Pictures, most: int, output: Output) -> Matches:
     """Return what was found, and after it what lists of hashes name; no group or plan knows of that."""
     hashes = pictures.hashes
-    near = map_in_threads(hashes.find, pictures.queries, choose_workers(None))
-    listed = [match for matches in near for match in matches[:most]]
+    with share_cores() as pool:
+        listed = [match for near in pool.map(hashes.find, pictures.queries) for match in near[:most]]
     skipped = f" ({hashes.skipped} other lines hold none that can be matched)" if hashes.skipped else ""
     output.say(
         f"PDQ hashes: {len(hashes.names)}{skipped}; matches within {MAX_DISTANCE} of {BITS} bits: {len(listed)}"
@@ -225,19 +206,7 @@ def _verify_pairs(found: Matches, rule: Rule, judge: PairJudge) -> Matches:
 def _judge_pairs(found: Matches, judge: PairJudge) -> Matches:
     """Say of every pair what it is, by its pixels; those that are not confirmed come last."""
     judgements = judge.judge_all(found.pairs, found.threshold)
+    judge.verdicts.keep()
     judged = zip(found.pairs, judgements, strict=True)
     ordered = sorted(judged, key=lambda pair: not pair[1].confirmed)
     return replace(found, pairs=[replace(match, judgement=judgement) for match, judgement in ordered])
-
-
-def _report_shares(
-    settings: SearchSettings, sources: Sequence[Path], found: Matches, folder: Path, output: Output
-) -> None:
-    """Report the folders that share pictures, and what sets share if there are any, by the pairs that are called copies."""
-    pairs = [match for match in found.pairs if match.is_copy]
-    report_folders(folder, pairs, found.digests, output)
-    if settings.sets:
-        sets = [known_path(path) for path in settings.sets]
-        across = replace(found, pairs=report_leakage(folder, pairs, found.digests, sets, output))
-        page = write_matches_page(folder / results.LEAKAGE_GALLERY, across, settings.rule, sources=sources)
-        output.say(f"the worst pairs across sets: {page}")

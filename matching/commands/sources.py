@@ -1,7 +1,8 @@
 """Where match.py's pictures come from: folders, archives, files and lists, and what they hold."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from image_copies.data.sources.discovery import discover, format_skipped_counts
@@ -31,6 +32,17 @@ class Pictures:
     sources: Sequence[Path] = ()
     read_only: Sequence[Path] = ()
     hashes: HashLists = field(default_factory=HashLists)
+
+    @cached_property
+    def is_protected(self) -> Callable[[Path], bool]:
+        """Tells whether a file must not be touched."""
+        return results.check_within(self.read_only)
+
+    @cached_property
+    def is_reference(self) -> Callable[[Path], bool]:
+        """Tells whether a file was searched, or was in the index that was searched."""
+        references, queries = set(self.references or ()), set(self.queries)
+        return lambda path: path in references or path not in queries
 
     @property
     def held(self) -> Sequence[Path]:

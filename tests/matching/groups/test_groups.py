@@ -28,7 +28,8 @@ from image_copies.matching.groups.groups import (
 )
 from image_copies.matching.groups.planning import group_files, list_copies
 from image_copies.matching.matches import Match
-from image_copies.matching.show.report import write_hubs_csv
+from image_copies.matching.output import Output
+from image_copies.matching.show.report import _write_hubs
 from image_copies.matching.verification.judgement import Judgement, Kind
 
 
@@ -133,7 +134,7 @@ def test_a_hub_joins_no_group_but_its_copies_by_bytes_do(tmp_path: Path) -> None
     assert [(hub.content, hub.matches) for hub in found.hubs] == [([logo, twin], 20)]
     joined = group_files(pairs, digests, score_pairs, -0.5, [], {}, least_of_hub=100)
     assert any({logo, photos[0]} <= set(group) for group in joined.groups)  # what it is kept out of groups for
-    write_hubs_csv(tmp_path / "hubs.csv", found.hubs)
+    _write_hubs(tmp_path / "hubs.csv", found.hubs, Output())
     assert pd.read_csv(tmp_path / "hubs.csv")["file"].tolist() == ["/logo.png", "/twin.png"]
 
 
