@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from image_copies.matching.commands.interface import compare, embed, find_copies
+    from image_copies.matching.commands.interface import compare, embed, find_copies, rows_to_keep
     from image_copies.submissions.scoring.any_vectors import normalize, score
 
     __version__: str
 
-__all__ = ["compare", "embed", "find_copies", "normalize", "score"]
+__all__ = ["compare", "embed", "find_copies", "normalize", "rows_to_keep", "score"]
 
 # An installation has the packages in this folder. In a checkout they are next to it, and this folder has at most links to them,
 # for type checkers and editors; nothing is imported through a link, so that each module has one path.

@@ -9,6 +9,7 @@ names what can be removed.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,8 @@ class CNN:
             total=len(names), desc="encoding", unit="image", leave=False, disable=not self.verbose
         ) as bar:
             encoded = open_shipped().extract_all(ImageSet(names, paths), bar.update)
-        rows = zip(names, encoded.vectors, encoded.unreadable, strict=True)
-        return {name: vector for name, vector, unreadable in rows if not unreadable}
+        readable = ~encoded.unreadable
+        return dict(zip(compress(names, readable), encoded.vectors[readable], strict=True))
 
     def find_duplicates(
         self,
@@ -108,13 +109,12 @@ def _find_near(encoded: Mapping[str, ArrayLike], least: float) -> dict[str, list
     """Return for each name the others whose cosine is at least `least`, in the order of the names."""
     names = list(encoded)
     found: dict[str, list[tuple[str, np.float32]]] = {name: [] for name in names}
-    if not names:
-        return found
-    rows = np.stack([np.asarray(vector, np.float32).ravel() for vector in encoded.values()])
-    vectors = scale_to_unit_length(rows)
-    pairs = Neighbours(vectors).within(vectors, 2 - 2 * least + ROUNDING)
-    cosines = (1 - pairs.distances / 2).astype(np.float32)
-    for one, other, cosine in zip(pairs.queries.tolist(), pairs.references.tolist(), cosines, strict=True):
-        if one != other:  # a file is no duplicate of itself
-            found[names[one]].append((names[other], cosine))
+    if names:
+        rows = [np.asarray(vector, np.float32).ravel() for vector in encoded.values()]
+        vectors = scale_to_unit_length(np.stack(rows))
+        pairs = Neighbours(vectors).within(vectors, 2 - 2 * least + ROUNDING)
+        cosines = (1 - pairs.distances / 2).astype(np.float32)
+        for one, other, cosine in zip(pairs.queries, pairs.references, cosines, strict=True):
+            if one != other:  # a file is no duplicate of itself
+                found[names[one]].append((names[other], cosine))
     return found

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
@@ -59,7 +58,7 @@ class Output:
         """Print one result as a JSON line, where JSON is asked for."""
         if self.json:
             with _without_bars():
-                print(json.dumps({"type": kind} | plain(values)), flush=True)
+                print(json.dumps({"type": kind, **values}, default=text_of), flush=True)
 
 
 def _without_bars() -> AbstractContextManager[object]:
@@ -72,14 +71,3 @@ def _without_bars() -> AbstractContextManager[object]:
 def count(number: int, noun: str) -> str:
     """Return a number with its noun, such as "1 file" or "2 files"."""
     return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it."""
-    if isinstance(value, Mapping):
-        return {name: plain(item) for name, item in value.items()}
-    if isinstance(value, Path):
-        return text_of(value)
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return value

@@ -50,17 +50,17 @@ class SearchNotes:
     """What later commands need to know of a search; paths are absolute.
 
     Attributes:
-        index: The index that was searched, where decisions are kept; None for the one in the results' folder.
-        threshold: The lowest score of a copy; None where nothing decided it.
         read_only: Folders in which nothing is to be changed.
         sources: The folders and files that were searched.
+        index: The index that was searched, where decisions are kept; None for the one in the results' folder.
+        threshold: The lowest score of a copy; None where nothing decided it.
         references: Whether queries were searched among references, not among themselves.
     """
 
+    read_only: Sequence[Path]
+    sources: Sequence[Path]
     index: Path | None = None
     threshold: float | None = None
-    read_only: Sequence[Path] = ()
-    sources: Sequence[Path] = ()
     references: bool = False
 
 
@@ -75,8 +75,6 @@ def hold_results_folder(folder: Path) -> AbstractContextManager[None]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise UserError(f"--output {folder} is a file. Name a folder.") from error
     except OSError as error:
         raise UserError(
             f"--output {folder} cannot be made ({error.strerror}). Name a folder that you may write to."
@@ -99,11 +97,7 @@ def read_notes(folder: Path) -> SearchNotes:
     """
     path = folder / SEARCH
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        notes = NOTES.validate_python(found)
-        if not {"read_only", "sources"} <= found.keys():  # else nothing would be read-only
-            raise ValueError("what is read-only is not there")
-        return notes
+        return NOTES.validate_python(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
         raise UserError(
             f"{path}: there are no results of a search. Search first: {name_command('match')} DIR writes them."
@@ -153,7 +147,7 @@ def carry_out(
     """
     rows = read_plan(folder / PLAN)
     rejected = _read_rejected_pairs(folder, index)
-    notes = read_notes(folder) if (folder / SEARCH).exists() else SearchNotes()
+    notes = read_notes(folder) if (folder / SEARCH).exists() else SearchNotes((), ())
     guarded = [*find_read_only(read_only), *filter(is_there, notes.read_only)]
     place = (moved_to or folder / MOVED).resolve()
     refuse_within(moved_to or place, guarded, "--to")

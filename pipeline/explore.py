@@ -65,19 +65,13 @@ def check(options: argparse.Namespace) -> None:
         )
     if options.serve and options.matches is not None:
         raise UserError("--serve answers programs, --matches shows a page to a person: one of the two.")
-    if not options.serve:
-        given = {
-            "--threshold": options.threshold,
-            "--checkpoint": options.checkpoint,
-            "--with": options.joined,
-            "--run": options.run,
-        }
-        if named := [name for name, value in given.items() if value is not None]:
-            raise UserError(f"{named[0]} goes with --serve.")
-        if options.matches is None:
-            raise UserError(
-                "nothing is to be shown. Give --matches DIR to review a search, or --serve --index DIR to search an index."
-            )
+    for name in ("threshold", "checkpoint", "joined", "run"):
+        if getattr(options, name) is not None and not options.serve:
+            raise UserError(f"--{name.replace('joined', 'with')} goes with --serve.")
+    if not options.serve and options.matches is None:
+        raise UserError(
+            "nothing is to be shown. Give --matches DIR to review a search, or --serve --index DIR to search an index."
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -56,4 +56,4 @@ def write_results(folder: Path, pairs: Sequence[Match], groups: Sequence[Sequenc
 
     rows = [row for number, group in enumerate(groups, 1) for row in plan_group(number, group, knowledge, KeepSettings())]
     write_plan(folder / "plan.csv", rows)
-    write_notes(folder, SearchNotes(threshold=-0.5))
+    write_notes(folder, SearchNotes((), (), threshold=-0.5))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,11 +89,11 @@ def find_copies(
     keep: str | Sequence[str] = "largest",
     verify: int | None = None,
     views: bool | None = None,
-    progress: bool | None = None,
     joined_with: Place | None = None,
 ) -> Copies:
     """Find the copies in folders, as `match.py --queries` does; no file is changed or written next to the pictures.
 
+    Bars are shown in a terminal and in a notebook.
     It can be interrupted at any time (Ctrl-C, a notebook's stop button) and leaves nothing behind.
 
     Args:
@@ -106,7 +106,6 @@ def find_copies(
             pictures.
         views: Whether crops, turns and the negative of pictures are searched with, too;
             None for with up to 50,000 pictures.
-        progress: Whether bars are shown on standard error; None for in a terminal and in a notebook.
         joined_with: Another network next to the one that ships, `FILE.onnx` or `FILE.onnx@PIXELS`; None for none.
 
     Returns:
@@ -121,12 +120,11 @@ def find_copies(
     if not all(map(is_rule, rules)):
         raise UserError(f"keep is {keep!r}: give {', '.join(KEEP_RULES)} or path:PATTERN.")
     quiet = Output(quiet=True)
-    if progress is None:
-        progress = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
+    shown = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
     queries = [path for given in folders for path in _list_paths(given)]
     if not queries:
         raise UserError("no path is given. Give a folder: find_copies('photos').")
-    with tempfile.TemporaryDirectory() as place, nullcontext() if progress else quiet.silence():
+    with tempfile.TemporaryDirectory() as place, nullcontext() if shown else quiet.silence():
         folder = Path(place)
         pictures = find_pictures(queries, _list_paths(references), (), folder, quiet)
         extractor = _open(joined_with)
@@ -138,6 +136,39 @@ def find_copies(
     near = [match for match in matches.pairs if match.judgement and match.judgement.kind in NEAR]
     groups = found.grouped.copies if found.grouped else []
     return Copies(groups, near, found.left_out, matches.unreadable)
+
+
+def rows_to_keep(dataset: Any, column: str | None = None, verify: int | None = None) -> list[int]:
+    """Return the rows of a Hugging Face dataset, in order, without those whose picture is certainly a copy of one that stays.
+
+    `dataset.select(rows_to_keep(dataset))` has no certain copies. Pictures are written to a temporary folder first, so that
+    filtered and shuffled datasets are read as what they show.
+
+    Args:
+        dataset: A dataset with a column of images.
+        column: The column's name; None for the first of this kind.
+        verify: As for `find_copies`.
+
+    Raises:
+        UserError: There is no such column, or it holds no picture.
+    """
+    images = [name for name, feature in dataset.features.items() if type(feature).__name__ == "Image"]
+    chosen = column or next(iter(images), None)
+    if chosen not in images:
+        raise UserError(
+            f"the dataset has the columns {dataset.features}; expected {column or 'one'} with images."
+        )
+    feature = type(dataset.features[chosen])(decode=False)
+    with tempfile.TemporaryDirectory() as place:
+        for row, cells in enumerate(dataset.select_columns([chosen]).cast_column(chosen, feature)):
+            picture = cells[chosen] or {}
+            content = picture.get("bytes") or (
+                Path(picture["path"]).read_bytes() if picture.get("path") else b""
+            )
+            Path(place, f"{row:09d}").write_bytes(content)
+        groups = find_copies(place, verify=verify)
+        removed = {int(path.name) for group in groups for path in group.removable}
+    return [row for row in range(len(dataset)) if row not in removed]
 
 
 def compare(first: Place, second: Place) -> comparing.Compared:

@@ -1,8 +1,7 @@
 """A page of matches and groups of copies, with pictures, that a browser opens from disk: sure, to be looked at, and doubtful."""
 
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
@@ -17,7 +16,6 @@ from ..files.plan import PlanRow
 from ..groups.planning import Grouped
 from ..groups.series import list_series
 from ..matches import Match, Matches, Rule, describe_count, describe_match
-from ..verification.features import Box
 from ..verification.judgement import Kind
 
 TEMPLATE = Path(__file__).parent / "templates" / "matches.html.jinja"
@@ -26,6 +24,7 @@ MAX_LISTED = 300  # lines of the lists
 FIGURES = re.compile(
     r" \([^()]*( of 100| blocks[^()]*| of the picture differ|pixels of \d+)\)|; \d+ features agree"
 )  # in review.js, too
+# the sections of pairs: what they show, and of which classes
 PAIRS: dict[str, tuple[str, tuple[Kind, ...]]] = {
     "Sure": (
         "The same files, and pictures that agree when they are laid on each other.",
@@ -38,31 +37,6 @@ PAIRS: dict[str, tuple[str, tuple[Kind, ...]]] = {
         ("unrelated",),
     ),
 }
-
-
-@dataclass(frozen=True)
-class Card:
-    """Pictures side by side: of each the file, a label, and the part that is framed; and what is known of them in words."""
-
-    pictures: Sequence[tuple[Path, str, Box | None]]
-    words: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of the gallery.
-
-    Attributes:
-        title: Its heading.
-        words: What it shows.
-        groups: The groups, or one that holds all pairs: of each the number of its cards and its first ones.
-        count: Number of all its groups or pairs, shown or not.
-    """
-
-    title: str
-    words: str
-    groups: Sequence[tuple[int, Sequence[Card]]]
-    count: int
 
 
 def write_matches_page(
@@ -99,15 +73,21 @@ def write_matches_page(
 
         page = render(
             TEMPLATE,
-            sections=[section for section in _list_sections(matches, grouped) if section.count],
+            groups=grouped.copies if grouped else [],
+            series=list_series(matches.pairs, grouped.rows if grouped else ()),
+            pairs=[(title, words, _of_kinds(matches, kinds)) for title, (words, kinds) in PAIRS.items()],
             grouped=grouped,
             matches=matches,
             rule=rule,
             counted=describe_count(matches),
             around=text_of(around or ""),
-            most=MAX_LISTED,
+            most=MAX_SHOWN,
+            most_files=MAX_GROUP_FILES,
+            most_listed=MAX_LISTED,
             name=name_file,
             thumbnail=thumbnail,
+            describe_row=_describe,
+            describe_match=describe_match,
             leave_figures_out=partial(FIGURES.sub, ""),
         )
         (temporary / "index.html").write_text(page, encoding="utf-8")
@@ -121,41 +101,11 @@ def _find_shared_folder(sources: Collection[Path]) -> Path | None:
     return max(shared, key=lambda place: len(place.parts), default=None)
 
 
-def _list_sections(matches: Matches, grouped: Grouped | None) -> list[Section]:
-    copies = grouped.copies if grouped else []
-    groups = [
-        [Card([(row.file, row.action, None)], _describe(row)) for row in group.rows] for group in copies
+def _of_kinds(matches: Matches, kinds: Collection[Kind]) -> list[Match]:
+    """Return the pairs of some classes; one that was not judged is likely."""
+    return [
+        match for match in matches.pairs if (match.judgement.kind if match.judgement else "likely") in kinds
     ]
-    shots = [
-        [Card([(file, "" if place else "sharpest", None)], "") for place, file in enumerate(files)]
-        for files in list_series(matches.pairs, grouped.rows if grouped else ())
-    ]
-    kept = "The first picture of each group is the one that the plan keeps; the others certainly are copies of it."
-    sections = [_make_section("Certain copies", kept, groups)]
-    for title, (words, kinds) in PAIRS.items():
-        pairs = [
-            match
-            for match in matches.pairs
-            if (match.judgement.kind if match.judgement else "likely") in kinds
-        ]
-        cards = [_make_card(match) for match in pairs[:MAX_SHOWN]]
-        sections.append(Section(title, words, [(len(pairs), cards)], len(pairs)))
-    row = "Shots of one scene in a row, the sharpest of each first; nothing is planned for them."
-    sections.insert(3, _make_section("Series", row, shots))
-    return sections
-
-
-def _make_section(title: str, words: str, groups: Sequence[Sequence[Card]]) -> Section:
-    """Return the section of groups or series, of each the first files."""
-    shown = [(len(cards), cards[:MAX_GROUP_FILES]) for cards in groups[:MAX_SHOWN]]
-    return Section(title, words, shown, len(groups))
-
-
-def _make_card(match: Match) -> Card:
-    shared = match.evidence
-    regions = (shared.query_region, shared.reference_region) if shared else (None, None)
-    pictures = list(zip(match.files, ("query", "reference"), regions, strict=True))
-    return Card(pictures, describe_match(match).replace("-", "−"))
 
 
 def _describe(row: PlanRow) -> str:

@@ -15,23 +15,20 @@ from ..output import Output
 from ..results import FOLDERS, LEAKAGE
 
 MAX_PRINTED_FOLDERS = 10
-MIN_SHARED_PICTURES = 2  # pictures that two folders must share to be listed
+MIN_SHARED_PICTURES = 2  # pictures of a folder that must be in another to be listed
 Sets = Mapping[Path, Path]  # the set of each picture; one that is in none is missing
 Holders = Mapping[Path, set[Path]]  # the sets that hold a copy of each picture
 
 
 @dataclass(frozen=True)
 class Share:
-    """Pictures of two sets, or of a set and itself, that have a copy in the other; all of the set; and the share 0…1 of these."""
+    """Pictures of a set that have a copy in a set, perhaps in itself; all of the set; and the share 0…1 of these."""
 
-    first: Path
-    second: Path
-    copies_of_first: int
-    size_of_first: int
-    share_of_first: float
-    copies_of_second: int
-    size_of_second: int
-    share_of_second: float
+    set: Path
+    copied_in: Path
+    copies: int
+    pictures: int
+    share: float
 
 
 def report_leakage(
@@ -55,11 +52,8 @@ def report_leakage(
     output.say(f"{'set':30} {'copied in':30} pictures   share")
     for share in shares:
         output.record("leakage", asdict(share))
-        one, other = said[share.first], said[share.second]
-        output.say(f"{one:30} {other:30} {share.copies_of_first:8} {share.share_of_first:7.1%}")
-        if one != other:
-            output.say(f"{other:30} {one:30} {share.copies_of_second:8} {share.share_of_second:7.1%}")
-    if not any(share.first != share.second for share in shares):
+        output.say(f"{said[share.set]:30} {said[share.copied_in]:30} {share.copies:8} {share.share:7.1%}")
+    if all(share.set == share.copied_in for share in shares):
         output.say("no set holds a copy of another's picture")
     for number, (name, kept) in enumerate(clean_lists(sets, holders, names).items()):
         path = folder / f"clean-{number}-{name.name}.txt"
@@ -83,11 +77,9 @@ def report_folders(
         UserError: The disk is full.
     """
     parents = {path: path.parent for path in digests}
+    found = share_pictures(parents, find_holders(pairs, digests, parents))
     shares = [
-        share
-        for share in share_pictures(parents, find_holders(pairs, digests, parents))
-        if share.first != share.second
-        and min(share.copies_of_first, share.copies_of_second) >= MIN_SHARED_PICTURES
+        share for share in found if share.set != share.copied_in and share.copies >= MIN_SHARED_PICTURES
     ]
     _write(folder / FOLDERS, shares)
     if shares:
@@ -95,16 +87,13 @@ def report_folders(
     for share in shares[:MAX_PRINTED_FOLDERS]:
         output.record("folders", asdict(share))
         output.say(
-            f"  {share.first}: {share.copies_of_first} of {share.size_of_first} ({share.share_of_first:.0%}) also in "
-            f"{share.second}: {share.copies_of_second} of {share.size_of_second} ({share.share_of_second:.0%})"
+            f"  {share.set}: {share.copies} of {share.pictures} ({share.share:.0%}) also in {share.copied_in}"
         )
 
 
 def _write(path: Path, shares: Iterable[Share]) -> None:
-    columns = [field.name for field in fields(Share)]
-    rows = [asdict(share).values() for share in shares]
-    cells = ([f"{cell:.4f}" if isinstance(cell, float) else cell for cell in row] for row in rows)
-    write_table(path, columns, cells)
+    rows = (asdict(share) | {"share": f"{share.share:.4f}"} for share in shares)
+    write_table(path, [field.name for field in fields(Share)], (list(row.values()) for row in rows))
 
 
 def find_holders(pairs: Iterable[Match], digests: Mapping[Path, bytes], sets: Sets) -> Holders:
@@ -130,18 +119,14 @@ def find_holders(pairs: Iterable[Match], digests: Mapping[Path, bytes], sets: Se
 
 
 def share_pictures(sets: Sets, holders: Holders) -> list[Share]:
-    """Count the pictures that any two sets share, largest share first; sets that share nothing are omitted."""
+    """Count the pictures of each set of which a set holds copies, largest share first; sets that share nothing are omitted."""
     sizes = Counter(sets.values())
-    # pictures of the first set with a copy in the second
     copied = Counter((sets[path], name) for path, names in holders.items() for name in names)
-    shares = []
-    for one, other in copied:
-        if one <= other:
-            first, second = copied[one, other], copied[other, one]
-            counted = first, sizes[one], first / sizes[one], second, sizes[other], second / sizes[other]
-            shares.append(Share(one, other, *counted))
-    shares.sort(key=lambda share: (share.first, share.second))
-    return sorted(shares, key=lambda share: -max(share.share_of_first, share.share_of_second))
+    shares = [
+        Share(one, other, copies, sizes[one], copies / sizes[one])
+        for (one, other), copies in sorted(copied.items())
+    ]
+    return sorted(shares, key=lambda share: -share.share)
 
 
 def clean_lists(sets: Sets, holders: Holders, names: Sequence[Path]) -> dict[Path, list[Path]]:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image, ImageDraw, ImageFont
+from PIL import ExifTags, Image
 
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError, text_of
@@ -22,11 +21,7 @@ from image_copies.submissions.report.inputs import render
 from ..verification.overlay import SHOWN_SIDE, Overlay, lay_on_each_other
 
 TEMPLATES = Path(__file__).parent / "templates"
-# pixels of a file: between its pictures, and of the lines above them
-GAP = 8
-LINE_HEIGHT = 24
-LETTER_WIDTH = 10
-MIN_COLUMN = 240
+GAP = 8  # pixels between the pictures of a file
 THUMBNAIL_SIDE = 160  # pixels of the long side of a picture in a grid
 SHOWN_AS = (".png", ".jpg", ".webp")  # formats of files
 SHEET = "image-copies: two pictures laid on each other"  # what a file of ours says of itself
@@ -60,31 +55,23 @@ class LaidPair:
         return pictures | {"frame": self.overlay.frame, "differ": self.differ}
 
     def save(self, path: Path) -> None:
-        """Write the two in their order, one laid on the other, and what differs side by side, in the format of the name.
+        """Write the two in their order, the second laid on the first or below it, and what differs side by side.
+
+        The name says the format.
 
         Raises:
             UserError: The disk is full.
         """
-        below, above = self.names
-        shown = [(below, self.overlay.under), (f"{above}, laid on {below}", self.overlay.laid)]
-        if self.overlay.frame == 1:  # the second file lies below, but the first stands first
-            shown.reverse()
-        shown.append((self.differ, self.overlay.differences))
-        height, width = self.overlay.under.shape[:2]
-        column = max(width, MIN_COLUMN)
-        titles = [wrap(title, column // LETTER_WIDTH) for title, _ in shown]
-        top = LINE_HEIGHT * max(map(len, titles)) + GAP
-        sheet = Image.new("RGB", (3 * column + 2 * GAP, height + top), "white")
-        draw = ImageDraw.Draw(sheet)
-        font = ImageFont.load_default(18)
-        for place, (_, picture) in enumerate(shown):
-            left = place * (column + GAP)
-            draw.multiline_text((left, 0), "\n".join(titles[place]), "black", font)
-            sheet.paste(Image.fromarray(picture), (left, top))
+        overlay = self.overlay
+        pictures = [overlay.under, overlay.laid]
+        if overlay.frame == 1:  # the second file lies below, but the first stands first
+            pictures.reverse()
+        gap = np.full((len(overlay.under), GAP, 3), 255, np.uint8)
+        sheet = np.concatenate([pictures[0], gap, pictures[1], gap, overlay.differences], axis=1)
         exif = Image.Exif()
         exif[ExifTags.Base.ImageDescription] = SHEET
         with whole_file(path) as temporary:
-            sheet.save(temporary, exif=exif)
+            Image.fromarray(sheet).save(temporary, exif=exif)
 
     def _repr_html_(self) -> str:
         """Return an HTML fragment; notebooks call this."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import StrictFloat
 
 from image_copies.data.decode import measure_size
-from image_copies.data.errors import ImageError, UserError
+from image_copies.data.errors import ImageError, UserError, text_of
 from image_copies.submissions.vectors.files import MAX_NORM
 
 from ..extractor import Extractor
@@ -26,7 +26,6 @@ from ..index.filling import open_or_none
 from ..index.search import Neighbours, open_search
 from ..index.store import DATABASE, Store, count_changes, open_store
 from ..matches import Match, Rule, match_values, rank_by_evidence
-from ..output import plain
 from ..pairs import PairJudge, share_cores
 from ..search import NEAREST, Search
 from ..verification.picture import Picture
@@ -193,16 +192,17 @@ def service_app(service: SearchService) -> FastAPI:
     async def matches(request: Request, judged: bool = True) -> dict[str, Any]:
         async with receive_picture(request, room) as content, looking:
             found = await run_in_threadpool(service.search, content, judged)
-        return {"matches": _show(found)}
+        return {"matches": list(map(_show, found))}
 
     @router.post("/api/vectors", summary="The references that ready vectors' pictures copy, likely at best")
     def search_vectors(vectors: Vectors) -> dict[str, Any]:
-        return {"matches": list(map(_show, service.search_vectors(vectors)))}
+        return {"matches": [list(map(_show, found)) for found in service.search_vectors(vectors)]}
 
     return make_app(router, "search")
 
 
-def _show(matches: Sequence[Match]) -> Any:
-    """Return matches as JSON has them, without the query."""
-    values = plain([match_values(match) for match in matches])
-    return [{name: value for name, value in each.items() if name != "query"} for each in values]
+def _show(match: Match) -> dict[str, Any]:
+    """Return a match as JSON has it, without the query."""
+    values = match_values(match) | {"reference": text_of(match.reference)}
+    del values["query"]
+    return values

@@ -1,7 +1,6 @@
 """What every page and service of explore.py shares: where it listens, its limits, its files, no answers to other sites."""
 
 import asyncio
-import errno
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -71,10 +70,8 @@ def open_listener(port: int) -> socket.socket:
         listener.listen(MAX_CONNECTIONS)  # at once: until then another service could take the port as well
     except OSError as error:
         listener.close()
-        why = {errno.EADDRINUSE: "is taken by another program", errno.EACCES: "is reserved for the system"}
-        said = why.get(error.errno or 0, f"cannot be used ({error.strerror})")
         raise UserError(
-            f"port {port} of {HOST} {said}. Give one from 1024 to 65535 with --port; 0 is any free one."
+            f"port {port} of {HOST} cannot be used ({error.strerror}). Give one from 1024 to 65535 with --port, or 0 for any."
         ) from error
     return listener
 

@@ -123,12 +123,14 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
     Raises:
         UserError: options do not go together: which, and the remedy.
     """
-    task = _choose_task(words)
+    named = [word.partition("=")[0] for word in words]
+    of_word = words[0] if words and words[0].isalpha() and words[0] in TASKS else ""
+    task = of_word or next((task for task in ("--apply", "--undo") if task in named), "")
     parser = make_task_parser("match", description)
     parser.prog = f"{parser.prog} {task}".removesuffix(" ")
     parser.set_defaults(sets=[], pictures=[], queries=[], references=[], index=None, to=None)
     add_options(parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet"], OPTIONS)
-    options = parser.parse_args(words[task.isalpha() :])
+    options = parser.parse_args(words[bool(of_word) :])
     if task in WITH_INDEX and options.index is None:
         parser.error("the index is missing: give it with --index DIR")
     if task == "":
@@ -144,29 +146,25 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
 
 def is_comparison(options: argparse.Namespace) -> bool:
     """Whether a search is of two pictures alone, which are compared with each other."""
-    return (
-        len(options.pictures) == 2 and _are_alone(options) and not any(map(_holds_pictures, options.pictures))
-    )
+    return len(_list_alone(options)) == 2
 
 
-def _choose_task(words: Sequence[str]) -> str:
-    if words and words[0].isalpha() and words[0] in TASKS:
-        return words[0]
-    named = [word.partition("=")[0] for word in words]
-    for task in ("--apply", "--undo"):
-        if task in named:
-            return task
-    return ""
+def _list_alone(options: argparse.Namespace) -> list[Path]:
+    """Return the pictures that are given without anything to search for or in; none beside folders, archives and lists."""
+    around = options.queries or options.references or options.index
+    folders = (os.fspath(p).startswith("@") or is_archive(p) or is_folder(p) for p in options.pictures)
+    return [] if around or any(folders) else options.pictures
 
 
 def _check_pictures(options: argparse.Namespace) -> None:
+    alone = _list_alone(options)
     if not options.pictures and not options.queries:
         raise UserError(
             f"nothing to do: give folders to search, or two pictures to compare; {name_command('match')} --help says what else."
         )
-    if len(options.pictures) == 1 and _are_alone(options) and not _holds_pictures(options.pictures[0]):
-        if not options.pictures[0].exists():
-            raise UserError(f"{options.pictures[0]}: there is no such file or folder.")
+    if len(alone) == 1:
+        if not alone[0].exists():
+            raise UserError(f"{alone[0]}: there is no such file or folder.")
         raise UserError(
             "got one picture: give a second one to compare it with, or search for it with --references or --index."
         )
@@ -174,19 +172,9 @@ def _check_pictures(options: argparse.Namespace) -> None:
         raise UserError(
             "--references cannot be combined with --index: add the folder to the index with add DIR --index DIR."
         )
-    if options.verify == 0 and is_comparison(options):
+    if options.verify == 0 and len(alone) == 2:
         raise UserError("--no-verify is for searches: two pictures are compared by their pixels.")
-    if options.show is not None and not is_comparison(options):
+    if options.show is not None and len(alone) != 2:
         raise UserError(
             "--show shows how two pictures lie on each other: give it with two pictures, as A.jpg B.jpg --show FILE."
         )
-
-
-def _are_alone(options: argparse.Namespace) -> bool:
-    """Whether the pictures are given without anything to search for or in."""
-    return not (options.queries or options.references or options.index)
-
-
-def _holds_pictures(source: Path) -> bool:
-    """Whether a source is a folder, an archive or a list, not a picture."""
-    return os.fspath(source).startswith("@") or is_archive(source) or is_folder(source)

@@ -183,7 +183,7 @@ def test_which_side_is_a_reference_is_said_and_files_of_one_name_are_told_apart(
         noise = np.random.default_rng(0).integers(0, 256, (15, 20, 3), np.uint8)
         Image.fromarray(noise).resize((side * 4 // 3, side), Image.Resampling.NEAREST).save(path)
     write_results(tmp_path / "matches", [Match(files[0], files[1], -0.1, 0.0001)], [files])
-    write_notes(tmp_path / "matches", SearchNotes(threshold=-0.5, references=True))
+    write_notes(tmp_path / "matches", SearchNotes((), (), threshold=-0.5, references=True))
     with (
         run_explore("--matches", tmp_path / "matches") as address,
         open_watched(browser, address, "#group .file img", console=True) as page,

@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 
 import image_copies
+from image_copies import rows_to_keep
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.procedural import write_pictures
 from image_copies.data.sources.discovery import discover
-from image_copies.matching.datasets import rows_to_keep
 
 REASON = "the packages of the extra dev are not installed"
 SMALLER, SAME = 2, 7  # pictures of which 98 and 99 are copies
@@ -39,7 +39,7 @@ def dataset(pictures: list[Path]) -> Any:
 
 
 def find_rows(source: Path) -> list[list[int]]:
-    groups = image_copies.find_copies(source, verify=0, progress=False)
+    groups = image_copies.find_copies(source, verify=0)
     return sorted(sorted(int(path.stem.removeprefix("R")) for path in group) for group in groups)
 
 
@@ -67,10 +67,10 @@ def test_files_of_a_dataset_are_sources(
 
 
 def test_rows_of_a_dataset_are_kept(pictures: list[Path], dataset: Any) -> None:
-    keep = rows_to_keep(dataset, verify=0, progress=False)
+    keep = rows_to_keep(dataset, verify=0)
     assert keep == [*range(98)] == dataset.select(keep)["label"]
     chosen = dataset.select([98, 99, 0, SAME, SMALLER]).remove_columns("label")
-    assert rows_to_keep(chosen, "picture", progress=False) == [1, 2, 4]
+    assert rows_to_keep(chosen, "picture") == [1, 2, 4]
     with pytest.raises(UserError, match=r"the dataset has the columns .*label.*; expected image with images"):
         rows_to_keep(dataset, "image")
 
@@ -78,7 +78,7 @@ def test_rows_of_a_dataset_are_kept(pictures: list[Path], dataset: Any) -> None:
 def test_rows_that_name_files_are_kept(pictures: list[Path]) -> None:
     datasets: Any = pytest.importorskip("datasets", reason=REASON)
     named = datasets.Dataset.from_dict({"image": [str(pictures[row]) for row in (SMALLER, 0, 98)]})
-    assert rows_to_keep(named.cast_column("image", datasets.Image()), progress=False) == [0, 1]
+    assert rows_to_keep(named.cast_column("image", datasets.Image())) == [0, 1]
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_a_new_value_needs_a_field_and_a_row_to_be_everywhere(
     assert "score −0.250, 12 features agree, mirrored, quarter turns 3" in (tmp_path / "gallery" / "index.html").read_text(
         "utf-8"
     )
-    (shown,), (read, _) = service._show([match]), _show_values(matches.match_values(match), False).values()
+    shown, (read, _) = service._show(match), _show_values(matches.match_values(match), False).values()
     assert shown["quarter_turns"] == read["quarter_turns"] == 3
 
 

@@ -178,7 +178,7 @@ def test_what_cannot_be_decoded_is_named(album: Path) -> None:
 
 
 def test_what_there_is_can_be_seen() -> None:
-    assert dir(image_copies) == ["__version__", "compare", "embed", "find_copies", "normalize", "score"]
+    assert dir(image_copies) == ["__version__", "compare", "embed", "find_copies", "normalize", "rows_to_keep", "score"]
     described = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))
     assert image_copies.__version__ == described["project"]["version"]
 

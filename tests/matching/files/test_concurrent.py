@@ -108,7 +108,7 @@ def test_of_two_plans_that_mirror_each_other_one_file_of_each_pair_stays(
     for name, rows in zip("ab", plans, strict=True):
         Path(name).mkdir()
         write_plan(own_desk / name / "plan.csv", rows)
-        write_notes(own_desk / name, SearchNotes())
+        write_notes(own_desk / name, SearchNotes((), ()))
     codes = at_once([["--apply", way, "--output", name] for name in "ab"], own_desk)
     assert set(codes) <= {0, 1} and pictures_below(own_desk) == held
     stay = {path.name for path in album.iterdir() if not path.is_symlink()}

@@ -37,11 +37,9 @@ def test_pairs_stand_in_sections_by_their_classes(tmp_path: Path) -> None:
     pairs = [*make_pairs(tmp_path, "certain", 100), *make_pairs(tmp_path, "same file", 20), *make_pairs(tmp_path, None, 3)]
     pairs += [*make_pairs(tmp_path, "likely", 48), *make_pairs(tmp_path, "same scene", 1)]
     page = read_gallery(tmp_path, pairs, tmp_path)
-    shown = [(part.split("<")[0], part.count('<div class="pair">')) for part in re.split('<h2 id="[0-9]">', page)[1:]]
+    shown = [(part.split("<")[0], part.count('<div class="pair">')) for part in re.split('<h2 id=".*?">', page)[1:]]
     assert shown == [("Sure", 120), ("To be looked at", 51), ("Doubtful", 1)]
-    assert re.findall('<a href="#([0-9])">(.*?)</a>', page) == [
-        (str(number), f"{title} ({count})") for number, (title, count) in enumerate(shown, 1)
-    ]
+    assert re.findall('<a href="#(.*?)">(.*?)</a>', page) == [(title, f"{title} ({count})") for title, count in shown]
 
 
 def test_series_stand_after_what_needs_a_look_the_sharpest_first(tmp_path: Path) -> None:

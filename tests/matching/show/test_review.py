@@ -345,7 +345,7 @@ def test_results_that_cannot_be_reviewed_are_refused(results: Path) -> None:
     (results / SEARCH).unlink()
     with pytest.raises(UserError, match=r"search\.json: there are no results of a search"):
         Results(results)
-    write_notes(results, SearchNotes(threshold=-0.5))
+    write_notes(results, SearchNotes((), (), threshold=-0.5))
     (results / "matches.csv").write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match=r"matches\.csv is not as a search writes it"):
         Results(results)

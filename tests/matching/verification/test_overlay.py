@@ -66,7 +66,7 @@ def test_it_is_shown_in_a_notebook_and_in_a_file(tmp_path: Path, picture: Image.
     assert "<b>" not in shown and "small.png on &lt;b&gt;.png" in shown and shown.count("data:image/jpeg") == 3
     pair.save(tmp_path / "out.png")
     with Image.open(tmp_path / "out.png") as out:
-        assert out.width > 3 * 640 and out.height > 480
+        assert (out.width, out.height) == (3 * 640 + 16, 480)
 
 
 def test_the_first_picture_comes_first_whichever_gives_the_frame(tmp_path: Path, picture: Image.Image) -> None:
@@ -77,16 +77,6 @@ def test_the_first_picture_comes_first_whichever_gives_the_frame(tmp_path: Path,
         LaidPair(Overlay(frame, red, blue, red, 0), (tmp_path / "a.jpg", tmp_path / "b.jpg")).save(tmp_path / "out.png")
         with Image.open(tmp_path / "out.png") as out:
             assert out.getpixel((120, out.height - 30)) == first
-
-
-def test_words_above_narrow_pictures_are_wrapped(tmp_path: Path) -> None:
-    pixels = np.full((300, 40, 3), 90, np.uint8)
-    names = tmp_path / f"{'a long name ' * 4}.jpg", tmp_path / f"{'without_breaks' * 5}.jpg"
-    LaidPair(Overlay(0, pixels, pixels, pixels, 0), names).save(tmp_path / "out.png")
-    with Image.open(tmp_path / "out.png") as out:
-        words = np.asarray(out.convert("L"))[:-300]
-        ends = [words[:, column - 8 : column] for column in (240, 488, 736)]  # of each of the three, and the gaps
-        assert out.width < 800 and len(words) > 60 and min(end.min() for end in ends) == 255, "nothing is cut or overlaps"
 
 
 def test_pictures_that_share_nothing_are_not_laid(tmp_path: Path, picture: Image.Image) -> None:
