@@ -22,7 +22,7 @@ from .verification.judgement import MAX_LIKELY, Judgement
 BITS = 256
 # bits of 256, and quality 0…100 of both, that PDQ's authors state for a match
 MAX_DISTANCE, MIN_QUALITY = 31, 50
-HASH = re.compile("[0-9a-fA-F]{64}")
+HASH = re.compile(r"\b[0-9a-fA-F]{64}\b")
 REMEDY = "Such a list is a CSV file with 64 hexadecimal digits in each line; a first one may name columns: id,hash,quality."
 
 
@@ -61,8 +61,6 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
     Raises:
         UserError: A file cannot be read or holds no such hash, or pdqhash is not installed.
     """
-    if not lists:
-        return HashLists()
     names = list[Path]()
     digits = list[str]()
     skipped = 0
@@ -72,14 +70,14 @@ def read_hash_lists(lists: Sequence[Path]) -> HashLists:
         except (OSError, ValueError, csv.Error) as error:
             problem = getattr(error, "strerror", None) or error
             raise UserError(f"{path} cannot be read as a list of hashes ({problem}). {REMEDY}") from error
-        hashed = [entry for entry in entries if entry[1]]
-        found = [(name, own) for name, own, quality in hashed if quality >= MIN_QUALITY]
+        found = [(name, own) for name, own, quality in entries if own and quality >= MIN_QUALITY]
         if not found:
-            wrong = f"hash of quality {MIN_QUALITY} or more" if hashed else "hash: it is no list of them"
-            raise UserError(f"{path} holds no PDQ {wrong}. {REMEDY}")
+            raise UserError(f"{path} holds no PDQ hash of quality {MIN_QUALITY} or more. {REMEDY}")
         skipped += len(entries) - len(found)
         names += [Path(f"{known_path(path)}/{name}") for name, _ in found]
         digits += [own for _, own in found]
+    if not lists:
+        return HashLists()
     _load_pdq()
     return HashLists(names, np.frombuffer(bytes.fromhex("".join(digits)), np.uint64).reshape(-1, 4), skipped)
 
@@ -89,14 +87,12 @@ def _read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         first = file.readline()
         file.seek(0)
-        lines = csv.reader(file, delimiter=max(",;\t", key=first.count))
-        header = list[str]()
-        for cells in filter(None, lines):
-            digits = next((cell.strip() for cell in cells if HASH.fullmatch(cell.strip())), "")
-            if lines.line_num == 1 and not digits:
-                header = [cell.strip().lower() for cell in cells]
-                continue
-            entry = dict(zip(header, cells, strict=False))
+        separator = max(",;\t", key=first.count)
+        header = None if HASH.search(first) is None else [""]
+        lines = csv.DictReader(file, header, delimiter=separator, restval="")
+        for cells in lines:
+            entry = {name.strip().lower(): cell for name, cell in cells.items() if name is not None}
+            digits = next((cell.strip() for cell in entry.values() if HASH.fullmatch(cell.strip())), "")
             line = str(lines.line_num)
             # lists of ThreatExchange hold other hashes, too
             kind = entry.get("signal_type") or entry.get("type") or "pdq"

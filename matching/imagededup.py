@@ -51,7 +51,7 @@ class CNN:
         with tqdm(
             total=len(names), desc="encoding", unit="image", leave=False, disable=not self.verbose
         ) as bar:
-            encoded = open_shipped().extract_all(ImageSet(names, paths), bar.update)
+            encoded = open_shipped(None).extract_all(ImageSet(names, paths), bar.update)
         readable = ~encoded.unreadable
         return dict(zip(compress(names, readable), encoded.vectors[readable], strict=True))
 

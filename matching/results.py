@@ -5,7 +5,7 @@ import os
 import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -175,16 +175,12 @@ def take_back(folder: Path) -> Outcome:
         return undo(journal)
 
 
-def list_removed(folder: Path) -> list[Path]:
-    """Return the files that a plan of a folder of results removed, and that were not put back since.
-
-    Raises:
-        UserError: The journal is damaged, or another process is writing it.
-    """
-    if not (folder / JOURNAL).exists():
-        return []
-    with closing(Journal(folder / JOURNAL)) as journal:
-        return [step.file for step in journal.in_state("done") if step.way != MERGE]
+def list_removed(folder: Path) -> set[Path]:
+    """Return the files that a plan removed, and that were not put back since; none where that cannot be seen now."""
+    if (folder / JOURNAL).exists():
+        with suppress(UserError), closing(Journal(folder / JOURNAL)) as journal:
+            return {step.file for step in journal.in_state("done") if step.way != MERGE}
+    return set()
 
 
 def report_outcome(folder: Path, outcome: Outcome, what: Way | Literal["undo"], output: Output) -> int:

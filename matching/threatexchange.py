@@ -64,7 +64,7 @@ class ImageCopySignal(SimpleSignalType, BytesHasher):
         except ImageError:
             return ""
         _, flat = measure_picture(pixels)
-        return "" if flat else _encode(open_shipped().extract_picture(pixels)[0])
+        return "" if flat else _encode(open_shipped(None).extract_picture(pixels)[0])
 
     @classmethod
     def compare_hash(cls, hash1: str, hash2: str, threshold: float = MAX_DISTANCE) -> SignalComparisonResult:

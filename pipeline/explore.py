@@ -46,7 +46,7 @@ def make_parser() -> argparse.ArgumentParser:
     options = make_task_parser("explore", __doc__)
     add_options(
         options,
-        [("--run", "--matches"), "--port", "--data", "--serve", "--index"],
+        [("--matches", "--serve"), "--port", "--run", "--data", "--index"],
         OPTIONS | OWN,
     )
     add_options(options, ["--checkpoint", "--with", *RULE, "--megapixels"], OPTIONS | OWN)
@@ -63,8 +63,6 @@ def check(options: argparse.Namespace) -> None:
         raise UserError(
             f"--serve searches an index: give one with --index DIR ({name_command('match')} add DIR --index DIR makes it)."
         )
-    if options.serve and options.matches is not None:
-        raise UserError("--serve answers programs, --matches shows a page to a person: one of the two.")
     for name in ("threshold", "checkpoint", "joined", "run"):
         if getattr(options, name) is not None and not options.serve:
             raise UserError(f"--{name.replace('joined', 'with')} goes with --serve.")
@@ -105,7 +103,7 @@ def _open_app(options: argparse.Namespace) -> "tuple[FastAPI, str]":
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
     rule = make_rule(extractor, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
     service = SearchService(options.index, extractor, rule, 10**6 * options.megapixels)
-    return service_app(service), f"{options.index}, {service.about()['references']} references"
+    return service_app(service), f"{options.index}, {service.count_references()} references"
 
 
 if __name__ == "__main__":

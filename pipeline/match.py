@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _act(task, options, output)
     if task not in ("", "leakage", "add"):
         return _change_index(task, options, output)
-    with output.silence(), output.say_how_far():
+    with output.silence():
         if task == "add":
             return _add(options, output)
         return _compare(options, output) if is_comparison(options) else _search(options, output)
@@ -99,10 +99,9 @@ def _compare(options: argparse.Namespace, output: Output) -> int:
 def _search(options: argparse.Namespace, output: Output) -> int:
     from image_copies.matching.commands import searching
     from image_copies.matching.commands.sources import find_pictures
-    from image_copies.matching.files.keeping import KeepSettings, read_rules
+    from image_copies.matching.files.keeping import KeepSettings
     from image_copies.matching.index.store import require_index
 
-    grouping = KeepSettings(*read_rules(options.keep))
     if options.index is not None:
         require_index(options.index)
     queries = [*options.sets, *options.pictures, *options.queries]
@@ -111,7 +110,7 @@ def _search(options: argparse.Namespace, output: Output) -> int:
     settings = searching.SearchSettings(
         rule=rule,
         index=options.index,
-        grouping=grouping,
+        grouping=KeepSettings(*options.keep),
         verified=options.verify,
         views=options.views,
         sets=options.sets,

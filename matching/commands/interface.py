@@ -16,7 +16,7 @@ from image_copies.data.errors import UserError
 from image_copies.models.shipped import SHIPPED
 
 from ..extractor import Extractor, checkpoint_extractor, join_extractors, make_rule
-from ..files.keeping import KEEP_RULES, KeepSettings, is_rule, read_rules
+from ..files.keeping import KeepSettings, read_rules
 from ..files.plan import COLUMNS, plan_values
 from ..groups.planning import CopyGroup
 from ..matches import JUDGEMENT_CELLS, MATCH_CELLS, SERIES_CELLS, Match, match_values
@@ -116,9 +116,7 @@ def find_copies(
     """
     if verify is not None and not (type(verify) is int and verify >= 0):
         raise UserError(f"verify is {verify!r}: give a whole number of pictures, 0 for none, or None.")
-    rules = [keep] if isinstance(keep, str) else list(keep)
-    if not all(map(is_rule, rules)):
-        raise UserError(f"keep is {keep!r}: give {', '.join(KEEP_RULES)} or path:PATTERN.")
+    grouping = KeepSettings(*read_rules([keep] if isinstance(keep, str) else list(keep)))
     quiet = Output(quiet=True)
     shown = "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
     queries = [path for given in folders for path in _list_paths(given)]
@@ -129,7 +127,6 @@ def find_copies(
         pictures = find_pictures(queries, _list_paths(references), (), folder, quiet)
         extractor = _open(joined_with)
         rule = make_rule(extractor, None, FALSE_ALARMS, MOST_REFERENCES)
-        grouping = KeepSettings(*read_rules(rules))
         settings = searching.SearchSettings(rule, grouping=grouping, verified=verify, views=views)
         found = searching.find_copies(extractor, settings, pictures, folder, quiet)
     matches = found.matches
@@ -178,8 +175,8 @@ def compare(first: Place, second: Place) -> comparing.Compared:
         UserError: One of them cannot be read.
     """
     files = (_as_path(first), _as_path(second))
-    rule = make_rule(open_shipped(), None, FALSE_ALARMS, 1)
-    return comparing.compare_bytes(*files) or comparing.compare(open_shipped(), rule, *files)
+    rule = make_rule(open_shipped(None), None, FALSE_ALARMS, 1)
+    return comparing.compare_bytes(*files) or comparing.compare(open_shipped(None), rule, *files)
 
 
 def embed(pictures: Place | Sequence[Place], joined_with: Place | None = None) -> NDArray[np.float32]:
@@ -204,16 +201,14 @@ def _as_path(place: Place) -> Path:
     return Path(place)
 
 
-@cache
-def open_shipped() -> Extractor:
-    """Return the descriptor that ships."""
-    return checkpoint_extractor(SHIPPED)
-
-
 def _open(joined_with: Place | None) -> Extractor:
-    return open_shipped() if joined_with is None else _join_shipped(_as_path(joined_with))
+    return open_shipped(None if joined_with is None else _as_path(joined_with))
 
 
 @cache
-def _join_shipped(other: Path) -> Extractor:
-    return join_extractors(open_shipped(), checkpoint_extractor(other))
+def open_shipped(joined_with: Path | None) -> Extractor:
+    """Return the descriptor that ships, or it and another network."""
+    shipped = checkpoint_extractor(SHIPPED)
+    if joined_with is None:
+        return shipped
+    return join_extractors(shipped, checkpoint_extractor(joined_with))

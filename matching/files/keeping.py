@@ -101,8 +101,11 @@ def read_rules(words: Sequence[str]) -> tuple[KeepRule, tuple[str, ...]]:
     """Return the rule and the patterns of paths that come before it: `path:originals/* path:*.png oldest`.
 
     Raises:
-        UserError: two rules are not by path.
+        UserError: One is no rule, or two are not by path.
     """
+    if wrong := [word for word in words if not is_rule(word)]:
+        known = f"give {', '.join(KEEP_RULES)} or {PATH}PATTERN"
+        raise UserError(f"--keep {wrong[0]}: {known}, and folders before --keep.")
     patterns = tuple(word.removeprefix(PATH) for word in words if word.startswith(PATH))
     rules = [word for word in words if not word.startswith(PATH)]
     if len(rules) > 1:

@@ -108,7 +108,7 @@ class Results:
 
     def summarize_plan(self) -> dict[str, Any]:
         """Return what the plan would do, and what was done already."""
-        removed = self._find_removed()
+        removed = results.list_removed(self.folder)
         rows = self.rows.values()
         going = _list_going(rows, removed)
         ranked = [
@@ -306,13 +306,6 @@ class Results:
             self.state = read_state(self.folder)
         self.groups[group] = rows
         self.rows |= {row.file: row for row in rows}
-
-    def _find_removed(self) -> set[Path]:
-        """Files that a plan removed; none where that cannot be seen now."""
-        try:
-            return set(results.list_removed(self.folder))
-        except UserError:
-            return set()
 
     def _name(self, path: Path) -> dict[str, Any]:
         return {

@@ -54,20 +54,14 @@ class SearchService:
         self._network = threading.Lock()  # takes all cores
         self._judge = PairJudge(MAX_CACHED_PICTURES)
 
-    def about(self) -> dict[str, Any]:
-        """Return what the service searches.
+    def count_references(self) -> int:
+        """Return the number of different references.
 
         Raises:
             UserError: There is no index, or it cannot be used.
         """
         with self._searching, self._open_store() as store:
-            index, rule = self._search_index(store)
-        return {
-            "references": index.ntotal,
-            "dimensions": self.extractor.dimensions,
-            "threshold": rule.threshold(index.ntotal),
-            "most": rule.most,
-        }
+            return self._search_index(store)[0].ntotal
 
     def search(self, content: bytes, judged: bool) -> list[Match]:
         """Return the references that a picture, given by its bytes, copies.
@@ -181,8 +175,8 @@ def service_app(service: SearchService) -> FastAPI:
     looking = asyncio.Semaphore(MAX_CONCURRENT_DECODES)
 
     @router.get("/api/about", summary="What is searched")
-    def about() -> dict[str, Any]:
-        return service.about()
+    def about() -> dict[str, int]:
+        return {"references": service.count_references()}
 
     @router.post(
         "/api/matches",

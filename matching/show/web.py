@@ -7,11 +7,9 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import uvicorn
-from fastapi import APIRouter, FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
-from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect
 
@@ -90,15 +88,6 @@ def make_app(router: APIRouter, page: str) -> FastAPI:
         said = f"The file {error.problem}." if isinstance(error, ImageError) else str(error)
         return _answer_problem(said, 400)
 
-    @app.exception_handler(RequestValidationError)
-    async def answer_invalid_request(_: Request, error: RequestValidationError) -> JSONResponse:
-        where = ".".join(str(part) for part in error.errors()[0]["loc"])
-        return _answer_problem(f"The request's {where} is not as expected.", 422)
-
-    @app.exception_handler(HTTPException)
-    async def answer_http_error(_: Request, error: HTTPException) -> JSONResponse:
-        return _answer_problem(error.detail, error.status_code)
-
     @app.exception_handler(ClientDisconnect)
     async def answer_disconnect(_: Request, __: ClientDisconnect) -> Response:
         return Response(status_code=400)  # the page was closed while it sent: nobody hears this
@@ -117,8 +106,8 @@ def make_app(router: APIRouter, page: str) -> FastAPI:
 
 
 def _answer_problem(message: str, status: int) -> JSONResponse:
-    """Answer with a message; it may name a file whose name is no text."""
-    return JSONResponse({"message": message.encode("utf-8", "backslashreplace").decode()}, status)
+    """Answer with a message, as FastAPI does; it may name a file whose name is no text."""
+    return JSONResponse({"detail": message.encode("utf-8", "backslashreplace").decode()}, status)
 
 
 async def _refuse(request: Request) -> Response | None:

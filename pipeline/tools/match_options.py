@@ -10,7 +10,7 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.data.files import is_folder
 from image_copies.data.sources.archives import is_archive
-from image_copies.matching.files.keeping import KEEP_RULES, is_rule
+from image_copies.matching.files.keeping import KEEP_RULES, read_rules
 
 from ..run.cli import (
     DIR,
@@ -22,7 +22,6 @@ from ..run.cli import (
     Table,
     add_options,
     at_least,
-    checked,
     make_task_parser,
     named_place,
 )
@@ -30,9 +29,6 @@ from ..run.cli import OPTIONS as SHARED
 
 A_SOURCE = "a SOURCE is a folder, a tar, zip, Parquet or Arrow file of pictures, a picture or @list.txt, here or at s3://…"
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
-RULE_TO_KEEP = checked(
-    str, is_rule, f"give {', '.join(KEEP_RULES)} or path:PATTERN, and folders before --keep"
-)
 PLACES: dict[str, Any] = {"type": named_place, "nargs": "+"}
 OPTIONS: Table = {
     **SHARED,
@@ -68,7 +64,7 @@ OPTIONS: Table = {
     "--views": {"action": argparse.BooleanOptionalAction}
     | {"help": "search with views of unsure pictures and pictures on pages, too; default: as for --verify"},
     "--exact": FLAG | {"help": "compare with every reference, even in a large index"},
-    "--keep": {"type": RULE_TO_KEEP, "nargs": "+", "default": ["largest"], "metavar": "RULE"}
+    "--keep": {"nargs": "+", "default": ["largest"], "metavar": "RULE"}
     | {
         "help": f"which file of a group to keep: {', '.join(KEEP_RULES)}; path:PATTERN, such as 'path:originals/*': first these"
     },
@@ -133,6 +129,8 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
     options = parser.parse_args(words[bool(of_word) :])
     if task in WITH_INDEX and options.index is None:
         parser.error("the index is missing: give it with --index DIR")
+    if task in ("", "leakage"):
+        options.keep = read_rules(options.keep)  # before a folder that follows it is missed
     if task == "":
         _check_pictures(options)
     if task == "leakage" and len(set(map(os.path.realpath, options.sets))) < 2:
@@ -162,9 +160,7 @@ def _check_pictures(options: argparse.Namespace) -> None:
         raise UserError(
             f"nothing to do: give folders to search, or two pictures to compare; {name_command('match')} --help says what else."
         )
-    if len(alone) == 1:
-        if not alone[0].exists():
-            raise UserError(f"{alone[0]}: there is no such file or folder.")
+    if len(alone) == 1 and alone[0].exists():
         raise UserError(
             "got one picture: give a second one to compare it with, or search for it with --references or --index."
         )

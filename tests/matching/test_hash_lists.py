@@ -89,8 +89,8 @@ def test_lists_are_read_as_tools_write_them(picture: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "no list of them"),
-        (b"id,hash\n1,12ab\n", "no list of them.* CSV file with 64"),
+        (b"", "no PDQ hash of quality 50"),
+        (b"id,hash\n1,12ab\n", "no PDQ hash.* CSV file with 64"),
         (b"id,hash,quality\n1,%s,40\n" % (b"0" * 64), "no PDQ hash of quality 50"),
         (b"\xff\xfe\x00", "cannot be read"),
         (b"id,hash,quality\n1,%s,90\n2,%s,high\n" % (b"0" * 64, b"1" * 64), r"line 3: .*'high'.* 0 to 100"),

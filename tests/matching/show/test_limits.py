@@ -63,7 +63,7 @@ SVG = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>"
 def test_hostile_uploads_get_a_message(client: TestClient, content: bytes, message: str) -> None:
     response = send(client, content)
     assert response.status_code == 400
-    assert message in response.json()["message"]
+    assert message in response.json()["detail"]
     assert str(TOP) not in response.text and "<bytes>" not in response.text
     assert client.get("/api/about").status_code == 200
 
@@ -73,9 +73,9 @@ def test_too_large_and_endless_requests_are_not_read(client: TestClient, monkeyp
     assert send(client, bytes(1001)).status_code == 413
     assert client.post("/api/vectors", content=b" " * 1001, headers={"content-type": "application/json"}).status_code == 413
     other = client.post("/api/other", content=b" " * 2**17, headers={"content-type": "application/json"})
-    assert other.status_code == 413 and other.json()["message"]
+    assert other.status_code == 413 and other.json()["detail"]
     endless = client.post("/api/matches", content=iter([b"x"] * 10), headers=BYTES)
-    assert endless.status_code == 411 and "Content-Length" in endless.json()["message"]
+    assert endless.status_code == 411 and "Content-Length" in endless.json()["detail"]
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_many_uploads_at_once_all_arrive(served: str) -> None:
 
 def test_who_sends_all_before_reading_is_answered(served: str) -> None:
     """The connection was reset, with most of what was sent unread."""
-    assert upload(served, bytes(33 * 2**20)) == (413, {"message": "The file is larger than 32 MB."})
+    assert upload(served, bytes(33 * 2**20)) == (413, {"detail": "The file is larger than 32 MB."})
 
 
 def test_slow_senders_are_given_up_and_hold_up_nobody_for_long(served: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_names_lead_to_no_file(client: TestClient, path: str) -> None:
 def test_other_sites_are_not_answered(client: TestClient) -> None:
     assert client.get("/api/about", headers={"host": "evil.example"}).status_code == 400
     form = client.post("/api/matches", content=b"x", headers={"content-type": "text/plain"})
-    assert form.status_code == 400 and "octet-stream" in form.json()["message"]
+    assert form.status_code == 400 and "octet-stream" in form.json()["detail"]
     question = {"vectors": [[1.0] * 16]}
     for origin in ("http://evil.example", "http://127.0.0.1.evil.example", "http://127.0.0.1:9", "null", "http://["):
         assert client.post("/api/vectors", json=question, headers={"origin": origin}).status_code == 403

@@ -202,7 +202,7 @@ def test_what_was_decided_on_the_command_line_is_shown(client: TestClient, resul
     assert overview(client)["pairs"][1][2] == "not-a-copy"
     (album / ODD).rename(album / "renamed.png")
     assert overview(client)["pairs"][1][2] == "not-a-copy"
-    assert "cannot be read" in pair_of(client, at[ODD], at["large.png"])["message"]
+    assert "cannot be read" in pair_of(client, at[ODD], at["large.png"])["detail"]
 
 
 def test_another_file_is_kept_and_the_plan_is_carried_out(client: TestClient, results: Path) -> None:
@@ -243,13 +243,13 @@ def test_the_plan_is_carried_out_from_the_page_only_as_it_is_shown(client: TestC
     assert client.post("/api/apply/undo", json={"token": shown["token"]}).json() == {"done": 2, "left": [], "left_files": 0}
     assert set(read_tree(album)) == set(before) and client.get("/api/plan").json()["removed"] == 0
     (results / PLAN).write_bytes((results / PLAN).read_bytes().replace(b"1,remove", b"1,leave", 1))
-    assert "plan was edited" in client.post("/api/apply", json=question).json()["message"]
+    assert "plan was edited" in client.post("/api/apply", json=question).json()["detail"]
 
 
 def test_without_the_folder_of_results_nothing_is_said_to_be_put_back(client: TestClient, results: Path) -> None:
     token = overview(client)["token"]
     results.rename(results.parent / "elsewhere")
-    assert "does not exist" in client.post("/api/apply/undo", json={"token": token}).json()["message"]
+    assert "does not exist" in client.post("/api/apply/undo", json={"token": token}).json()["detail"]
     assert not results.exists()
 
 
@@ -284,24 +284,24 @@ def test_a_file_that_changed_since_it_was_shown_is_not_decided(client: TestClien
     shown = pair_of(client, at["large.png"], at["small.png"])
     write_picture(results.parent / "album" / "small.png", 9, 60)
     answer = say(client, at["large.png"], at["small.png"], "copy", sha256=shown["sha256"])
-    assert answer.status_code == 400 and "has changed since" in answer.json()["message"] and decided(results) == []
+    assert answer.status_code == 400 and "has changed since" in answer.json()["detail"] and decided(results) == []
 
 
 def test_the_same_bytes_are_not_decided(client: TestClient, results: Path) -> None:
     album, at = results.parent / "album", numbers(results)
     shutil.copy(album / "large.png", album / "small.png")
     assert pair_of(client, at["large.png"], at["small.png"])["same_bytes"] is True
-    assert "same bytes" in say(client, at["large.png"], at["small.png"], "copy").json()["message"]
+    assert "same bytes" in say(client, at["large.png"], at["small.png"], "copy").json()["detail"]
 
 
 def test_a_search_that_is_done_again_is_seen(client: TestClient, results: Path) -> None:
     at, token = numbers(results), overview(client)["token"]
     kept = {"token": token, "group": 1, "file": at["small.png"]}
     with hold_results_folder(results):
-        assert "another search is writing" in client.post("/api/kept", json=kept).json()["message"]
+        assert "another search is writing" in client.post("/api/kept", json=kept).json()["detail"]
     write_search(results, Results(results).files)
     plan = (results / PLAN).read_bytes()
-    assert "done again" in client.post("/api/kept", json=kept).json()["message"] and (results / PLAN).read_bytes() == plan
+    assert "done again" in client.post("/api/kept", json=kept).json()["detail"] and (results / PLAN).read_bytes() == plan
     assert overview(client)["token"] != token
     assert client.get(f"/api/pairs/{token}/0/1").status_code == 400
 
@@ -324,7 +324,7 @@ def test_wrong_questions_change_nothing(client: TestClient, results: Path, path:
     plan = (results / PLAN).read_bytes()
     body = {"token": overview(client)["token"]} | body if path == "/api/kept" else body
     answer = client.post(path, json=body)
-    assert answer.status_code == status and answer.json()["message"]
+    assert answer.status_code == status and answer.json()["detail"]
     assert decided(results) == [] and (results / PLAN).read_bytes() == plan
 
 

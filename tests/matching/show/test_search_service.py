@@ -147,7 +147,7 @@ def test_changes_of_the_index_are_seen(client: TestClient, folder: Path, extract
 
 def test_what_is_wrong_is_refused_with_a_message(client: TestClient, folder: Path) -> None:
     before = sorted(folder.rglob("*"))
-    short = client.post("/api/vectors", json={"vectors": [[1.0, 2.0]]}).json()["message"]
+    short = client.post("/api/vectors", json={"vectors": [[1.0, 2.0]]}).json()["detail"]
     assert short == "Each vector must have 16 numbers. Send vectors of the index's network."
     refused = {1e39: 400, 0: 400, 1e-9: 400, "1.0": 422, True: 422, None: 422}
     for number, status in refused.items():
@@ -164,7 +164,7 @@ def test_an_index_that_is_made_again_or_gone_is_no_end(client: TestClient, folde
     assert len(client.post("/api/vectors", json=body).json()["matches"][0]) == 3
     shutil.move(folder / "index", folder / "aside")
     gone = client.post("/api/vectors", json=body)
-    assert gone.status_code == 400 and "holds no index" in gone.json()["message"] and not (folder / "index").exists()
+    assert gone.status_code == 400 and "holds no index" in gone.json()["detail"] and not (folder / "index").exists()
     with open_store(folder / "index", extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, discover([folder / "pictures" / "R000004.jpg"]).paths)
     (matches,) = client.post("/api/vectors", json=body).json()["matches"]
@@ -189,7 +189,7 @@ def test_the_interface_is_described(client: TestClient) -> None:
         (["--port", "70000"], "--port: 70000: give a port from 1024 to 65535"),
         (["--false-alarms", "1.0"], "1.0: give a rate per query between 0 and 1"),
         (["--threshold", "abc"], "--threshold: abc: scores are −‖q − r‖², at most 0; give a number such as -0.5"),
-        (["--serve", "--index", "x", "--matches", "m"], "one of the two"),
+        (["--serve", "--index", "x", "--matches", "m"], "not allowed with argument"),
         (["--checkpoint", "c"], "goes with --serve"),
         (["--serve", "--index", "x", "--threshold", "1"], "at most 0"),
     ],

@@ -21,7 +21,7 @@ async function request(url, body) {
     throw new Error("The review does not answer. Is it still running?");
   }
   const answer = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(answer.message ?? `The review answered with error ${response.status}.`);
+  if (!response.ok) throw new Error(answer.detail ?? `The review answered with error ${response.status}.`);
   return answer;
 }
 

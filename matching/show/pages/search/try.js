@@ -28,7 +28,7 @@ async function ask() {
     if (own !== last) return; // another picture was chosen meanwhile
     const matches = answer.matches ?? [];
     list.replaceChildren(...matches.map(describe));
-    say(answer.message ?? (matches.length ? "" : "It copies none of the references."));
+    say(answer.detail ?? (matches.length ? "" : "It copies none of the references."));
   } catch (error) {
     if (own === last) say(`The service does not answer (${error.message}).`);
   }
@@ -36,4 +36,4 @@ async function ask() {
 
 file.addEventListener("change", ask);
 const known = await (await fetch("/api/about")).json();
-about.textContent = known.message ?? `${known.references} references are searched.`;
+about.textContent = known.detail ?? `${known.references} references are searched.`;
