@@ -2,8 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Body, FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
-from numpy.typing import NDArray
 from pydantic import StrictFloat
 
 from image_copies.data.decode import measure_size
@@ -28,6 +27,7 @@ from ..index.store import DATABASE, Store, count_changes, open_store
 from ..matches import Match, Rule, match_values, rank_by_evidence
 from ..pairs import PairJudge, share_cores
 from ..search import NEAREST, Search
+from ..threshold import Floats
 from ..verification.picture import Picture
 from ..views import embed_views_of, smallest_side
 from .web import MAX_CONCURRENT_DECODES, MAX_HELD_BYTES, Room, make_app, receive_picture
@@ -60,8 +60,8 @@ class SearchService:
         Raises:
             UserError: There is no index, or it cannot be used.
         """
-        with self._searching, self._open_store() as store:
-            return self._search_index(store)[0].ntotal
+        with self._open() as (_, index, _):
+            return index.ntotal
 
     def search(self, content: bytes, judged: bool) -> list[Match]:
         """Return the references that a picture, given by its bytes, copies.
@@ -87,11 +87,8 @@ class SearchService:
             with self._network:
                 views = embed_views_of(self.extractor, pixels)
         candidates = NEAREST if judged and self.rule.threshold(1) is not None else 0
-        with self._searching, self._open_store() as store:
-            index, rule = self._search_index(store)
-            search = Search(store, self.extractor, rule, map_decisions(store), candidates, opened=index)
-            (found,) = search.near(vector, [picture.digest], [views])
-        return self._judge_found(picture, found, rule, index.ntotal) if judged and found else found
+        (found,), rule, references = self._near(vector, [picture.digest], [views], candidates)
+        return self._judge_found(picture, found, rule, references) if judged and found else found
 
     def search_vectors(self, vectors: list[list[float]]) -> list[list[Match]]:
         """Return the references that the pictures of vectors [n, d] copy by the vectors alone.
@@ -100,10 +97,22 @@ class SearchService:
             UserError: The vectors are none of the network's, or the index cannot be used.
         """
         asked = self._check_vectors(vectors)
-        with self._searching, self._open_store() as store:
-            index, rule = self._search_index(store)
-            search = Search(store, self.extractor, rule, map_decisions(store), opened=index)
-            return search.near(asked, [b""] * len(asked))
+        return self._near(asked, [b""] * len(asked))[0]
+
+    def _near(
+        self,
+        vectors: Floats,
+        digests: Sequence[bytes],
+        views: Sequence[Floats | None] = (),
+        candidates: int = 0,
+    ) -> tuple[list[list[Match]], Rule, int]:
+        """Return the references near vectors [n, d], as `Search.near`, the rule fitted to the references, and their number.
+
+        So many `candidates` are returned whatever their score; 0 for those that are copies by the rule.
+        """
+        with self._open() as (store, index, rule):
+            search = Search(store, self.extractor, rule, map_decisions(store), candidates, opened=index)
+            return search.near(vectors, digests, views), rule, index.ntotal
 
     def _judge_found(
         self, query: Picture, found: Sequence[Match], rule: Rule, references: int
@@ -136,7 +145,7 @@ class SearchService:
             flat = [path for path, bare in zip(paths, pool.map(is_flat, paths), strict=True) if bare]
             return list(pool.map(judge_match, drop_flat(copies, flat)))
 
-    def _check_vectors(self, vectors: list[list[float]]) -> NDArray[np.float32]:
+    def _check_vectors(self, vectors: list[list[float]]) -> Floats:
         """Return vectors [n, d] that were sent.
 
         Raises:
@@ -155,17 +164,17 @@ class SearchService:
             )
         return array
 
-    def _open_store(self) -> AbstractContextManager[Store]:
-        return open_store(self.index, self.extractor.identity, self.extractor.dimensions, new=False)
-
-    def _search_index(self, store: Store) -> tuple[Neighbours, Rule]:
-        """Return the index of the store's present state and its rule, opened again when another process has changed it."""
-        # one made again may count the same changes
-        state = (self.index / DATABASE).stat().st_ino, count_changes(store)
-        if self._opened is None or self._opened[0] != state:
-            index = open_search(store)
-            self._opened = state, index, self.rule.against(index.sample)
-        return self._opened[1:]
+    @contextmanager
+    def _open(self) -> Iterator[tuple[Store, Neighbours, Rule]]:
+        """Open the store, what is searched in its present state, and the rule; again only when another process has changed it."""
+        identity, dimensions = self.extractor.identity, self.extractor.dimensions
+        with self._searching, open_store(self.index, identity, dimensions, new=False) as store:
+            # one made again may count the same changes
+            state = (self.index / DATABASE).stat().st_ino, count_changes(store)
+            if self._opened is None or self._opened[0] != state:
+                index = open_search(store)
+                self._opened = state, index, self.rule.against(index.sample)
+            yield store, *self._opened[1:]
 
 
 def service_app(service: SearchService) -> FastAPI:
