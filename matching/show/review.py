@@ -1,7 +1,5 @@
 """The results of match.py as the review page shows them; decisions go to the index, choices of files to keep to plan.csv."""
 
-import hashlib
-import os
 import shlex
 import threading
 from collections.abc import Collection, Mapping, Sequence
@@ -117,7 +115,7 @@ class Results:
         ]
         return {
             "groups": sorted(ranked, key=lambda group: (group[2], -group[3], group[0])),
-            "remove": {"files": len(going), "bytes": _sum_bytes(going), "plan": _digest_plan(going)},
+            "remove": {"files": len(going), "bytes": _sum_bytes(going), "plan": self.state},
             "review": sum(row.action == "review" for row in rows),
             "removed": len(removed),
             "gone": [self._numbers[path] for path in removed if path in self._numbers and not is_there(path)],
@@ -234,10 +232,10 @@ class Results:
         """Carry out the plan, and return how many files were dealt with and which were left alone, with the reasons.
 
         Raises:
-            UserError: It is not what the page has `shown`, or cannot be carried out.
+            UserError: Its state is not the one that the page has `shown`, or it cannot be carried out.
         """
         with self._changing:
-            if not self.current or self.summarize_plan()["remove"]["plan"] != shown:
+            if not self.current or shown != self.state:
                 raise UserError(CHANGED)
             return _describe_outcome(results.carry_out(self.folder, way, self._decisions.index))
 
@@ -398,8 +396,3 @@ def _show_values(values: Mapping[str, Any], turned: bool) -> dict[str, Any]:
     regions = [values[name] for name in ("query_region", "reference_region") if name in values]
     others = {name: value for name, value in values.items() if name not in PICTURED}
     return {"values": others, "regions": regions[::-1] if turned else regions}
-
-
-def _digest_plan(going: Sequence[PlanRow]) -> str:
-    """Return the SHA-256 of what goes and what stays instead, hexadecimal."""
-    return hashlib.sha256(b"".join(os.fsencode(f"{row.file}\0{row.kept}\0") for row in going)).hexdigest()
