@@ -15,7 +15,6 @@ from pydantic import StrictFloat
 
 from image_copies.data.decode import measure_size
 from image_copies.data.errors import ImageError, UserError, text_of
-from image_copies.submissions.vectors.files import MAX_NORM
 
 from ..extractor import Extractor
 from ..files.facts import MEASURED_SIDE, measure_picture
@@ -35,7 +34,6 @@ from .web import MAX_CONCURRENT_DECODES, MAX_HELD_BYTES, Room, make_app, receive
 # References that are not read again for the next picture, 0.6 MB each; of five times as many the features are kept
 MAX_CACHED_PICTURES = 50
 MAX_VECTORS = 1000  # vectors in one request
-MIN_NORM = 0.01  # Euclidean norm; that of what networks make is about 1
 MAX_PIXELS = 50_000_000  # of a picture that is sent; MAX_CONCURRENT_DECODES are looked at at once
 Vectors = Annotated[list[list[StrictFloat]], Body(embed=True, min_length=1, max_length=MAX_VECTORS)]
 BYTES = {"schema": {"type": "string", "format": "binary"}}  # as OpenAPI describes them
@@ -96,7 +94,12 @@ class SearchService:
         Raises:
             UserError: The vectors are none of the network's, or the index cannot be used.
         """
-        asked = self._check_vectors(vectors)
+        if any(len(vector) != self.extractor.dimensions for vector in vectors):
+            raise UserError(
+                f"Each vector must have {self.extractor.dimensions} numbers. Send vectors of the index's network."
+            )
+        with np.errstate(over="ignore"):
+            asked = np.array(vectors, np.float32)  # what is too large is infinite, which a search refuses
         return self._near(asked, [b""] * len(asked))[0]
 
     def _near(
@@ -144,25 +147,6 @@ class SearchService:
             paths = {path for match in copies for path in match.files}
             flat = [path for path, bare in zip(paths, pool.map(is_flat, paths), strict=True) if bare]
             return list(pool.map(judge_match, drop_flat(copies, flat)))
-
-    def _check_vectors(self, vectors: list[list[float]]) -> Floats:
-        """Return vectors [n, d] that were sent.
-
-        Raises:
-            UserError: they have another number of dimensions, are not finite, or have a norm that no network's have.
-        """
-        if any(len(vector) != self.extractor.dimensions for vector in vectors):
-            raise UserError(
-                f"Each vector must have {self.extractor.dimensions} numbers. Send vectors of the index's network."
-            )
-        with np.errstate(over="ignore"):
-            array = np.array(vectors, np.float32)
-            norms = np.linalg.norm(array, axis=1)  # infinite where they are too large for float32
-        if not ((norms >= MIN_NORM) & (norms <= MAX_NORM)).all():
-            raise UserError(
-                "The vectors contain infinite, undefined, far too large or no numbers but 0. Send those of the network."
-            )
-        return array
 
     @contextmanager
     def _open(self) -> Iterator[tuple[Store, Neighbours, Rule]]:

@@ -149,7 +149,7 @@ def test_what_is_wrong_is_refused_with_a_message(client: TestClient, folder: Pat
     before = sorted(folder.rglob("*"))
     short = client.post("/api/vectors", json={"vectors": [[1.0, 2.0]]}).json()["detail"]
     assert short == "Each vector must have 16 numbers. Send vectors of the index's network."
-    refused = {1e39: 400, 0: 400, 1e-9: 400, "1.0": 422, True: 422, None: 422}
+    refused = {1e39: 400, 1e300: 400, "1.0": 422, True: 422, None: 422}
     for number, status in refused.items():
         assert client.post("/api/vectors", json={"vectors": [[1.0] * 16, [number] * 16]}).status_code == status, number
     assert client.post("/api/vectors", json={"vectors": []}).status_code == 422
