@@ -7,7 +7,7 @@ from setuptools import find_namespace_packages, setup
 from setuptools.command.editable_wheel import editable_wheel
 
 TOP = Path(__file__).parent
-FOLDERS = ("augmentations", "data", "matching", "models", "pipeline", "recipes", "submissions")
+FOLDERS = ("augmentations", "data", "matching", "models", "pipeline", "recipes", "studies", "submissions")
 
 
 def link_folders(inside: Path) -> None:

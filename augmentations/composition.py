@@ -7,11 +7,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from image_copies.data.errors import UserError
+from image_copies.data.kinds import EDIT_TABLES, load_kind
 
 from .edits.registry import FUNCTIONS, OTHER_IMAGE, Image
 from .settings import AugmentationSettings
 from .tables.beyond_paper import EXTRA_TABLE, FURTHER_TABLE
-from .tables.classification import AUTO_AUGMENT, IDEAL_CROP_AND_FLIP, MULTIGRAIN_FULL
 from .tables.isc2021 import QUERY_TABLE, REFERENCE_TABLE
 from .tables.many import MANY_TABLE
 from .tables.row import Edit
@@ -22,9 +22,6 @@ TABLES: dict[str, Sequence[Edit]] = {
     "broad": (*QUERY_TABLE, *EXTRA_TABLE, *FURTHER_TABLE),
     "many": (*QUERY_TABLE, *EXTRA_TABLE, *FURTHER_TABLE, *MANY_TABLE),
     "reference": REFERENCE_TABLE,
-    "multigrain_full": MULTIGRAIN_FULL,
-    "crop_and_flip": IDEAL_CROP_AND_FLIP,
-    "autoaugment": AUTO_AUGMENT,
     "none": (),
 }
 
@@ -58,7 +55,8 @@ def list_edits(settings: AugmentationSettings) -> Sequence[Edit]:
     """Return the rows of the tables that the settings select, in the order of application."""
     if settings.only is not None:
         return tuple(row for row in TABLES["many"] if row.family in settings.only)
-    rows = TABLES[settings.family]
+    family = settings.family
+    rows: Sequence[Edit] = TABLES[family] if family in TABLES else load_kind(EDIT_TABLES, family)
     rows = (*rows, *EXTRA_TABLE) if settings.extra and settings.family not in ("broad", "many") else rows
     return (
         rows if settings.without is None else tuple(row for row in rows if row.family not in settings.without)

@@ -1,7 +1,7 @@
-"""Batches of training images: every image once, several edited copies of each image, or several images of each class.
+"""Batches of training images, every image once or by groups (the papers' rooms in studies/).
 
 Each is a stream of keys (epoch, row, repetition) over several epochs, which keeps workers busy between epochs and is the same for
-any number of them. pytorch-metric-learning's MPerClassSampler draws from NumPy's global generator, so it is not used.
+any number of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -52,7 +52,7 @@ class Batches:
         return islice(chain.from_iterable(map(self.draw, self.epochs)), self.done, None)
 
 
-def _group_batches(
+def group_batches(
     groups_of: Groups,
     groups: int,
     per_batch: int,
@@ -102,11 +102,11 @@ def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: b
     """
 
     def groups_of(epoch: int) -> NDArray[np.int64]:
-        return _repeat(
+        return repeat_rows(
             generator_for(stream.seed, epoch, "order of the images").permutation(np.array(rows)), 1
         )
 
-    return _group_batches(
+    return group_batches(
         groups_of=groups_of,
         groups=len(rows),
         per_batch=batch_size,
@@ -117,89 +117,6 @@ def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: b
     )
 
 
-def repeated_batches(rows: Sequence[int], batch_size: int, repetitions: int, stream: Stream) -> Batches:
-    """Build batches of ⌈batch_size / repetitions⌉ images in several edited copies each (MultiGrain, section 3.3: 512 and 3).
-
-    The last image of a batch has as many copies as fill it.
-
-    Raises:
-        UserError: fewer than two repetitions, or a batch has fewer images than there are processes.
-    """
-    if repetitions < 2:
-        raise UserError(
-            f"{repetitions} repetition(s) of an image make no pair of copies; at least two are needed."
-        )
-
-    def groups_of(epoch: int) -> NDArray[np.int64]:
-        order = generator_for(stream.seed, epoch, "order of the repeated images").permutation(np.array(rows))
-        return _repeat(order, repetitions)
-
-    images = -(-batch_size // repetitions)
-    return _group_batches(groups_of, len(rows), images, stream, surplus=images * repetitions - batch_size)
-
-
-def pk_batches(
-    rows: Sequence[int], labels: Sequence[int], classes_per_batch: int, images_per_class: int, stream: Stream
-) -> Batches:
-    """Build PK batches: P classes with K images each (IDEAL, section 5.1: 8 and 4); `labels` are the classes of `rows`.
-
-    Every class is drawn at least ⌈its images / K⌉ times per epoch, so that all its images are seen. The classes of a batch are
-    distinct: when only large classes are left, others are drawn again next to them, with new edits, so that no batch lacks
-    negatives. If there are fewer than P classes, every batch contains all of them, equally often. A class with fewer than K
-    images repeats some with new edits, so one image is enough.
-
-    Raises:
-        UserError: K is below 2, or a batch has fewer classes than there are processes.
-    """
-    if images_per_class < 2:
-        raise UserError(
-            f"{images_per_class} image(s) per class in a batch make no positive pair; at least two are needed."
-        )
-    by_class: dict[int, list[int]] = {}
-    for row, label in zip(rows, labels, strict=True):
-        by_class.setdefault(int(label), []).append(int(row))
-    times = {label: -(-len(members) // images_per_class) for label, members in by_class.items()}
-    different = max(1, min(classes_per_batch, len(by_class)))
-    per_batch = classes_per_batch // different * different
-
-    def groups_of(epoch: int) -> NDArray[np.int64]:
-        rng = generator_for(stream.seed, epoch, "order of the classes")
-        order = {
-            int(label): rng.permutation(by_class[int(label)]).tolist()
-            for label in rng.permutation(sorted(by_class))
-        }
-        taken = dict.fromkeys(order, 0)
-        groups = []
-        for label in _arrange_rounds(list(order), times, different):
-            groups.append(_group(order[label], taken[label], images_per_class))
-            taken[label] += 1
-        return np.array(groups, np.int64)
-
-    return _group_batches(
-        groups_of, len(_arrange_rounds(list(by_class), times, different)), per_batch, stream
-    )
-
-
-def _arrange_rounds(order: list[int], times: dict[int, int], different: int) -> list[int]:
-    """Return the classes in rounds; class c takes part in the first times[c] rounds.
-
-    A round whose length is not a multiple of `different` is filled up with classes that are not in its incomplete last part.
-    """
-    result: list[int] = []
-    for number in range(max(times.values(), default=0)):
-        own = [label for label in order if times[label] > number]
-        rest = len(own) % different
-        last = set(own[len(own) - rest :])
-        result += own + [label for label in order if label not in last][: -len(own) % different]
-    return result
-
-
-def _group(images: list[int], number: int, size: int) -> list[tuple[int, int]]:
-    """Return group `number` of `size` keys of a class; images are reused cyclically, each time as another repetition."""
-    places = range(number * size, (number + 1) * size)
-    return [(images[place % len(images)], place // len(images)) for place in places]
-
-
-def _repeat(rows: NDArray[np.int64], repetitions: int) -> NDArray[np.int64]:
+def repeat_rows(rows: NDArray[np.int64], repetitions: int) -> NDArray[np.int64]:
     """Return a group of each of `rows` [n] with its repetitions: [n, repetitions, 2]."""
     return np.stack(np.broadcast_arrays(rows[:, None], np.arange(repetitions)), axis=2)

@@ -25,7 +25,6 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.data.procedural import write_pictures
 from image_copies.models.objectives.arcface import ArcFace
 from image_copies.models.objectives.settings import ArcFaceSettings
-from image_copies.models.objectives.svmax import Svmax
 from image_copies.models.training import state, trainer
 from image_copies.models.training.capture import WARM_UP
 from image_copies.models.training.launch import launch_fabric
@@ -167,7 +166,7 @@ def build_own_step(size: StepSize, sizes: Sizes, way: str) -> tuple[Trainer, Cal
     trainer.fabric = launch_fabric(settings.precision)
     trainer.build_network({})
     device = trainer.fabric.device
-    trainer.prepare(Svmax(draw_head(size, device), None))
+    trainer.prepare(draw_head(size, device))
     pixels = torch.randint(0, 256, (size.batch, size.image_size, size.image_size, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     labels = torch.randint(size.classes, (size.batch,), device=device)
     batch = (pixels.pin_memory() if device.type == "cuda" else pixels, labels, torch.arange(size.batch))

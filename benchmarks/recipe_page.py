@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 from page_tables import DOCUMENTS
+from pydantic import BeforeValidator
 from pydantic.fields import FieldInfo
 
 from image_copies.data.files import write_text
+from image_copies.data.kinds import OfKind
 from image_copies.data.settings import Settings
 from image_copies.pipeline.run.recipe import Recipe
 
@@ -36,7 +38,7 @@ def _find_places(settings: type[Settings], place: str, places: dict[type[Setting
     """Add where the settings stand in a recipe, and where those within them do; the first place counts."""
     places[settings] = place + kinds
     for key, field in settings.model_fields.items():
-        found = list(find_settings(field.annotation))
+        found = list(find_settings(field.annotation, *field.metadata))
         for inner in found:
             if inner not in places:
                 below = f"{place}.{key}".lstrip(".") + {"dict": ".NAME", "tuple": "[]"}.get(_container(field), "")
@@ -44,12 +46,16 @@ def _find_places(settings: type[Settings], place: str, places: dict[type[Setting
                 _find_places(inner, below, places, f" of kind {', '.join(names)}" if names else "")
 
 
-def find_settings(annotation: Any) -> Iterator[type[Settings]]:
-    """Yield the classes of settings in a type."""
-    if isinstance(annotation, type) and issubclass(annotation, Settings):
-        yield annotation
-    for part in get_args(annotation):
-        yield from find_settings(part)
+def find_settings(*parts: Any) -> Iterator[type[Settings]]:
+    """Yield the classes of settings in a field's type and what marks it; where these say of which kinds it is, those."""
+    kinds = [part.func for part in parts if isinstance(part, BeforeValidator) and isinstance(part.func, OfKind)]
+    for part in kinds or parts:
+        if isinstance(part, OfKind):
+            yield from part.list_settings()
+        elif isinstance(part, type) and issubclass(part, Settings):
+            yield part
+        else:
+            yield from find_settings(*get_args(part))
 
 
 def _container(field: FieldInfo) -> str:
@@ -61,7 +67,7 @@ def _make_rows(settings: type[Settings], places: dict[type[Settings], str]) -> I
     for key, field in settings.model_fields.items():
         if len(get_args(field.annotation)) == 1 and key == "kind":
             continue  # in the title
-        inner = next(find_settings(field.annotation), None)
+        inner = next(find_settings(field.annotation, *field.metadata), None)
         name = f"`{key}`" if inner is None else f"[`{key}`](#{_anchor(places[inner])})"
         yield f"- {name}{_format_default(field)}: {meanings[key]}{_list_others(field.annotation, meanings[key])}"
 

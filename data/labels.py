@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .arrays import Int64s
+from .arrays import Bools, Int64s
 from .errors import UserError
 from .ground_truth import read_table
 from .images import ImageSet, find_images
@@ -25,6 +25,14 @@ class LabelledImages:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def part(self, chosen: Bools) -> "LabelledImages":
+        """Return the images of a mask [n] in their order, with the classes that they are of."""
+        images = self.images.select([self.images.ids[row] for row in np.flatnonzero(chosen)])
+        classes, labels = np.unique(self.labels[chosen], return_inverse=True)
+        return LabelledImages(
+            images, labels.astype(np.int64), [self.names[label] for label in classes.tolist()]
+        )
 
 
 def label_images(images: ImageSet, classes: Sequence[str]) -> LabelledImages:

@@ -1,13 +1,12 @@
 """Test-time preprocessing: the image squeezed to a square, its centre crop, or whole with its aspect ratio."""
 
-from collections.abc import Iterator
 from typing import Literal, get_args
 
 import cv2
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Sampler
+from torch.utils.data import Dataset
 
 from .arrays import UInt8s
 from .decode import as_uint8, decode_rgb
@@ -32,7 +31,7 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
     - "center_crop": [3, size, size], the centre crop of the image resized to a short side of 256/224 · `size` (MultiGrain,
       section 4.1).
     - "square_crop": [3, size, size], the centre crop of the image squeezed to a square of 256/224 · `size` (IDEAL, section 5.1).
-    - "long_side": the whole image resized to a long side of `size`, keeping the aspect ratio; batches need `SameShapeBatches`.
+    - "long_side": the whole image resized to a long side of `size`, keeping the aspect ratio.
 
     Raises:
         UserError: the protocol is none of these.
@@ -65,37 +64,6 @@ class PreprocessedImages(Dataset[tuple[Tensor, bool]]):
             return torch.zeros(3, self.size, self.size, dtype=torch.uint8), False
         shown = preprocess(pixels, self.size, self.protocol)
         return torch.from_numpy(np.ascontiguousarray(shown)).permute(2, 0, 1), True
-
-
-class SameShapeBatches(Sampler[list[int]]):
-    """A batch sampler whose mini-batches contain images of one shape (h, w), of those of `input_shapes`.
-
-    Every row is drawn once: shapes in the order of their first row, rows of a shape in ascending order.
-    """
-
-    def __init__(self, shapes: list[tuple[int, int]], batch_size: int) -> None:
-        groups: dict[tuple[int, int], list[int]] = {}
-        for row, shape in enumerate(shapes):
-            groups.setdefault(shape, []).append(row)
-        self.batches = [
-            rows[first : first + batch_size]
-            for rows in groups.values()
-            for first in range(0, len(rows), batch_size)
-        ]
-
-    def __len__(self) -> int:
-        return len(self.batches)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return iter(self.batches)
-
-
-def input_shapes(dataset: PreprocessedImages) -> list[tuple[int, int]]:
-    """Return the input shape (h, w) of each item; images are decoded only for "long_side", whose shapes depend on them."""
-    size = dataset.size
-    if dataset.protocol != "long_side":
-        return [(size, size)] * len(dataset)
-    return [tuple(dataset[row][0].shape[1:]) for row in range(len(dataset))]  # type: ignore[misc]  # [3, h, w] has a height and a width
 
 
 def preprocess(pixels: UInt8s, size: int, protocol: TestProtocol) -> UInt8s:

@@ -32,7 +32,7 @@ from image_copies.data.shards import Place, ShardWork, use_engine
 from image_copies.data.threads import draw_ahead
 
 TOP = Path(__file__).parents[1]
-PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "submissions")
+PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "studies", "submissions")
 RETRIES = 4  # of a shard whose worker or node was lost
 MAX_AHEAD = 256  # shards given to the cluster beyond the first unfinished one; bounds the results that wait
 MAX_DECODERS = 16  # processes of a worker that decode images for a network on a GPU

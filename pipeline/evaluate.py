@@ -14,6 +14,7 @@ evaluate.py --checkpoint FILE --set class_folders --root DIR   the same, and top
 import sys
 
 from image_copies.data.errors import UserError
+from image_copies.data.kinds import TEST_SETS
 from image_copies.pipeline.run.cli import (
     DIR,
     FILE,
@@ -25,14 +26,11 @@ from image_copies.pipeline.run.cli import (
     report_errors,
 )
 
-SETS = ("holidays", "copydays", "ukb", "cub", "cars", "online_products", "class_folders")
-
-
 OPTIONS: Table = {
     "compared": {"nargs": "*", "metavar": "DESCRIPTOR", "help": "with --data: what to compare"},
     "--data": DIR | {"help": "a folder in the ISC2021 layout, with its ground truth"},
     "--checkpoint": FILE | {"help": "models/<model>/stage-<n>.safetensors of a run"},
-    "--set": {"choices": SETS, "help": "which data set"},
+    "--set": {"choices": tuple(TEST_SETS), "help": "which data set"},
     "--root": DIR | {"help": "the unpacked archive"},
     "--distractors": DIR | {"help": "with copydays: further images to search in"},
     "--image-size": {"type": PIXELS, "metavar": "PIXELS", "help": "default: the training size"},

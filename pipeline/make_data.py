@@ -11,16 +11,19 @@ from pathlib import Path
 from image_copies.data.errors import UserError
 from image_copies.data.files import read_json, whole_folder, write_text
 from image_copies.data.images import find_images
+from image_copies.data.kinds import TRAINING_SETS
 from image_copies.data.locks import LOCK_NAME, hold_folder
 from image_copies.pipeline.run.cli import DIR, SEED, Table, add_options, make_task_parser, report_errors
 from image_copies.pipeline.run.step import fingerprint
 
 # in dataset.json: only what bears it is replaced
 SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}
-SETS = ("cub", "cars", "online_products")
 OPTIONS: Table = {
     "--photos": DIR | {"help": "pictures to use; without it the sample is drawn"},
-    "--set": {"choices": SETS, "help": "data set with classes, whose training classes are used"},
+    "--set": {
+        "choices": tuple(TRAINING_SETS),
+        "help": "data set with classes, whose training classes are used",
+    },
     "--root": DIR | {"help": "with --set: the unpacked archive"},
     "--output": DIR | {"help": "folder to make (default: runs/data/sample, or runs/data/<set>)"},
     "--seed": {

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 TOP = Path(__file__).parents[1]
-PACKAGES = ("data", "augmentations", "models", "submissions", "matching", "pipeline")
+PACKAGES = ("data", "augmentations", "models", "submissions", "matching", "pipeline", "studies")
 
 
 @cache

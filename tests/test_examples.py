@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[1]
-COPIED = ("image_copies", "augmentations", "data", "models", "submissions", "tests", "pyproject.toml")
+COPIED = ("image_copies", "augmentations", "data", "models", "studies", "submissions", "tests", "pyproject.toml")
 BLOCK = re.compile(
     r"^# (?P<file>[\w/.]+)(?:, (?P<where>in|before) (?P<name>\w+))?\n(?P<code>.*?)(?=^# [\w/.]+\.py|\Z)", re.M | re.S
 )
 RUN = (
     "tests/augmentations/edits/test_registry.py",
     "tests/augmentations/tables/test_strengths.py",
-    "tests/models/objectives/test_objectives.py",
+    "tests/studies/test_objectives.py",
     "-k",
     "keep_bits or circle or names or families or tables or records or every_function or kind",
 )

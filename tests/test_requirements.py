@@ -19,7 +19,7 @@ from tests.pictures import write_zip
 from tests.sources import parse
 
 TOP = Path(__file__).parents[1]
-PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "submissions")
+PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "studies", "submissions")
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EVERYTHING = [
     *PROJECT["dependencies"],

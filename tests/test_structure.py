@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 import torch
 
+from image_copies.data import kinds
 from image_copies.data.errors import UserError
+from image_copies.data.kinds import load_kind
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
@@ -27,6 +29,7 @@ BELOW = {
     "submissions": {"augmentations", "data"},
     "matching": {"augmentations", "data", "models", "submissions"},
     "pipeline": {"augmentations", "data", "matching", "models", "submissions"},
+    "studies": {"augmentations", "data", "matching", "models", "pipeline", "submissions"},
 }
 
 
@@ -76,6 +79,11 @@ def test_no_modules_and_no_folders_of_a_package_import_each_other_in_a_circle() 
             rooms.setdefault(room_of(module), set()).update({room_of(name) for name in names} - {room_of(module)})
     assert len(rooms) > 30
     list(TopologicalSorter(rooms).static_order())
+
+
+def test_what_is_known_by_name_is_where_the_tables_say() -> None:
+    tables = [value for name, value in vars(kinds).items() if name.isupper()]
+    assert len(tables) > 4 and all(load_kind(table, name) is not None for table in tables for name in table)
 
 
 PACKAGES = {path.parent.name for path in TOP.glob("*/__init__.py")} - {"image_copies"}

@@ -1,8 +1,5 @@
 """Edits that change colours and tones. Images are RGB uint8 [h, w, 3] and never changed in place."""
 
-from functools import lru_cache
-from typing import Any
-
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -10,12 +7,6 @@ from numpy.typing import NDArray
 from image_copies.data.decode import as_uint8
 
 from .registry import Image, coloured, edit, grey_of, mix
-
-# Principal components of ImageNet's colours (A. Krizhevsky et al., 2012), as MultiGrain's `full` set uses them.
-LIGHTING_VALUES = np.array([0.2175, 0.0188, 0.0045], np.float32)
-LIGHTING_VECTORS = np.array(
-    [[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]], np.float32
-)
 
 
 @edit("colour")
@@ -76,14 +67,6 @@ def shift_channels(image: Image, down: float, right: float) -> Image:
         return image[abs(i) - y : abs(i) - y + rows, abs(j) - x : abs(j) - x + columns, channel]
 
     return np.stack([part(0, i, j), part(1, 0, 0), part(2, -i, -j)], axis=2)
-
-
-@edit("colour")
-def pca_lighting(image: Image, weights: list[float]) -> Image:
-    """Add `weights` [3] × eigenvalues along the principal components of ImageNet's colours."""
-    shift = 255 * LIGHTING_VECTORS @ (np.array(weights, np.float32) * LIGHTING_VALUES)
-    values = np.arange(256, dtype=np.float32)[:, None] + shift
-    return as_uint8(cv2.LUT(image, np.clip(values.round(), 0, 255).astype(np.uint8)[None]))
 
 
 @edit("colour")
@@ -162,22 +145,3 @@ def turn_hue(image: Image, degrees: float, saturation: float) -> Image:
     values[:, 1] = np.minimum(values[:, 1] * saturation, 255)
     changed = cv2.LUT(colours, values.astype(np.uint8)[None])
     return as_uint8(cv2.cvtColor(changed, cv2.COLOR_HSV2RGB_FULL))
-
-
-@edit("policy")
-def auto_augment(image: Image, seed: int) -> Image:
-    """Apply torchvision's AutoAugment with the ImageNet policy; its draws depend on `seed` only."""
-    import torch  # imported here: only this edit needs torch
-
-    pixels = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        edited = _make_policy()(pixels)
-    return np.ascontiguousarray(edited.permute(1, 2, 0).numpy())
-
-
-@lru_cache(maxsize=1)
-def _make_policy() -> Any:
-    from torchvision.transforms import AutoAugment, AutoAugmentPolicy
-
-    return AutoAugment(AutoAugmentPolicy.IMAGENET)

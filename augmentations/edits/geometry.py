@@ -95,17 +95,6 @@ def crop(image: Image, x1: float, y1: float, x2: float, y2: float) -> Image:
     return image[top:bottom, left:right].copy()  # a crop of whole rows would otherwise be a view of the input
 
 
-@edit("crop")
-def resized_crop(image: Image, area: float, ratio: float, x: float, y: float) -> Image:
-    """Crop to `area` × the image's area at aspect `ratio` (width / height), placed by (x, y), 0…1, from the top left."""
-    height, width = image.shape[:2]
-    part_width = int(np.clip(round((area * height * width * ratio) ** 0.5), 2, width))
-    part_height = int(np.clip(round((area * height * width / ratio) ** 0.5), 2, height))
-    left = round(x * (width - part_width))
-    top = round(y * (height - part_height))
-    return image[top : top + part_height, left : left + part_width].copy()  # never a view of the input
-
-
 @edit("frame")
 def pad(image: Image, width_share: float, height_share: float, colour: list[int]) -> Image:
     """Add a border of one RGB colour, fractions of width and height wide on each side."""

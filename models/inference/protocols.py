@@ -1,6 +1,5 @@
-"""Vectors of images that are resized and cropped as the protocol of a test set says, or pooled with several p."""
+"""Vectors of images that are resized and cropped as the protocol of a test set says."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,14 +9,13 @@ from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
 from image_copies.augmentations.dataset import normalize_pixels
-from image_copies.data.arrays import Float32s
+from image_copies.data.arrays import Bools, Float32s
 from image_copies.data.images import ImageSet
-from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches, TestProtocol, input_shapes
+from image_copies.data.preprocessing import PreprocessedImages, TestProtocol
 
 from ..network.descriptor import Descriptor
 
 BATCH_SIZE = 64
-ReadImages = Dataset[tuple[Tensor, bool]]  # item: (uint8 [3, size, size], whether the image could be read)
 
 
 @dataclass(frozen=True)
@@ -29,44 +27,34 @@ class View:
     protocol: TestProtocol  # how an image is resized and cropped to that size
 
 
+def embed_shown(
+    descriptor: Descriptor,
+    shown: Dataset[tuple[Tensor, bool]],
+    raw: bool = False,
+    batch_size: int = BATCH_SIZE,
+) -> tuple[Float32s, Bools]:
+    """Embed n images, RGB uint8 [3, h, w] and whether each could be read; return vectors float32 [n, d], and bool [n] of these.
+
+    They are unit vectors, or `raw` embeddings, [4, n, d / 4] with domains.
+    """
+    device = next(descriptor.parameters()).device
+    found, readable = list[Tensor](), list[Tensor]()
+    with torch.inference_mode():
+        for pixels, fine in tqdm(DataLoader(shown, batch_size), desc="embedding", unit="batch", leave=False):
+            normal = normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std)
+            found.append(descriptor(normal, raw=raw).float().cpu())
+            readable.append(fine)
+    return torch.cat(found, dim=-2).numpy(), torch.cat(readable).numpy()
+
+
 def embed_view(view: View, images: ImageSet, raw: bool = False) -> Float32s:
     """Embed n images as unit vectors float32 [n, d], or raw; zero for unreadable ones, which are reported."""
-    device = next(view.descriptor.parameters()).device
-    dataset = PreprocessedImages(images, view.size, view.protocol)
-    batches = SameShapeBatches(input_shapes(dataset), BATCH_SIZE)
-    result: Tensor | None = None
-    broken: list[int] = []
-    with torch.inference_mode(), tqdm(total=len(images), desc="embedding", unit="image", leave=False) as bar:
-        for rows, (pixels, readable) in zip(batches, DataLoader(dataset, batch_sampler=batches), strict=True):
-            shown = normalize_pixels(pixels.to(device), view.descriptor.mean, view.descriptor.std)
-            vectors = view.descriptor(shown, raw=raw).float().cpu() * readable[:, None]
-            result = torch.zeros(len(images), vectors.shape[1]) if result is None else result
-            result[rows] = vectors
-            broken += [row for row, fine in zip(rows, readable.tolist(), strict=True) if not fine]
-            bar.update(len(rows))
-    if broken and not raw:
-        first = images.paths[min(broken)]
+    shown = PreprocessedImages(images, view.size, view.protocol)
+    alike = view.protocol != "long_side"  # where whole images have their own shapes, each is a batch
+    vectors, readable = embed_shown(view.descriptor, shown, raw, BATCH_SIZE if alike else 1)
+    broken = np.flatnonzero(~readable)
+    vectors[broken] = 0
+    if len(broken) and not raw:
+        first = images.paths[broken[0]]
         print(f"{len(broken)} of {len(images)} images are unreadable and match nothing, the first is {first}")
-    return result.numpy() if result is not None else np.zeros((0, view.descriptor.dimensions), np.float32)
-
-
-def embed_at_exponents(
-    descriptor: Descriptor,
-    images: ReadImages,
-    exponents: Sequence[float],
-    workers: int = 0,
-    raw: bool = False,
-) -> dict[float, Float32s]:
-    """Return vectors float32 [n, d], unit or `raw`, by exponent of GeM; the descriptor is left in evaluation mode."""
-    found: dict[float, list[Tensor]] = {exponent: [] for exponent in exponents}
-    loader = DataLoader(images, BATCH_SIZE, num_workers=workers)
-    descriptor.eval()
-    device = descriptor.pooling.exponent.device
-    with descriptor.pooling.set_exponent_temporarily(), torch.no_grad():
-        for pixels, _ in tqdm(loader, desc="embedding", unit="batch", leave=False):
-            normal = normalize_pixels(pixels.to(device), descriptor.mean, descriptor.std)
-            features = descriptor.features(normal)
-            for exponent, vectors in found.items():
-                descriptor.pooling.set_exponent(exponent)
-                vectors.append(descriptor.describe_features(features, raw=raw).cpu())
-    return {exponent: torch.cat(vectors).numpy() for exponent, vectors in found.items()}
+    return vectors

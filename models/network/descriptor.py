@@ -2,31 +2,30 @@
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from image_copies.augmentations.dataset import DOMAINS, rotate_to_all_domains
 from image_copies.data.errors import UserError
+from image_copies.data.kinds import PARTS, load_kind
 
 from ..device import report_lack_of_memory
 from .backbones import build_backbone
 from .base import ImageDescriptor
-from .layers import GeM, apply_linear
+from .layers import GeM, apply_linear, whiten
 from .settings import DescriptorSettings
 from .start import load_start
-from .whitening import Whitening, whiten
 
 
 class Descriptor(ImageDescriptor):
     """Maps images [n, 3, h, w], normalised with `mean` and `std`, to unit vectors [n, dimensions] float32.
 
-    With settings.domains (IDEAL, sections 4.1 and 4.3), each image is embedded in its four rotations, each by its own quarter of
-    the projection, and the four vectors are concatenated. With settings.whiten (MultiGrain, section 3.4),
-    Φ(e) = S (e / ‖e‖ − µ) is applied before the final L2 normalisation. A backbone of tokens (ViT) gives
-    its class token next to GeM of its patch tokens, as DINO's evaluation of copy detection does.
+    With settings.domains (IDEAL), each image is embedded in its four rotations (studies/ideal). With settings.whiten
+    (MultiGrain, section 3.4), Φ(e) = S (e / ‖e‖ − µ) is applied before the final L2 normalisation. A backbone of tokens (ViT)
+    gives its class token next to GeM of its patch tokens, as DINO's evaluation of copy detection does.
 
     Unless `load_weights`, it starts from random weights, whatever settings.weights says.
 
@@ -50,9 +49,10 @@ class Descriptor(ImageDescriptor):
         self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent and not built.pooled)
         width = built.channels * (2 if built.prefix_tokens else 1)
         self.dimensions = settings.dimensions or width
+        self.domains: Any = settings.domains and load_kind(PARTS, settings.domains)
         if settings.dimensions is not None:
-            heads = len(DOMAINS) if settings.domains == "shared" else 1
-            self.projection = nn.Linear(width, settings.dimensions // heads, bias=settings.projection_bias)
+            size = self.domains.head_size(settings.dimensions) if self.domains else settings.dimensions
+            self.projection = nn.Linear(width, size, bias=settings.projection_bias)
         if settings.whiten:
             self.register_buffer("whitening_mean", torch.zeros(self.dimensions))
             self.register_buffer("whitening_matrix", torch.eye(self.dimensions))
@@ -89,17 +89,10 @@ class Descriptor(ImageDescriptor):
         """Return the backbone's features of images [n, 3, h, w]: maps [n, c, h', w'], tokens or vectors; with domains 4 n."""
         if self.settings.quarter_turns:
             images = torch.rot90(images, self.settings.quarter_turns, dims=(2, 3))
-        if not self.settings.domains:
-            return self.compute(self.backbone, images)
-        if images.shape[2] == images.shape[3]:
-            return self.compute(self.backbone, rotate_to_all_domains(images))
-        parts = [
-            self.compute(self.backbone, torch.rot90(images, domain, dims=(2, 3)))
-            for domain in range(len(DOMAINS))
-        ]
-        # equal for pooling
-        turned = [part.mT if domain % 2 and part.ndim == 4 else part for domain, part in enumerate(parts)]
-        return torch.cat(turned)
+        if self.domains:
+            features: Tensor = self.domains.features(partial(self.compute, self.backbone), images)
+            return features
+        return self.compute(self.backbone, images)
 
     def _pool(self, features: Tensor) -> Tensor:
         """Maps [n, c, h, w] → [n, c]; tokens [n, t, c] → the class token and GeM of the patches' [n, 2 c]; vectors stay."""
@@ -119,13 +112,9 @@ class Descriptor(ImageDescriptor):
         """Compute what `forward` returns from the feature maps; only this part depends on the pooling exponent."""
         pooled = self._pool(features)
         with torch.autocast(features.device.type, enabled=False):
-            if self.settings.domains:
-                parts = self._apply_heads(pooled.float())
-                return (
-                    parts
-                    if raw
-                    else functional.normalize(functional.normalize(parts, dim=2).transpose(0, 1).flatten(1))
-                )
+            if self.domains:
+                vectors: Tensor = self.domains.describe(pooled.float(), self.projection.weight, raw)
+                return vectors
             embeddings = pooled.float()
             if self.settings.dimensions is not None:
                 embeddings = apply_linear(embeddings, self.projection.weight, self.projection.bias)
@@ -140,17 +129,6 @@ class Descriptor(ImageDescriptor):
         if self.settings.whiten:
             self.settings = self.settings.model_copy(update={"whiten": False})
             del self.whitening_mean, self.whitening_matrix
-
-    def whitening(self) -> Whitening | None:
-        """Return the whitening Φ applied before normalisation; None if there is none."""
-        return Whitening(self.whitening_matrix, self.whitening_mean) if self.settings.whiten else None
-
-    def _apply_heads(self, pooled: Tensor) -> Tensor:
-        """Project [4 n, c] to [4, n, d / 4]: each domain through its own head, or all through the shared one."""
-        weight = self.projection.weight
-        heads = weight.chunk(len(DOMAINS)) if self.settings.domains == "split" else [weight] * len(DOMAINS)
-        parts = pooled.unflatten(0, (len(DOMAINS), -1))
-        return torch.stack([apply_linear(part, head) for part, head in zip(parts, heads, strict=True)])
 
 
 @torch.no_grad()

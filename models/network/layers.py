@@ -59,3 +59,8 @@ def apply_linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> 
     if torch.is_inference_mode_enabled() and inputs.device.type == "cpu":
         return torch.cat([functional.linear(row, weight, bias) for row in inputs.split(1)])
     return functional.linear(inputs, weight, bias)
+
+
+def whiten(embeddings: Tensor, matrix: Tensor, mean: Tensor) -> Tensor:
+    """Return Φ(e) = S (e/‖e‖ − µ) of embeddings [n, d], with `matrix` S [d, d] and `mean` µ [d] (MultiGrain, section 3.4)."""
+    return apply_linear(functional.normalize(embeddings) - mean, matrix)

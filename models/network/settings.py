@@ -9,6 +9,7 @@ from image_copies.data.settings import Settings
 
 from ..shipped import SHIPPED
 
+ROTATIONS = 4  # that share the dimensions of a vector with domains
 MIN_IMAGE_SIZE, MAX_IMAGE_SIZE = 16, 8192  # pixels per side
 WEIGHTS_SUFFIXES = (".pth", ".pt", ".tar", ".safetensors")
 
@@ -51,7 +52,7 @@ class DescriptorSettings(Settings):
 
     @model_validator(mode="after")
     def _domains_divide_the_vector(self) -> "DescriptorSettings":
-        if self.domains and (self.dimensions is None or self.dimensions % 4 or self.dimensions < 8):
+        if self.domains and (self.dimensions is None or self.dimensions % ROTATIONS or self.dimensions < 8):
             needed = "a multiple of 4, at least 8"
             raise ValueError(
                 f"domains: the 4 rotations share the dimensions, which must be {needed}; found {self.dimensions}"

@@ -1,6 +1,6 @@
 """The interface of all objectives, through which training learns what differs between them."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -38,8 +38,8 @@ class Objective(nn.Module):
     takes_local_batch: bool = False
     # whether the next batch computes figures that are only logged and make a GPU synchronise
     measures: bool = True
-    # [n], the class that each image of a mixed batch also shows; of the next batch
-    others: Tensor | None = None
+    # whether every batch logs the spread of its rows
+    logs_spread: bool = False
 
     if TYPE_CHECKING:  # nn.Module's own call is untyped
 
@@ -64,7 +64,8 @@ class Objective(nn.Module):
         if instances is None:
             instances = torch.arange(len(labels), device=labels.device)
         with torch.autocast(device, enabled=False):
-            return self.compute_loss(embeddings.float(), labels, instances, product_dtype)
+            output = self.compute_loss(embeddings.float(), labels, instances, product_dtype)
+        return replace(output, rows=None if self.logs_spread else embeddings.detach().float())
 
     def compute_loss(
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
@@ -94,17 +95,3 @@ class Objective(nn.Module):
 def seeded_generator(seed: int, number: int, device: torch.device | None = None) -> torch.Generator:
     """Return a generator on `device` (None: CPU) for draw `number` of a seed, so that a resumed training repeats none."""
     return torch.Generator(device or "cpu").manual_seed(seed * 1_000_003 + number)
-
-
-def sum_over_domains(
-    objective: Objective, embeddings: Tensor, labels: Tensor, instances: Tensor
-) -> ObjectiveOutput:
-    """Sum an objective over domains' embeddings [domains, n, d / domains] with equal labels and instances [n]; logs of the first.
-
-    Raises:
-        UserError: The batch does not contain what the objective compares.
-    """
-    outputs = [objective(domain, labels, instances) for domain in embeddings]
-    return ObjectiveOutput(
-        torch.stack([output.loss for output in outputs]).sum(), outputs[0].logs, outputs[0].rows
-    )

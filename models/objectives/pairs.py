@@ -1,7 +1,7 @@
 """Objectives over pairs of images of one class, all computed in float32 and, by default, on unit vectors.
 
 Losses that pytorch-metric-learning implements as the papers define them come from there. They are given unit vectors, because
-its angular loss does not normalise the negatives. The N-pair loss is our own, because the library's does not use b − 2 negatives.
+its angular loss does not normalise the negatives.
 """
 
 import torch
@@ -37,34 +37,7 @@ class PairObjective(Objective):
         vectors = functional.normalize(embeddings) if self.normalize else embeddings
         if self.miner is not None:
             return ObjectiveOutput(self.loss(vectors, labels, self.miner(vectors, labels)))
-        mixed = () if self.others is None else (self.others,)  # only losses that can be mixed take them
-        return ObjectiveOutput(self.loss(vectors, labels, *mixed))
-
-
-class NPairLoss(nn.Module):
-    """The mean over all positive pairs (a, p) of log(1 + Σ_n exp((a·n − a·p) / τ)), n of other classes.
-
-    At τ = `temperature` = 1 this is SVMax's equation A1; at others, of unit vectors, InfoNCE (SSCD, 2022, equation 1). Of mixed
-    images, n shows neither class of a (SSCD, section 3.4).
-    """
-
-    def __init__(self, temperature: float = 1.0) -> None:
-        super().__init__()
-        self.temperature = temperature
-
-    def forward(self, vectors: Tensor, labels: Tensor, others: Tensor | None = None) -> Tensor:
-        """Compute the scalar loss of vectors [n, d] with labels [n]; `others` [n] are classes that mixed images also show.
-
-        Raises:
-            UserError: No two vectors share a label.
-        """
-        products = vectors @ vectors.T / self.temperature
-        anchors, positives = find_positive_pairs(labels)
-        shown = (labels,) if others is None else (labels, others)
-        shared = torch.stack([first[:, None] == second[None] for first in shown for second in shown]).any(0)
-        negatives = products.masked_fill(shared, -torch.inf)[anchors]
-        own = products[anchors, positives]
-        return (torch.cat([own[:, None], negatives], 1).logsumexp(1) - own).mean()
+        return ObjectiveOutput(self.loss(vectors, labels))
 
 
 def find_positive_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:

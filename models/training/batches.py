@@ -1,4 +1,4 @@
-"""What a stage learns from: its classes, the batches of their images, and MixUp of a batch (H. Zhang et al., 2018)."""
+"""What a stage learns from: its classes and the batches of their images."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -6,18 +6,17 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any
 
-import torch
 from lightning_fabric import Fabric
-from torch import Tensor
 
 from image_copies.augmentations.dataset import MAX_REPETITIONS_PER_PASS, Key
-from image_copies.augmentations.sampling import Batches, Stream, epoch_batches, pk_batches, repeated_batches
+from image_copies.augmentations.sampling import Batches, Stream, epoch_batches
 from image_copies.data.cache import CachedImages
 from image_copies.data.errors import UserError
+from image_copies.data.kinds import PARTS, load_kind
 
 from .capture import suits_graph
 from .model_settings import ModelSettings
-from .settings import MixSettings, SamplingSettings, StageSettings
+from .settings import StageSettings
 from .state import Progress
 
 
@@ -103,31 +102,11 @@ def build_batches(
     """
     sampling, size = settings.sampling, stage.batch_size
     stream = Stream(range(progress.epoch, stage.epochs), seed, fabric.global_rank, fabric.world_size)
-    match sampling:
-        case SamplingSettings(kind="repeated", copies=copies):
-            batches = repeated_batches(rows, size, copies, stream)
-        case SamplingSettings(kind="pk", per_class=per_class):
-            batches = pk_batches(rows, [class_of[row] for row in rows], size // per_class, per_class, stream)
-        case _:
-            batches = epoch_batches(
-                rows, size, stream, whole=settings.compile or suits_graph(settings, fabric.device)
-            )
+    if sampling.kind == "epoch":
+        whole = settings.compile or suits_graph(settings, fabric.device)
+        batches = epoch_batches(rows, size, stream, whole=whole)
+    else:
+        labels = [class_of[row] for row in rows]
+        batches = load_kind(PARTS, sampling.kind)(sampling, rows, labels, size, stream)
     fixed = settings.iterations_of(stage)
     return replace(batches if fixed is None else _fix_length(batches, fixed), done=progress.batch)
-
-
-def draw_share(settings: MixSettings) -> float | None:
-    """λ of a batch from Beta(α, α), from torch's random state; None for a batch that is not mixed."""
-    if float(torch.rand(())) >= settings.probability:
-        return None
-    drawn = torch.distributions.Beta(settings.alpha, settings.alpha).sample()
-    return float(drawn)
-
-
-def mix_batch(images: Tensor, share: float) -> tuple[Tensor, Tensor]:
-    """Mix each image of a batch [n, 3, h, w], with one of it at random, perhaps itself, by the weights λ = `share` and 1 − λ.
-
-    Returned are the mixed images and the partner [n] that each also shows; its class counts 1 − λ.
-    """
-    partner = torch.randperm(len(images)).to(images.device, non_blocking=True)
-    return share * images + (1 - share) * images[partner], partner

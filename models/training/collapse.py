@@ -5,6 +5,7 @@ embed otherwise than they learn.
 """
 
 import copy
+import math
 
 import torch
 from torch import Tensor
@@ -47,6 +48,22 @@ def effective_rank(vectors: Tensor) -> float:
         return 0.0
     shares = values / values.sum()
     return float(torch.special.entr(shares).sum().exp())
+
+
+def describe_spread(rows: Tensor) -> dict[str, Tensor | float]:
+    """Return figures of a batch's rows [b, d], of any norm: the mean singular value s of the unit rows, and its bounds."""
+    unit = functional.normalize(rows)
+    smaller = (unit if len(unit) <= unit.shape[1] else unit.T).double()
+    squares: Tensor = torch.linalg.eigvalsh(smaller @ smaller.T)
+    lower, upper = singular_bounds(*rows.shape)
+    mean = squares.clamp(min=0).sqrt().sum().to(rows) / min(rows.shape)
+    return {"mean_singular_value": mean, "singular_lower": lower, "singular_upper": upper}
+
+
+def singular_bounds(batch: int, dimensions: int) -> tuple[float, float]:
+    """Return the bounds √b / k and √(b / k), k = min(b, d), of the mean singular value of unit rows [b, d] (SVMax)."""
+    k = min(batch, dimensions)
+    return math.sqrt(batch) / k, math.sqrt(batch / k)
 
 
 def measure_collapse(vectors: Tensor) -> dict[str, float]:

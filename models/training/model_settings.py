@@ -9,14 +9,14 @@ from image_copies.augmentations.settings import AugmentationSettings, EditFamily
 from image_copies.data.settings import Place, Precision, Settings
 
 from ..inference.settings import EmbeddingSettings
-from ..network.settings import DescriptorSettings, weights_path
-from ..objectives.settings import PAIRWISE, ArcFaceSettings, ObjectiveChoice, SvmaxSettings
+from ..network.settings import ROTATIONS, DescriptorSettings, weights_path
+from ..objectives.settings import ArcFaceSettings, ObjectiveChoice, SvmaxChoice
 from .settings import MixSettings, OptimizerSettings, SamplingSettings, SchedulerSettings, StageSettings
 
 if TYPE_CHECKING:
     from ..objectives.base import Objective
 
-MIXABLE = ("arcface", "softmax", "infonce")  # objectives that images of two classes at once go with
+MIXABLE = ("arcface", "softmax")  # objectives that images of two classes at once go with
 
 
 class ModelSettings(Settings):
@@ -51,7 +51,7 @@ class ModelSettings(Settings):
 
     descriptor: DescriptorSettings
     objective: ObjectiveChoice = ArcFaceSettings()
-    svmax: SvmaxSettings | None = None
+    svmax: SvmaxChoice | None = None
     mix: MixSettings | None = None
     turn: bool = False
     sampling: SamplingSettings = SamplingSettings()
@@ -86,13 +86,10 @@ class ModelSettings(Settings):
         )
 
     def build_objective(self, dimensions: int, classes: int, seed: int) -> "Objective":
-        """Build the objective of vectors of so many dimensions, with the terms added to it; all log SVMax's s."""
-        from image_copies.augmentations.dataset import DOMAINS
-
-        from ..objectives.svmax import Svmax
-
-        heads = len(DOMAINS) if self.descriptor.domains else 1
-        return Svmax(self.objective.build(dimensions // heads, classes, seed), self.svmax)
+        """Build the objective of vectors of so many dimensions, with the term added to it."""
+        heads = ROTATIONS if self.descriptor.domains else 1
+        objective = self.objective.build(dimensions // heads, classes, seed)
+        return objective if self.svmax is None else self.svmax.add_to(objective)
 
     def check_files(self, made_here: Path) -> None:
         """Check that timm knows the backbone, and that weights are there, unless they lie in the folder `made_here`.
@@ -160,7 +157,7 @@ class ModelSettings(Settings):
             )
         if self.descriptor.domains and positives != "class":
             raise ValueError(
-                f"domains are for objectives that compare pairs ({', '.join(PAIRWISE)}), not {kind}"
+                f"domains are for objectives that compare pairs of images of a class, not {kind}"
             )
         if self.mix and kind not in MIXABLE:
             raise ValueError(f"mix goes with the objectives {', '.join(MIXABLE)}, not with {kind}")

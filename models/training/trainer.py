@@ -17,13 +17,7 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from image_copies.augmentations.composition import check_probabilities
-from image_copies.augmentations.dataset import (
-    DOMAINS,
-    EditedImages,
-    normalize_pixels,
-    overlay_material,
-    rotate_to_domains,
-)
+from image_copies.augmentations.dataset import EditedImages, normalize_pixels, overlay_material
 from image_copies.augmentations.randomness import derived_seed
 from image_copies.augmentations.sampling import Batches
 from image_copies.augmentations.settings import AugmentationSettings
@@ -31,6 +25,7 @@ from image_copies.data.arrays import Int64s
 from image_copies.data.cache import CachedImages, cache_images
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
+from image_copies.data.kinds import PARTS, load_kind
 from image_copies.data.process import choose_workers, usable_cores
 
 from ..device import choose_algorithms, describe_device, report_lack_of_memory
@@ -38,15 +33,13 @@ from ..distributed import gather_rows, gather_together, report_lost_process, sha
 from ..inference.settings import EmbeddingSettings
 from ..network.checkpoint import load_descriptor, save_descriptor
 from ..network.descriptor import Descriptor, check_image_sizes
-from ..objectives.base import Objective, ObjectiveOutput, sum_over_domains
-from ..objectives.svmax import describe_spread
-from .batches import build_batches, check_class_counts, choose_rows, draw_share, mix_batch
+from ..objectives.base import Objective, ObjectiveOutput
+from .batches import build_batches, check_class_counts, choose_rows
 from .capture import StaticStep, suits_graph
 from .centroids import FIRST_CENTROID_EPOCH, compute_centroids
 from .classifier import save_classifier
-from .collapse import embed_classes, find_disagreement, measure_collapse
+from .collapse import describe_spread, embed_classes, find_disagreement, measure_collapse
 from .curve import EpochRow, append_rows, read_rows, record_validation, remove_curve, stage_checkpoint
-from .final_whitening import check_whitening, choose_whitening_images, learn_whitening
 from .launch import launch_fabric
 from .model_settings import ModelSettings
 from .schedule import EpochSchedule, build_optimizers, clip_gradients
@@ -138,7 +131,7 @@ class Trainer:
         self.build_network(saved)
         if not saved and self.fabric.global_rank == 0:
             remove_curve(self.folder)
-        self.unlabelled = self._find_unlabelled()
+        self.whitening = self._prepare_whitening()
         if self.progress.stage < len(settings.stages):
             self._report_begin()
         return saved
@@ -374,41 +367,34 @@ class Trainer:
         Raises:
             UserError: The batch does not contain what the objective compares.
         """
-        device, mix = self.fabric.device, self.settings.mix
+        device = self.fabric.device
+        mix: Any = self.settings.mix and load_kind(PARTS, self.settings.mix.kind)(self.settings.mix)
         images = normalize_pixels(
             pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std
         )
         if self.settings.turn:
-            images = rotate_to_domains(images, torch.randint(len(DOMAINS), (len(images),)))
+            images = load_kind(PARTS, "turn")(images)
         labels, instances = labels.to(device, non_blocking=True), instances.to(device, non_blocking=True)
-        share = self.fabric.broadcast(draw_share(mix)) if mix else None  # one for the batch of all processes
+        share = self.fabric.broadcast(mix.draw_share()) if mix else None  # one for the batch of all processes
         if share is None:
             return self._compare(self.network(images, raw=True), labels, instances)
-        mixed, partner = mix_batch(images, share)
+        mixed, partner = mix.mix(images, share)
         embeddings = self.network(mixed, raw=True)
-        partners = labels[partner]
-        own = self._compare(embeddings, labels, instances, partners)
-        others = self._compare(embeddings, partners, instances[partner], labels)
+        own = self._compare(embeddings, labels, instances)
+        others = self._compare(embeddings, labels[partner], instances[partner])
         return replace(own, loss=share * own.loss + (1 - share) * others.loss)
 
-    def _compare(
-        self, embeddings: Tensor, labels: Tensor, instances: Tensor, others: Tensor | None = None
-    ) -> ObjectiveOutput:
-        """The loss of all processes' embeddings; these [n, d], or with domains [4, n, d / 4], are this process's part.
-
-        `others` [n] are the classes that mixed images also show.
-        """
+    def _compare(self, embeddings: Tensor, labels: Tensor, instances: Tensor) -> ObjectiveOutput:
+        """The loss of all processes' embeddings; these [n, d], or with domains [4, n, d / 4], are this process's part."""
         with self.fabric.autocast():
             if not self.objective.takes_local_batch:
-                given = [labels, instances] if others is None else [labels, instances, others]
-                rows, labels, instances, *rest = gather_together(embeddings.transpose(0, -2), *given)
-                others = rest[0] if rest else None
+                rows, labels, instances = gather_together(embeddings.transpose(0, -2), labels, instances)
                 embeddings = rows.transpose(0, -2)  # [n, d] or, with domains, [4, n, d / 4]
-            for module in self.objective.modules():
-                if isinstance(module, Objective):
-                    module.others = others
-            if self.descriptor.settings.domains:
-                return sum_over_domains(self.objective, embeddings, labels, instances)
+            if self.descriptor.domains:
+                summed: ObjectiveOutput = self.descriptor.domains.sum_losses(
+                    self.objective, embeddings, labels, instances
+                )
+                return summed
             return self.objective(embeddings, labels, instances)
 
     def _arrange_gradients(self) -> None:
@@ -515,22 +501,21 @@ class Trainer:
                 f"weights are NaN or infinite after step {progress.step} (stage {progress.stage + 1}). {REMEDY}"
             )
 
-    def _find_unlabelled(self) -> ImageSet:
-        """Return the images that a whitening is fitted on, enough of them; none where the descriptor does not whiten."""
+    def _prepare_whitening(self) -> Any:
+        """Return what learns a whitening at the end (`FinalWhitening`); None where the descriptor does not whiten."""
         settings, classes = self.settings, self.classes
         if not settings.descriptor.whiten:
-            return ImageSet([], [])
+            return None
         learnt_last = settings.stages[-1].classes or len(self.class_of)
         learnt = classes.select(
             [classes.ids[row] for row, label in enumerate(self.class_of) if label < learnt_last]
         )
-        unlabelled = choose_whitening_images(settings.whitening_images, self.seed, self.overlays, learnt)
-        check_whitening(self.descriptor, len(unlabelled))
-        return unlabelled
+        final = load_kind(PARTS, "whiten")
+        return final(settings, self.descriptor.dimensions, self.overlays, learnt, self.seed)
 
     def _whiten(self, trained_at: int) -> None:
         embedding = self.embedding or self.settings.embedding or EmbeddingSettings()
-        learn_whitening(self.descriptor, self.unlabelled, self.settings.workers, embedding, trained_at)
+        self.whitening.learn(self.descriptor, embedding, trained_at)
 
     def _report_begin(self) -> None:
         fabric = self.fabric

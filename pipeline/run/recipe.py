@@ -22,6 +22,7 @@ from pydantic import (
 
 from image_copies.augmentations.settings import AugmentationSettings, EditFamily, TableSettings
 from image_copies.data.errors import UserError
+from image_copies.data.kinds import OBJECTIVES, REGULARIZERS, OfKind
 from image_copies.data.settings import Place, Settings
 from image_copies.models.inference.settings import (
     EmbeddingSettings,
@@ -368,4 +369,6 @@ def _describe_problem(item: dict[str, Any]) -> str:
 def _list_keys() -> list[str]:
     schema = Recipe.model_json_schema()
     parts = [schema, *schema.get("$defs", {}).values()]
-    return sorted({key for part in parts for key in part.get("properties", {})})
+    of_kinds = (*OfKind(OBJECTIVES, "").list_settings(), *OfKind(REGULARIZERS, "").list_settings())
+    found = {key for part in parts for key in part.get("properties", {})}
+    return sorted(found.union(*(settings.model_fields for settings in of_kinds)))

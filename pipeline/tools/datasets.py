@@ -1,7 +1,6 @@
 """Making data sets in the ISC2021 layout: the built-in sample, from any folder of photos, from archives with classes."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,9 @@ from image_copies.augmentations.query_set import make_query_set
 from image_copies.augmentations.settings import AugmentationSettings
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
+from image_copies.data.kinds import TRAINING_SETS, load_kind
 from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, REFERENCE, TRAINING, TRAINING_LABELS
 from image_copies.data.procedural import write_pictures
-from image_copies.data.readers import TrainTest, read_cars, read_cub, read_online_products
 
 SAMPLE_TRAINING = 2000
 SAMPLE_REFERENCES = 1000
@@ -24,11 +23,6 @@ QUERY_EDITS_SETTINGS = AugmentationSettings(family="query", intensity=0.7, extra
 MIN_PHOTOS, MAX_COPIES = 100, 5000
 DISTRACTORS = "distractors"
 ID_PREFIXES = {TRAINING: "T", REFERENCE: "R", DISTRACTORS: "D"}
-ARCHIVES: dict[str, Callable[[Path], TrainTest]] = {
-    "cub": read_cub,
-    "cars": read_cars,
-    "online_products": read_online_products,
-}
 
 
 def make_sample(folder: Path, seed: int) -> None:
@@ -72,7 +66,7 @@ def make_from_photos(photos: Path, folder: Path, seed: int) -> None:
 
 
 def make_from_archive(name: str, root: Path, folder: Path, seed: int) -> None:
-    """Make a data set from one of the ARCHIVES: its labelled training classes, and queries from its test images.
+    """Make a data set from one of TRAINING_SETS: its labelled training classes, and queries from its test images.
 
     Images are linked, not copied; `sources.csv` lists the file of each id. Of the test images 80 % are references, the others
     distractors; queries are edited as for photos. The papers' own figures are measured by `evaluate.py` on the archive itself.
@@ -80,17 +74,17 @@ def make_from_archive(name: str, root: Path, folder: Path, seed: int) -> None:
     Raises:
         UserError: when `root` is not what the archive unpacks to.
     """
-    found = ARCHIVES[name](root)
-    test = found.test.images
+    learnt, tested = load_kind(TRAINING_SETS, name)(root)
+    test = tested.images
     order = np.random.default_rng(seed).permutation(len(test))
     references = min(len(test) - 1, round(len(test) * 0.8))
     parts = {
-        TRAINING: list(found.train.images.paths),
+        TRAINING: list(learnt.images.paths),
         REFERENCE: [test.paths[row] for row in order[:references]],
         DISTRACTORS: [test.paths[row] for row in order[references:]],
     }
     sets = _link_and_query(parts, folder, seed)
-    labels = [found.train.names[label] for label in found.train.labels]
+    labels = [learnt.names[label] for label in learnt.labels]
     pd.DataFrame({"image_id": sets[TRAINING].ids, "label": labels}).to_csv(
         folder / TRAINING_LABELS, index=False
     )

@@ -162,7 +162,6 @@ def test_without_other_images_nothing_is_pasted_and_a_crop_is_no_view() -> None:
         replay(picture(20, 20), [{"edit": "sticker", "function": "sticker", "overlay": "a"}])
     image = picture(20, 30)
     assert not np.shares_memory(FUNCTIONS["crop"](image, x1=0, y1=0.25, x2=1, y2=1), image)
-    assert not np.shares_memory(FUNCTIONS["resized_crop"](image, area=1.0, ratio=1.5, x=0, y=0), image)
 
 
 def test_probabilities_of_named_edits_replace_those_of_the_table_and_unknown_ones_are_refused() -> None:

@@ -23,7 +23,7 @@ def list_keys(settings: type[Settings], seen: set[type[Settings]]) -> Iterator[s
     seen.add(settings)
     for key, field in settings.model_fields.items():
         yield key
-        for inner in find_settings(field.annotation):
+        for inner in find_settings(field.annotation, *field.metadata):
             if inner not in seen:
                 yield from list_keys(inner, seen)
 

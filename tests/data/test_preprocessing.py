@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.preprocessing import PreprocessedImages, SameShapeBatches, input_shapes, preprocess
+from image_copies.data.preprocessing import PreprocessedImages, preprocess
 from image_copies.data.squares import decode_square
 
 SHAPES = {"a": (60, 90), "b": (90, 60), "c": (40, 60), "d": (50, 50)}
@@ -51,17 +50,3 @@ def test_protocols_crop_as_they_say_and_others_are_refused(images: ImageSet) -> 
     assert preprocess(np.zeros((300, 200, 3), np.uint8), 600, "long_side").shape == (600, 400, 3)
     with pytest.raises(UserError, match="choose one of square, center_crop, square_crop, long_side"):
         PreprocessedImages(images, 30, "five_crops")  # type: ignore[arg-type]
-
-
-def test_batches_hold_one_shape_and_every_image_once(images: ImageSet) -> None:
-    dataset = PreprocessedImages(images, 30, "long_side")
-    shapes = input_shapes(dataset)
-    assert shapes == [(20, 30), (30, 20), (20, 30), (30, 30), (30, 30)]
-    batches = SameShapeBatches(shapes, 2)
-    assert list(batches) == [[0, 2], [1], [3, 4]] and len(batches) == 3
-    assert [tuple(pixels.shape) for pixels, _ in DataLoader(dataset, batch_sampler=batches)] == [
-        (2, 3, 20, 30),
-        (1, 3, 30, 20),
-        (2, 3, 30, 30),
-    ]
-    assert input_shapes(PreprocessedImages(images, 30, "center_crop")) == [(30, 30)] * 5

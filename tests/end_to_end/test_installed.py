@@ -15,7 +15,7 @@ from image_copies.data.commands import find_version
 from image_copies.data.procedural import write_pictures
 
 TOP = Path(__file__).parents[2]
-FOLDERS = ("image_copies", "augmentations", "data", "matching", "models", "pipeline", "recipes", "submissions")
+FOLDERS = ("image_copies", "augmentations", "data", "matching", "models", "pipeline", "recipes", "studies", "submissions")
 pytestmark = pytest.mark.slow
 
 LOADING = """

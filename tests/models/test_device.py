@@ -21,7 +21,8 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
-from image_copies.models.training.final_whitening import learn_whitening
+from image_copies.studies.multigrain.whitening import FinalWhitening
+from tests import trainings
 from tests.networks import make_small, run_out_of_memory, save_small
 
 
@@ -103,7 +104,7 @@ def test_embedding_and_whitening_name_batch_and_size_when_memory_runs_out(
         with pytest.raises(UserError, match=r"batch of (3|16) images of 32 px was embedded.* Lower batch_size"):
             list(blocks)  # 16: on a CPU, batches are filled up
     with pytest.raises(UserError, match=r"whitening was fitted on batches of 64 images of 32 px.* Lower embedding.image_size"):
-        learn_whitening(descriptor, images, 0, embedding, 32)
+        FinalWhitening(trainings.make_settings(), 2, images, images, 0).learn(descriptor, embedding, 32)
 
 
 def test_a_lost_process_is_reported_whatever_the_backend_says(monkeypatch: pytest.MonkeyPatch) -> None:

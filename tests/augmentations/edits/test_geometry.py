@@ -6,8 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from image_copies.augmentations.edits.colour import pca_lighting
-from image_copies.augmentations.edits.geometry import letterbox, resized_crop, rotate_whole
+from image_copies.augmentations.edits.geometry import letterbox, rotate_whole
 from image_copies.augmentations.edits.registry import Image
 from image_copies.data.procedural import draw_picture
 from image_copies.data.squares import resize_square
@@ -54,16 +53,3 @@ def test_a_letterbox_is_blurred_as_if_at_its_whole_size_in_a_fraction_of_the_wor
     apart = np.abs(boxed[:, border].astype(int) - expected[:, border])
     assert apart.max() <= 8 and apart.mean() <= 0.5
     assert blurred == [size[0] * side] if blur < 8 else blurred[0] <= size[0] * side / 3.5
-
-
-PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
-
-
-def test_crops_and_lighting_of_classification_are_as_their_numbers_say() -> None:
-    part = resized_crop(PICTURE, area=0.25, ratio=1.0, x=1.0, y=0.0)
-    assert part.shape[:2] == (35, 35)
-    assert (part == PICTURE[:35, -35:]).all()
-    grey = np.full((4, 4, 3), 128, np.uint8)
-    moved = pca_lighting(grey, [0.3, 0.0, 0.0]).astype(int) - 128
-    assert (moved == moved[0, 0]).all() and (moved[0, 0] < 0).all()
-    assert (pca_lighting(PICTURE, [0.0, 0.0, 0.0]) == PICTURE).all()

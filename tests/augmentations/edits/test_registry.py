@@ -13,9 +13,11 @@ from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.settings import EditFamily
 from image_copies.augmentations.tables.beyond_paper import EXTRA_TABLE
 from image_copies.augmentations.tables.row import Edit
+from image_copies.data.kinds import EDIT_TABLES, load_kind
 
+OF_PAPERS = {table: load_kind(EDIT_TABLES, table) for table in EDIT_TABLES}
 ROWS = {
-    f"{table}-{row.name}": row for table, rows in (*TABLES.items(), ("extra", EXTRA_TABLE)) for row in rows
+    f"{table}-{row.name}": row for table, rows in (*TABLES.items(), *OF_PAPERS.items(), ("extra", EXTRA_TABLE)) for row in rows
 }  # row by a name for messages
 # As they were when the first records were written: a name that is gone makes old query sets impossible to replay.
 NAMES = {

@@ -11,11 +11,11 @@ from torch import nn
 from image_copies.data.images import ImageSet
 from image_copies.models.network.checkpoint import load_descriptor
 from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.objectives.settings import AnyObjectiveSettings, ArcFaceSettings, MultiGrainSettings, SoftmaxSettings
-from image_copies.models.objectives.svmax import Svmax
+from image_copies.models.objectives.settings import ArcFaceSettings, ObjectiveSettings
 from image_copies.models.training.schedule import EpochSchedule, build_optimizers, cosine, warmup_cosine
 from image_copies.models.training.settings import OptimizerSettings, SchedulerSettings
 from image_copies.models.training.trainer import Trainer
+from image_copies.studies.multigrain.settings import MultiGrainSettings, SoftmaxSettings
 from tests import trainings
 from tests.networks import SMALL
 
@@ -100,7 +100,7 @@ def test_frozen_statistics_stay_while_it_learns() -> None:
         (ArcFaceSettings(), {"pooling.exponent", "matrix"}),
     ],
 )
-def test_all_but_exponents_and_class_matrices_decay(objective: AnyObjectiveSettings, not_decaying: set[str]) -> None:
+def test_all_but_exponents_and_class_matrices_decay(objective: ObjectiveSettings, not_decaying: set[str]) -> None:
     descriptor, learnt = Descriptor(SMALL), objective.build(16, 5, seed=0)
     (optimizer,) = build_optimizers(descriptor, learnt, OptimizerSettings(kind="sgd", weight_decay=0.25))
     names = {id(parameter): name for part in (descriptor, learnt) for name, parameter in part.named_parameters()}
@@ -178,7 +178,7 @@ def test_adam_makes_its_step_in_one_kernel_on_a_gpu(device: str, precision: str,
     """Not with a gradient scaler, which Fabric cannot clip with. The CPU's fused Adam stands in: the same weights come out."""
     fabric = SimpleNamespace(device=torch.device(device), to_device=lambda module: module, setup_optimizers=lambda one: one)
     descriptor, settings = Descriptor(SMALL), trainings.make_settings(precision=precision)
-    objective = Svmax(settings.objective.build(16, 8, 0), None)
+    objective = settings.objective.build(16, 8, 0)
     trainer = Trainer(settings, ImageSet([], []), ImageSet([], []), Path(), Path(), seed=0)
     trainer.fabric, trainer.descriptor = fabric, descriptor  # type: ignore[assignment]
     trainer.prepare(objective)

@@ -11,11 +11,12 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from image_copies.data.images import ImageSet
-from image_copies.models.objectives.settings import ArcFaceSettings, SvmaxSettings
-from image_copies.models.objectives.svmax import Svmax, describe_spread
+from image_copies.models.objectives.settings import ArcFaceSettings
 from image_copies.models.training import trainer as trainer_module
+from image_copies.models.training.collapse import describe_spread
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.trainer import Trainer, read_figures
+from image_copies.studies.svmax.settings import SvmaxSettings
 from tests import trainings
 
 WAITING = {  # operations that return a number, or a shape that depends on numbers, or copy constants from the host
@@ -87,8 +88,7 @@ def test_figures_are_means_of_the_batches_that_have_them(
 
 def test_a_regularised_batch_measures_each_time() -> None:
     embeddings, labels = torch.randn(4, 8), torch.arange(4)
-    plain, regularised = (
-        Svmax(ArcFaceSettings().build(8, 5, 0), settings)(embeddings, labels) for settings in (None, SvmaxSettings())
-    )
+    objective = ArcFaceSettings().build(8, 5, 0)
+    plain, regularised = (one(embeddings, labels) for one in (objective, SvmaxSettings().add_to(objective)))
     assert plain.rows is not None and describe_spread(plain.rows).items() <= regularised.logs.items()
     assert "mean_singular_value" not in plain.logs and regularised.rows is None

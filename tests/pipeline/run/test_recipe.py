@@ -85,7 +85,11 @@ def test_the_fast_form_differs_in_batches_and_rates() -> None:
         ("[" * 10_000, "not valid YAML"),
         ("a: &a [*a]\n", "a: unknown key"),
         (MINIMAL.replace("models:", "model:"), r"models: this key is required\n  model: unknown key; did you mean 'models'\?$"),
-        (MINIMAL + "    objective: {margins: 0.2}\n", r"objective\.arcface\.margins: unknown key; did you mean 'margin'"),
+        (MINIMAL + "    objective: {margins: 0.2}\n", r"objective\.margins: unknown key; did you mean 'margin'"),
+        (
+            MINIMAL + "    objective: {kind: contrastiv}\n",
+            r"objective: unknown kind 'contrastiv' \(did you mean 'contrastive'\?\); there are",
+        ),
         (MINIMAL + "sed: 1\nsearching: {}\n", r"2 problem\(s\)"),
         ("- a\n", "must be a mapping"),
         ("a: [\n", "not valid YAML"),

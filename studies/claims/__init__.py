@@ -1,0 +1,1 @@
+"""Claims of papers, measured at small sizes: what the rooms share, and the claims of the ISC2021 paper."""

@@ -1,0 +1,1 @@
+"""IDEAL: independent domain embedding augmentation learning (Z. Chen et al.)."""

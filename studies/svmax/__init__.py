@@ -1,0 +1,1 @@
+"""SVMax: a feature embedding regularizer (A. Taha et al., 2020)."""
