@@ -28,10 +28,10 @@ MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Write a file atomically: yield a temporary path next to `path`, rename it on success, remove it on any error.
+    """Write a file atomically: yield a path of the same name in a temporary folder beside it, rename that file on success.
 
     The bytes are flushed to disk before the rename: after a power cut `path` is either the old file or the complete new one. What
-    a killed process left behind is removed by the next call in the same folder.
+    a library writes next to the file is removed, as is what a killed process left behind, by the next call in the same folder.
 
     A file on an object store is written locally and uploaded whole.
 
@@ -43,51 +43,32 @@ def whole_file(path: Path) -> Iterator[Path]:
             yield Path(folder) / path.name
             path.upload(Path(folder) / path.name)
         return
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path.parent)
-        handle, name = tempfile.mkstemp(
-            prefix=temporary_prefix(path),
-            suffix=f".part{path.suffix[:MAX_PREFIX_CHARACTERS]}",
-            dir=path.parent,
-        )
-        os.close(handle)
-        temporary = Path(name)
-        temporary.chmod(0o666 & ~_umask())
+    with _folder_beside(path) as place:
+        temporary = place / path.name
         yield temporary
+        temporary.chmod(0o666 & ~_umask())  # some libraries let nobody else read it
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
-    except BaseException as error:
-        size = temporary.stat().st_size if temporary is not None and temporary.is_file() else 0
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        if is_disk_full(error) and not isinstance(error, UserError):
-            raise disk_full(path, size) from error
-        raise
 
 
 @contextmanager
-def whole_file_apart(path: Path) -> Iterator[Path]:
-    """Write a file atomically as `whole_file` does, with a library that writes further files next to it.
-
-    safetensors writes `.tmpABCDEF` and renames it; a killed process would leave gigabytes that nobody removes. Here such files
-    lie in a temporary folder, which the next call removes.
-
-    Raises:
-        UserError: the disk is full.
-    """
-    with whole_file(path) as temporary:
-        folder = Path(
-            tempfile.mkdtemp(prefix=temporary_prefix(temporary), suffix=".part", dir=temporary.parent)
-        )
-        try:
-            yield folder / path.name
-            (folder / path.name).chmod(0o666 & ~_umask())
-            (folder / path.name).replace(temporary)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+def _folder_beside(path: Path) -> Iterator[Path]:
+    """Yield a new temporary folder next to `path`, which is removed after the block."""
+    place = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(path.parent)
+        place = Path(tempfile.mkdtemp(prefix=temporary_prefix(path), suffix=".part", dir=path.parent))
+        yield place
+    except BaseException as error:
+        if is_disk_full(error) and not isinstance(error, UserError):
+            files = [] if place is None else [below for below in place.rglob("*") if below.is_file()]
+            raise disk_full(path, sum(file.stat().st_size for file in files)) from error
+        raise
+    finally:
+        if place is not None:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -105,9 +86,9 @@ def is_read_only(error: BaseException) -> bool:
     )
 
 
-def disk_full(path: Path, size: int | None = None) -> UserError:
+def disk_full(path: Path, size: int = 0) -> UserError:
     """Return the error to raise where the disk is full; `size` is how many bytes of `path` it took."""
-    after = "" if size is None else f" after {size / 1e6:.1f} MB of it"
+    after = f" after {size / 1e6:.1f} MB of it" if size else ""
     return UserError(
         f"{path} cannot be written: the disk is full{after}. Files already finished are complete: make room and run the same "
         "command again."
@@ -168,7 +149,7 @@ def is_link(path: Path) -> bool:
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """Write a folder atomically: yield a temporary folder next to `path`, rename it on success, remove it on any error.
+    """Write a folder atomically: yield one of the same name in a temporary folder beside it, rename that folder on success.
 
     Its files are flushed to disk before the rename. An existing folder is moved aside just before, so `path` is missing only for
     an instant.
@@ -185,28 +166,21 @@ def whole_folder(path: Path) -> Iterator[Path]:
             for file in sorted(below for below in Path(name).rglob("*") if below.is_file()):
                 (path / file.relative_to(name)).upload(file)
         return
-    temporary = None
-    old = path.with_name(f"{temporary_prefix(path)}old.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path.parent)
-        temporary = Path(tempfile.mkdtemp(prefix=temporary_prefix(path), suffix=".part", dir=path.parent))
-        temporary.chmod(0o777 & ~_umask())
+    with _folder_beside(path) as place:
+        temporary = place / path.name
+        old = place / ".replaced"
+        temporary.mkdir()
         yield temporary
         _flush_below(temporary)
-        if path.exists():
-            path.replace(old)
-        temporary.replace(path)
+        try:
+            if path.exists():
+                path.replace(old)
+            temporary.replace(path)
+        except BaseException:
+            if old.exists():
+                old.replace(path)
+            raise
         _flush(path.parent)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException as error:
-        if old.exists() and not path.exists():
-            old.replace(path)
-        if temporary is not None:
-            shutil.rmtree(temporary, ignore_errors=True)
-        if is_disk_full(error) and not isinstance(error, UserError):
-            raise disk_full(path) from error
-        raise
 
 
 def write_text(path: Path, text: str) -> None:

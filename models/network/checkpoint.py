@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from image_copies.data.errors import UserError, prefix_errors
-from image_copies.data.files import whole_file_apart
+from image_copies.data.files import whole_file
 
 from .base import ImageDescriptor
 from .description import DESCRIPTION, OLD_GRAPH, parse_description
@@ -41,7 +41,7 @@ def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, no
         "notes": notes,
     }
     weights = {name: tensor.contiguous() for name, tensor in descriptor.state_dict().items()}
-    with whole_file_apart(path) as temporary:
+    with whole_file(path) as temporary:
         save_file(weights, temporary, metadata={DESCRIPTION: json.dumps(description, indent=1)})
 
 

@@ -6,7 +6,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file_apart
+from image_copies.data.files import whole_file
 
 from .curve import CLASSIFIER, stage_checkpoint, stage_number
 
@@ -17,7 +17,7 @@ def save_classifier(folder: Path, classifier: nn.Linear) -> None:
     Raises:
         UserError: The disk is full.
     """
-    with whole_file_apart(folder / CLASSIFIER) as temporary:
+    with whole_file(folder / CLASSIFIER) as temporary:
         save_file(
             {name: value.cpu().contiguous() for name, value in classifier.state_dict().items()}, temporary
         )

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file, whole_file_apart
+from image_copies.data.files import whole_file
 from image_copies.data.images import ImageSet
 from image_copies.data.settings import read_recorded
 
@@ -110,7 +110,7 @@ def save_state(
     tensors: dict[str, Tensor] = {}
     plain = _to_json(state, tensors)
     try:
-        with whole_file_apart(part) as temporary:
+        with whole_file(part) as temporary:
             save_file(tensors, temporary, metadata={"state": json.dumps(plain)})
         fabric.barrier()
         if fabric.global_rank == 0:

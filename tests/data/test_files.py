@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file, whole_file_apart, whole_folder
+from image_copies.data.files import whole_file, whole_folder
 from image_copies.data.targets import begins_with, check_target, check_target_folder
 
 
@@ -50,8 +50,7 @@ def test_a_full_disk_names_the_file_also_before_a_byte_is_written(tmp_path: Path
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    for name in ("mkstemp", "mkdtemp"):
-        monkeypatch.setattr(f"image_copies.data.files.tempfile.{name}", fail)
+    monkeypatch.setattr("image_copies.data.files.tempfile.mkdtemp", fail)
     for write in (whole_file, whole_folder):
         with pytest.raises(UserError, match="vectors cannot be written: the disk is full"), write(tmp_path / "vectors"):
             pass
@@ -81,7 +80,7 @@ def test_a_full_disk_names_the_folder_and_keeps_the_old_one(tmp_path: Path, monk
 WRITER = """
 import os, sys
 from pathlib import Path
-from image_copies.data.files import whole_file, whole_file_apart, whole_folder
+from image_copies.data.files import whole_file, whole_folder
 with whole_file(Path(sys.argv[1]) / "a.h5"), whole_folder(Path(sys.argv[1]) / "b"):
     os.kill(os.getpid(), 9)
 """
@@ -128,8 +127,8 @@ def test_bytes_reach_the_disk_before_the_name_does(tmp_path: Path, monkeypatch: 
 KILLED = """
 import os, sys
 from pathlib import Path
-from image_copies.data.files import whole_file_apart
-with whole_file_apart(Path(sys.argv[1])) as temporary:
+from image_copies.data.files import whole_file
+with whole_file(Path(sys.argv[1])) as temporary:
     temporary.with_name(".tmpABCDEF").write_bytes(b"half")
     os._exit(9)
 """
@@ -139,7 +138,7 @@ def test_what_a_killed_library_leaves_beside_a_file_is_removed(tmp_path: Path) -
     path = tmp_path / "a.bin"
     assert subprocess.run([sys.executable, "-c", KILLED, path], check=False).returncode == 9
     assert len(list(tmp_path.rglob(".tmpABCDEF"))) == 1
-    with whole_file_apart(path) as temporary:
+    with whole_file(path) as temporary:
         temporary.with_name(".tmpABCDEF").write_bytes(b"whole")
         temporary.with_name(".tmpABCDEF").replace(temporary)
     assert list(tmp_path.rglob("*")) == [path] and path.read_bytes() == b"whole"
