@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -23,8 +23,6 @@ class Place:
     report_absent: Callable[[Sequence[Path]], None]
     # processes that decode images ahead of the network; None for the number in the settings
     decoders: int | None = None
-    # the shard that comes next here, perhaps, where the work looks ahead; None for the last one
-    upcoming: Any = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,6 @@ class ShardWork(Generic[State, Shard, Result]):
     # names what `open` returns, where further works open the same: a worker then keeps it
     opened_as: str = ""
     uses_gpu: bool = False  # whether a GPU speeds it up
-    looks_ahead: bool = False  # whether the work may begin to load the next shard, which its place names
 
 
 def hold(state: State) -> State:
@@ -103,22 +100,9 @@ def run_shards(
     state: State | None = None
     with tqdm(total=total, initial=done, desc=work.name, unit=work.unit, leave=False, delay=1) as bar:
         place = Place(partial(_advance, bar), lambda paths: None)
-        for shard, upcoming in (
-            _pair_with_next(shards) if work.looks_ahead else ((shard, None) for shard in shards)
-        ):
+        for shard in shards:
             state = work.open() if state is None else state
-            yield work.work(state, shard, replace(place, upcoming=upcoming))
-
-
-def _pair_with_next(shards: Iterable[Shard]) -> Iterator[tuple[Shard, Shard | None]]:
-    """Yield every shard with the one after it; the last with None."""
-    before: list[Shard] = []
-    for shard in shards:
-        if before:
-            yield before.pop(), shard
-        before.append(shard)
-    for shard in before:
-        yield shard, None
+            yield work.work(state, shard, place)
 
 
 def _advance(bar: Any, count: int) -> None:

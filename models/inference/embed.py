@@ -42,37 +42,25 @@ class _Launched:
 
 
 Batch = Sequence[Tensor]  # pixels uint8 [n, 3, s, s], and which images could be read [n]
-LoadedBatches = Iterator[Batch]
-
-
-def load_batches(checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings) -> LoadedBatches:
-    """Start the processes that decode images for `embed_images`, and return their batches."""
-    loader: DataLoader[Any] = DataLoader(
-        PreprocessedImages(images, settings.image_size or checkpoint.image_size),
-        settings.batch_size,
-        num_workers=choose_workers(settings.workers),
-        pin_memory=best_device().type == "cuda",
-        worker_init_fn=_lower_priority,
-    )
-    return iter(loader)
 
 
 def embed_images(
-    checkpoint: Checkpoint,
-    images: ImageSet,
-    settings: EmbeddingSettings,
-    batches: LoadedBatches | None = None,
+    checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings
 ) -> Iterator[EmbeddedBlock]:
     """Embed images batch by batch, in order, on the best device, by default at the size that the descriptor was trained at.
-
-    `batches` are from `load_batches`, if that was called before.
 
     Raises:
         UserError: A vector is not finite, memory runs out, or there are more processes than GPUs.
     """
     device = best_device()
     launch = prepare_network(checkpoint, settings, device)
-    batches = load_batches(checkpoint, images, settings) if batches is None else batches
+    batches: DataLoader[Any] = DataLoader(
+        PreprocessedImages(images, settings.image_size or checkpoint.image_size),
+        settings.batch_size,
+        num_workers=choose_workers(settings.workers),
+        pin_memory=device.type == "cuda",
+        worker_init_fn=_lower_priority,
+    )
     if device.type == "cpu":
         embedded = map_in_parallel(lambda loaded: read_launched(launch(loaded)), batches, device)
     else:

@@ -84,12 +84,11 @@ def check_backbone(name: str) -> None:
 
 
 def _build_timm(name: str, arguments: dict[str, Any], pretrained: bool, pools: bool = False) -> Backbone:
-    """One of timm's networks without classifier and, unless it `pools`, pooling; of a feature extractor the last map is taken."""
-    extracts = bool(arguments.get("features_only"))
+    """One of timm's networks without classifier and, unless it `pools`, pooling."""
     tokens = not name.startswith("hf-hub:") and is_model_in_modules(name.split(".")[0], TOKENS)
     any_size = {"dynamic_img_size": True, "dynamic_img_pad": True} if tokens else {}
     pooling = {} if pools else {"global_pool": ""}
-    given = arguments if extracts else {"num_classes": 0} | pooling | any_size | arguments
+    given = {"num_classes": 0} | pooling | any_size | arguments
     try:
         network: Any = timm.create_model(name, pretrained=pretrained, **given)
     except Exception as error:  # the hub's client raises many kinds of errors
@@ -104,8 +103,8 @@ def _build_timm(name: str, arguments: dict[str, Any], pretrained: bool, pools: b
     published: dict[str, Any] = getattr(network, "pretrained_cfg", None) or network.default_cfg
     return Backbone(
         network=network,
-        compute=_take_last_map if extracts else _compute_features,
-        channels=network.feature_info.channels()[-1] if extracts else network.num_features,
+        compute=_compute_features,
+        channels=network.num_features,
         prefix_tokens=int(getattr(network, "num_prefix_tokens", 0)),
         mean=tuple(published.get("mean", IMAGENET_MEAN)),
         std=tuple(published.get("std", IMAGENET_STD)),
@@ -117,16 +116,9 @@ def _build_pooled(name: str, arguments: dict[str, Any], pretrained: bool) -> Bac
     built = _build_timm(name, arguments, pretrained, pools=True)
     network: Any = built.network
     width = getattr(network, "head_hidden_size", None) or network.num_features
-    return replace(
-        built, compute=lambda network, images: network(images), channels=width, prefix_tokens=0, pooled=True
-    )
+    return replace(built, compute=_compute_maps, channels=width, prefix_tokens=0, pooled=True)
 
 
 def _compute_features(network: nn.Module, images: Tensor) -> Tensor:
     features: Tensor = network.forward_features(images)  # type: ignore[operator]  # torch's types call every attribute a module
     return features
-
-
-def _take_last_map(network: nn.Module, images: Tensor) -> Tensor:
-    last: Tensor = network(images)[-1]
-    return last

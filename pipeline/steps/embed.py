@@ -18,7 +18,7 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.data.process import choose_workers, usable_cores
 from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.models.device import best_device, describe_device
-from image_copies.models.inference.embed import LoadedBatches, embed_images, load_batches
+from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.joined import JoinedDescriptor
@@ -54,7 +54,6 @@ def write_background(checkpoint: Path, output: Path) -> list[str]:
 
 # images of a shard at least, and shards, about, of a folder outside a run
 MIN_FOLDER_SHARD, FOLDER_SHARDS = 1000, 100
-_LOADED: dict[Path, LoadedBatches] = {}  # of the shard that comes next, by its output
 
 
 @dataclass(frozen=True)
@@ -95,13 +94,9 @@ def embed_to_file(
         folder=folder,
         opened_as=f"{network} {fingerprint(network)} {settings.what_makes_shards()}",
         uses_gpu=True,
-        looks_ahead=True,
     )
-    try:
-        for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
-            pass  # the results are the files
-    finally:
-        _LOADED.clear()
+    for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
+        pass  # the results are the files
     ids = images.ids
     if background:
         files.append(folder / "background.h5")
@@ -151,35 +146,17 @@ def _report_device(workers: int) -> None:
     print(f"  embedding on {device}; {workers} workers decode images, {usable_cores()} cores", flush=True)
 
 
-def _starts_early() -> bool:
-    """Whether the next shard's processes start while this one is embedded; not next to the threads that compute on a CPU."""
-    return best_device().type == "cuda"
-
-
 def _embed_shard(network: Network, shard: EmbeddingShard, place: Place) -> None:
     """Embed the images of a shard and write its file."""
     images, (checkpoint, settings) = shard.images, network
     if place.decoders is not None:
         settings = settings.model_copy(update={"workers": place.decoders})
     unreadable = np.zeros(len(images), bool)
-    batches = _LOADED.pop(shard.output, None)
-    _LOADED.clear()  # of a shard that another worker got
-    # images that the processes have taken, but for the last
-    ahead = 2 * choose_workers(settings.workers) * settings.batch_size
 
     def vectors() -> Iterator[Float32s]:
-        for block in embed_images(checkpoint, images, settings, batches):
-            done = block.first + len(block.vectors)
-            unreadable[block.first : done] = block.unreadable
+        for block in embed_images(checkpoint, images, settings):
+            unreadable[block.first : block.first + len(block.vectors)] = block.unreadable
             place.advance(len(block.vectors))
-            upcoming = place.upcoming
-            if (
-                upcoming is not None
-                and upcoming.output not in _LOADED
-                and len(images) - done <= ahead
-                and _starts_early()
-            ):
-                _LOADED[upcoming.output] = load_batches(checkpoint, upcoming.images, settings)
             yield block.vectors
         bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]
         place.report_absent([path for path in bad if not path.exists()])

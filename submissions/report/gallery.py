@@ -85,18 +85,18 @@ def suggest_copies(pairs: Sequence[tuple[str, str, float]], edits: Mapping[str, 
 
 def draw_found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Card]:
     """Return cards of true pairs found at 90 % precision, evenly spread over them to show both easy and hard ones."""
-    indices = np.flatnonzero(ranked.true[: last_rank_at_90(ranked)]).tolist()
-    step = max(1, len(indices) // MAX_FOUND)
-    return [_draw_pair(ranked, edits, index, "true reference") for index in indices[::step][:MAX_FOUND]]
+    rows = np.flatnonzero(ranked.true[: last_rank_at_90(ranked)]).tolist()
+    step = max(1, len(rows) // MAX_FOUND)
+    return [_draw_pair(ranked, edits, row, "true reference") for row in rows[::step][:MAX_FOUND]]
 
 
 def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, str]) -> list[Card]:
     """Return cards of the highest-ranked wrong pairs, with the query's true reference where it has one."""
     own = dict(sorted(truth.pairs, reverse=True))
     cards = []
-    for index in [index for index, true in enumerate(ranked.true) if not true][:MAX_FALSE_ALARMS]:
-        card = _draw_pair(ranked, edits, index, "wrong reference")
-        query_id = ranked.query_ids[index]
+    for row in np.flatnonzero(~ranked.true)[:MAX_FALSE_ALARMS].tolist():
+        card = _draw_pair(ranked, edits, row, "wrong reference")
+        query_id = ranked.query_ids[row]
         if query_id not in own:
             cards.append(Card(card.pictures, f"{card.text}; the query copies nothing", card.edits))
             continue
@@ -106,70 +106,45 @@ def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[st
 
 
 def draw_missed_copies(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, str]) -> list[Card]:
-    """Return cards of true pairs that are not found at 90 % precision, worst first: unranked ones, then by descending rank."""
-    index_of = {
-        pair: index for index, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))
-    }
-    found = find_pairs_at_90(ranked)
-    wrong = _find_best_wrong(ranked)
-    score_of = {pair: -float(ranked.distances[index]) for pair, index in index_of.items()}
-    missed = [pair for pair in truth.pairs if pair not in found]
-    missed.sort(key=lambda pair: (-index_of.get(pair, len(index_of)), pair))
-    return [
-        Card(
-            _list_missed_pictures(*pair, score_of.get(pair), wrong.get(pair[0])),
-            f"rank {index_of[pair] + 1}" if pair in index_of else "not among the ranked pairs",
-            edits.get(pair[0], ""),
-        )
-        for pair in missed[:MAX_MISSED]
-    ]
+    """Return cards of true pairs that are not found at 90 % precision, worst first: unranked ones, then by descending rank.
+
+    Beside them is the query's nearest wrong reference, where one is ranked.
+    """
+    ranks = {pair: row for row, pair in enumerate(zip(ranked.query_ids, ranked.reference_ids, strict=True))}
+    wrong = {ranked.query_ids[row]: row for row in np.flatnonzero(~ranked.true)[::-1].tolist()}
+    missed = sorted(truth.pairs - find_pairs_at_90(ranked))
+    missed.sort(key=lambda pair: ranks.get(pair, len(ranks)), reverse=True)
+    cards = []
+    for query_id, reference_id in missed[:MAX_MISSED]:
+        row = ranks.get((query_id, reference_id))
+        text = "not among the ranked pairs" if row is None else f"rank {row + 1}"
+        score = None if row is None else -float(ranked.distances[row])
+        pictures = [Tile("query", query_id, "query"), _show_reference(reference_id, "true", score)]
+        if query_id in wrong:
+            other = wrong[query_id]
+            label = "ranked above it" if row is None or other < row else "nearest wrong"
+            score = -float(ranked.distances[other])
+            pictures.append(_show_reference(ranked.reference_ids[other], label, score))
+        cards.append(Card(tuple(pictures), text, edits.get(query_id, "")))
+    return cards
 
 
-def _list_missed_pictures(
-    query_id: str, reference_id: str, score: float | None, wrong: tuple[str, float] | None
-) -> tuple[Tile, ...]:
-    """Return the pictures of a missed copy: the query, its true reference, and its best wrong one, where it is known."""
-    pictures = [
-        Tile("query", query_id, "query"),
-        Tile("reference", reference_id, "true", _format_score_note(score)),
-    ]
-    if wrong is not None:
-        above = score is None or wrong[1] >= score
-        label = "ranked above it" if above else "nearest wrong"
-        pictures.append(Tile("reference", wrong[0], label, _format_score_note(wrong[1])))
-    return tuple(pictures)
-
-
-def _find_best_wrong(ranked: RankedPairs) -> dict[str, tuple[str, float]]:
-    """Return each query's best wrong reference that is ranked and its score, by query id."""
-    best: dict[str, tuple[str, float]] = {}
-    for query_id, reference_id, true, distance in zip(
-        ranked.query_ids, ranked.reference_ids, ranked.true, ranked.distances, strict=True
-    ):
-        if not true:
-            best.setdefault(query_id, (reference_id, -float(distance)))
-    return best
-
-
-def _draw_pair(ranked: RankedPairs, edits: Mapping[str, str], index: int, label: str) -> Card:
+def _draw_pair(ranked: RankedPairs, edits: Mapping[str, str], row: int, label: str) -> Card:
     """Return the card of the pair at this place of the ranking, with what its reference is."""
-    pair = ranked.query_ids[index], ranked.reference_ids[index]
-    return _draw_two(*pair, label, -float(ranked.distances[index]), index + 1, edits)
+    score = -float(ranked.distances[row])
+    return _draw_two(ranked.query_ids[row], ranked.reference_ids[row], label, score, row + 1, edits)
 
 
 def _draw_two(
     query_id: str, reference_id: str, label: str, score: float, rank: int, edits: Mapping[str, str]
 ) -> Card:
-    pictures = (
-        Tile("query", query_id, "query"),
-        Tile("reference", reference_id, label, _format_score_note(score)),
-    )
+    pictures = (Tile("query", query_id, "query"), _show_reference(reference_id, label, score))
     return Card(pictures, f"rank {rank}", edits.get(query_id, ""))
 
 
-def _format_score_note(score: float | None) -> str:
-    """Format the line below a picture; empty where the score is not known."""
-    return "" if score is None else f"score {format_number(score)}"
+def _show_reference(reference_id: str, label: str, score: float | None) -> Tile:
+    """Return the picture of a reference; None for a score that is not known."""
+    return Tile("reference", reference_id, label, "" if score is None else f"score {format_number(score)}")
 
 
 THUMBNAIL_SIDE = 200  # pixels of the longer side

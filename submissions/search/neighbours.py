@@ -23,8 +23,6 @@ Rows = Int64s
 # rows of queries and of references, lower bounds of squared distances
 Candidates = tuple[Rows, Rows, Float32s]
 Found = TypeVar("Found")
-# a pair's rows, and its bounds
-BOUNDED = np.dtype([("query", "<i8"), ("reference", "<i8"), ("least", "<f4"), ("most", "<f4")])
 
 MIN_PAIRS_FOR_FAISS = 2**22  # pairs of vectors, below which importing Faiss takes longer than the products
 PRODUCTS_PER_BLOCK = 2**24  # that NumPy holds at once, float32
@@ -294,10 +292,11 @@ def _search_within(limit: float, queries: Float32s, shard: RowsShard, place: Pla
     """Return the pairs of the queries with the references of a shard that are within a squared distance."""
     references, found = shard.load(), list[ScoredPairs]()
     for asked, block, first in _divide(queries, references):
-        rows, columns, _ = _find_within(asked, block, limit, 0)
-        distances = compute_exact_distances(asked, block, rows, columns)
-        near = ScoredPairs(rows + first[0], columns + first[1] + shard.first, distances)
-        found.append(near.take(distances <= limit))
+        pairs = _compare_within(asked, block, limit)
+        near = pairs.take(pairs.distances <= limit)
+        found.append(
+            ScoredPairs(near.queries + first[0], near.references + first[1] + shard.first, near.distances)
+        )
     place.advance(len(references))
     return _join(found)
 
@@ -311,31 +310,28 @@ def _search_closest(count: int, queries: Float32s, shard: RowsShard, place: Plac
     references = shard.load()
     error = np.float32(2 * bound_rounding(queries.shape[1]))
     radius = np.inf
-    kept, held = [np.zeros(0, BOUNDED)], 0
+    kept, held = list[ScoredPairs](), 0
     for asked, block, first in _divide(queries, references):
-        errors = error * sum_squares(asked), error * sum_squares(block)
         # no pair beyond this block's own nearest can be needed
         if radius == np.inf and len(asked) * len(block) > count:
             rows, columns, least = _find_within(asked, block, radius, count)
-            radius = float((least + errors[0][rows] + errors[1][columns]).max())
-        rows, columns, least = _find_within(asked, block, radius, count)
-        found = np.empty(len(rows), BOUNDED)
-        found["query"] = rows + first[0]
-        found["reference"] = columns + first[1]
-        found["least"] = least
-        found["most"] = least + errors[0][rows] + errors[1][columns]
-        kept.append(found)
+            radius = float((least + error * (sum_squares(asked)[rows] + sum_squares(block)[columns])).max())
+        found = _compare_within(asked, block, radius)
+        kept.append(ScoredPairs(found.queries + first[0], found.references + first[1], found.distances))
         held += len(found)
         if held > 2 * count:
-            joined = np.concatenate(kept)
-            radius = float(np.partition(joined["most"], count - 1)[count - 1])
-            kept = [joined[joined["least"] <= radius]]
+            kept = [_rank_pairs(_join(kept), count)]
             held = len(kept[0])
-    joined = np.concatenate(kept)
-    distances = compute_exact_distances(queries, references, joined["query"], joined["reference"])
-    near = _rank_pairs(ScoredPairs(joined["query"], joined["reference"], distances), count)
+            radius = float(kept[0].distances[-1])
+    near = _rank_pairs(_join(kept), count)
     place.advance(len(references))
     return ScoredPairs(near.queries, near.references + shard.first, near.distances)
+
+
+def _compare_within(queries: Float32s, references: Float32s, limit: float) -> ScoredPairs:
+    """Return the pairs of two blocks that may be within a squared distance, and some beyond it, with their exact distances."""
+    rows, columns, _ = _find_within(queries, references, limit, 0)
+    return ScoredPairs(rows, columns, compute_exact_distances(queries, references, rows, columns))
 
 
 def _divide(queries: Float32s, references: Float32s) -> Iterator[tuple[Float32s, Float32s, tuple[int, int]]]:

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from image_copies.data.arrays import Bools, Float32s, Int64s
 from image_copies.data.errors import UserError
 
-from .files import iterate_vectors, join_blocks, open_vectors
+from .files import iterate_vectors, open_vectors
 
 ROWS_PER_BLOCK = 16_384
 
@@ -85,14 +85,6 @@ class ConcatenatedVectors:
             if len(part):
                 yield part
             start += len(block)
-
-    def rows(self, chosen: Int64s) -> Float32s:
-        """Return the chosen rows [m, Σ d] float32 in the order of the files, with one further block in memory.
-
-        Raises:
-            UserError: when a file is damaged or holds invalid vectors (see `iterate_vectors`).
-        """
-        return join_blocks(self.blocks_of(chosen), len(chosen), self.dimensions)
 
     def rows_of(self, ids: Collection[str]) -> Int64s:
         """Return the row numbers of `ids`, int64 [len(ids)].

@@ -1,6 +1,5 @@
 """Vectors of shards: a killed step goes on by shard, and shards that are loaded ahead have the same bytes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +7,6 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.threads import overlap
-from image_copies.models.inference import embed as inference
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.pipeline.steps import embed
 from image_copies.pipeline.steps.embed import embed_to_file
@@ -56,28 +53,3 @@ def test_a_damaged_network_is_named(images: ImageSet, tmp_path: Path) -> None:
     (tmp_path / "damaged.safetensors").write_bytes(b"damaged")
     with pytest.raises(UserError, match=r"damaged\.safetensors"):
         embed_to_file(tmp_path / "damaged.safetensors", images, EmbeddingSettings(workers=0), tmp_path / "v.h5")
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_shards_are_loaded_ahead_with_the_same_vectors(
-    images: ImageSet, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
-    settings = EmbeddingSettings(workers=workers, shard=4, batch_size=2)
-    events = list[str]()
-
-    def load_noted(network: Any, some: ImageSet, how: EmbeddingSettings) -> Any:
-        events.append(f"load {images.ids.index(some.ids[0])}")
-        return inference.load_batches(network, some, how)
-
-    def write_noted(path: Path, ids: list[str], vectors: Iterator[Any], unreadable: Any) -> None:
-        write_vectors(path, ids, vectors, unreadable)
-        events.append(f"wrote {images.ids.index(ids[0])}")
-
-    embed_to_file(checkpoint, images, settings, tmp_path / "alone.h5")
-    monkeypatch.setattr(inference, "map_in_parallel", lambda work, items, _: overlap(work, lambda result: result, items))
-    monkeypatch.setattr(embed, "_starts_early", lambda: True)
-    monkeypatch.setattr(embed, "load_batches", load_noted)
-    monkeypatch.setattr(embed, "write_vectors", write_noted)
-    embed_to_file(checkpoint, images, settings, tmp_path / "ahead.h5")
-    assert events == ["load 4", "wrote 0", "load 8", "wrote 4", "wrote 8"] and embed._LOADED == {}
-    assert (tmp_path / "ahead.h5").read_bytes() == (tmp_path / "alone.h5").read_bytes()

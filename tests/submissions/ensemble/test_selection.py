@@ -65,8 +65,8 @@ def test_a_model_that_whitening_spoils_is_submitted_as_it_is(tmp_path: Path) -> 
     variant, table = choose_variant(
         projected, TRUTH, EnsembleSettings(dimensions=16), NormalizationSettings(direction_neighbours=20)
     )
-    queries = Vectors(synthetic.ids, synthetic.rows(np.arange(60)), synthetic.unreadable)
-    references = Vectors(training.ids[:60], training.rows(np.arange(60)), training.unreadable[:60])
+    queries = Vectors(synthetic.ids, np.concatenate(list(synthetic.blocks())), synthetic.unreadable)
+    references = Vectors(training.ids[:60], np.concatenate(list(training.blocks()))[:60], training.unreadable[:60])
     alone = evaluate(queries, references, TRUTH)[0].micro_average_precision
     assert variant.eigen_power == 0 and table.iloc[0]["micro_average_precision"] > alone - 0.01
 
