@@ -45,6 +45,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         return
     with _folder_beside(path) as place:
         temporary = place / path.name
+        temporary.touch()
         yield temporary
         temporary.chmod(0o666 & ~_umask())  # some libraries let nobody else read it
         _flush(temporary)

@@ -16,17 +16,18 @@ from image_copies.data.arrays import Float32s
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.process import choose_workers, usable_cores
+from image_copies.data.remote import remove_folder
 from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.models.device import best_device, describe_device
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.joined import JoinedDescriptor
-from image_copies.submissions.vectors.files import write_vectors
+from image_copies.submissions.vectors.files import is_vectors, iterate_vectors, open_vectors, write_vectors
 from image_copies.submissions.vectors.parquet import check_parquet
 
 from ..run.step import fingerprint
-from .vectors import is_whole, join_shards, make_shard_folder, report_unreadable
+from .vectors import report_unreadable
 
 Network = tuple[Checkpoint, EmbeddingSettings]  # a descriptor, and how it embeds
 BACKGROUND_ID = "background/{}"  # no image has such an id: ids of a data set are file names
@@ -76,12 +77,15 @@ def embed_to_file(
         UserError: when a checkpoint cannot be loaded or brings no background that is asked for, or the disk is full.
     """
     made_from = [fingerprint(checkpoint), fingerprint(images), settings.what_makes_shards()]
-    folder = make_shard_folder(output, hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16])
+    # another digest where the shards are made from anything else
+    digest = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
+    folder = output.absolute().parent / f".{output.stem}-shards-{digest}"
+    folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{number:06d}.h5" for number in range(-(-len(images) // settings.shard))]
     left = [
         _cut_shard(images, settings.shard, number, file)
         for number, file in enumerate(files)
-        if not is_whole(file)
+        if not is_vectors(file)
     ]
     network = checkpoint.absolute()  # workers have other current folders
     work = ShardWork(
@@ -101,7 +105,10 @@ def embed_to_file(
     if background:
         files.append(folder / "background.h5")
         ids = [*ids, *write_background(checkpoint, files[-1])]
-    unreadable = join_shards(output, ids, files)
+    unreadable = np.concatenate([open_vectors(file).unreadable for file in files])
+    blocks = (block for file in files for block in iterate_vectors(file))
+    write_vectors(output, ids, blocks, unreadable)
+    remove_folder(folder)
     report_unreadable(images, unreadable[: len(images)], output)
 
 

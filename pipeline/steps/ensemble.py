@@ -1,19 +1,14 @@
 """Step 03's work: choose the variant of the ensemble and project all sets with it, in blocks (ISC2021 paper, section 2.6)."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
 from threadpoolctl import threadpool_limits
 
-from image_copies.data.arrays import Bools, Float32s
+from image_copies.data.arrays import Float32s
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, prefix_errors
-from image_copies.data.shards import Place, ShardWork, hold, run_shards
 from image_copies.submissions.ensemble.normalization import count_neighbours_needed
 from image_copies.submissions.ensemble.projection import (
     Projection,
@@ -41,11 +36,8 @@ from image_copies.submissions.vectors.files import open_vectors, write_vectors
 from ..run.paths import SETS, RunPaths
 from ..run.recipe import Recipe, refuse_pca_after_whitening
 from ..run.run import Run, TrainingRoles, assign_training_roles
-from ..run.step import fingerprint, search_on_gpu
+from ..run.step import search_on_gpu
 from .augment import synthetic_truths
-from .vectors import is_whole, join_shards, make_shard_folder
-
-ROWS_PER_SHARD = 49_152  # about 50,000, in whole blocks of ConcatenatedVectors
 
 
 @search_on_gpu()
@@ -169,58 +161,11 @@ def project_candidates(
 
 
 def _project_set(part: ConcatenatedVectors, projection: Projection, variant: Variant, output: Path) -> None:
-    """Project all vectors of a set into one file, shard by shard."""
-    digest = hashlib.sha256(json.dumps([fingerprint(path) for path in part.paths]).encode())
-    digest.update(projection.mean.tobytes() + projection.axes.tobytes() + projection.eigenvalues.tobytes())
-    digest.update(json.dumps([variant.dimensions, variant.eigen_power, ROWS_PER_SHARD]).encode())
-    folder = make_shard_folder(output, digest.hexdigest()[:16])
-    shards = [
-        _ProjectionShard(
-            first,
-            part.ids[first : first + ROWS_PER_SHARD],
-            part.unreadable[first : first + ROWS_PER_SHARD],
-            folder / f"{number:06d}.h5",
-        )
-        for number, first in enumerate(range(0, len(part), ROWS_PER_SHARD))
-    ]
-    left = [shard for shard in shards if not is_whole(shard.output)]
-    work = ShardWork(
-        name=f"projecting {output.stem}",
-        unit="vector",
-        open=partial(hold, (part.without_ids(), projection, variant)),
-        work=_project_shard,
-        size=len,
-        folder=folder,
-    )
-    for _ in run_shards(work, left, len(part), len(part) - sum(map(len, left))):
-        pass  # the results are the files
-    join_shards(output, part.ids, [shard.output for shard in shards])
+    """Project all vectors of a set into a file, with one thread: the last bits may depend on the number."""
 
-
-@dataclass(frozen=True)
-class _ProjectionShard:
-    """Consecutive vectors from row `first` on, with their ids and flags, that are projected into a file of their own."""
-
-    first: int
-    ids: list[str]
-    unreadable: Bools
-    output: Path
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-_Projected = tuple[ConcatenatedVectors, Projection, Variant]
-
-
-def _project_shard(projected: _Projected, shard: _ProjectionShard, place: Place) -> None:
-    """Project the vectors of a shard and write its file, with one thread: the last bits may depend on the number."""
-    part, projection, variant = projected
-
-    def blocks() -> Iterator[Float32s]:
-        for block in part.blocks(first=shard.first, last=shard.first + len(shard)):
+    def project() -> Iterator[Float32s]:
+        for block in part.blocks():
             with threadpool_limits(1, user_api="blas"):
                 yield projection.apply(block, variant.dimensions, variant.eigen_power)
-            place.advance(len(block))
 
-    write_vectors(shard.output, shard.ids, blocks(), shard.unreadable)
+    write_vectors(output, part.ids, project(), part.unreadable)

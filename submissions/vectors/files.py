@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from image_copies.data.arrays import Bools, Float32s, Int64s
-from image_copies.data.errors import UserError
+from image_copies.data.errors import StorageError, UserError
 from image_copies.data.files import whole_file
 from image_copies.data.remote import as_path
 from image_copies.data.sources.tables import is_parquet
@@ -228,9 +228,15 @@ def read_vectors(path: Path | str) -> Vectors:
 
 
 def is_vectors(path: Path) -> bool:
-    """Whether a file is a vectors file."""
+    """Whether a file is a vectors file.
+
+    Raises:
+        StorageError: the object store that holds it cannot be used.
+    """
     try:
         open_vectors(path)
+    except StorageError:
+        raise
     except UserError:
         return False
     return True
