@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +10,11 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.arrays import Float32s, Float64s, Int64s
 from image_copies.data.errors import UserError
 from image_copies.data.files import open_regular, whole_file
-from image_copies.data.shards import Place, ShardWork, hold, run_shards
 
 from ..vectors.concatenated import ConcatenatedVectors
 from ..vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
 
-ROWS_PER_SHARD = 8192  # of the chosen ones
+ROWS_AT_ONCE = 8192  # of the chosen ones
 SUMMED_ROWS = 4096  # converted to float64 at once
 
 
@@ -54,34 +52,23 @@ def sum_vectors(vectors: Float32s) -> Moments:
 
 
 def sum_chosen(vectors: ConcatenatedVectors, rows: Int64s) -> Moments:
-    """Sum chosen rows of vectors files, int64 [k] ascending, shard by shard.
+    """Sum chosen rows of vectors files, int64 [k] ascending, in parts of fixed size, on which the last bits depend.
 
     Raises:
         UserError: when a file is damaged or holds invalid vectors.
     """
-    work = ShardWork(
-        name="summing for the PCA",
-        unit="vector",
-        open=partial(hold, vectors.without_ids()),
-        work=_sum_shard,
-        size=len,
-    )
-    shards = [rows[start : start + ROWS_PER_SHARD] for start in range(0, len(rows), ROWS_PER_SHARD)]
-    first, *others = run_shards(work, shards, len(rows))
-    return sum(others, first)
-
-
-def _sum_shard(vectors: ConcatenatedVectors, rows: Int64s, place: Place) -> Moments:
-    first, last = int(rows[0]), int(rows[-1]) + 1
-    chosen = rows - first
-    start = 0
-    parts = []
-    for block in vectors.blocks(first=first, last=last):
-        low, high = np.searchsorted(chosen, (start, start + len(block)))
-        parts.append(block[chosen[low:high] - start])
-        start += len(block)
-    place.advance(len(rows))
-    return sum_vectors(np.concatenate(parts))
+    found = []
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        first = int(rows[start])
+        chosen = rows[start : start + ROWS_AT_ONCE] - first
+        parts = []
+        row = 0
+        for block in vectors.blocks(first=first, last=first + int(chosen[-1]) + 1):
+            low, high = np.searchsorted(chosen, (row, row + len(block)))
+            parts.append(block[chosen[low:high] - row])
+            row += len(block)
+        found.append(sum_vectors(np.concatenate(parts)))
+    return sum(found[1:], found[0])
 
 
 DATASET_NAMES = ("mean", "axes", "eigenvalues")

@@ -1,5 +1,6 @@
 """The descriptor submission and the platform's rules for it."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -229,8 +230,8 @@ def _find_id_problems(name: str, ids: list[str], rows: int, expected: list[str] 
     problems = []
     if len(ids) != rows:
         problems.append(f"{name} has {len(ids)} ids for {rows} vectors")
-    seen: set[str] = set()
-    double = [image_id for image_id in ids if image_id in seen or seen.add(image_id)]  # type: ignore[func-returns-value]  # None counts as false
+    counts = Counter(ids)
+    double = [image_id for image_id, count in counts.items() if count > 1]
     if double:
         problems.append(f"{name}: {len(double)} ids are repeated, the first is {double[0]!r}")
     if ids != sorted(ids):
@@ -238,8 +239,8 @@ def _find_id_problems(name: str, ids: list[str], rows: int, expected: list[str] 
         problems.append(f"{name} is not sorted: {ids[at]!r} follows {ids[at - 1]!r}")
     if expected is not None:
         known = set(expected)
-        missing = sorted(known - seen)
-        unknown = sorted(seen - known)
+        missing = sorted(known - counts.keys())
+        unknown = sorted(counts.keys() - known)
         if missing:
             problems.append(f"{name}: {len(missing)} images have no vector, the first is {missing[0]!r}")
         if unknown:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from image_copies.data.arrays import Bools, Float64s, Int64s
+from image_copies.data.arrays import Bools, Float64s
 from image_copies.data.errors import UserError
 from image_copies.data.ground_truth import GroundTruth
 
@@ -233,42 +233,21 @@ def difference_interval(
 
 
 def _draw_scores(ranked: RankedPairs, truth: GroundTruth, seed: int, draws: int) -> Float64s:
+    """Compute µAP of resamples: one that holds query i times[i] times has its ranked and its true pairs as often."""
+    row = {query_id: number for number, query_id in enumerate(truth.query_ids)}
+    rows = np.array([row[query_id] for query_id in ranked.query_ids], np.int64)
+    copies = np.bincount(np.array([row[query] for query, _ in truth.pairs], np.int64), minlength=len(row))
     rng = np.random.default_rng(seed)
-    count = len(truth.query_ids)
-    queries = _RankedQueries.from_ranking(ranked, truth)
-    return np.array(
-        [queries.average_precision(rng.multinomial(count, np.full(count, 1 / count))) for _ in range(draws)]
-    )
-
-
-@dataclass(frozen=True)
-class _RankedQueries:
-    """A ranking reduced to what µAP needs."""
-
-    rows: Int64s  # [m], each ranked pair's query by its number in the ground truth
-    true: Bools  # [m], whether each ranked pair is a copy
-    copies: Int64s  # true pairs of each query [queries]
-
-    @classmethod
-    def from_ranking(cls, ranked: RankedPairs, truth: GroundTruth) -> "_RankedQueries":
-        row = {query_id: number for number, query_id in enumerate(truth.query_ids)}
-        copies = (
-            np.bincount([row[query] for query, _ in truth.pairs], minlength=len(row))
-            if truth.pairs
-            else np.zeros(len(row), int)
-        )
-        return cls(
-            np.array([row[query_id] for query_id in ranked.query_ids], dtype=np.int64), ranked.true, copies
-        )
-
-    def average_precision(self, times: Int64s) -> float:
-        """Compute µAP of a resample that holds query i times[i] times: its ranked and its true pairs count as often."""
-        own = times[self.rows].astype(np.float64)
-        hits = own * self.true
+    scores = np.zeros(draws)
+    for draw in range(draws):
+        times = rng.multinomial(len(row), np.full(len(row), 1 / len(row)))
+        own = times[rows].astype(np.float64)
+        hits = own * ranked.true
         found, seen = np.cumsum(hits), np.cumsum(own)
         precision = np.divide(found, seen, out=np.zeros_like(found), where=seen > 0)
-        true_pairs = float(times @ self.copies)
-        return float((hits * precision).sum() / true_pairs) if true_pairs else 0.0
+        if true_pairs := float(times @ copies):
+            scores[draw] = float((hits * precision).sum() / true_pairs)
+    return scores
 
 
 def _estimate_interval(value: float, draws: Float64s) -> Interval:

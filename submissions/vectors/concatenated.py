@@ -34,11 +34,6 @@ class ConcatenatedVectors:
         """Return the same vectors with other weights, one for each file."""
         return replace(self, weights=weights)
 
-    def without_ids(self) -> "ConcatenatedVectors":
-        """Return the same vectors for workers, who read ranges of rows only: without ids and flags, with absolute paths."""
-        paths = tuple(path.absolute() for path in self.paths)
-        return replace(self, paths=paths, ids=[], unreadable=np.zeros(0, bool))
-
     def weight_of_dimensions(self) -> Float32s:
         """Return the weights [Σ d] that the concatenated vectors are multiplied by."""
         return np.repeat(np.array(self.weights, np.float32), self.parts)

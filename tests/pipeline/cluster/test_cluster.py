@@ -12,8 +12,6 @@ import pytest
 
 from image_copies.data.remote import as_path
 from image_copies.pipeline.deduplicate import main as deduplicate
-from image_copies.pipeline.steps import ensemble
-from image_copies.submissions.ensemble import projection
 
 RunCommand = Callable[..., subprocess.CompletedProcess[str]]
 pytestmark = pytest.mark.cluster
@@ -53,14 +51,13 @@ def test_a_step_makes_the_bytes_of_one_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("image_copies.submissions.search.neighbours.REFERENCES_PER_SHARD", 13)
-    monkeypatch.setattr(projection, "ROWS_PER_SHARD", 11)
-    monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
+    monkeypatch.setattr("image_copies.submissions.search.neighbours.PAIRS_WORTH_SENDING", 0)
     done = run_command(tmp_path, step, "--run", two_runs[0])
     assert done.returncode == 0, done.stderr
     monkeypatch.setenv("RAY_ADDRESS", nodes.address)
     done = run_command(tmp_path, step, "--run", two_runs[1], "--ray", "auto")
     assert done.returncode == 0, done.stderr
-    assert step == "04_normalize" or "shards on Ray" in done.stdout
+    assert "shards on Ray" in done.stdout
     alone, together = (read_folder(run / made) for run in two_runs)
     assert alone.keys() == together.keys() and len(alone) > 0
     assert [name for name in alone if alone[name] != together[name]] == []
@@ -106,8 +103,6 @@ def test_two_nodes_read_pictures_in_a_bucket_as_one_process_does_on_a_disk(
 ) -> None:
     monkeypatch.setattr("image_copies.submissions.search.neighbours.REFERENCES_PER_SHARD", 13)
     monkeypatch.setattr("image_copies.submissions.search.neighbours.PAIRS_WORTH_SENDING", 0)
-    monkeypatch.setattr(projection, "ROWS_PER_SHARD", 11)
-    monkeypatch.setattr(ensemble, "ROWS_PER_SHARD", 16)
     runs = tmp_path / "alone", tmp_path / "together"
     for run, data in zip(runs, places, strict=True):
         shutil.copytree(small_run, run, ignore=shutil.ignore_patterns("embeddings", "ensemble", "manifests", "normalized", ".*"))
