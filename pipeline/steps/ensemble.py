@@ -19,7 +19,6 @@ from image_copies.submissions.ensemble.projection import (
 from image_copies.submissions.ensemble.selection import (
     ValidationVectors,
     choose_variant,
-    find_only_candidate,
     find_usable_methods,
     merge_candidates,
     project_validation,
@@ -57,9 +56,8 @@ def join_models(run: Run) -> None:
     require_training_only(
         training.ids, {name: open_joined(paths, models, name).ids for name in ("reference", "query")}
     )
-    variant, table = find_only_candidate(recipe.ensemble, recipe.normalization, models) or _choose(
-        recipe, training, open_joined(paths, models, "synthetic"), assign_training_roles(run), paths
-    )
+    synthetic = open_joined(paths, models, "synthetic")
+    variant, table = _choose(recipe, training, synthetic, assign_training_roles(run), paths)
     weighted = training.weighted(variant.weights or (1.0,) * len(models))
     rows = weighted.choose_rows(recipe.ensemble.training_sample, recipe.seed)
     with prefix_errors(training.name):

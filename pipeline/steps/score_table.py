@@ -19,7 +19,7 @@ from ..run.step import code_version, versions
 
 
 def read_synthetic(choice: Path) -> dict[str, float]:
-    """Return µAP of the chosen variant on the synthetic queries by title, of both halves too; {} where nothing was to choose.
+    """Return µAP of the chosen variant on the synthetic queries by title, of both halves too; {} of a run that had no choice.
 
     Raises:
         UserError: There is no table of candidates, or the file is none.

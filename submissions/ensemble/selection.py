@@ -162,24 +162,6 @@ def _score_normalizations(
     return rows
 
 
-def find_only_candidate(
-    ensemble: EnsembleSettings, normalization: NormalizationSettings, models: Sequence[str]
-) -> tuple[Variant, pd.DataFrame] | None:
-    """Return the only candidate and its table, with µAP NaN; None where the recipe leaves a choice."""
-    weightings = ensemble.weightings(models)
-    if (
-        max(len(ensemble.dimensions), len(ensemble.eigen_power), len(normalization.methods), len(weightings))
-        > 1
-    ):
-        return None
-    method = normalization.methods[0]
-    betas = list_betas(normalization, method)
-    if len(betas) > 1:
-        return None
-    variant = Variant(ensemble.dimensions[0], ensemble.eigen_power[0], method, betas[0], weightings[0])
-    return variant, pd.DataFrame([tabulate_variant(variant) | {MEAN: float("nan")}])
-
-
 def apply_normalizations(
     queries: Float32s, training: VectorRows, settings: NormalizationSettings
 ) -> list[tuple[Method, float, Float32s]]:
