@@ -1,7 +1,6 @@
 """A network for inference: batch normalisations become part of the convolutions before them."""
 
 import copy
-from collections import Counter
 
 import torch
 from timm.layers.conv2d_same import Conv2dSame
@@ -23,15 +22,14 @@ NORMALISATIONS = (nn.BatchNorm2d, BatchNormAct2d)
 def fold_batch_norms(descriptor: ImageDescriptor, image_size: int) -> ImageDescriptor:
     """Return a copy for inference, on the CPU, whose batch normalisations are folded into the convolutions before them.
 
-    Which convolution a normalisation follows is seen on a picture. Vectors of drawn pictures must be the same to SAME_VECTORS,
-    or nothing is folded.
+    Vectors of drawn pictures must be the same to SAME_VECTORS, or nothing is folded.
     """
     plain = copy.deepcopy(descriptor).cpu().eval()
     if not any(type(module) in NORMALISATIONS for module in plain.modules()):
         return plain
     folded = copy.deepcopy(plain)
     pictures = normalize_pixels(draw_pictures(image_size, 2), plain.mean, plain.std)
-    for convolution, name in _find_pairs(folded, pictures[:1]):
+    for convolution, name in _find_pairs(folded):
         normalisation = folded.get_submodule(name)
         assert isinstance(normalisation, nn.BatchNorm2d)
         _fold(convolution, normalisation)
@@ -39,38 +37,20 @@ def fold_batch_norms(descriptor: ImageDescriptor, image_size: int) -> ImageDescr
     return folded if (folded(pictures) - plain(pictures)).abs().max() <= SAME_VECTORS else plain
 
 
-def _find_pairs(descriptor: ImageDescriptor, picture: Tensor) -> list[tuple[nn.Conv2d, str]]:
-    """Return the convolutions whose output a normalisation takes, with its name, where both are only used so."""
-    made: dict[int, tuple[nn.Conv2d, Tensor]] = {}  # by the output's id; kept, so that no id is used again
-    pairs = Counter[tuple[nn.Conv2d, str]]()
-    used = Counter[nn.Conv2d | str]()
-    handles = []
-
-    def note_convolution(module: nn.Module, _: tuple[Tensor, ...], output: Tensor) -> None:
-        assert isinstance(module, nn.Conv2d)
-        made[id(output)] = module, output
-        used[module] += 1
-
-    def note_normalisation(name: str, inputs: tuple[Tensor, ...]) -> None:
-        used[name] += 1
-        if id(inputs[0]) in made:
-            pairs[made[id(inputs[0])][0], name] += 1
-
+def _find_pairs(descriptor: ImageDescriptor) -> list[tuple[nn.Conv2d, str]]:
+    """Return the convolutions that a normalisation of their channels comes after, with its name, in the order of the layers."""
+    pairs = []
+    before: nn.Conv2d | None = None
     for name, module in descriptor.named_modules():
-        if type(module) in CONVOLUTIONS:
-            handles.append(module.register_forward_hook(note_convolution))
-        elif type(module) in NORMALISATIONS and module.running_mean is not None:
-            handles.append(
-                module.register_forward_pre_hook(
-                    lambda _, inputs, name=name: note_normalisation(name, inputs)
-                )
-            )
-    try:
-        descriptor(picture)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return [pair for pair, count in pairs.items() if used[pair[0]] == used[pair[1]] == count]
+        if type(module) in NORMALISATIONS and before is not None:
+            assert isinstance(module, nn.BatchNorm2d)
+            if module.running_mean is not None and module.num_features == before.out_channels:
+                pairs.append((before, name))
+        if isinstance(module, nn.Conv2d) and type(module) in CONVOLUTIONS:
+            before = module
+        elif not any(module.children()):
+            before = None
+    return pairs
 
 
 def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
