@@ -292,7 +292,7 @@ def _search_within(limit: float, queries: Float32s, shard: RowsShard, place: Pla
     """Return the pairs of the queries with the references of a shard that are within a squared distance."""
     references, found = shard.load(), list[ScoredPairs]()
     for asked, block, first in _divide(queries, references):
-        pairs = _compare_within(asked, block, limit)
+        pairs = _compare_within(asked, block, limit, 0)
         near = pairs.take(pairs.distances <= limit)
         found.append(
             ScoredPairs(near.queries + first[0], near.references + first[1] + shard.first, near.distances)
@@ -316,7 +316,7 @@ def _search_closest(count: int, queries: Float32s, shard: RowsShard, place: Plac
         if radius == np.inf and len(asked) * len(block) > count:
             rows, columns, least = _find_within(asked, block, radius, count)
             radius = float((least + error * (sum_squares(asked)[rows] + sum_squares(block)[columns])).max())
-        found = _compare_within(asked, block, radius)
+        found = _compare_within(asked, block, radius, count)
         kept.append(ScoredPairs(found.queries + first[0], found.references + first[1], found.distances))
         held += len(found)
         if held > 2 * count:
@@ -328,9 +328,9 @@ def _search_closest(count: int, queries: Float32s, shard: RowsShard, place: Plac
     return ScoredPairs(near.queries, near.references + shard.first, near.distances)
 
 
-def _compare_within(queries: Float32s, references: Float32s, limit: float) -> ScoredPairs:
-    """Return the pairs of two blocks that may be within a squared distance, and some beyond it, with their exact distances."""
-    rows, columns, _ = _find_within(queries, references, limit, 0)
+def _compare_within(queries: Float32s, references: Float32s, limit: float, most: int) -> ScoredPairs:
+    """Return what `Device.within` finds in two blocks, some pairs beyond the limit among it, with exact distances."""
+    rows, columns, _ = _find_within(queries, references, limit, most)
     return ScoredPairs(rows, columns, compute_exact_distances(queries, references, rows, columns))
 
 

@@ -77,7 +77,7 @@ import sys
 sys.path.insert(0, ".")
 from {__name__} import *
 from image_copies.data.images import find_images
-check_independence(find_images(sys.argv[1]), Path(sys.argv[2]), ["plain"])
+check_independence(find_images(Path(sys.argv[1])), Path(sys.argv[2]), ["plain"])
 """
     done = subprocess.run(
         [sys.executable, "-c", program, images.paths[0].parent, tmp_path],

@@ -44,7 +44,7 @@ def test_a_killed_step_goes_on_by_shard(
 
     monkeypatch.setattr(embed, "write_vectors", write_again)
     embed_to_file(checkpoint, images, settings, tmp_path / "killed.h5")
-    assert len(again) == 3 - written and not set(again) & set(done)
+    assert again[-1] == tmp_path / "killed.h5" and len(again) == 3 - written + 1 and not set(again) & set(done)
     assert (tmp_path / "killed.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
     assert "T000005" in (tmp_path / "killed.unreadable.txt").read_text()
 
