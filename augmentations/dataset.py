@@ -5,10 +5,10 @@ from functools import cache
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from image_copies.data.arrays import UInt8s
 from image_copies.data.cache import CachedImages
 from image_copies.data.squares import resize_square
 
@@ -27,7 +27,7 @@ class CachedOverlays:
         self._where = {images.ids[row]: (images, row) for images, rows in parts for row in rows}
         self.ids = list(self._where)
 
-    def __call__(self, image_id: str) -> NDArray[np.uint8]:
+    def __call__(self, image_id: str) -> UInt8s:
         """Return an image, RGB uint8 [size, size, 3]."""
         images, row = self._where[image_id]
         return np.asarray(images.pixels[row])

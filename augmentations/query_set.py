@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 from tqdm import tqdm
 
+from image_copies.data.arrays import UInt8s
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
 from image_copies.data.files import whole_folder
@@ -36,7 +36,7 @@ class FileOverlays:
         self.ids = images.ids
         self._paths = dict(zip(images.ids, images.paths, strict=True))
 
-    def __call__(self, image_id: str) -> NDArray[np.uint8]:
+    def __call__(self, image_id: str) -> UInt8s:
         """Return an image, RGB uint8 [h, w, 3], its long side at most TUNED_SIDE pixels.
 
         Raises:
@@ -121,7 +121,7 @@ def _write_query(folder: Path, seed: int, overlays: ImageSet, task: Task) -> lis
 
 
 def _edit_at_least_once(
-    image: NDArray[np.uint8],
+    image: UInt8s,
     edits: tuple[AugmentationSettings, ...],
     seed: int,
     query_id: str,

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Int64s
 from image_copies.data.errors import UserError
 
 from .dataset import Key
 from .randomness import generator_for
 
-Groups = Callable[[int], NDArray[np.int64]]  # epoch → [groups, keys of each, 2]: rows and repetitions
+Groups = Callable[[int], Int64s]  # epoch → [groups, keys of each, 2]: rows and repetitions
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: b
         UserError: a batch has fewer than two images for each process.
     """
 
-    def groups_of(epoch: int) -> NDArray[np.int64]:
+    def groups_of(epoch: int) -> Int64s:
         return repeat_rows(
             generator_for(stream.seed, epoch, "order of the images").permutation(np.array(rows)), 1
         )
@@ -117,6 +117,6 @@ def epoch_batches(rows: Sequence[int], batch_size: int, stream: Stream, whole: b
     )
 
 
-def repeat_rows(rows: NDArray[np.int64], repetitions: int) -> NDArray[np.int64]:
+def repeat_rows(rows: Int64s, repetitions: int) -> Int64s:
     """Return a group of each of `rows` [n] with its repetitions: [n, repetitions, 2]."""
     return np.stack(np.broadcast_arrays(rows[:, None], np.arange(repetitions)), axis=2)

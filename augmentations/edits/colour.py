@@ -2,8 +2,8 @@
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import UInt8s
 from image_copies.data.decode import as_uint8
 
 from .registry import Image, coloured, edit, grey_of, mix
@@ -63,7 +63,7 @@ def shift_channels(image: Image, down: float, right: float) -> Image:
     if rows < 8 or columns < 8:
         return image.copy()
 
-    def part(channel: int, y: int, x: int) -> NDArray[np.uint8]:
+    def part(channel: int, y: int, x: int) -> UInt8s:
         return image[abs(i) - y : abs(i) - y + rows, abs(j) - x : abs(j) - x + columns, channel]
 
     return np.stack([part(0, i, j), part(1, 0, 0), part(2, -i, -j)], axis=2)

@@ -13,10 +13,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 from cv2.typing import MatLike
-from numpy.typing import NDArray
 from PIL import Image as Pillow
 from PIL import ImageDraw, ImageFont
 
+from image_copies.data.arrays import Bools, Float32s, UInt8s
 from image_copies.data.decode import as_uint8
 
 from .registry import Image, blend_in, edit, mix, pasting_edit, unit_grid
@@ -239,7 +239,7 @@ def scribble(image: Image, width: float, strokes: int, colour: list[int], seed: 
 
 
 @lru_cache(maxsize=4096)
-def text_mask(text: str, font: int) -> NDArray[np.uint8]:
+def text_mask(text: str, font: int) -> UInt8s:
     """Return the text as a mask uint8 [h, w], cropped to the ink; results are cached."""
     face = _fonts()[font % len(_fonts())]
     left, top, right, bottom = face.getbbox(text)
@@ -248,7 +248,7 @@ def text_mask(text: str, font: int) -> NDArray[np.uint8]:
     return np.asarray(canvas)
 
 
-def _blend(image: Image, top: MatLike, cover: NDArray[np.float32] | np.float32, x: float, y: float) -> Image:
+def _blend(image: Image, top: MatLike, cover: Float32s | np.float32, x: float, y: float) -> Image:
     """Blend `top` ([h, w, 3] or a colour [3]) in at (x, y), clipped to the image; `cover`, 0…1, is a number or [h, w, 1]."""
     height, width = (np.shape(cover) if np.ndim(cover) else top.shape)[:2]
     left = int(x * image.shape[1])
@@ -266,13 +266,13 @@ def _blend(image: Image, top: MatLike, cover: NDArray[np.float32] | np.float32, 
     return result
 
 
-def _stripes(height: int, width: int, line: float, degrees: float, density: float) -> NDArray[np.bool_]:
+def _stripes(height: int, width: int, line: float, degrees: float, density: float) -> Bools:
     turn = np.deg2rad(degrees)
     distance = (1 - density) * min(height, width)
     y = (np.arange(height) - height / 2)[:, None] * (2 * np.pi * np.cos(turn) / distance)
     x = (np.arange(width) - width / 2) * (2 * np.pi * np.sin(turn) / distance)
     waves = np.cos(y) * np.cos(x) - np.sin(y) * np.sin(x)  # cos(x + y), computed from rows and columns
-    inside: NDArray[np.bool_] = waves > np.cos(np.pi * line)
+    inside: Bools = waves > np.cos(np.pi * line)
     return inside
 
 
@@ -289,7 +289,7 @@ def _emoji_files() -> list[Path]:
 
 
 @lru_cache(maxsize=1024)
-def _emoji(number: int) -> NDArray[np.uint8]:
+def _emoji(number: int) -> UInt8s:
     with Pillow.open(_emoji_files()[number]) as picture:
         return np.asarray(picture.convert("RGBA"))
 
@@ -306,7 +306,7 @@ def _fonts() -> list[ImageFont.FreeTypeFont]:
 
 
 @lru_cache(maxsize=1)
-def _screenshots() -> list[tuple[NDArray[np.uint8], tuple[int, int, int, int]]]:
+def _screenshots() -> list[tuple[UInt8s, tuple[int, int, int, int]]]:
     """Load AugLy's templates, at most 512 pixels wide, each with the box (left, top, right, bottom) for the image."""
     folder = _assets() / "screenshot_templates"
     templates = []

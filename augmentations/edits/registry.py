@@ -12,11 +12,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.arrays import Float32s, UInt8s
 from image_copies.data.decode import as_uint8
 
 from ..settings import EditFamily
 
-Image = NDArray[np.uint8]
+Image = UInt8s
 EditFunction = Callable[..., Image]
 AnyEdit = TypeVar("AnyEdit", bound=EditFunction)
 
@@ -53,7 +54,7 @@ def pasting_edit(parameter: str, family: EditFamily = "paste") -> Callable[[AnyE
     return register
 
 
-Field = NDArray[np.float32]
+Field = Float32s
 
 
 def mix(image: Image, other: Image, strength: float) -> Image:

@@ -87,7 +87,8 @@ def prepare_network(
     def launch(loaded: Batch) -> _Launched:
         pixels, readable = loaded
         whole = pad_batch(pixels, settings.batch_size, device)
-        with report_lack_of_memory(describe_batch(len(whole), size), MEMORY_REMEDY):
+        doing = f"while a batch of {len(whole)} images of {size} px was embedded"
+        with report_lack_of_memory(doing, MEMORY_REMEDY):
             batch = normalize_pixels(whole.to(device, non_blocking=True), descriptor.mean, descriptor.std)
             vectors = embed_batch(descriptor, batch, settings.flip, settings.precision)[: len(pixels)].float()
             return _Launched(
@@ -105,11 +106,6 @@ def read_launched(launched: _Launched) -> tuple[Float32s, Bools]:
     unreadable = ~launched.readable.numpy()
     vectors[unreadable] = 0
     return vectors, unreadable
-
-
-def describe_batch(images: int, size: int) -> str:
-    """Describe what was being done when memory ran out, for `report_lack_of_memory`; size in pixels."""
-    return f"while a batch of {images} images of {size} px was embedded"
 
 
 @torch.inference_mode()

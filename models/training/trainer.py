@@ -256,12 +256,12 @@ class Trainer:
         stream = self._load(edited, batches)
         self.descriptor.train()
         self.objective.train()
-        pending: list[EpochRow] = []
-        saver = StateSaver(self.folder, self.identity, fabric)
+        self.pending: list[EpochRow] = []
+        self.saver = StateSaver(self.folder, self.identity, fabric)
         while True:
             seconds_before = progress.seconds
             images_before = progress.images
-            self._learn_epoch(stream, batches.per_epoch, saver, pending)
+            self._learn_epoch(stream, batches.per_epoch)
             means = {name: value / progress.counts[name] for name, value in progress.sums.items()}
             self.schedule.after_epoch(means["loss"])
             learnt = (progress.images - images_before) * fabric.world_size
@@ -282,14 +282,12 @@ class Trainer:
             ended_by = fabric.broadcast(progress.end_reason(stage, row.loss))
             if ended_by:
                 self.check_weights()
-                return [*pending, replace(row, ended_by=ended_by)]
-            pending.append(row)
-            if saver.due():
-                self._save(saver, pending)
+                return [*self.pending, replace(row, ended_by=ended_by)]
+            self.pending.append(row)
+            if self.saver.due():
+                self._save()
 
-    def _learn_epoch(
-        self, stream: Iterator[Batch], batches: int, saver: StateSaver, pending: list[EpochRow]
-    ) -> None:
+    def _learn_epoch(self, stream: Iterator[Batch], batches: int) -> None:
         """Make the remaining steps of an epoch of so many batches; the sums of its figures are left in `progress`."""
         progress = self.progress
         accumulate = self.settings.optimizer.accumulate
@@ -320,8 +318,8 @@ class Trainer:
                     bar.set_postfix(
                         loss=f"{progress.sums['loss'] / progress.counts['loss']:.2f}", refresh=False
                     )
-                if looks and progress.batch < batches and saver.due():
-                    self._save(saver, pending)
+                if looks and progress.batch < batches and self.saver.due():
+                    self._save()
 
     def step(
         self, batches: Iterable[Batch], count: int, measure: bool = True
@@ -602,13 +600,13 @@ class Trainer:
         fabric.barrier()
         return score
 
-    def _save(self, saver: StateSaver, pending: list[EpochRow]) -> None:
+    def _save(self) -> None:
         """Save the state, and write the curve's rows that are pending; none is then."""
         self.check_weights()
         if self.fabric.global_rank == 0:
-            append_rows(self.folder, pending)
-        pending.clear()
-        saver.save(self.progress, self.state())
+            append_rows(self.folder, self.pending)
+        self.pending.clear()
+        self.saver.save(self.progress, self.state())
 
     def _add_figures(self, waiting: list[tuple[int, Figures, Tensor]]) -> None:
         """Read the figures that steps left on the device, check their losses, and add them to the epoch's sums."""

@@ -77,12 +77,6 @@ def _ask_git(folder: Path, *arguments: str) -> str:
     return answer.stdout.strip()
 
 
-def count_threads() -> int | None:
-    """Return the number of threads of a product of matrices, which splits its sums among them; None if torch was not needed."""
-    torch = sys.modules.get("torch")
-    return None if torch is None else int(torch.get_num_threads())
-
-
 def fingerprint_images(images: ImageSet) -> list[Any]:
     """Return the number of images, and a digest of their ids and file sizes, which a copy of the data set keeps."""
     return [len(images), images.digest(times=False)]
@@ -175,11 +169,6 @@ def _without_folders(value: Any) -> Any:
         case list():
             return [_without_folders(item) for item in value]
     return value
-
-
-def measure_sizes(outputs: list[Path]) -> dict[str, int]:
-    """Return the sizes in bytes of the outputs that are files, by path, to detect files truncated by a power failure."""
-    return {str(path): path.stat().st_size for path in outputs if path.is_file()}
 
 
 def _describe_loss(path: Path, size: int) -> str:
@@ -285,14 +274,17 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
         if missing:
             raise RuntimeError(f"{label} did not write {missing[0]}")
         if is_first_process():
+            torch = sys.modules.get("torch")
             made = {
                 "code": code_version(),
                 "versions": versions(),
-                "threads": count_threads(),
+                # a product of matrices splits its sums among them
+                "threads": torch and torch.get_num_threads(),
                 "recipe": run.recipe.fingerprint(),
                 "seconds": seconds,
                 "outputs": list(map(str, product.outputs)),
-                "sizes": measure_sizes(product.outputs),
+                # a power failure may truncate them
+                "sizes": {str(path): path.stat().st_size for path in product.outputs if path.is_file()},
             }
             write_manifest(run, label, state | made)
             os.utime(run.folder)

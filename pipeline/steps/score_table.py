@@ -71,15 +71,11 @@ def print_scores(path: Path) -> None:
 def print_unscored(synthetic: Mapping[str, float], warnings: list[str]) -> None:
     """Print what is known of a run without a ground truth: µAP on the synthetic queries by title, and warnings."""
     if synthetic:
-        print("on the synthetic queries, by which the variant was chosen:", describe_synthetic(synthetic))
+        figures = ", ".join(f"{title} {figure:.3f}" for title, figure in synthetic.items())
+        print("on the synthetic queries, by which the variant was chosen:", figures)
     console = Console(width=100)
     for warning in warnings:
         console.print(f"warning: {warning}", style="bold red", markup=False, highlight=False)
-
-
-def describe_synthetic(synthetic: Mapping[str, float]) -> str:
-    """Return each title with its figure."""
-    return ", ".join(f"{title} {figure:.3f}" for title, figure in synthetic.items())
 
 
 def describe_run(run: Run, data: IscFolder, warnings: list[str]) -> dict[str, Any]:

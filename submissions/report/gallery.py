@@ -1,7 +1,9 @@
 """The report's galleries of pairs: found copies, missed copies, false alarms; suggestions where no copies are known."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Literal
 
@@ -150,26 +152,22 @@ def _show_reference(reference_id: str, label: str, score: float | None) -> Tile:
 THUMBNAIL_SIDE = 200  # pixels of the longer side
 
 
-class Thumbnails:
-    """Writes a thumbnail of each image once, with a prefix and a number as name, so that ids may contain any character.
+def draw_thumbnails(folder: Path, images: ImageSet, prefix: str) -> Callable[[str], str | None]:
+    """Return what writes a thumbnail of each image once, and returns its path relative to the page by the image's id.
 
-    The folder is created with the first thumbnail.
+    Its name is the prefix and a number, so that ids may contain any character. None where the image is missing or cannot be
+    decoded.
     """
+    paths = dict(zip(images.ids, images.paths, strict=True))
+    numbers = count()
 
-    def __init__(self, folder: Path, images: ImageSet, prefix: str) -> None:
-        self._folder, self._prefix = folder, prefix
-        self._paths = dict(zip(images.ids, images.paths, strict=True))
-        self._made: dict[str, str | None] = {}
+    @cache
+    def draw(image_id: str) -> str | None:
+        target = folder / f"{prefix}{next(numbers):05d}.jpg"
+        path = paths.get(image_id)
+        return f"{folder.name}/{target.name}" if path and write_thumbnail(path, target) else None
 
-    def __call__(self, image_id: str) -> str | None:
-        """Return the thumbnail's path relative to the page; None where the image is missing or cannot be decoded."""
-        if image_id not in self._made:
-            target = self._folder / f"{self._prefix}{len(self._made):05d}.jpg"
-            path = self._paths.get(image_id)
-            self._made[image_id] = (
-                f"{self._folder.name}/{target.name}" if path and write_thumbnail(path, target) else None
-            )
-        return self._made[image_id]
+    return draw
 
 
 def write_thumbnail(source: Path | bytes, target: Path) -> bool:
@@ -196,8 +194,8 @@ def write_page(
     """
     with whole_folder(folder) as temporary:
         thumbnails = {
-            "query": Thumbnails(temporary / "images", inputs.queries, "q"),
-            "reference": Thumbnails(temporary / "images", inputs.references, "r"),
+            "query": draw_thumbnails(temporary / "images", inputs.queries, "q"),
+            "reference": draw_thumbnails(temporary / "images", inputs.references, "r"),
         }
         page = render(template, inputs=inputs, galleries=galleries, thumbnails=thumbnails, **values)
         (temporary / "index.html").write_text(page, encoding="utf-8")

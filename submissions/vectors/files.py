@@ -390,20 +390,12 @@ def _check_unique(path: Path | str, ids: Sequence[str]) -> None:
 MAX_SHARE = 0.1  # of the images: above it the vectors, not the images, are likely to be at fault
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """Images whose vectors equal that of an earlier image."""
-
-    rows: Int64s  # of these images [m], ascending
-    firsts: Int64s  # the first row with the same vector [m]
-
-
-def find_repeated(hashes: NDArray[np.uint64]) -> Repeated:
-    """Find the rows whose hashes [n, 2] (`hash_rows`) equal those of an earlier row."""
+def find_repeated(hashes: NDArray[np.uint64]) -> tuple[Int64s, Int64s]:
+    """Return the rows [m] whose hashes [n, 2] (`hash_rows`) equal those of an earlier row, ascending, and the first such one."""
     _, first, groups = np.unique(hashes, axis=0, return_index=True, return_inverse=True)
     firsts = first[groups.ravel()]
     rows = np.flatnonzero(firsts != np.arange(len(hashes)))
-    return Repeated(rows, firsts[rows])
+    return rows, firsts[rows]
 
 
 def describe_repeated(name: str, part: VectorSet, left_out: Bools | None = None) -> list[str]:
@@ -423,20 +415,21 @@ def describe_repeated(name: str, part: VectorSet, left_out: Bools | None = None)
     if left_out is not None:
         kept = ~left_out[rows]
         rows, zero, hashes = rows[kept], zero[kept], hashes[kept]
-    found, repeated = [], find_repeated(hashes)
+    found = []
+    repeated, firsts = find_repeated(hashes)
     if zero.any():
         found.append(
             f"{name}: {zero.sum()} vectors are zero, the first is that of {part.ids[rows[zero.argmax()]]!r}"
         )
-    if len(repeated.rows):
-        first, second = (part.ids[rows[which[0]]] for which in (repeated.firsts, repeated.rows))
+    if len(repeated):
+        first, second = (part.ids[rows[which[0]]] for which in (firsts, repeated))
         likely = (
             "a descriptor that collapsed gives such vectors"
-            if len(repeated.rows) > MAX_SHARE * len(rows)
+            if len(repeated) > MAX_SHARE * len(rows)
             else "equal files have equal vectors"
         )
         found.append(
-            f"{name}: {len(repeated.rows)} of {len(rows)} vectors repeat that of an earlier image, such as {second!r} that of "
+            f"{name}: {len(repeated)} of {len(rows)} vectors repeat that of an earlier image, such as {second!r} that of "
             f"{first!r}: {likely}"
         )
     return found

@@ -191,8 +191,8 @@ def test_flagged_images_are_left_out_and_halves_take_half_the_space(tmp_path: Pa
 def test_repeated_rows_are_those_of_a_literal_search(seed: int) -> None:
     vectors = np.random.default_rng(seed).integers(-1, 2, (40, 3)).astype(np.float32)
     expected = [(row, next(at for at in range(row + 1) if (vectors[at] == vectors[row]).all())) for row in range(40)]
-    found = find_repeated(hash_rows(vectors))
-    assert list(zip(found.rows.tolist(), found.firsts.tolist(), strict=True)) == [pair for pair in expected if pair[0] != pair[1]]
+    rows, firsts = find_repeated(hash_rows(vectors))
+    assert list(zip(rows.tolist(), firsts.tolist(), strict=True)) == [pair for pair in expected if pair[0] != pair[1]]
 
 
 def test_zero_and_repeated_vectors_are_described_and_few_equal_ones_are_those_of_equal_files() -> None:
