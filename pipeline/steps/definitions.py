@@ -223,15 +223,18 @@ def _normalize(run: Run) -> list[Product]:
 
         normalize(run)
 
-    inputs = [run.paths.projected("query"), run.paths.projected("training"), run.paths.choice]
     return [
         Product(
-            inputs=lambda: {path.name: path for path in inputs},
+            inputs=lambda: {path.name: path for path in _list_for_normalization(run)},
             outputs=[run.paths.normalized_queries],
             parameters=run.recipe.normalization,
             work=work,
         )
     ]
+
+
+def _list_for_normalization(run: Run) -> list[Path]:
+    return [run.paths.projected("query"), run.paths.projected("training"), run.paths.choice]
 
 
 def _submit(run: Run) -> list[Product]:
@@ -289,11 +292,7 @@ EMBED = Step(
     needs=lambda run: [run.paths.query_ground_truth, *map(run.checkpoint, run.recipe.networks)],
 )
 ENSEMBLE = Step("03_ensemble", _join, needs=_list_embeddings)
-NORMALIZE = Step(
-    "04_normalize",
-    _normalize,
-    needs=lambda run: [run.paths.projected("query"), run.paths.projected("training"), run.paths.choice],
-)
+NORMALIZE = Step("04_normalize", _normalize, needs=_list_for_normalization)
 SUBMIT = Step(
     "05_submit",
     _submit,

@@ -64,6 +64,9 @@ class EmbeddingShard:
     images: ImageSet
     output: Path
 
+    def __len__(self) -> int:
+        return len(self.images)
+
 
 def embed_to_file(
     checkpoint: Path, images: ImageSet, settings: EmbeddingSettings, output: Path, background: bool = False
@@ -93,13 +96,13 @@ def embed_to_file(
         unit="image",
         open=partial(_open_network, network, settings),
         work=_embed_shard,
-        size=_count_images,
+        size=len,
         inputs=(network,),
         folder=folder,
         opened_as=f"{network} {fingerprint(network)} {settings.what_makes_shards()}",
         uses_gpu=True,
     )
-    for _ in run_shards(work, left, len(images), len(images) - sum(map(_count_images, left))):
+    for _ in run_shards(work, left, len(images), len(images) - sum(map(len, left))):
         pass  # the results are the files
     ids = images.ids
     if background:
@@ -135,10 +138,6 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
         checkpoint, images, defaults.model_copy(update={"workers": workers, "shard": shard}), output
     )
     print(f"vectors: {output}", flush=True)
-
-
-def _count_images(shard: EmbeddingShard) -> int:
-    return len(shard.images)
 
 
 def _open_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:

@@ -62,7 +62,9 @@ def export(
         UserError: when the checkpoint or the run cannot be used, or the file's vectors differ too much from those of torch.
     """
     if checkpoint is not None:
-        difference = export_checkpoint(checkpoint, output)
+        notes = {"code": code_version(), "checkpoint": checkpoint.name}
+        model = load_descriptor(checkpoint), EmbeddingSettings()
+        difference = export_onnx([model], None, notes, output)
     else:
         difference = export_run(open_existing_run(run, data), output)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB, differs from torch by at most {difference:.1e}")
@@ -76,12 +78,6 @@ def add_checkpoint_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> 
     """
     difference = add_graph(checkpoint, photographs)
     print(f"{checkpoint}: beside it is its graph, which differs from torch by at most {difference:.1e}")
-
-
-def export_checkpoint(checkpoint: Path, output: Path) -> float:
-    """Export a single network; return the largest absolute difference from torch in a coordinate."""
-    notes = {"code": code_version(), "checkpoint": checkpoint.name}
-    return export_onnx([(load_descriptor(checkpoint), EmbeddingSettings())], None, notes, output)
 
 
 def export_run(run: Run, output: Path) -> float:
