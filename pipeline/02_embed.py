@@ -11,38 +11,28 @@ from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.cluster import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import (
-    FILE,
-    PLACE,
-    Table,
-    add_options,
-    at_least,
-    make_step_parser,
-    open_chosen_run,
-    report_errors,
-)
-from image_copies.pipeline.run.cli import OPTIONS as SHARED
+from image_copies.pipeline.run import cli
 from image_copies.pipeline.steps.definitions import EMBED, run_step
 
-OPTIONS: Table = {
-    "--checkpoint": FILE
+OPTIONS: cli.Table = {
+    "--checkpoint": cli.FILE
     | {
         "help": "embed --images with this checkpoint instead of the descriptor that ships with the project; timm:NAME[=WEIGHTS] "
         "takes timm's network and writes it as a checkpoint next to --output"
     },
-    "--with": SHARED["--with"],
-    "--images": PLACE | {"help": "folder of images to embed outside a run; or s3://…"},
-    "--output": PLACE
+    "--with": cli.OPTIONS["--with"],
+    "--images": cli.PLACE | {"help": "folder of images to embed outside a run; or s3://…"},
+    "--output": cli.PLACE
     | {"metavar": "FILE", "help": "with --images: vectors to write, .h5 or .parquet; or s3://…"},
-    "--workers": {"type": at_least(0), "metavar": "N"}
+    "--workers": {"type": cli.at_least(0), "metavar": "N"}
     | {"help": "with --images: processes that decode images; one per core if not given"},
 }
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = make_step_parser(__doc__, name_command("02_embed"))
-    add_options(parser, OPTIONS, OPTIONS)
+    parser = cli.make_step_parser(__doc__, name_command("02_embed"))
+    cli.add_options(parser, OPTIONS, OPTIONS)
     add_ray_options(parser)
     return parser
 
@@ -61,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         named = "" if options.checkpoint is None else str(options.checkpoint)
         if options.checkpoint is None and options.images is None and options.output is None:
-            run_step(open_chosen_run(options), EMBED, options.force)
+            run_step(cli.open_chosen_run(options), EMBED, options.force)
         elif options.images is None or options.output is None:
             raise UserError(
                 "--images and --output must be given together, optionally with --checkpoint; give none of them to embed a run."
@@ -108,5 +98,5 @@ def _embed_outside_run(options: argparse.Namespace, named: str) -> None:
 
 
 if __name__ == "__main__":
-    with report_errors():
+    with cli.report_errors():
         main()

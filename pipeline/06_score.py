@@ -13,16 +13,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import read_json
 from image_copies.data.targets import begins_with, check_target
 from image_copies.pipeline.cluster import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import (
-    DIR,
-    FILE,
-    Table,
-    add_options,
-    at_least,
-    make_step_parser,
-    open_chosen_run,
-    report_errors,
-)
+from image_copies.pipeline.run import cli
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps.definitions import SCORE, has_ground_truth, run_step
 
@@ -30,32 +21,32 @@ DETAILS = {  # the files that --details writes, and how each begins
     "precision_recall.csv": b"rank,squared_distance,",
     "recall_by_edit.csv": b"edit,copies,",
 }
-OPTIONS: Table = {
-    "--submission": FILE | {"help": "score this submission (.h5) or matching-track file (.csv)"},
-    "--queries": FILE | {"help": "score these vectors, of any dimension, without a run"},
-    "--references": FILE | {"help": "with --queries: the vectors of the references"},
-    "--training": FILE | {"help": "with --queries: normalise them against these vectors first"},
-    "--dimensions": {"type": at_least(1), "metavar": "D"}
+OPTIONS: cli.Table = {
+    "--submission": cli.FILE | {"help": "score this submission (.h5) or matching-track file (.csv)"},
+    "--queries": cli.FILE | {"help": "score these vectors, of any dimension, without a run"},
+    "--references": cli.FILE | {"help": "with --queries: the vectors of the references"},
+    "--training": cli.FILE | {"help": "with --queries: normalise them against these vectors first"},
+    "--dimensions": {"type": cli.at_least(1), "metavar": "D"}
     | {"help": "with --training: reduce all to D dimensions by their PCA before"},
-    "--compare": FILE
+    "--compare": cli.FILE
     | {"nargs": "+", "metavar": "OTHER"}
     | {
         "help": "what the run gains over this run or file in µAP, with its interval; given two, the second over the first"
     },
-    "--ground-truth": FILE
+    "--ground-truth": cli.FILE
     | {"metavar": "CSV", "help": "query_id,reference_id; needed where only files are given"},
-    "--output": FILE
+    "--output": cli.FILE
     | {"metavar": "JSON", "help": "with --submission or --queries: write the scores here, too"},
     "--json": {"action": "store_true", "help": "with --submission or --queries: print JSON, not lines"},
-    "--details": DIR | {"help": "with --submission: folder for precision-recall and recall by edit"},
-    "--edits": FILE | {"metavar": "CSV", "help": "with --details: query_id,edits"},
+    "--details": cli.DIR | {"help": "with --submission: folder for precision-recall and recall by edit"},
+    "--edits": cli.FILE | {"metavar": "CSV", "help": "with --details: query_id,edits"},
 }
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = make_step_parser(__doc__, name_command("06_score"))
-    add_options(parser, OPTIONS, OPTIONS)
+    parser = cli.make_step_parser(__doc__, name_command("06_score"))
+    cli.add_options(parser, OPTIONS, OPTIONS)
     add_ray_options(parser)
     return parser
 
@@ -117,7 +108,7 @@ def score(options: argparse.Namespace) -> None:
 
         others = len(options.compare) == 1
         compare(
-            paths=[*options.compare, open_chosen_run(options).folder] if others else options.compare,
+            paths=[*options.compare, cli.open_chosen_run(options).folder] if others else options.compare,
             data=options.data,
             ground_truth=options.ground_truth,
         )
@@ -133,7 +124,7 @@ def score(options: argparse.Namespace) -> None:
             options.json,
         )
     else:
-        score_run(open_chosen_run(options), options.force)
+        score_run(cli.open_chosen_run(options), options.force)
 
 
 def score_run(run: Run, force: bool) -> None:
@@ -172,5 +163,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    with report_errors():
+    with cli.report_errors():
         main()

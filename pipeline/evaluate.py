@@ -15,25 +15,16 @@ import sys
 
 from image_copies.data.errors import UserError
 from image_copies.data.kinds import TEST_SETS
-from image_copies.pipeline.run.cli import (
-    DIR,
-    FILE,
-    PIXELS,
-    Table,
-    above_zero,
-    add_options,
-    make_task_parser,
-    report_errors,
-)
+from image_copies.pipeline.run import cli
 
-OPTIONS: Table = {
+OPTIONS: cli.Table = {
     "compared": {"nargs": "*", "metavar": "DESCRIPTOR", "help": "with --data: what to compare"},
-    "--data": DIR | {"help": "a folder in the ISC2021 layout, with its ground truth"},
-    "--checkpoint": FILE | {"help": "models/<model>/stage-<n>.safetensors of a run"},
+    "--data": cli.DIR | {"help": "a folder in the ISC2021 layout, with its ground truth"},
+    "--checkpoint": cli.FILE | {"help": "models/<model>/stage-<n>.safetensors of a run"},
     "--set": {"choices": tuple(TEST_SETS), "help": "which data set"},
-    "--root": DIR | {"help": "the unpacked archive"},
-    "--distractors": DIR | {"help": "with copydays: further images to search in"},
-    "--image-size": {"type": PIXELS, "metavar": "PIXELS", "help": "default: the training size"},
+    "--root": cli.DIR | {"help": "the unpacked archive"},
+    "--distractors": cli.DIR | {"help": "with copydays: further images to search in"},
+    "--image-size": {"type": cli.PIXELS, "metavar": "PIXELS", "help": "default: the training size"},
     "--protocol": {"choices": ("square", "center_crop", "square_crop", "long_side")}
     | {
         "help": "square: resize to a square, ignoring the aspect ratio; center_crop: resize the short side to 256/224 of the "
@@ -41,15 +32,19 @@ OPTIONS: Table = {
         "long_side: resize the long side to the size, keeping the aspect ratio. Default, as in MultiGrain: center_crop up to the "
         "training size, long_side above"
     },
-    "--pooling-exponent": {"type": above_zero("3"), "metavar": "P", "help": "GeM's p* (default: as trained)"},
+    "--pooling-exponent": {
+        "type": cli.above_zero("3"),
+        "metavar": "P",
+        "help": "GeM's p* (default: as trained)",
+    },
 }
 
 
 if __name__ == "__main__":
-    options = make_task_parser("evaluate", __doc__)
-    add_options(options, OPTIONS, OPTIONS)
+    options = cli.make_task_parser("evaluate", __doc__)
+    cli.add_options(options, OPTIONS, OPTIONS)
     arguments = options.parse_args()
-    with report_errors():
+    with cli.report_errors():
         if (arguments.data is None) != (not arguments.compared):
             raise UserError("descriptors are compared on a folder: give both, as --data DIR A B.")
         if arguments.data is not None:

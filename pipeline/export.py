@@ -16,32 +16,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from image_copies.data.errors import UserError
-from image_copies.pipeline.run.cli import (
-    FILE,
-    FLAG,
-    OPTIONS,
-    add_options,
-    make_task_parser,
-    named_path,
-    report_errors,
-)
+from image_copies.pipeline.run import cli
 from image_copies.pipeline.run.run import open_existing_run
 
 OWN = {
-    "--graph": FLAG
+    "--graph": cli.FLAG
     | {"help": "with --checkpoint: write beside it what match.py needs to use it without torch"},
-    "--unrelated": {"type": named_path, "nargs": 2, "metavar": ("SOURCE", "OTHERS")}
+    "--unrelated": {"type": cli.named_path, "nargs": 2, "metavar": ("SOURCE", "OTHERS")}
     | {
         "help": "with --checkpoint: fit its false alarms again, on edited pictures that it has not learnt from, and on others"
     },
-    "--output": FILE | {"default": Path("descriptor.onnx"), "help": "default: descriptor.onnx"},
+    "--output": cli.FILE | {"default": Path("descriptor.onnx"), "help": "default: descriptor.onnx"},
 }
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = make_task_parser("export", __doc__)
-    add_options(options, [("--run", "--checkpoint"), "--data", *OWN], OPTIONS | OWN)
+    options = cli.make_task_parser("export", __doc__)
+    cli.add_options(options, [("--run", "--checkpoint"), "--data", *OWN], cli.OPTIONS | OWN)
     return options
 
 
@@ -99,5 +91,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    with report_errors():
+    with cli.report_errors():
         main()

@@ -9,19 +9,13 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.arrays import Float32s
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, prefix_errors
+from image_copies.submissions.ensemble import selection
 from image_copies.submissions.ensemble.normalization import count_neighbours_needed
 from image_copies.submissions.ensemble.projection import (
     Projection,
     fit_projection_on_rows,
     require_training_only,
     save_projection,
-)
-from image_copies.submissions.ensemble.selection import (
-    ValidationVectors,
-    choose_variant,
-    find_usable_methods,
-    merge_candidates,
-    project_validation,
 )
 from image_copies.submissions.ensemble.variant import (
     LEARNT_FAMILIES,
@@ -115,7 +109,7 @@ def _choose(
 ) -> tuple[Variant, pd.DataFrame]:
     """Return the best candidate and the table of all."""
     others = len(training) - len(roles.references) - len(roles.distractors)
-    usable = find_usable_methods(recipe.normalization, others)
+    usable = selection.find_usable_methods(recipe.normalization, others)
     for method in recipe.normalization.methods:
         if method not in usable:
             needed = count_neighbours_needed(recipe.normalization, method)
@@ -129,9 +123,11 @@ def _choose(
         most = max(recipe.ensemble.dimensions)
         candidates = project_candidates(training, synthetic, roles, recipe, most, weights)
         tables.append(
-            choose_variant(candidates, truth, recipe.ensemble, recipe.normalization, weights, left_out)[1]
+            selection.choose_variant(
+                candidates, truth, recipe.ensemble, recipe.normalization, weights, left_out
+            )[1]
         )
-    return merge_candidates(tables)
+    return selection.merge_candidates(tables)
 
 
 def project_candidates(
@@ -141,7 +137,7 @@ def project_candidates(
     recipe: Recipe,
     dimensions: int,
     weights: tuple[float, ...] = (),
-) -> ValidationVectors:
+) -> selection.ValidationVectors:
     """Project the vectors that the variant is chosen on: synthetic queries and training images, no real query or reference.
 
     They are all models' vectors, to be weighted by the models' weights; () if all are 1.
@@ -153,7 +149,7 @@ def project_candidates(
         training, synthetic = training.weighted(weights), synthetic.weighted(weights)
     held_out = roles.references.ids + roles.distractors.ids
     sample = recipe.ensemble.training_sample
-    return project_validation(
+    return selection.project_validation(
         training, roles.references.ids, held_out, synthetic, dimensions, sample, recipe.seed
     )
 

@@ -20,13 +20,7 @@ from image_copies.submissions.formats.submission import describe_oddities, open_
 from image_copies.submissions.report.gallery import MAX_SUGGESTED
 from image_copies.submissions.report.inputs import ReportInputs, UnscoredInputs
 from image_copies.submissions.report.page import write_report, write_unscored_report
-from image_copies.submissions.scoring.metrics import (
-    Interval,
-    RankedPairs,
-    Scores,
-    evaluate,
-    micro_average_precision_interval,
-)
+from image_copies.submissions.scoring import metrics
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors
 
 from ..run.run import Run
@@ -40,9 +34,9 @@ class ScoredVariant:
     """One row of the table of variants."""
 
     name: str
-    scores: Scores
-    ranked: RankedPairs  # best first
-    interval: Interval  # of its µAP
+    scores: metrics.Scores
+    ranked: metrics.RankedPairs  # best first
+    interval: metrics.Interval  # of its µAP
     submitted: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -54,8 +48,10 @@ class ScoredVariant:
 def _score_variant(
     name: str, queries: Vectors, references: VectorSet, truth: GroundTruth, submitted: bool = False
 ) -> ScoredVariant:
-    scores, ranked = evaluate(queries, references, truth)
-    return ScoredVariant(name, scores, ranked, micro_average_precision_interval(ranked, truth), submitted)
+    scores, ranked = metrics.evaluate(queries, references, truth)
+    return ScoredVariant(
+        name, scores, ranked, metrics.micro_average_precision_interval(ranked, truth), submitted
+    )
 
 
 @search_on_gpu()

@@ -12,13 +12,7 @@ from image_copies.data.layout import open_isc_folder
 from image_copies.data.remote import as_path
 from image_copies.submissions.formats.matching_track import evaluate_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
-from image_copies.submissions.scoring.any_vectors import (
-    normalize_vectors,
-    open_set,
-    rank_vectors,
-    read_set,
-    reduce_vectors,
-)
+from image_copies.submissions.scoring import any_vectors
 from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, write_curve
 from image_copies.submissions.scoring.metrics import (
     RankedPairs,
@@ -112,16 +106,16 @@ def score_vectors(
         UserError: when a file cannot be read, or the files do not belong together.
     """
     truth = read_ground_truth(ground_truth)
-    asked = read_set(queries)
-    searched = open_set(references, "reference")
+    asked = any_vectors.read_set(queries)
+    searched = any_vectors.open_set(references, "reference")
     if training is not None:
-        held = read_set(training)
+        held = any_vectors.read_set(training)
         if dimensions is not None:
-            asked, searched, held = reduce_vectors(
-                [asked, read_set(references, "reference"), held], held, dimensions
+            asked, searched, held = any_vectors.reduce_vectors(
+                [asked, any_vectors.read_set(references, "reference"), held], held, dimensions
             )
-        asked = normalize_vectors(asked, held)
-    scores, _ = rank_vectors(asked, searched, truth)
+        asked = any_vectors.normalize_vectors(asked, held)
+    scores, _ = any_vectors.rank_vectors(asked, searched, truth)
     given = {"queries": queries, "references": references, "ground_truth": ground_truth, "training": training}
     _print_scores(scores, {name: path for name, path in given.items() if path is not None}, output, as_json)
 

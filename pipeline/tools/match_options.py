@@ -12,28 +12,15 @@ from image_copies.data.files import is_folder
 from image_copies.data.sources.archives import is_archive
 from image_copies.matching.files.keeping import KEEP_RULES, read_rules
 
-from ..run.cli import (
-    DIR,
-    FILE,
-    FLAG,
-    NETWORK,
-    RULE,
-    SOURCES,
-    Table,
-    add_options,
-    at_least,
-    make_task_parser,
-    named_place,
-)
-from ..run.cli import OPTIONS as SHARED
+from ..run import cli
 
 A_SOURCE = "a SOURCE is a folder, a tar, zip, Parquet or Arrow file of pictures, a picture or @list.txt, here or at s3://…"
 APPLY_CHOICES = ("move", "hardlink", "symlink", "delete-to-trash")
-PLACES: dict[str, Any] = {"type": named_place, "nargs": "+"}
-OPTIONS: Table = {
-    **SHARED,
+PLACES: dict[str, Any] = {"type": cli.named_place, "nargs": "+"}
+OPTIONS: cli.Table = {
+    **cli.OPTIONS,
     "pictures": {
-        "type": named_place,
+        "type": cli.named_place,
         "nargs": "*",
         "metavar": "PICTURE",
         "help": "two files: are they copies? Or folders",
@@ -44,14 +31,15 @@ OPTIONS: Table = {
     "word": {"choices": ("copy", "not-a-copy", "undecided"), "help": "undecided takes the decision back"},
     "sources": PLACES | {"metavar": "SOURCE"},
     "paths": PLACES | {"metavar": "PATH"},
-    "--queries": SOURCES | {"help": "pictures that may be copies"},
-    "--references": SOURCES | {"help": "pictures that may have been copied, or CSV lists of PDQ hashes"},
-    "--read-only": SOURCES
+    "--queries": cli.SOURCES | {"help": "pictures that may be copies"},
+    "--references": cli.SOURCES | {"help": "pictures that may have been copied, or CSV lists of PDQ hashes"},
+    "--read-only": cli.SOURCES
     | {"help": "nothing in these is ever changed; they are searched if they are sources, too"},
-    "--show": FILE | {"help": "with two pictures: one laid on the other, and what differs"},
-    "--index": DIR | {"help": "an index of references, which `add` makes, and which keeps decisions"},
-    "--unrelated": SOURCES | {"help": "calibrate on these pictures, which must not be copies of each other"},
-    "--verify": {"type": at_least(0), "nargs": "?", "const": 10, "metavar": "K"}
+    "--show": cli.FILE | {"help": "with two pictures: one laid on the other, and what differs"},
+    "--index": cli.DIR | {"help": "an index of references, which `add` makes, and which keeps decisions"},
+    "--unrelated": cli.SOURCES
+    | {"help": "calibrate on these pictures, which must not be copies of each other"},
+    "--verify": {"type": cli.at_least(0), "nargs": "?", "const": 10, "metavar": "K"}
     | {
         "help": "confirm each query's K nearest references (10) by local features; default: for up to 50,000 pictures"
     },
@@ -63,28 +51,28 @@ OPTIONS: Table = {
     },
     "--views": {"action": argparse.BooleanOptionalAction}
     | {"help": "search with views of unsure pictures and pictures on pages, too; default: as for --verify"},
-    "--exact": FLAG | {"help": "compare with every reference, even in a large index"},
+    "--exact": cli.FLAG | {"help": "compare with every reference, even in a large index"},
     "--keep": {"nargs": "+", "default": ["largest"], "metavar": "RULE"}
     | {
         "help": f"which file of a group to keep: {', '.join(KEEP_RULES)}; path:PATTERN, such as 'path:originals/*': first these"
     },
-    "--remove-references": FLAG | {"help": "let the plan remove references, too; without it they stay"},
+    "--remove-references": cli.FLAG | {"help": "let the plan remove references, too; without it they stay"},
     "--apply": {
         "choices": APPLY_CHOICES,
         "help": "carry out OUTPUT/plan.csv, which a search wrote; `--apply move --help`",
     },
-    "--undo": FLAG | {"help": "undo what --apply did"},
-    "--to": DIR | {"help": "with --apply move; default: OUTPUT/moved"},
-    "--merge-metadata": FLAG
+    "--undo": cli.FLAG | {"help": "undo what --apply did"},
+    "--to": cli.DIR | {"help": "with --apply move; default: OUTPUT/moved"},
+    "--merge-metadata": cli.FLAG
     | {
         "help": "write date, place, captions, keywords … that only a copy has into an XMP sidecar of the kept file"
     },
-    "--output": DIR | {"default": Path("matches"), "help": "default: matches"},
-    "--quiet": FLAG | {"help": "no messages"},
+    "--output": cli.DIR | {"default": Path("matches"), "help": "default: matches"},
+    "--quiet": cli.FLAG | {"help": "no messages"},
 }
 SEARCH = (
     *("search:", ("--verify", "--no-verify"), "--views", "--exact"),
-    *("network and threshold:", *NETWORK, *RULE, "--unrelated"),
+    *("network and threshold:", *cli.NETWORK, *cli.RULE, "--unrelated"),
     *("groups, and what to do with them:", "--keep", "--remove-references"),
     "--read-only",
 )
@@ -106,7 +94,7 @@ TASKS: dict[str, tuple[str | tuple[str, ...], ...]] = {
     "leakage": ("sets", *SEARCH),
     "decide": ("pair", "word", "--index"),
     "decisions": ("--index",),
-    "add": ("sources", "--index", *NETWORK),
+    "add": ("sources", "--index", *cli.NETWORK),
     "remove": ("paths", "--index"),
     "check": ("--index",),
 }
@@ -122,10 +110,10 @@ def parse_line(words: Sequence[str], description: str | None = None) -> tuple[st
     named = [word.partition("=")[0] for word in words]
     of_word = words[0] if words and words[0].isalpha() and words[0] in TASKS else ""
     task = of_word or next((task for task in ("--apply", "--undo") if task in named), "")
-    parser = make_task_parser("match", description)
+    parser = cli.make_task_parser("match", description)
     parser.prog = f"{parser.prog} {task}".removesuffix(" ")
     parser.set_defaults(sets=[], pictures=[], queries=[], references=[], index=None, to=None)
-    add_options(parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet"], OPTIONS)
+    cli.add_options(parser, [*TASKS[task], "results and messages:", "--output", "--json", "--quiet"], OPTIONS)
     options = parser.parse_args(words[bool(of_word) :])
     if task in WITH_INDEX and options.index is None:
         parser.error("the index is missing: give it with --index DIR")

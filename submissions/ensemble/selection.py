@@ -17,13 +17,7 @@ from ..scoring.metrics import evaluate
 from ..settings import EnsembleSettings, Method, NormalizationSettings
 from ..vectors.concatenated import ConcatenatedVectors
 from ..vectors.files import VectorRows, Vectors, join_blocks
-from .normalization import (
-    count_neighbours_needed,
-    find_neighbours,
-    hold_neighbours,
-    list_betas,
-    normalize_queries,
-)
+from . import normalization as normalizing
 from .projection import Projection, fit_projection_on_rows
 from .variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, Variant, parse_variant, tabulate_variant
 
@@ -174,12 +168,14 @@ def apply_normalizations(
         UserError: when no method can be applied because there are too few training vectors.
     """
     methods = find_usable_methods(settings, len(training))
-    needed = max(count_neighbours_needed(settings, method) for method in methods)
-    held, neighbours = hold_neighbours(training, find_neighbours(queries, training, needed))
+    needed = max(normalizing.count_neighbours_needed(settings, method) for method in methods)
+    held, neighbours = normalizing.hold_neighbours(
+        training, normalizing.find_neighbours(queries, training, needed)
+    )
     return [
-        (method, beta, normalize_queries(queries, held, neighbours, method, beta, settings))
+        (method, beta, normalizing.normalize_queries(queries, held, neighbours, method, beta, settings))
         for method in methods
-        for beta in list_betas(settings, method)
+        for beta in normalizing.list_betas(settings, method)
     ]
 
 
@@ -189,7 +185,9 @@ def find_usable_methods(settings: NormalizationSettings, training: int) -> tuple
     In the latter cases the search for neighbours then fails with a message about their number.
     """
     usable = tuple(
-        method for method in settings.methods if count_neighbours_needed(settings, method) <= training
+        method
+        for method in settings.methods
+        if normalizing.count_neighbours_needed(settings, method) <= training
     )
     return usable if len(settings.methods) > 1 and usable else settings.methods
 
@@ -203,4 +201,8 @@ def find_best_beta(table: pd.DataFrame, variant: Variant, method: Method) -> flo
     same = table
     for column in ("dimensions", "eigen_power", "method", "weights"):
         same = same[same[column] == wanted[column]]
-    return float(same.iloc[0]["beta"]) if len(same) else list_betas(NormalizationSettings(), method)[0]
+    return (
+        float(same.iloc[0]["beta"])
+        if len(same)
+        else normalizing.list_betas(NormalizationSettings(), method)[0]
+    )
