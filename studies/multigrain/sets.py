@@ -1,11 +1,12 @@
 """Holidays, Copydays and UKB as unpacked from their archives, and a trained network's figures on them (MultiGrain, table 3)."""
 
-from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from image_copies.data.arrays import Int64s
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
 from image_copies.data.labels import LabelledImages
@@ -62,28 +63,17 @@ def read_holidays(root: Path | str) -> RetrievalSet:
     root = Path(root)
     require_names(root, HOLIDAYS_LAYOUT, "jpg/")
     images = find_images(root / "jpg", naming="path")
-    wrong = [
-        image_id
-        for image_id in images.ids
-        if not (len(image_id) == 6 and image_id.isascii() and image_id.isdigit())
-    ]
-    if wrong:
-        raise UserError(
-            f"{root / 'jpg'} holds {len(wrong)} images not named by six digits, such as {wrong[0]!r}. Expected {HOLIDAYS_LAYOUT}."
-        )
-    groups: dict[int, list[int]] = defaultdict(list)
-    for row, image_id in enumerate(images.ids):
-        groups[int(image_id) // 100].append(row)
-    for group, rows in groups.items():
-        if len(rows) < 2 or not images.ids[rows[0]].endswith("00"):
+    numbers = _read_numbers(images.ids, HOLIDAYS_LAYOUT)
+    groups = [np.flatnonzero(numbers // 100 == group).tolist() for group in np.unique(numbers // 100)]
+    for first, *others in groups:
+        if not others or numbers[first] % 100:
+            group = numbers[first] // 100
             raise UserError(
-                f"{root / 'jpg'}: group {group} has {len(rows)} images, the first is {images.ids[rows[0]]}; expected the query "
-                f"{group}00 and at least one more. Are both archives unpacked? Expected {HOLIDAYS_LAYOUT}."
+                f"{root / 'jpg'}: group {group} has {1 + len(others)} images, the first is {images.ids[first]}; expected "
+                f"the query {group}00 and at least one more. Are both archives unpacked? Expected {HOLIDAYS_LAYOUT}."
             )
-    queries = [rows[0] for rows in groups.values()]
-    return RetrievalSet(
-        images, queries, [rows[1:] for rows in groups.values()], [[query] for query in queries]
-    )
+    queries = [rows[0] for rows in groups]
+    return RetrievalSet(images, queries, [rows[1:] for rows in groups], [[query] for query in queries])
 
 
 COPYDAYS_LAYOUT = "original/200000.jpg, … and strong/200001.jpg, …"
@@ -106,20 +96,16 @@ def read_copydays(root: Path | str, distractors: Path | str | None = None) -> Re
     images = ImageSet(
         [image_id for part in parts for image_id in part.ids], [path for part in parts for path in part.paths]
     )
-    originals: dict[int, list[int]] = defaultdict(list)
     first, end = len(parts[0]), len(parts[0]) + len(parts[1])
-    for row in range(first):
-        originals[_group(images, row)].append(row)
+    photos = _read_numbers([path.stem for path in images.paths[:end]], COPYDAYS_LAYOUT) // 100
     queries = list(range(first, end))
-    alone = [row for row in queries if _group(images, row) not in originals]
+    relevant = [np.flatnonzero(photos[:first] == photo).tolist() for photo in photos[first:]]
+    alone = [images.paths[row] for row, rows in zip(queries, relevant, strict=True) if not rows]
     if alone:
-        lonely = images.paths[alone[0]]
         raise UserError(
-            f"{root}: {len(alone)} copies have no original; the first is {lonely}. Expected {COPYDAYS_LAYOUT}."
+            f"{root}: {len(alone)} copies have no original; the first is {alone[0]}. Expected {COPYDAYS_LAYOUT}."
         )
-    return RetrievalSet(
-        images, queries, [originals[_group(images, row)] for row in queries], [queries] * len(queries)
-    )
+    return RetrievalSet(images, queries, relevant, [queries] * len(queries))
 
 
 def _prefix_ids(prefix: str, folder: Path) -> ImageSet:
@@ -127,14 +113,13 @@ def _prefix_ids(prefix: str, folder: Path) -> ImageSet:
     return ImageSet([f"{prefix}/{image_id}" for image_id in found.ids], found.paths)
 
 
-def _group(images: ImageSet, row: int) -> int:
-    """Return the number that a photo shares with its copies."""
-    name = images.paths[row].stem
-    if len(name) != 6 or not name.isdecimal():
-        raise UserError(
-            f"{images.paths[row]} is not named by six digits, as Copydays' images are. Expected {COPYDAYS_LAYOUT}."
-        )
-    return int(name) // 100
+def _read_numbers(names: Sequence[str], layout: str, digits: int = 6, prefix: str = "") -> Int64s:
+    """Return the numbers [n] that names consist of, with so many digits, after a prefix."""
+    numbers = [name.removeprefix(prefix) for name in names]
+    wrong = [number for number in numbers if len(number) != digits or not number.isdecimal()]
+    if wrong:
+        raise UserError(f"{len(wrong)} images have other names, such as {wrong[0]!r}. Expected {layout}.")
+    return np.array([int(number) for number in numbers])
 
 
 UKB_LAYOUT = (
@@ -154,19 +139,8 @@ def read_ukb(root: Path | str) -> LabelledImages:
     require_names(root, UKB_LAYOUT)
     folder = root / "full" if (root / "full").is_dir() else root
     images = find_images(folder, naming="path")
-    numbers = [image_id.removeprefix("ukbench") for image_id in images.ids]
-    wrong = [
-        image_id
-        for image_id, number in zip(images.ids, numbers, strict=True)
-        if len(number) != 5 or not number.isdecimal()
-    ]
-    if wrong:
-        raise UserError(
-            f"{folder} holds {len(wrong)} images with other names, such as {wrong[0]!r}; expected {UKB_LAYOUT}."
-        )
-    objects, labels, sizes = np.unique(
-        [int(number) // 4 for number in numbers], return_inverse=True, return_counts=True
-    )
+    numbers = _read_numbers(images.ids, UKB_LAYOUT, 5, "ukbench")
+    objects, labels, sizes = np.unique(numbers // 4, return_inverse=True, return_counts=True)
     if (sizes != 4).any():
         first = int(objects[sizes != 4][0])
         raise UserError(
