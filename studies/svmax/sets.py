@@ -21,29 +21,21 @@ Parts = tuple[LabelledImages, LabelledImages]  # training and test images, whose
 MAX_EXACT_KMEANS = 20_000  # more vectors than this are clustered in batches
 
 
-def read_columns(path: Path, columns: int, header: str = "") -> list[list[str]]:
-    """Read a table with so many whitespace-separated columns, below a header unless that is "".
+def read_columns(path: Path, columns: int) -> list[list[str]]:
+    """Read a table with so many whitespace-separated columns.
 
     Raises:
-        UserError: the first line is another one, a line has another number of columns, or there are no rows.
+        UserError: a line has another number of columns, or there are none.
     """
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-        parts = line.split()
-        if header and number == 1 and parts != header.split():
+    rows = [line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines()]
+    for number, parts in enumerate(rows, start=1):
+        if len(parts) not in (0, columns):
             raise UserError(
-                f"{path} does not begin with the line {header!r} but with {line[:60]!r}. Unpack the archive again."
+                f"{path}, line {number} has {len(parts)} columns; expected {columns}: {parts[:4]}."
             )
-        if not parts or (header and number == 1):
-            continue
-        if len(parts) != columns:
-            raise UserError(
-                f"{path}, line {number} has {len(parts)} columns; expected {columns}: {line[:60]!r}."
-            )
-        rows.append(parts)
-    if not rows:
+    if not any(rows):
         raise UserError(f"{path} contains no rows. Unpack the archive again.")
-    return rows
+    return [parts for parts in rows if parts]
 
 
 def require_images(root: Path, names: list[str], source: Path) -> ImageSet:
@@ -166,10 +158,13 @@ def read_online_products(root: Path | str) -> Parts:
 
 
 def _part_of_online_products(folder: Path, table: str) -> LabelledImages:
-    rows = read_columns(folder / table, 4, HEADER)
-    return label_images(
-        require_images(folder, [row[3] for row in rows], folder / table), [row[1].zfill(5) for row in rows]
-    )
+    header, *rows = read_columns(folder / table, 4)
+    if header != HEADER.split():
+        raise UserError(
+            f"{folder / table} does not begin with the line {HEADER!r} but with {header}. Unpack the archive again."
+        )
+    images = require_images(folder, [row[3] for row in rows], folder / table)
+    return label_images(images, [row[1].zfill(5) for row in rows])
 
 
 def evaluate_cub(view: View, source: Source) -> Figures:

@@ -126,7 +126,7 @@ def test_it_works_in_a_folder_with_packages_of_the_same_names_and_brings_its_rec
 def test_what_is_missing_is_named_as_an_extra(installed: Place) -> None:
     """There is no file of requirements next to it."""
     program = "import sys; sys.modules['ray'] = None; from image_copies.pipeline.command import main; main()"
-    done = installed.call("-c", program, "dedup", "--input", "pictures", "--output", "found")
+    done = installed.call("-c", program, "dedup", "--input", "pictures", "--output", "found", "--ray", "local")
     source = installed.site.parents[3] / "source"
     assert "Ray is not installed" in done.stderr and done.stderr.endswith(f"python -m pip install '{source}[cluster]'\n")
     done = installed.call("-c", "import image_copies; print(image_copies.__version__)")
