@@ -120,10 +120,8 @@ def _training_images(checkpoint: Path, root: Path | None) -> LabelledImages:
         table = root / TRAINING_LABELS
         return read_labels(table, images) if table.is_file() else label_images(images, images.ids)
     images = find_images(root, naming="path")
-    in_folders = all("/" in image_id for image_id in images.ids)
-    return label_images(
-        images, [image_id.split("/", 1)[0] if in_folders else image_id for image_id in images.ids]
-    )
+    folders = [image_id.split("/", 1)[0] for image_id in images.ids]  # a loose image is its own class
+    return label_images(images, folders)
 
 
 def embed_at_exponents(
