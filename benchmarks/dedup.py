@@ -50,7 +50,7 @@ from image_copies.matching.dedup.vectors import (
     make_collection,
     write_container,
 )
-from image_copies.matching.groups.groups import Pairs, group_pairs, pack_pairs
+from image_copies.matching.groups.groups import Pairs, group_components, pack_pairs
 from image_copies.matching.output import Output
 
 RESULTS = Path(__file__).with_name("dedup.json")
@@ -194,8 +194,8 @@ def group(count: int) -> None:
     """Group about so many made-up pairs."""
     pairs = np.concatenate(list(draw_pairs(count)))
     contents = 1 + int(max(pairs["first"].max(), pairs["second"].max()))
-    found = take(f"{len(pairs):,} pairs of {contents:,} contents", lambda: group_pairs(pairs, contents))
-    print(f"{len(found.groups):,} groups, {found.dropped:,} dropped")
+    found = take(f"{len(pairs):,} pairs of {contents:,} contents", lambda: list(group_components(pairs, contents)))
+    print(f"{sum(len(part.groups) for part in found):,} groups, {sum(part.dropped for part in found):,} dropped")
 
 
 def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:

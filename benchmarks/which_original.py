@@ -173,7 +173,7 @@ def find_answer(one: Path, other: Path) -> tuple[Path | None, str] | None:
     known = Knowledge(digests, facts, {}, lambda *pair: -0.1).of(one, other)
     if not known.judgement.is_certain:
         return None
-    return (None, "") if known.origin is None else (known.origin.path, known.origin.reason)
+    return known.origin or (None, "")
 
 
 def measure(paths: list[Path], kind: str, folder: Path, _seed: int) -> Figures:

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from .files.facts import Facts, is_intact
-from .files.originals import EditComparer, Origin, find_advantage
+from .files.originals import EditComparer, find_advantage
 from .files.surplus import Holdings, Surplus, find_surplus, join_words, read_attributes, read_holdings
 from .matches import Match
 from .pairs import LastUsed, PairJudge
+from .verification.edits import Comparison
 from .verification.judgement import Judgement
 
 SAME_BYTES = Judgement("same file", "the same bytes as the kept file", 100)
+MAX_PAIRS = 100_000  # that are remembered, some 2 kB each
 MAX_HELD = 1000  # files whose contents are remembered, some kB each
 CALLED_COPY = Judgement("certain", "called a copy of the kept file", 100)
 
@@ -80,40 +82,59 @@ class PairKnowledge:
     @cached_property
     def surplus(self) -> Surplus:
         """What the file holds, notes, and has belonging to it that the kept one lacks."""
-        if self.same_bytes:
-            facts = self.knowledge.facts.get(self.file)
-            if facts is None or not (facts.companions or read_attributes(self.file)):
-                return Surplus()
+        beside = self.knowledge.facts[self.file].companions
+        if self.same_bytes and not beside and not read_attributes(self.file):
+            return Surplus()
         return find_surplus(self.knowledge.held.of(self.kept), self.knowledge.held.of(self.file))
 
     @cached_property
-    def origin(self) -> Origin | None:
-        """Which of the two, certainly copies of each other, the other one was made of; None where that is not known."""
-        kept = self.knowledge.facts.get(self.kept)
-        file = self.knowledge.facts.get(self.file)
-        if kept is None or file is None or self.same_bytes or not self.judgement.is_certain:
-            return None
-        return self.knowledge.comparer.find_origin(kept, file)
+    def edits(self) -> Comparison | None:
+        """What was done to the kept file, the query, and to the other one; None where the same pixels are shown."""
+        knowledge = self.knowledge
+        if self.file < self.kept:  # each two are compared once
+            back = knowledge.of(self.file, self.kept).edits
+            return back and back.turned()
+        return knowledge.comparer.compare(knowledge.facts[self.kept], knowledge.facts[self.file])
 
-    def find_loss(self, distrusted: bool, by_hand: bool, merging: bool = False) -> str:
+    @cached_property
+    def origin(self) -> tuple[Path, str] | None:
+        """Which of the two, certainly copies of each other, the other was made of, and why; None where that is not known.
+
+        The reason is said of the one that was made, in words that follow its name.
+        """
+        if self.same_bytes or not self.judgement.is_certain:
+            return None
+        files = self.kept, self.file
+        kept, file = (self.knowledge.facts[path] for path in files)
+        made = self.knowledge.comparer.find_made(kept, file, self.edits)
+        return made and (files[1 - made[0]], made[1])
+
+    def find_loss(self, by_hand: bool) -> tuple[str, str]:
         """Return what the file has, or may have, that the kept one lacks, in words; empty for nothing.
 
+        The second is what it notes, if that is all: it can be written next to the kept file.
+
         Args:
-            distrusted: Whether the kept file is one for the changes that were made to larger ones.
-            by_hand: Whether a person chose it, having seen both: only what cannot be seen counts.
-            merging: Whether what the file notes is written next to the kept one.
+            by_hand: Whether a person chose the kept file, having seen both: only what cannot be seen counts.
         """
-        kept = self.knowledge.facts.get(self.kept)
-        file = self.knowledge.facts.get(self.file)
-        if kept is None or file is None or not self.judgement.is_certain:
-            return ""
-        noted = "" if merging or self.decision else self.surplus.noted
+        if not self.judgement.is_certain:
+            return "", ""
+        kept, file = (self.knowledge.facts[path] for path in (self.kept, self.file))
+        noted = "" if self.decision else self.surplus.noted
         held = f"it has {', '.join(filter(None, (join_words(self.surplus.lasting), noted)))}, unlike the kept file"
         if self.surplus.lasting:
-            return held
+            return held, ""
         seen = by_hand or self.decision or (self.judgement.kind == "same file" and kept.form == file.form)
-        doubt = "" if seen else find_advantage(kept, file, self.knowledge.comparer, distrusted)
-        return ", and ".join(filter(None, (noted and held, doubt)))
+        doubt = "" if seen else self._find_doubt(kept, file)
+        return ", and ".join(filter(None, (noted and held, doubt))), "" if doubt else noted
+
+    def _find_doubt(self, kept: Facts, file: Facts) -> str:
+        if self.edits is not None:
+            return find_advantage(self.edits, kept, file)
+        first, second = sorted((self.kept, self.file))
+        if not self.knowledge.judge.judge(Match(first, second)).is_certain:
+            return "nothing shows which of the two is the original"
+        return f"the kept file {self.origin[1]}" if self.origin and self.origin[0] == self.file else ""
 
 
 @dataclass
@@ -150,9 +171,14 @@ class Knowledge:
         """Whether a file is decoded whole."""
         return self.judge.verdicts.ask((path,), "intact", (), lambda: is_intact(path))
 
-    def of(self, kept: Path, file: Path) -> PairKnowledge:
-        """Return what is known of a file and of the one that would stay instead of it."""
-        return PairKnowledge(kept, file, self.listed.get(frozenset((kept, file))), self)
+    @cached_property
+    def of(self) -> Callable[[Path, Path], PairKnowledge]:
+        """What is known of a file, the second, and of the one that would stay instead of it."""
+
+        def find(kept: Path, file: Path) -> PairKnowledge:
+            return PairKnowledge(kept, file, self.listed.get(frozenset((kept, file))), self)
+
+        return lru_cache(MAX_PAIRS)(find)
 
 
 def list_pairs(matches: Iterable[Match]) -> dict[frozenset[Path], Match]:

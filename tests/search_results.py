@@ -19,13 +19,14 @@ from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.judgement import Judgement
 
 CERTAIN = Judgement("certain", "the pixels agree", 98)
-ALIKE = Comparison(Edits(), Edits(), np.eye(3), compressed=True)
+ALIKE = Comparison(Edits(step=1.0), Edits(step=1.0), np.eye(3), compressed=True, reversed=True)
 
 
 def know_alike(digests: Mapping[Path, bytes], facts: Mapping[Path, Facts], pairs: Sequence[Match]) -> Knowledge:
     """What is known of pairs of which neither file looks edited."""
     knowledge = Knowledge(digests, facts, list_pairs(pairs))
     knowledge.comparer.compare = lambda one, other: ALIKE  # type: ignore[method-assign]
+    knowledge.comparer.find_made = lambda one, other, found: None  # type: ignore[method-assign]
     return knowledge
 
 

@@ -22,7 +22,7 @@ from image_copies.data.sources.tables import is_parquet
 
 from ..files.companions import find_companions, is_in_library
 from ..files.facts import Facts, picture_facts
-from ..files.keeping import ASKED, CRITERIA, Choice
+from ..files.keeping import ASKED, CRITERIA, KeepSettings
 from ..files.plan import PlanRow
 from ..files.surplus import read_attributes
 from ..groups.group_plan import plan_around
@@ -187,7 +187,7 @@ def _look_up(
         archived[place] = facts.archived
         alone[place] = not (facts.companions or is_in_library(path) or (loose and read_attributes(path)))
         for criterion, column in zip(criteria, keys, strict=True):
-            column[place] = criterion.key(facts, Choice())
+            column[place] = criterion.key(facts, KeepSettings())
     return [within, archived, *keys], archived, alone
 
 

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -31,8 +31,6 @@ MADE_OF_ANOTHER = re.compile(
 # folders of copies and of what was thrown away: "Backup", "old disk", "Kopien", "Downloads", "$RECYCLE.BIN", ".Trash-1000"
 AWAY = r"back-?ups?|sicherung(?:en)?|sauvegardes?|old|copies|kopien|duplicates?|downloads?|trash(?:es)?|recycle|papierkorb"
 OF_COPIES = re.compile(rf"(?:^|[\W_])(?:{MADE}|{AWAY})(?:[\W\d_]|$)|{MADE_ATTACHED}", re.IGNORECASE)
-# nanoseconds between file dates that say nothing: copying and unpacking write many in a row
-NEAR_IN_TIME = 600 * 10**9
 MOST_COMPANIONS = 99  # that are counted
 
 
@@ -51,6 +49,7 @@ class KeepSettings:
         folders: Folders in order of preference, for "folder-order".
         is_protected: Whether a file must not be touched.
         is_reference: Whether a file stays because it is a reference; those come before the others, whatever the rule.
+        targets: Files that links of the group lead to, by their resolved paths; found where files are sorted.
     """
 
     keep: KeepRule = "largest"
@@ -58,21 +57,7 @@ class KeepSettings:
     folders: Sequence[Path] = ()
     is_protected: Callable[[Path], bool] = _is_neither
     is_reference: Callable[[Path], bool] = _is_neither
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What a choice depends on besides the files.
-
-    Attributes:
-        settings: Which file to keep.
-        targets: Files that links of the group lead to, by their resolved paths.
-        count_copies: Counts the files of the group that are certainly copies of one.
-    """
-
-    settings: KeepSettings = KeepSettings()
     targets: Collection[Path] = ()
-    count_copies: Callable[[Path], int] = lambda path: 0
 
 
 @dataclass(frozen=True)
@@ -82,13 +67,11 @@ class Criterion:
     Attributes:
         key: Of a file; the lowest stays.
         words: The reason, a format of the file that stays, the next one, and the keys of both.
-        is_near: Whether a second file counts for as good as the best one.
         column: Type of its keys in an array; None where what it needs is not known of millions of files.
     """
 
-    key: Callable[[Facts, Choice], Any]
+    key: Callable[[Facts, KeepSettings], Any]
     words: str
-    is_near: Callable[[Facts, Facts], bool] = lambda best, facts: False
     column: DTypeLike | None = None
 
 
@@ -143,30 +126,23 @@ def find_link_targets(files: Iterable[Facts]) -> set[Path]:
     return {facts.path.resolve() for facts in files if facts.linked}
 
 
-def _find_preferred(facts: Facts, choice: Choice) -> tuple[int, str]:
+def _find_preferred(facts: Facts, settings: KeepSettings) -> tuple[int, str]:
     """Return the number of the first pattern that a file matches, and the pattern."""
-    patterns = choice.settings.preferred
+    patterns = settings.preferred
     place = find_pattern(facts.path, patterns)
     return place, (*patterns, "")[place]
 
 
-def _find_place(facts: Facts, choice: Choice) -> int:
+def _find_place(facts: Facts, settings: KeepSettings) -> int:
     """Return the number of the first folder that a file lies in, from 1."""
-    places = enumerate(choice.settings.folders, 1)
+    places = enumerate(settings.folders, 1)
     around = facts.path, *facts.path.parents
-    return next((place for place, folder in places if folder in around), len(choice.settings.folders) + 1)
-
-
-def _have_near_sides(one: Facts, other: Facts) -> bool:
-    return abs(one.width - other.width) <= 1 and abs(one.height - other.height) <= 1
-
-
-def _have_near_dates(one: Facts, other: Facts) -> bool:
-    return not (one.taken or other.taken) and abs(one.modified - other.modified) < NEAR_IN_TIME
+    return next((place for place, folder in places if folder in around), len(settings.folders) + 1)
 
 
 OLDEST = Criterion(
-    lambda facts, _: facts.date, "older: {0.described_date}, the next {1.described_date}", _have_near_dates
+    lambda facts, _: facts.date,
+    "older: {0.described_date}, the next {1.described_date}",
 )
 IN_ORDER = Criterion(_find_place, "in folder {2} of the order, the next in {3}")
 BY_RULE: dict[KeepRule, list[Criterion]] = {"largest": [], "oldest": [OLDEST], "folder-order": [IN_ORDER]}
@@ -176,15 +152,14 @@ ASKED = [  # before the rule
         "the only file that is neither a link nor inside an archive",
         column=bool,
     ),
-    Criterion(lambda facts, choice: not choice.settings.is_reference(facts.path), REFERENCE),
+    Criterion(lambda facts, settings: not settings.is_reference(facts.path), REFERENCE),
     Criterion(_find_preferred, "its path matches {2[1]}"),
 ]
 CRITERIA = [  # after the rule
     Criterion(
         lambda facts, _: -facts.width * facts.height,
         "largest: {0.width} × {0.height}, the next {1.width} × {1.height}",
-        _have_near_sides,
-        np.int64,
+        column=np.int64,
     ),
     Criterion(
         lambda facts, _: -facts.frames, "as large, more frames or pages: {0.frames}, the next {1.frames}"
@@ -200,9 +175,8 @@ CRITERIA = [  # after the rule
         "as large in pixels, more bytes: {0.size:,}, the next {1.size:,}",
         column=np.int64,
     ),
-    Criterion(lambda facts, _: -facts.tags, "as large, more EXIF entries: {0.tags}, the next {1.tags}"),
     Criterion(
-        lambda facts, choice: not choice.targets or facts.path.resolve() not in choice.targets,
+        lambda facts, settings: not settings.targets or facts.path.resolve() not in settings.targets,
         "all the same, but a link leads to it",
     ),
     Criterion(
@@ -220,10 +194,6 @@ CRITERIA = [  # after the rule
         "all the same, but the next is in a folder of copies",
         column=np.bool_,
     ),
-    Criterion(
-        lambda facts, choice: -choice.count_copies(facts.path),
-        "all the same, but more files are certainly copies of it",
-    ),
     OLDEST,
 ]
 
@@ -232,7 +202,6 @@ def choose_kept(
     members: Sequence[Facts],
     settings: KeepSettings,
     is_sound: Callable[[Path], bool] = lambda path: True,
-    count_copies: Callable[[Path], int] = lambda path: 0,
 ) -> tuple[Facts, str]:
     """Choose the picture to keep and give the reason in words: the first criterion by which it comes before the next one.
 
@@ -242,9 +211,8 @@ def choose_kept(
         members: Facts of the group's files, at least one.
         settings: Which one to keep.
         is_sound: Whether a file can be decoded whole; asked until one can.
-        count_copies: Counts the files of the group that are certainly copies of one.
     """
-    criteria, ranked = _rank(members, Choice(settings, find_link_targets(members), count_copies))
+    ranked = _rank(members, settings)
     keys, best = ranked[0]
     next_keys, second = ranked[min(1, len(ranked) - 1)]
     if (
@@ -252,36 +220,24 @@ def choose_kept(
         and (sound := next((facts for _, facts in ranked if is_sound(facts.path)), best)) is not best
     ):
         return sound, f"{best.name}, which comes before it, is damaged"
-    for criterion, *both in zip(criteria, keys, next_keys, strict=True):
+    for criterion, *both in zip(_list_criteria(settings), keys, next_keys, strict=True):
         if both[0] != both[1]:
             return best, criterion.words.format(best, second, *both)
     return best, FIRST_BY_PATH
 
 
-def sort_files(members: Sequence[Facts], settings: KeepSettings | None = None) -> list[Facts]:
+def sort_files(members: Sequence[Facts], settings: KeepSettings = KeepSettings()) -> list[Facts]:
     """Sort files, those to keep first."""
-    return [
-        facts
-        for _, facts in _rank(members, Choice(settings or KeepSettings(), find_link_targets(members)))[1]
-    ]
+    return [facts for _, facts in _rank(members, settings)]
 
 
-def _rank(
-    members: Sequence[Facts], choice: Choice
-) -> tuple[list[Criterion], list[tuple[tuple[Any, ...], Facts]]]:
-    """Return the criteria, and the files with their keys, those to keep first; near the best key counts for that."""
-    criteria = [*ASKED, *BY_RULE[choice.settings.keep], *CRITERIA]
-    columns = list[list[Any]]()
-    for criterion in criteria:
-        keys = [criterion.key(facts, choice) for facts in members]
-        best = min(keys)
-        first = members[keys.index(best)]
-        columns.append(
-            [
-                best if criterion.is_near(first, facts) else key
-                for key, facts in zip(keys, members, strict=True)
-            ]
-        )
-    return criteria, sorted(
-        zip(zip(*columns, strict=True), members, strict=True), key=lambda ranked: (ranked[0], ranked[1].path)
-    )
+def _rank(members: Sequence[Facts], settings: KeepSettings) -> list[tuple[list[Any], Facts]]:
+    """Return the files, each with its keys, those to keep first."""
+    settings = replace(settings, targets=find_link_targets(members))
+    criteria = _list_criteria(settings)
+    ranked = [([criterion.key(facts, settings) for criterion in criteria], facts) for facts in members]
+    return sorted(ranked, key=lambda keyed: (keyed[0], keyed[1].path))
+
+
+def _list_criteria(settings: KeepSettings) -> list[Criterion]:
+    return [*ASKED, *BY_RULE[settings.keep], *CRITERIA]

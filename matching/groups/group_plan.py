@@ -1,10 +1,8 @@
 """What becomes of each file of a group, and why: which is kept, which may go, and which are to be looked at."""
 
-import itertools
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import get_args
 
@@ -13,12 +11,13 @@ from image_copies.data.errors import text_of
 from ..files.companions import find_pictures, is_in_library, is_raw
 from ..files.facts import Facts
 from ..files.keeping import REFERENCE, KeepSettings, choose_kept, find_link_targets, find_pattern, sort_files
-from ..files.originals import LEAST_EDITED, choose_least_edited
 from ..files.plan import BY_HAND, Action, PlanRow, list_companions
 from ..knowledge import Knowledge, PairKnowledge
 from ..verification.judgement import Judgement
 
 TO_LOOK_AT = "a person should look"
+LEAST_EDITED = "least edited"  # begins the reason to keep a file that is not the largest one
+MAX_COMPARED = 8  # files that are compared with the largest one
 
 
 def plan_group(
@@ -34,7 +33,11 @@ def plan_group(
     """
     members = [knowledge.facts[path] for path in files]
     digests = knowledge.digests
-    kept, why = _choose(members, knowledge, settings)
+    is_sound = knowledge.is_intact if len({digests[path] for path in files}) > 1 else lambda path: True
+    kept, why = choose_kept(members, settings, is_sound)
+    preferred = find_pattern(kept.path, settings.preferred) < len(settings.preferred)
+    if settings.keep == "largest" and not preferred and not settings.is_reference(kept.path):
+        kept, why = _choose_least_edited(kept, members, knowledge) or (kept, why)
     rows = [
         PlanRow(
             group=group,
@@ -51,22 +54,21 @@ def plan_group(
     return _plan_remaining(plan_around(rows, kept.path, why, knowledge), kept.path, knowledge, settings)
 
 
-def _choose(members: Sequence[Facts], knowledge: Knowledge, settings: KeepSettings) -> tuple[Facts, str]:
-    """Return which of some files is kept and why: by the rule, and by "largest" the least edited one."""
-    digests = {facts.path: knowledge.digests[facts.path] for facts in members}
-    copies = Counter[bytes]()
-    for one, other in itertools.combinations(digests, 2):
-        if digests[one] != digests[other] and knowledge.of(one, other).was_certain:
-            copies.update((digests[one], digests[other]))
-    is_sound = knowledge.is_intact if len(set(digests.values())) > 1 else lambda path: True
-    kept, why = choose_kept(members, settings, is_sound, lambda path: copies[digests[path]])
-    chosen = settings.is_reference(kept.path) or find_pattern(kept.path, settings.preferred) < len(
-        settings.preferred
-    )
-    if settings.keep != "largest" or chosen:
-        return kept, why
-    others = (facts for facts in sort_files(members) if _can_replace(facts, kept, knowledge))
-    return choose_least_edited(kept, others, knowledge.comparer) or (kept, why)
+def _choose_least_edited(
+    largest: Facts, members: Sequence[Facts], knowledge: Knowledge
+) -> tuple[Facts, str] | None:
+    """Choose the file to keep instead of the largest one, and give the reason; None where the largest one is to be kept."""
+    kept, why = largest, ""
+    others = (facts for facts in sort_files(members) if _can_replace(facts, largest, knowledge))
+    for other in islice(others, MAX_COMPARED):
+        known = knowledge.of(kept.path, other.path)
+        if known.origin is None or known.origin[0] != other.path:
+            continue
+        if known.edits is not None and known.edits.reference.cropped:
+            continue
+        size = f"{kept.width} × {kept.height}"
+        kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path.name)}, {size}, {known.origin[1]}"
+    return (kept, why) if why else None
 
 
 def _plan_remaining(
@@ -74,35 +76,24 @@ def _plan_remaining(
 ) -> list[PlanRow]:
     """Let files that stay beside the kept one be kept instead of their own certain copies; none of those goes through a chain."""
     rows = {row.file: row for row in planned}
-    ordered = sort_files([row.facts for row in planned if row.facts is not None], settings)
-    for certain, facts in itertools.product(("same_bytes", "was_certain"), ordered):
-        file = facts.path
-        center = rows[facts.path]
-        equal = certain == "same_bytes"
-        if (
-            file == kept
-            or center.action == "remove"
-            or (center.merged and not equal)
-            or not facts.width
-            or is_raw(file)
-        ):
+    for facts in sort_files([row.facts for row in planned if row.facts is not None], settings):
+        file, center = facts.path, rows[facts.path]
+        if file == kept or center.action == "remove" or center.merged or not facts.width or is_raw(file):
             continue
-        others = (
-            row for row in rows.values() if row.action in ("review", "leave") and (equal or not row.merged)
-        )
         copies = [
-            row for row in others if row.file != file and getattr(knowledge.of(file, row.file), certain)
+            row
+            for row in rows.values()
+            if row.action in ("review", "leave")
+            and not row.merged
+            and row.file != file
+            and knowledge.of(file, row.file).was_certain
         ]
-        if not copies or not (equal or knowledge.is_intact(file)):
-            continue
-        members = [facts, *(row.facts for row in copies if row.facts is not None)]
-        best, why = (
-            (facts, center.reason) if center.action == "keep" else _choose(members, knowledge, settings)
-        )
-        part = plan_around([center, *copies], best.path, why, knowledge)
+        if copies and not knowledge.is_intact(file):
+            copies = [row for row in copies if row.sha256 == center.sha256]
+        part = plan_around([center, *copies], file, center.reason, knowledge)
         gone = [row for row in part if row.action == "remove" or row.merged]
         if gone:
-            rows |= {row.file: row for row in gone} | {best.path: part[0]}
+            rows |= {row.file: row for row in gone} | {file: part[0]}
     return _sort_rows(list(rows.values()), kept)
 
 
@@ -143,11 +134,7 @@ def plan_around(
             if guard or judgement is None:
                 action, reason = guard or ("leave", different)
             else:
-                find_loss = partial(
-                    known.find_loss, distrusted=why.startswith(LEAST_EDITED), by_hand=why == BY_HAND
-                )
-                loss = find_loss()
-                merged = known.surplus.noted if loss and not find_loss(merging=True) else ""
+                loss, merged = known.find_loss(by_hand=why == BY_HAND)
                 action, reason = _decide_action(judgement, loss)
             original = _name_original(known) if name_originals and action == "review" else ""
             made = replace(
@@ -212,10 +199,9 @@ def _name_original(known: PairKnowledge) -> str:
         return ""
     if known.origin is None:
         return "not known"
-    of, made = (
-        ("the kept file", "this one") if known.origin.path == known.kept else ("this file", "the kept one")
-    )
-    return f"{of}: {made} {known.origin.reason}"
+    origin, reason = known.origin
+    of, made = ("the kept file", "this one") if origin == known.kept else ("this file", "the kept one")
+    return f"{of}: {made} {reason}"
 
 
 def _find_difference(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> str:
@@ -224,9 +210,7 @@ def _find_difference(row: PlanRow, kept: PlanRow, known: PairKnowledge) -> str:
         return "called no copy of the kept file"
     if not known.matches:
         return "does not match the kept file by itself"
-    if row.facts is None or kept.facts is None:
-        return "nothing is known of it or of the kept file"
-    if not row.facts.width:
+    if row.facts is not None and not row.facts.width:
         return "cannot be read any more"
     if not known.same_bytes and (is_raw(row.file) or is_raw(kept.file)):
         return "a RAW file, of which only the same bytes are a copy"

@@ -54,7 +54,7 @@ class Hub(Generic[T]):
 
 @dataclass(frozen=True)
 class Grouping:
-    """The result of grouping."""
+    """The groups of a component."""
 
     groups: list[list[int]]  # each ascending
     hubs: Sequence[Hub[int]] = ()  # in no group; the one with the most matches first
@@ -75,27 +75,6 @@ def pack_pairs(first: NDArray[np.int64], second: NDArray[np.int64], score: NDArr
     return pairs
 
 
-def group_pairs(
-    pairs: Pairs,
-    contents: int,
-    bound: int = MAX_GROUP_SIZE,
-    matching: Matching = match_none,
-    least_of_hub: int = MIN_HUB_MATCHES,
-) -> Grouping:
-    """Group the contents that pairs connect, as `group_copies` does with all of them at once.
-
-    Pairs are PAIR [n], of two different contents each, numbered from 0; of a pair that comes again, either way round, the highest
-    score counts. `matching` is asked about pairs that are not listed.
-    """
-    parts = list(group_components(pairs, contents, bound, matching, least_of_hub))
-    hubs = (hub for part in parts for hub in part.hubs)
-    return Grouping(
-        sorted(group for part in parts for group in part.groups),
-        sorted(hubs, key=lambda hub: (-hub.matches, hub.content)),
-        sum(part.dropped for part in parts),
-    )
-
-
 def group_components(
     pairs: Pairs,
     contents: int,
@@ -103,7 +82,11 @@ def group_components(
     matching: Matching = match_none,
     least_of_hub: int = MIN_HUB_MATCHES,
 ) -> Iterator[Grouping]:
-    """Yield what `group_pairs` collects, one component after another, so that no two need be held at once."""
+    """Group the contents that pairs connect, as `group_copies` does, and yield one component after another.
+
+    Pairs are PAIR [n], of two different contents each, numbered from 0; of a pair that comes again, either way round, the highest
+    score counts. `matching` is asked about pairs that are not listed.
+    """
     kept = keep_once(pairs, contents)
     owners = label_components(kept["first"], kept["second"], contents)[kept["first"]]
     order = np.argsort(owners, kind="stable")

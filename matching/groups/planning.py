@@ -21,7 +21,7 @@ from ..knowledge import Knowledge, list_pairs
 from ..matches import Match, Matches, PairScorer
 from ..pairs import PairJudge, share_cores
 from .group_plan import plan_group
-from .groups import MAX_GROUP_SIZE, MIN_HUB_MATCHES, PAIR, Hub, group_pairs
+from .groups import MAX_GROUP_SIZE, MIN_HUB_MATCHES, PAIR, Hub, group_components
 from .series import list_joining
 
 READER_THREADS = 2
@@ -132,13 +132,18 @@ def group_files(
         scored = zip(named, score_pairs(named), strict=True)
         return [decided.get(frozenset(pair), bool(score >= threshold)) for pair, score in scored]
 
-    found = group_pairs(np.array(links, PAIR), len(contents), bound, matching, least_of_hub)
-    joined = [sorted(path for number in group for path in files[number]) for group in found.groups]
-    placed = {number for group in found.groups for number in group}
-    same_bytes = [paths for number, paths in files.items() if len(paths) > 1 and number not in placed]
-    groups = sorted(joined + same_bytes, key=lambda group: (-len(group), group))
-    hubs = [Hub(files[hub.content], hub.matches, hub.related) for hub in found.hubs]
-    return Grouped(groups, sorted(flat), hubs, found.dropped)
+    parts = list(group_components(np.array(links, PAIR), len(contents), bound, matching, least_of_hub))
+    joined = [group for part in parts for group in part.groups]
+    alone = files.keys() - {number for group in joined for number in group}
+    groups = [sorted(path for number in group for path in files[number]) for group in joined]
+    groups += [files[number] for number in alone if len(files[number]) > 1]
+    hubs = [Hub(files[hub.content], hub.matches, hub.related) for part in parts for hub in part.hubs]
+    return Grouped(
+        sorted(groups, key=lambda group: (-len(group), group)),
+        sorted(flat),
+        sorted(hubs, key=lambda hub: (-hub.matches, hub.content)),
+        sum(part.dropped for part in parts),
+    )
 
 
 def make_groups(

@@ -60,7 +60,7 @@ def test_what_has_something_of_its_own_is_to_be_looked_at(tmp_path: Path, going:
 
 def test_no_original_is_named_as_nobody_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It took three quarters of the time."""
-    monkeypatch.setattr(EditComparer, "find_origin", None)
+    monkeypatch.setattr(EditComparer, "find_made", None)
     assert plan(*save_two(tmp_path, draw(3), write(draw(3), "(c) a shop"))).missed
 
 

@@ -16,7 +16,6 @@ from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.plan import PlanRow, list_companions, read_plan, write_plan
 from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.matches import Match
-from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.verification.judgement import Judgement, Kind
 from tests.pictures import encode
 from tests.search_results import CERTAIN, know_alike, know_all_alike
@@ -233,8 +232,7 @@ def test_a_damaged_file_is_not_kept_for_being_edited_least(tmp_path: Path, whole
     (tmp_path / "small.jpg").write_bytes(content if whole else content[: len(content) // 2] + b"\xff\xd9")
     members = [picture_facts(tmp_path / name) for name in ("large.png", "small.jpg")]
     knowledge = know_all_alike(members)
-    framed = Comparison(Edits(framed=True), Edits(), np.eye(3), compressed=True)
-    knowledge.comparer.compare = lambda one, other: framed  # type: ignore[method-assign]
+    knowledge.comparer.find_made = lambda *files: (0, "has something added around it")  # type: ignore[method-assign]
     rows = plan_group(1, [facts.path for facts in members], knowledge, KeepSettings())
     assert rows[0].file.name == ("small.jpg" if whole else "large.png")
 
@@ -256,13 +254,13 @@ def test_equal_bytes_go_first(tmp_path: Path) -> None:
     assert rows["b.png"].kept == tmp_path / "a.png"
 
 
-def test_of_files_that_are_all_the_same_a_damaged_one_is_the_one_without_copies(tmp_path: Path) -> None:
-    """Decoders pass over some wrong bytes without a word."""
-    draw(96).save(tmp_path / "a.bmp")
-    (tmp_path / "b.bmp").write_bytes((tmp_path / "a.bmp").read_bytes()[:-1] + b"\x7f")
-    draw(64).save(tmp_path / "small.bmp")
-    rows = plan(tmp_path, judge=lambda *pair: CERTAIN if {path.stem for path in pair} == {"b", "small"} else LIKELY)
-    assert next(iter(rows)) == "b.bmp" and rows["b.bmp"].reason == "all the same, but more files are certainly copies of it"
+def test_a_damaged_file_that_stays_beside_the_kept_one_goes_for_its_copy(tmp_path: Path) -> None:
+    draw(96).save(tmp_path / "large.png")
+    whole = encode(draw(80), "JPEG", quality=95)
+    (tmp_path / "cut.jpg").write_bytes(whole[: len(whole) // 2] + b"\xff\xd9")
+    draw(64).save(tmp_path / "small.jpg")
+    rows = plan(tmp_path, judge=lambda *pair: LIKELY if "large" in {path.stem for path in pair} else CERTAIN)
+    assert [rows[name].action for name in ("large.png", "cut.jpg", "small.jpg")] == ["keep", "remove", "keep"]
 
 
 @pytest.mark.parametrize(

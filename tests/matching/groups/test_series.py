@@ -20,7 +20,7 @@ NOON = datetime(2024, 5, 4, 12)
 
 
 def fact(name: str, taken: str = "", side: int = 400, sharpness: float = 1.0) -> Facts:
-    return Facts(Path("/album", name), side, 300, 1, 1, taken, 0, "JPEG", sharpness, False, False, False)
+    return Facts(Path("/album", name), side, 300, 1, 1, taken, "JPEG", sharpness, False, False, False)
 
 
 def pair(one: Facts, other: Facts, kind: Kind = "likely", certainty: int = 70, alarms: float | None = None) -> Match:
