@@ -30,7 +30,7 @@ from .moving import (
     write_note,
 )
 from .plan import PlanRow, list_companions, remove_merged
-from .surplus import Merge, plan_merge, write_sidecar
+from .surplus import plan_merge, write_sidecar
 
 try:
     import fcntl
@@ -79,8 +79,7 @@ def apply_plan(
     """
     outcome = Outcome(left=_take_back(journal, journal.in_state("begin")).left)
     rows = remove_merged(list(rows)) if merging else list(rows)
-    digests = {row.file: row.sha256 for row in rows if row.action == "keep"}
-    companions = {row.file: set(row.facts.companions) for row in rows if row.facts}
+    staying = {row.file: row for row in rows if row.action == "keep"}
     finished = {step.file: step for step in journal.in_state("done") if step.way != MERGE}
     links = {} if way in LINKS else _find_links([*(row.file for row in rows), *finished])
 
@@ -91,12 +90,15 @@ def apply_plan(
         if way == "hardlink" and is_protected(row.kept):
             return f"a hard link to {row.kept}, which is protected, would let changes reach it"
         for file in pending:
-            if file != row.file and (is_protected(file) or file in digests):
+            if file != row.file and (is_protected(file) or file in staying):
                 return f"{file}, which belongs to it, is protected or kept"
             if file in links:
                 return f"{links[file]} is a link to it, which would lead nowhere"
         # where the picture has gone already, what belongs to it follows
-        if row.file in pending and frozenset(map(bytes.fromhex, (row.sha256, digests[row.kept]))) in rejected:
+        if (
+            row.file in pending
+            and frozenset(map(bytes.fromhex, (row.sha256, staying[row.kept].sha256))) in rejected
+        ):
             return "called no copy of the file to keep; `match decide` with undecided takes that back"
         return ""
 
@@ -110,7 +112,7 @@ def apply_plan(
             with hold_files(row.file, row.kept):
                 merge = None
                 if row.file in pending:
-                    if change := _find_change(row, digests[row.kept], way, companions):
+                    if change := _find_change(row, staying[row.kept], way):
                         raise LeftAloneError(change)
                     if merging:
                         merge = plan_merge(row.file, row.kept, bool(row.merged), is_protected)
@@ -128,7 +130,8 @@ def _list_pending(row: PlanRow, way: Way, finished: Mapping[Path, FileStep]) -> 
     if row.action != "remove":
         return []
     step = finished.get(row.file)
-    pending = [row.file] if step is None or _is_back(step) else []
+    # the file may have come to its old path again
+    pending = [row.file] if step is None or (os.path.lexists(step.file) and not _is_link(step)) else []
     if way in LINKS or (step is not None and not pending and step.way in LINKS):
         return pending
     companions = [file for file in list_companions(row) if is_file(file) and not is_link(file)]
@@ -136,16 +139,19 @@ def _list_pending(row: PlanRow, way: Way, finished: Mapping[Path, FileStep]) -> 
 
 
 def _remove_together(
-    journal: Journal, row: PlanRow, files: Sequence[Path], way: Way, moved_to: Path, merge: Merge | None
+    journal: Journal,
+    row: PlanRow,
+    files: Sequence[Path],
+    way: Way,
+    moved_to: Path,
+    merge: tuple[FileStep, bytes] | None,
 ) -> dict[Path, FileStep]:
     """Write notes, then remove files that belong together: all, or none where one is left alone; return the step of each file."""
     steps = list[FileStep]()
     try:
         if merge is not None:
-            content = merge.after.encode()
-            digest = hashlib.sha256(content).hexdigest()
-            step = FileStep(MERGE, merge.sidecar, merge.sidecar, row.kept, digest, before=merge.before)
-            _carry_out(journal, step, lambda: write_sidecar(merge.sidecar, content))
+            step, content = merge
+            _carry_out(journal, step, partial(write_sidecar, step.file, content))
             steps.append(step)
         for file in files:
             with _leave_on_error(file):
@@ -163,7 +169,7 @@ def _remove_together(
 
 
 def _carry_out(journal: Journal, step: FileStep, work: Callable[[], None]) -> None:
-    """Do a step, or nothing of it; where it cannot be taken back, it stays begun, and the next call or an undo tries again.
+    """Do a step, or nothing of it; of a file that is not back then it stays begun, and the next call or an undo tries again.
 
     Raises:
         LeftAloneError: It cannot be done.
@@ -174,8 +180,10 @@ def _carry_out(journal: Journal, step: FileStep, work: Callable[[], None]) -> No
         with _leave_on_error(step.place):
             work()
     except (LeftAloneError, UserError) as reason:
-        _put_back(step)
-        journal.end(step, "left", str(reason))
+        if step.note:
+            remove_orphaned_note(step.note, step.file, step.place)
+        if step.way == MERGE or os.path.lexists(step.file):
+            journal.end(step, "left", str(reason))
         raise
     journal.end(step, "done")
 
@@ -186,12 +194,16 @@ def _remove(step: FileStep) -> None:
     if step.note:
         write_note(step.note, file)
     relocate(file, step.place, step.sha256)
-    if not kept.is_file():  # it was the same file by another path, or has gone in the meantime
-        raise FileNotFoundError(errno.ENOENT, "the file to keep instead is gone", os.fspath(kept))
-    if step.way == "hardlink":
-        os.link(kept, file)
-    elif step.way == "symlink":
-        file.symlink_to(kept)
+    try:
+        if not kept.is_file():  # it was the same file by another path, or has gone in the meantime
+            raise FileNotFoundError(errno.ENOENT, "the file to keep instead is gone", os.fspath(kept))
+        if step.way == "hardlink":
+            os.link(kept, file)
+        elif step.way == "symlink":
+            file.symlink_to(kept)
+    except OSError:
+        relocate(step.place, file, step.sha256)
+        raise
 
 
 def _restore_sidecar(step: FileStep) -> None:
@@ -224,12 +236,14 @@ def _take_back(journal: Journal, steps: Sequence[FileStep]) -> Outcome:
     outcome = Outcome()
     for step in reversed(steps):
         try:
-            with _leave_on_error(step.file):
+            with hold_files(step.place, step.file), _leave_on_error(step.file):
                 if journal.states[step.number] == "begin":
                     remove_leftovers(step.place.parent)
-            _put_back(step)
+                _put_back(step)
             journal.end(step, "undone")
             outcome.done.append(step.file)
+        except BlockingIOError:
+            outcome.left.append((step.file, "another process works with it"))
         except LeftAloneError as reason:
             outcome.left.append((step.file, str(reason)))
     return outcome
@@ -240,17 +254,12 @@ def _find_links(files: Iterable[Path]) -> dict[Path, Path]:
     return {Path(os.path.realpath(file)): file for file in files if is_link(file)}
 
 
-def _is_back(step: FileStep) -> bool:
-    """Whether a file that was dealt with has come to its old path again."""
-    return os.path.lexists(step.file) and not _is_link(step)
-
-
-def _find_change(row: PlanRow, kept_sha256: str, way: Way, companions: Mapping[Path, set[str]]) -> str:
+def _find_change(row: PlanRow, kept_row: PlanRow, way: Way) -> str:
     """Return what is not as the plan took it for granted; empty for nothing.
 
     What belongs to a file goes with it: a film next to the kept one may have been the other.
     """
-    file, kept = row.file, row.kept
+    file, kept = row.file, kept_row.file
     try:
         if file.is_symlink() or kept.is_symlink():
             return "a link"
@@ -262,17 +271,17 @@ def _find_change(row: PlanRow, kept_sha256: str, way: Way, companions: Mapping[P
             return "the same file on the disk as the kept one"
         if digest_if_regular(file) != row.sha256:
             return "changed since the plan was made"
-        if digest_if_regular(kept) != kept_sha256:
+        if digest_if_regular(kept) != kept_row.sha256:
             return f"the file to keep instead, {kept}, has changed since the plan was made"
         if way == "hardlink" and file.stat().st_dev != kept.stat().st_dev:
             return "on another disk than the kept file, which a hard link cannot reach"
     except OSError as error:
         return f"cannot be looked at ({_describe(error)})"
-    if way in LINKS or row.facts is None:
+    if way in LINKS or row.facts is None or kept_row.facts is None:
         return ""
-    if come := set(find_companions(file)) - companions.get(file, set()):
+    if come := set(find_companions(file)).difference(row.facts.companions):
         return f"{min(come)} has come to belong to it since the plan was made: search again"
-    if gone := companions.get(kept, set()) - set(find_companions(kept)):
+    if gone := set(kept_row.facts.companions).difference(find_companions(kept)):
         return f"{min(gone)}, which belonged to {kept}, is gone since the plan was made: search again"
     return ""
 

@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path, PurePath
 
 from image_copies.data.formats import IMAGE_ENDINGS
+from image_copies.data.remote import is_remote
 
 _RAW = ".3fr .arw .cr2 .cr3 .dng .erf .iiq .kdc .mef .mos .mrw .nef .nrw .orf .pef .raf .raw .rw2 .rwl .sr2 .srf .srw .x3f"
 RAW_ENDINGS = frozenset(_RAW.split())
@@ -42,24 +43,26 @@ def is_in_library(path: Path) -> bool:
 def find_companions(picture: Path) -> tuple[str, ...]:
     """Return the names of the files next to a picture that belong to it: IMG_1.xmp and IMG_1.jpg.json to IMG_1.jpg.
 
-    Where several pictures have the same stem, IMG_1.xmp belongs to none of them alone, and stays.
+    Where several pictures have the same stem, IMG_1.xmp belongs to none of them alone, and stays. Of a member of an archive, or a
+    file on an object store, none are known.
     """
+    if is_remote(picture):
+        return ()
     try:
         listed = _list_names(picture.parent, picture.parent.stat().st_mtime_ns)
     except OSError:
         return ()
     names = [name for name in listed.get(_first_part(picture.name), []) if name != picture.name]
     owned = _list_of_shot(names, picture)
+    begin = f"{picture.name}.".lower()
     for name in names:
         stem = _stem(name)
-        if name == picture.stem:  # PXL_1.MP to PXL_1.MP.jpg
-            owned.add(name)
-        if name.lower().startswith(f"{picture.name}.".lower()) and not NUMBERED.search(stem):
-            owned.add(name)
-        if (
-            DEVELOPMENT.sub("", name).lower().startswith(f"{picture.name}.".lower())
-            and not (picture.with_name(stem)).exists()
-        ):
+        if name.lower().startswith(begin):
+            belongs = not NUMBERED.search(stem)
+        else:
+            developed = DEVELOPMENT.sub("", name).lower().startswith(begin)
+            belongs = developed and not picture.with_name(stem).exists()
+        if belongs or name == picture.stem:  # PXL_1.MP to PXL_1.MP.jpg
             owned.add(name)
     files = [name for name in names if name in owned and _ending(name) not in IMAGE_ENDINGS - RAW_ENDINGS]
     return (*files, *_find_notes(picture, listed))

@@ -1,11 +1,9 @@
 """Facts of a picture file that matter when choosing which copy to keep: size, format, date, sharpness, whether it is whole."""
 
-import io
 import os
 import re
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,15 +13,15 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import ExifTags, Image
+from PIL import ExifTags
 
-from image_copies.data.decode import decode_rgb, find_white
+from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, StorageError, UserError, text_of
 from image_copies.data.files import is_link, is_there
-from image_copies.data.formats import SIGNATURE_BYTES, detect_format, readable_formats
-from image_copies.data.remote import is_remote
+from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 from image_copies.data.sources.archives import find_archive, read_bytes
 
+from ..verification.contents import open_picture
 from .companions import find_companions
 
 STDERR = 2  # file descriptor
@@ -49,7 +47,6 @@ class Facts:
         size: Size of the file in bytes.
         modified: Modification time in nanoseconds since 1970.
         taken: Date of the exposure in the EXIF data, `YYYY-MM-DD HH:MM:SS`; empty if there is none, or a reset clock's.
-        tags: Number of EXIF entries.
         form: Format by its content, such as JPEG.
         sharpness: Variance of the Laplacian at a long side of 256 pixels; higher is sharper.
         flat: Whether the picture has no content: a single colour or a plain gradient.
@@ -57,7 +54,6 @@ class Facts:
         archived: Whether the path is inside an archive.
         frames: Number of frames of an animation, or of pages.
         companions: Names of the files next to it that belong to it (`companions.py`).
-        bits: Bits of the range of its values, which is shown: 12 of a detector's in a file of 16; 8 of usual pictures.
     """
 
     path: Path
@@ -66,7 +62,6 @@ class Facts:
     size: int = 0
     modified: int = 0
     taken: str = ""
-    tags: int = 0
     form: str = ""
     sharpness: float = 0.0
     flat: bool = False
@@ -74,17 +69,11 @@ class Facts:
     archived: bool = False
     frames: int = 1
     companions: tuple[str, ...] = ()
-    bits: int = 8
 
     @property
     def name(self) -> str:
         """Name of the file, to be shown."""
         return text_of(self.path.name)
-
-    @property
-    def described_form(self) -> str:
-        """Its format, and the range of its values where that is not the usual one."""
-        return self.form if self.bits == 8 else f"{self.form}, values of {self.bits} bits"
 
     @property
     def date(self) -> str:
@@ -115,7 +104,7 @@ def picture_facts(path: Path, read: Callable[[Path], dict[str, Any]] | None = No
         modified=state.st_mtime_ns,
         linked=archive is None and is_link(path),
         archived=archive is not None,
-        companions=find_companions(path) if archive is None and not is_remote(path) else (),
+        companions=find_companions(path),
         **known,
     )
 
@@ -147,25 +136,18 @@ def is_flat(pixels: NDArray[np.uint8]) -> bool:
 
 
 def _read_header(content: bytes) -> dict[str, Any]:
-    """Return width and height as shown, date, numbers of EXIF entries and of frames, and bits of the values; {} if damaged."""
+    """Return width and height as shown, date, and number of frames; {} if damaged."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            with Image.open(
-                io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])
-            ) as image:
-                exif = image.getexif()
-                inner = exif.get_ifd(ExifTags.IFD.Exif)
-                turned = exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
-                width, height = image.size[::-1] if turned else image.size
-                stamp = inner.get(ExifTags.Base.DateTimeOriginal) or ""  # not that of the last change
-                frames = getattr(image, "n_frames", 1)
-                bits = int(find_white(image)).bit_length()
-                taken = _parse_date(str(stamp))
-                tags = len(exif) + len(inner)
-    except Exception:  # damaged files raise anything
+        with open_picture(content) as image:
+            exif = image.getexif()
+            turned = exif.get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
+            width, height = image.size[::-1] if turned else image.size
+            # not the date of the last change
+            stamp = exif.get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal)
+            frames = getattr(image, "n_frames", 1)
+    except ImageError:
         return {}
-    return {"width": width, "height": height, "taken": taken, "tags": tags, "frames": frames, "bits": bits}
+    return {"width": width, "height": height, "taken": _parse_date(str(stamp)), "frames": frames}
 
 
 def _parse_date(stamp: str) -> str:

@@ -1,13 +1,11 @@
 """What is noted about a picture in its file and in its XMP sidecar: all but what programs write into any file."""
 
 import hashlib
-import io
 import re
 import struct
 import unicodedata
-import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,12 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 from xml.etree import ElementTree
 
-from PIL import ExifTags, Image
+from PIL import ExifTags
 
 from image_copies.data.files import open_regular
-from image_copies.data.formats import SIGNATURE_BYTES, readable_formats
 
 from ..verification import parts
+from ..verification.contents import open_picture
 from ..verification.directories import Directory, Value, iterate_directories
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -59,9 +57,10 @@ DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf
 # "dc:title", by a prefix, or a namespace that has none, and a name; tags of EXIF and TIFF as XMP names them
 Key = str
 Form = Literal["", "Alt", "Seq", "Bag", "structure"]
-PLACE = "exif:GPS"
-LATITUDE = "exif:GPSLatitude"
-LONGITUDE = "exif:GPSLongitude"
+LATITUDE, LONGITUDE = PLACE = (
+    "exif:GPSLatitude",
+    "exif:GPSLongitude",
+)  # in degrees, to the south and west below 0
 # the latter often is the only date of a scan
 TAKEN, DIGITIZED = DATES = "exif:DateTimeOriginal", "exif:DateTimeDigitized"
 CAPTION = "dc:description"
@@ -71,11 +70,11 @@ HEADLINE = "photoshop:Headline"
 RIGHTS = "dc:rights"
 KEYWORDS = "dc:subject"
 RATING = "xmp:Rating"
-TEXTS = CAPTION, TITLE, COMMENT, HEADLINE  # a text may stand in any of them
 WORDS: dict[Key, str] = {
     TAKEN: "the date on which it was taken",
     DIGITIZED: "the date on which it was digitized",
-    PLACE: "a GPS position",
+    LATITUDE: "a GPS position",
+    LONGITUDE: "a GPS position",
     "exif:ExposureTime": "an exposure time",
     "aux:Lens": "the name of its lens",
     CAPTION: "a caption",
@@ -167,9 +166,7 @@ TOOL_TEXT = re.compile("date:|jpeg:|png:|icc:|Thumb::")
 FACEBOOK = re.compile(r"FBMD[0-9a-f]+")
 DATE = re.compile(r"(\d{4})[:-]?(\d\d)[:-]?(\d\d)(?:[T ](\d\d):?(\d\d)(?::?(\d\d))?)?")
 DEGREES = re.compile(r"(\d+),([\d.]+)(?:,([\d.]+))?([NSEW])")
-NUMERIC = "exif:", "tiff:", "aux:"  # begin the keys whose numbers may be written as fractions
 MAX_APART = 2e-4  # degrees by which two ways to write one position differ
-MAX_DENOMINATOR = 100_000  # of an exposure time, which programs write as 1/60 s, or as ten millionths
 MAX_SIDECAR_BYTES = 20_000_000
 
 
@@ -182,7 +179,7 @@ class Note:
 
 
 Notes = Mapping[Key, Note]
-Read = Iterator[tuple[Key, Note]]
+Read = Iterable[tuple[Key, Note]]
 
 
 def describe(key: Key) -> str:
@@ -198,17 +195,9 @@ def parse_xmp(packet: bytes) -> dict[Key, Note]:
     Raises:
         ValueError: it is no XMP.
     """
-    return _collect(_iterate_properties(packet))
-
-
-def list_properties(packet: bytes) -> set[Key]:
-    """Return all properties of an XMP packet, also those that say nothing.
-
-    Raises:
-        ValueError: it is no XMP.
-    """
-    found = {key for key, _ in _iterate_properties(packet)}
-    return found | {PLACE} if LATITUDE in found or LONGITUDE in found else found
+    found: dict[Key, Note] = {}
+    _gather(found, _iterate_properties(packet))
+    return found
 
 
 def _iterate_properties(packet: bytes) -> Read:
@@ -232,102 +221,71 @@ def read_notes(content: bytes, sidecars: Iterable[Path] = ()) -> dict[Key, Note]
     """Return what is noted in a picture file and in its sidecars.
 
     Of a part that cannot be read, it is that it is there; of a sidecar, something that nobody else says.
+
+    Raises:
+        ImageError: The picture is damaged.
     """
     found: dict[Key, Note] = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with Image.open(io.BytesIO(content), formats=readable_formats(content[:SIGNATURE_BYTES])) as image:
-            listed = parts.list_parts(image, content)
+    with open_picture(content) as image:
+        listed = parts.list_parts(image, content)
     for name, data in listed:
         if name in READERS:
             try:
-                _add(found, _collect(READERS[name](data)))
+                _gather(found, READERS[name](data))
             except parts.DAMAGED:
-                _add(found, {name: _digest(data)})
+                _gather(found, [(name, _digest(data))])
     for path in sidecars:
         try:
             with open_regular(path) as file:
-                _add(found, parse_xmp(file.read(MAX_SIDECAR_BYTES)))
+                _gather(found, _iterate_properties(file.read(MAX_SIDECAR_BYTES)))
         except (OSError, ValueError):
-            _add(found, {path.name: Note((path.name,), "structure")})
+            _gather(found, [(path.name, Note((path.name,), "structure"))])
     return found
 
 
 def find_missing(kept: Notes, file: Notes) -> tuple[dict[Key, Note], list[Key]]:
-    """Return what a file notes that the kept one lacks: what can be added to that, and of what both say something else.
-
-    That a file was digitized counts where nothing says when it was taken.
-    """
+    """Return what a file notes that the kept one lacks: what can be added to that, and of what both say something else."""
     added, other = {}, []
     for key, note in file.items():
-        if key == DIGITIZED and TAKEN in file:
-            continue
-        stands = TEXTS if key in TEXTS else DATES if key == DIGITIZED else (key,)
-        known = [value for each in stands if each in kept for value in kept[each].values]
-        values = tuple(
-            value for value in note.values if not any(_agree(key, value, theirs) for theirs in known)
-        )
+        known = kept[key].values if key in kept else ()
+        values = tuple(value for value in note.values if not _is_among(key, value, known))
         if not values:
             continue
-        if note.form == "structure" or (key in kept and key != KEYWORDS):
+        if note.form == "structure" or (known and key != KEYWORDS):
             other.append(key)
         else:
             added[key] = Note(values, note.form)
     return added, other
 
 
-def _agree(key: Key, one: str, other: str) -> bool:
-    """Whether what one says is said by the other, too."""
-    if key in DATES:
-        return other.startswith(one)  # which may be the day alone
-    if key != PLACE:
-        return _simplify(key, one) == _simplify(key, other)
-    places = [[float(part) for part in place.split()] for place in (one, other)]
-    return all(abs(own - theirs) < MAX_APART for own, theirs in zip(*places, strict=True))
+def _is_among(key: Key, value: str, others: Iterable[str]) -> bool:
+    """Whether one of the values of a property is the same, however its text is coded and spaced, or near it for a place."""
+    if key in PLACE:
+        with suppress(ValueError):
+            return any(abs(float(value) - float(other)) < MAX_APART for other in others)
+    return _simplify(value) in map(_simplify, others)
 
 
-def _simplify(key: Key, text: str) -> str:
-    words = unicodedata.normalize("NFC", text).split()
-    return " ".join(map(_reduce, words) if key.startswith(NUMERIC) else words)
+def _simplify(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", text).split())
 
 
-def _reduce(word: str) -> str:
-    """Return a number as a fraction, and any other word as it is."""
-    try:
-        return str(Fraction(word).limit_denominator(MAX_DENOMINATOR))
-    except (ValueError, ZeroDivisionError):
-        return word
-
-
-def _collect(properties: Read) -> dict[Key, Note]:
-    """Return what the properties of one part of a file note, those that say the same under one key."""
-    found: dict[Key, Note] = {}
+def _gather(found: dict[Key, Note], properties: Read) -> None:
+    """Add what properties note to what is known, what says the same under one key."""
     for named, note in properties:
         key = ALIASES.get(named, named)
         if named in WRITTEN_KEYS or key.startswith(TOOLS):
             continue
         prefix, _, name = key.rpartition(":")
         writable = prefix in SPACES and name.isidentifier() and note.form != "structure"
-        values = [_clean(key, value) for value in note.values]
-        form = FORMS.get(key, note.form) if writable else "structure"
-        _add(found, {key: Note(tuple(value for value in values if value), form)})
-    with suppress(ValueError, KeyError):
-        latitude, longitude = (_parse_degrees(found[key].values[0]) for key in (LATITUDE, LONGITUDE))
-        del found[LATITUDE], found[LONGITUDE]
-        if (latitude, longitude) != (0, 0):
-            found[PLACE] = Note((f"{latitude:.6f} {longitude:.6f}",))
-    return found
-
-
-def _add(found: dict[Key, Note], notes: Notes) -> None:
-    """Add the values of properties to those that are known."""
-    for key, note in notes.items():
-        known = found.get(key, Note((), note.form))
-        new = (value for value in note.values if not any(_agree(key, value, other) for other in known.values))
-        values = (*known.values, *dict.fromkeys(new))
-        is_text = "structure" not in (known.form, note.form)
+        known = found.get(key, Note(()))
+        values = list(known.values)
+        for value in (_clean(key, value) for value in note.values):
+            if value and not _is_among(key, value, values):
+                values.append(value)
+        form = FORMS.get(key, known.form or note.form)
         if values:
-            found[key] = Note(values, (known.form or note.form) if is_text else "structure")
+            found[key] = Note(tuple(values), form if writable and known.form != "structure" else "structure")
 
 
 def _name_property(name: str) -> Key:
@@ -352,14 +310,6 @@ def _read_property(element: ElementTree.Element) -> Note:
 def _is_structure(item: ElementTree.Element) -> bool:
     """Whether an element has more than a text: attributes other than its language."""
     return any(not name.startswith("{http://www.w3.org/XML/") for name in item.attrib)
-
-
-def _parse_degrees(text: str) -> float:
-    found = DEGREES.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(text)
-    degrees = int(found[1]) + float(found[2]) / 60 + float(found[3] or 0) / 3600
-    return -degrees if found[4] in "SW" else degrees
 
 
 def _read_directories(data: bytes) -> Read:
@@ -416,9 +366,6 @@ def _read_iptc(data: bytes) -> Read:
     if FACEBOOK.fullmatch("".join(records.get("iptc:40", ()))):
         del records["iptc:40"]
         records.pop("iptc:103", None)
-    for date, time in (("iptc:55", "iptc:60"), ("iptc:62", "iptc:63")):
-        if date in records and time in records:
-            records[date] = [f"{records[date][0]}T{records.pop(time)[0]}"]
     yield from ((key, Note(tuple(values))) for key, values in records.items())
 
 
@@ -440,6 +387,9 @@ def _clean(key: Key, text: str) -> str:
             moment = datetime(*(int(part or 0) for part in found.groups()))  # type: ignore[arg-type]
             return moment.isoformat() if found[4] else moment.date().isoformat()
         return ""
+    if key in PLACE and (found := DEGREES.fullmatch(text)) is not None:
+        degrees = int(found[1]) + float(found[2]) / 60 + float(found[3] or 0) / 3600
+        return f"{-degrees if found[4] in 'SW' else degrees:.6f}" if degrees else ""
     nothing = (key in DATES and not text.strip(": ")) or (key == RATING and text in ("0", "0.0"))
     nothing = nothing or (key in WRITERS and WRITER.fullmatch(text) is not None)
     return "" if nothing or DEFAULTS.fullmatch(text) else text

@@ -2,10 +2,12 @@
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
+
+from pydantic import TypeAdapter, ValidationError
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
@@ -14,29 +16,24 @@ from image_copies.data.ground_truth import write_table
 from image_copies.data.remote import as_path, is_remote
 from image_copies.data.sources.archives import find_archive
 
-from ..verification.judgement import Judgement, Kind
+from ..verification.judgement import Judgement
 from .facts import Facts
 
 Action = Literal["keep", "remove", "review", "leave"]
+DIGEST_BYTES = 32
 BY_HAND = "chosen by hand"  # the reason to keep a file
 
 
-def _parse_names(text: str) -> tuple[str, ...]:
-    return tuple(name for name in text.split("/") if name not in ("", ".", ".."))
-
-
-# columns of facts, their fields, and how cells are read
-FACTS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "width": ("width", int),
-    "height": ("height", int),
-    "bytes": ("size", int),
-    "format": ("described_form", str),
-    "taken": ("taken", str),
-    "exif_entries": ("tags", int),
-    "modified_ns": ("modified", int),
-    "sharpness": ("sharpness", float),
-    "frames": ("frames", int),
-    "companions": ("companions", _parse_names),
+FACTS = {  # columns, and the facts that they hold
+    "width": "width",
+    "height": "height",
+    "bytes": "size",
+    "format": "form",
+    "taken": "taken",
+    "modified_ns": "modified",
+    "sharpness": "sharpness",
+    "frames": "frames",
+    "companions": "companions",
 }
 NEEDED = "group", "action", "file", "kept", "protected", "sha256"
 COLUMNS = [
@@ -81,6 +78,9 @@ class PlanRow:
     original: str = ""
 
 
+ROW, READ_FACTS = TypeAdapter(PlanRow), TypeAdapter(Facts)
+
+
 def remove_merged(rows: Sequence[PlanRow]) -> list[PlanRow]:
     """Return the rows of a plan with those removed that only notes keep from it, which are written next to the kept file."""
     kept = {row.file for row in rows if row.action == "keep"}
@@ -115,7 +115,7 @@ def plan_values(row: PlanRow) -> dict[str, object]:
 
 def facts_values(facts: Facts) -> dict[str, object]:
     """Return what tables say of a file, by the names of their columns."""
-    values: dict[str, object] = {name: getattr(facts, field) for name, (field, _) in FACTS.items()}
+    values: dict[str, object] = {name: getattr(facts, field) for name, field in FACTS.items()}
     return values | {"sharpness": f"{facts.sharpness:.1f}", "companions": "/".join(facts.companions)}
 
 
@@ -150,9 +150,6 @@ def read_plan(path: Path) -> list[PlanRow]:
 
 
 def _parse_row(place: str, line: dict[str, str]) -> PlanRow:
-    action = line["action"]
-    if action not in get_args(Action):
-        raise UserError(f"{place}: the action {action!r} is none of keep, remove, review, leave.")
     file, kept = as_path(line["file"]), as_path(line["kept"])
     if is_remote(file) or is_remote(kept):
         raise UserError(
@@ -163,49 +160,37 @@ def _parse_row(place: str, line: dict[str, str]) -> PlanRow:
         raise UserError(
             f"{place}: {line['file']!r} and {line['kept']!r} must be absolute paths without '..'."
         )
+    known: dict[str, object] = {"file": file, "kept": kept, "score": line.get("score") or None}
+    known |= {
+        name: line.get(name, "") for name in ("group", "action", "reason", "merged", "original", "sha256")
+    }
+    known |= {name: line.get(name) == "yes" for name in ("protected", "reference")}
+    if kind := line["class"]:
+        reason = line.get("reason", "").removeprefix(f"{kind}: ")
+        known["judgement"] = {"kind": kind, "reason": reason, "certainty": line.get("certainty")}
     try:
-        group = int(line["group"])
-        score = float(line["score"]) if line.get("score") else None
-        judgement = _parse_judgement(line)
-        valid = len(bytes.fromhex(line["sha256"])) == 32
-    except ValueError:
-        valid = False
-    if not valid:
+        row = ROW.validate_python(known)
+        if len(bytes.fromhex(row.sha256)) != DIGEST_BYTES:
+            raise ValueError("no SHA-256")
+    except ValueError as error:
         raise UserError(
-            f"{place}: group, score, class, certainty and sha256 are not as a search writes them. Search again."
-        )
-    return PlanRow(
-        group=group,
-        action=action,  # type: ignore[arg-type]  # mypy does not narrow a str to the values that were checked above
-        file=file,
-        kept=kept,
-        score=score,
-        facts=_parse_facts(file, line),
-        protected=line["protected"] == "yes",
-        sha256=line["sha256"],
-        reference=line.get("reference") == "yes",
-        judgement=judgement,
-        **{name: line.get(name, "") for name in ("reason", "merged", "original")},
-    )
-
-
-def _parse_judgement(line: dict[str, str]) -> Judgement | None:
-    """What the line says of the pair; raises ValueError where that is malformed."""
-    if not line["class"]:
-        return None
-    kind: Kind = get_args(Kind)[get_args(Kind).index(line["class"])]
-    reason = line.get("reason", "").removeprefix(f"{kind}: ")
-    return Judgement(kind, reason, int(line.get("certainty", "")))
+            f"{place}: the action must be one of {', '.join(get_args(Action))}, and group, score, class, certainty and sha256 as "
+            "a search writes them. Correct the line, or search again."
+        ) from error
+    return replace(row, facts=_parse_facts(file, line))
 
 
 def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     """What the line says of the file; None where it says nothing, or what no number is."""
+    known: dict[str, object] = {field: line.get(name, "") for name, field in FACTS.items()}
+    names = line.get("companions", "").split("/")
+    known["companions"] = [name for name in names if name not in ("", ".", "..")]
+    known |= {"path": file, "linked": is_link(file)}
+    known["archived"] = not is_there(file) and find_archive(file) is not None
     try:
-        known = {field: parse(line.get(name, "")) for name, (field, parse) in FACTS.items()}
-    except ValueError:
+        return READ_FACTS.validate_python(known)
+    except ValidationError:
         return None
-    archived = not is_there(file) and find_archive(file) is not None
-    return Facts(file, form=known.pop("described_form"), linked=is_link(file), archived=archived, **known)
 
 
 def _check_rows(path: Path, rows: list[PlanRow]) -> None:

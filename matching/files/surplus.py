@@ -3,27 +3,26 @@
 Notes can be added to the XMP sidecar of the kept file.
 """
 
+import filecmp
+import hashlib
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 from image_copies.data.errors import ImageError
-from image_copies.data.files import digest_file, is_there, whole_file
+from image_copies.data.files import is_there, whole_file
 from image_copies.data.remote import is_remote
-from image_copies.data.sources.archives import find_archive, read_image_bytes
+from image_copies.data.sources.archives import read_image_bytes
 
 from ..verification.contents import Contents, list_missing, read_contents
 from .companions import find_companions
-from .journal import LeftAloneError
+from .journal import MERGE, FileStep, LeftAloneError
 from .notes import (
     KEYWORDS,
     LATITUDE,
-    LONGITUDE,
     PLACE,
-    RATING,
     RDF,
     SPACES,
     WORDS,
@@ -32,7 +31,6 @@ from .notes import (
     Notes,
     describe,
     find_missing,
-    list_properties,
     parse_xmp,
     read_notes,
 )
@@ -40,19 +38,15 @@ from .notes import (
 SIDECAR = ".xmp"
 DOWNLOADED = ("user.xdg.origin.", "user.xdg.referrer.", "user.mime_type")  # attributes that programs write
 MAX_NAMED = 6  # of what a file has, in a reason
-NEW = f'''<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
+PACKET = f'''<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/">
 <rdf:RDF xmlns:rdf="{RDF}">
+<rdf:Description rdf:about="" {{names}}>
+{{notes}}</rdf:Description>
 </rdf:RDF>
 </x:xmpmeta>
 <?xpacket end="w"?>
 '''
-END = re.compile(r"</([\w.-]+:)?RDF\s*>(?!.*</(?:[\w.-]+:)?RDF\s*>)", re.DOTALL)
-ABOUT = re.compile(r"""<rdf:Description\b[^>]*?\brdf:about\s*=\s*("[^"]*"|'[^']*')""")
-SUBJECT = re.compile(
-    r"(<dc:subject\b[^>]*>\s*<rdf:(Bag|Seq)\b[^>]*>(?:(?!</dc:subject).)*?)(</rdf:\2\s*>)", re.DOTALL
-)
-NO_RATING = re.compile(r"""\s+xmp:Rating\s*=\s*(?:"0"|'0')|<xmp:Rating>\s*0?\s*</xmp:Rating>""")
 
 
 @dataclass(frozen=True)
@@ -92,20 +86,9 @@ def join_words(words: Iterable[str]) -> str:
 
 def list_sidecars(picture: Path) -> list[Path]:
     """Return the sidecars of a picture, `IMG_1.jpg.xmp` first, which no other picture of the name shares."""
-    if is_remote(picture) or (not is_there(picture) and find_archive(picture) is not None):
-        return []
-    own = name_sidecar(picture)
-    found = (
-        picture.with_name(name)
-        for name in find_companions(picture)
-        if PurePath(name).suffix.lower() == SIDECAR
-    )
-    return [*([own] if is_there(own) else []), *(path for path in found if path != own)]
-
-
-def name_sidecar(picture: Path) -> Path:
-    """Return the sidecar that is written for a picture that has none."""
-    return picture.with_name(picture.name + SIDECAR)
+    names = [name for name in find_companions(picture) if name.lower().endswith(SIDECAR)]
+    ordered = sorted(names, key=lambda name: name != picture.name + SIDECAR)
+    return [picture.with_name(name) for name in ordered]
 
 
 def read_holdings(path: Path) -> Holdings:
@@ -116,8 +99,7 @@ def read_holdings(path: Path) -> Holdings:
     """
     content = read_image_bytes(path)
     sidecars = list_sidecars(path)
-    local = not is_remote(path) and is_there(path)
-    others = [path.with_name(name) for name in find_companions(path)] if local else []
+    others = [path.with_name(name) for name in find_companions(path)]
     companions = tuple(other for other in others if other not in sidecars)
     return Holdings(read_contents(content), read_notes(content, sidecars), companions, read_attributes(path))
 
@@ -161,24 +143,18 @@ def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
 
 def _is_equal(one: Path, other: Path) -> bool:
     """Whether two files that belong to pictures, such as films, are of one kind and hold the same bytes."""
+    if one.suffix.lower() != other.suffix.lower():
+        return False
     try:
-        same_size = one.suffix.lower() == other.suffix.lower() and one.stat().st_size == other.stat().st_size
-        return same_size and digest_file(one) == digest_file(other)
+        return filecmp.cmp(one, other, shallow=False)
     except OSError:
         return False
 
 
-@dataclass(frozen=True)
-class Merge:
-    """A sidecar, its text, empty where there is none, and that which it is to have."""
-
-    sidecar: Path
-    before: str
-    after: str
-
-
-def plan_merge(file: Path, kept: Path, alone: bool, is_protected: Callable[[Path], bool]) -> Merge | None:
-    """Return what is to be written next to the kept file before another one goes; None where that notes nothing more.
+def plan_merge(
+    file: Path, kept: Path, alone: bool, is_protected: Callable[[Path], bool]
+) -> tuple[FileStep, bytes] | None:
+    """Return the step that writes notes next to the kept file before another one goes, and what it writes; None for nothing.
 
     Args:
         file: The file that goes.
@@ -189,7 +165,7 @@ def plan_merge(file: Path, kept: Path, alone: bool, is_protected: Callable[[Path
     Raises:
         LeftAloneError: That cannot be written, or the file has more.
     """
-    sidecar = next(iter(list_sidecars(kept)), name_sidecar(kept))
+    sidecar = next(iter(list_sidecars(kept)), kept.with_name(kept.name + SIDECAR))
     try:
         held = read_holdings(kept), read_holdings(file)
         surplus = find_surplus(*held)
@@ -199,10 +175,21 @@ def plan_merge(file: Path, kept: Path, alone: bool, is_protected: Callable[[Path
             return None
         if is_protected(kept) or is_protected(sidecar):
             raise LeftAloneError(f"{kept} is protected, and its notes are not written next to it")
-        if os.path.lexists(sidecar) and (sidecar.is_symlink() or not sidecar.is_file()):
-            raise LeftAloneError(f"{sidecar} is no regular file, to which its notes could be added")
-        before = sidecar.read_bytes().decode() if is_there(sidecar) else ""
-        return Merge(sidecar, before, add_notes(before, surplus.notes, held[0].notes))
+        before = sidecar.read_bytes().decode() if os.path.lexists(sidecar) else ""
+        said = parse_xmp(before.encode()) if before else {}
+        if sidecar.is_symlink() or format_sidecar(said) != before:
+            raise LeftAloneError(
+                f"its notes cannot be added to {sidecar}, which this program has not written"
+            )
+        wanted = {**said, **surplus.notes}
+        if (
+            KEYWORDS in surplus.notes and KEYWORDS in held[0].notes
+        ):  # those of a sidecar replace the picture's
+            joined = held[0].notes[KEYWORDS].values + surplus.notes[KEYWORDS].values
+            wanted[KEYWORDS] = Note(joined, "Bag")
+        content = format_sidecar(wanted).encode()
+        digest = hashlib.sha256(content).hexdigest()
+        return FileStep(MERGE, sidecar, sidecar, kept, digest, before=before), content
     except ValueError as error:  # of UnicodeError, too
         raise LeftAloneError(f"its notes cannot be added to {sidecar}: {error}") from error
     except (OSError, ImageError) as error:
@@ -223,66 +210,32 @@ def write_sidecar(sidecar: Path, content: bytes) -> None:
             temporary.chmod(mode & 0o7777)
 
 
-def add_notes(sidecar: str, notes: Mapping[Key, Note], known: Notes) -> str:
-    """Return the text of a sidecar with further notes; all that it says stays as it is.
-
-    Args:
-        sidecar: The text of the sidecar; empty where there is none.
-        notes: What to add.
-        known: What the picture and its sidecar note. Keywords of the picture are written, too: those of a sidecar replace them.
+def format_sidecar(notes: Notes) -> str:
+    """Return the text of a sidecar that notes this, always in one way; empty for nothing.
 
     Raises:
-        ValueError: it is no XMP, or not written in a way in which something can be added.
+        ValueError: It cannot be written.
     """
-    before = sidecar or NEW
-    said = parse_xmp(before.encode())
-    added = {key: note for key, note in notes.items() if key != KEYWORDS}
-    if KEYWORDS in notes:
-        before = _add_keywords(before, known.get(KEYWORDS, Note(())), notes[KEYWORDS], added)
-    if RATING in notes:
-        before = NO_RATING.sub("", before)
-    there = list_properties(before.encode())  # programs refuse a packet that has a property twice
-    about = ABOUT.search(before)
-    prefixes = sorted({key.partition(":")[0] for key in added})
-    names = [f"xmlns:{prefix}={quoteattr(SPACES[prefix])}" for prefix in prefixes]
-    description = (
-        f'<rdf:Description xmlns:rdf="{RDF}" {" ".join(names)} rdf:about={about[1] if about else quoteattr("")}>\n'
-        f"{''.join(_write(key, note) for key, note in added.items())}</rdf:Description>\n"
-    )
-    after, places = END.subn(lambda end: description + end[0], before) if added else (before, 1)
-    missing = [find_missing(parse_xmp(after.encode()), wanted) for wanted in (notes, said)]
-    if not places or there & added.keys() or missing != [({}, []), ({}, [])]:
-        raise ValueError(f"{', '.join(map(describe, notes))} cannot be added to the way it is written")
-    return after
-
-
-def _add_keywords(sidecar: str, known: Note, new: Note, added: dict[Key, Note]) -> str:
-    """Add keywords to those that the sidecar lists; where it lists none, they join what is `added`, with those of the picture."""
-    listed, lists = SUBJECT.subn(lambda found: found[1] + _list(new.values) + found[3], sidecar, count=1)
-    if not lists:
-        added[KEYWORDS] = Note(tuple(dict.fromkeys((*known.values, *new.values))), "Bag")
-    return listed
+    if not notes or any(note.form == "structure" for note in notes.values()):
+        return ""
+    prefixes = sorted({key.partition(":")[0] for key in notes})
+    names = " ".join(f"xmlns:{prefix}={quoteattr(SPACES[prefix])}" for prefix in prefixes)
+    text = PACKET.format(names=names, notes="".join(_write(*noted) for noted in sorted(notes.items())))
+    if find_missing(parse_xmp(text.encode()), notes) != ({}, []):
+        raise ValueError(f"{', '.join(map(describe, notes))} cannot be written")
+    return text
 
 
 def _write(key: Key, note: Note) -> str:
-    if key == PLACE:
-        latitude, longitude = (float(part) for part in note.values[0].split())
-        parts = (LATITUDE, _format_degrees(latitude, "NS")), (LONGITUDE, _format_degrees(longitude, "EW"))
-        return "".join(f"<{name}>{value}</{name}>\n" for name, value in parts)
-    if not note.form:
-        return f"<{key}>{escape(note.values[0])}</{key}>\n"
-    items = _list(note.values, languages=note.form == "Alt")
-    return f"<{key}><rdf:{note.form}>{items}</rdf:{note.form}></{key}>\n"
+    values = [escape(_format_degrees(float(value), key) if key in PLACE else value) for value in note.values]
+    if note.form == "Alt":  # of texts in several languages, which are which is not known
+        return f'<{key}><rdf:Alt><rdf:li xml:lang="x-default">{values[0]}</rdf:li></rdf:Alt></{key}>\n'
+    if note.form:
+        items = "".join(f"<rdf:li>{value}</rdf:li>" for value in values)
+        return f"<{key}><rdf:{note.form}>{items}</rdf:{note.form}></{key}>\n"
+    return f"<{key}>{values[0]}</{key}>\n"
 
 
-def _list(values: tuple[str, ...], languages: bool = False) -> str:
-    names = ["x-default", *(f"x-{number}" for number in range(2, len(values) + 1))]
-    said = [f' xml:lang="{name}"' if languages else "" for name in names]
-    return "".join(
-        f"<rdf:li{language}>{escape(value)}</rdf:li>" for language, value in zip(said, values, strict=False)
-    )
-
-
-def _format_degrees(value: float, marks: str) -> str:
+def _format_degrees(value: float, key: Key) -> str:
     degrees, rest = divmod(round(abs(value) * 60, 6), 60)
-    return f"{degrees:.0f},{rest:.6f}{marks[value < 0]}"
+    return f"{degrees:.0f},{rest:.6f}{('NS' if key == LATITUDE else 'EW')[value < 0]}"

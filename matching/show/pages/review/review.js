@@ -235,7 +235,6 @@ function facts([left, right]) {
     ["Resolution", pixels(left), pixels(right), left.width * left.height - right.width * right.height],
     ["Bytes", bytes(left.bytes), bytes(right.bytes), left.bytes - right.bytes],
     ["Format", left.format, right.format, 0],
-    ["EXIF entries", left.exif_entries, right.exif_entries, left.exif_entries - right.exif_entries],
     ["Taken", left.taken || "not known", right.taken || "not known", 0],
     ["File date", left.modified, right.modified, 0],
     ["Sharpness", left.sharpness.toFixed(0), right.sharpness.toFixed(0), Math.round(left.sharpness) - Math.round(right.sharpness)],
