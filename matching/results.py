@@ -187,10 +187,10 @@ def report_outcome(folder: Path, outcome: Outcome, what: Way | Literal["undo"], 
     """Say what became of the files of a plan; return the exit code: 0, or 1 if files were left alone."""
     for path in outcome.done:
         output.record("done", {"action": what, "file": path})
-    for path, reason in outcome.left:
+    for number, (path, reason) in enumerate(outcome.left):
         output.record("left", {"action": what, "file": path, "reason": reason})
-    for path, reason in outcome.left[:MAX_PRINTED_FILES]:
-        output.say(f"left alone: {path}: {reason}")
+        if number < MAX_PRINTED_FILES:
+            output.say(f"left alone: {path}: {reason}")
     if len(outcome.left) > MAX_PRINTED_FILES:
         output.say(f"… and {len(outcome.left) - MAX_PRINTED_FILES} more")
     output.say(f"{what}: {count(len(outcome.done), 'file')} done, {len(outcome.left)} left alone")

@@ -90,9 +90,9 @@ def _open_app(options: argparse.Namespace) -> "tuple[FastAPI, str]":
     """Open what is to be served; return its application and its title."""
     # imported here: a review needs no network
     if options.matches is not None:
-        from image_copies.matching.show.routes import Review, review_app
+        from image_copies.matching.show.routes import review_app
 
-        return review_app(Review(options.matches, options.index)), text_of(options.matches)
+        return review_app(options.matches, options.index), text_of(options.matches)
     from threadpoolctl import threadpool_limits
 
     from image_copies.matching.extractor import make_rule

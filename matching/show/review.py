@@ -3,6 +3,7 @@
 import shlex
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -219,8 +220,8 @@ class Results:
         path = self.file(file)
         with self._changing:
             rows = self._find_group(group)
-            row = next((row for row in rows if row.file == path), None)
-            if row is None:
+            row = self.rows.get(path)
+            if row is None or row.group != group:
                 raise UserError("The file is not in this group.")
             if row.facts is None or row.facts.linked or row.facts.archived or not row.facts.width:
                 raise UserError(
@@ -267,8 +268,11 @@ class Results:
         """Let the plan follow what is decided about a pair of contents: only rows of one beside a file that stays change."""
         for group, rows in self.groups.items():
             centers = _find_centers(rows)
-            asked = [row for row in rows if any(_pair_of(row, center) == pair for center in centers)]
-            changed = [row for row in asked if row.action != "keep"]
+            changed = [
+                row
+                for row in rows
+                if row.action != "keep" and any(_pair_of(row, center) == pair for center in centers)
+            ]
             if changed:
                 knowledge = self._know(rows)
                 self._write(group, [_plan(row, rows, knowledge) if row in changed else row for row in rows])
@@ -340,11 +344,9 @@ def read_state(folder: Path) -> str:
     """Return the state of the files that a search writes: another one when it has been done again."""
     states = []
     for name in (results.MATCHES, results.PLAN):
-        try:
+        with suppress(OSError):
             state = (folder / name).stat()
-            states.append(f"{state.st_mtime_ns:x}-{state.st_ino:x}")
-        except OSError:
-            states.append("none")
+            states.append(f"{name}-{state.st_mtime_ns:x}-{state.st_ino:x}")
     return "-".join(states)
 
 

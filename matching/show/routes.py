@@ -24,66 +24,53 @@ Token = Annotated[str, Body(embed=True, max_length=200)]
 Number = Annotated[int, Body()]  # of a file, by its place in the results, or of a group
 
 
-class Review:
-    """The results that are shown; opened again when a search has written others."""
+def review_app(folder: Path, index: Path | None = None) -> FastAPI:
+    """Return the application of the page and of what it asks; the results are opened again when a search has written others.
 
-    def __init__(self, folder: Path, index: Path | None) -> None:
-        """Open the results.
-
-        Raises:
-            UserError: as `Results`.
-        """
-        self._folder, self._index = folder, index
-        self._opening = threading.Lock()
-        self._results = Results(folder, index)
-
-    def open_newest(self) -> Results:
-        """Return the results as they are now."""
-        with self._opening:
-            if not self._results.current:
-                self._results = Results(self._folder, self._index)
-            return self._results
-
-    def require_shown(self, token: str) -> Results:
-        """Return the results that a page shows.
-
-        Raises:
-            UserError: a search has written others since.
-        """
-        if token != self._results.token:
-            raise UserError(CHANGED)
-        return self._results
-
-
-def review_app(review: Review) -> FastAPI:
-    """Return the application of the page and of what it asks."""
+    Raises:
+        UserError: as `Results`.
+    """
     router = APIRouter()
     decoding = threading.BoundedSemaphore(MAX_CONCURRENT_DECODES)
+    opening = threading.Lock()
+    opened = Results(folder, index)
+
+    def open_newest() -> Results:
+        nonlocal opened
+        with opening:
+            if not opened.current:
+                opened = Results(folder, index)
+            return opened
+
+    def require_shown(token: str) -> Results:
+        if token != opened.token:
+            raise UserError(CHANGED)
+        return opened
 
     @router.get("/api/review")
     def overview() -> dict[str, Any]:
-        return review.open_newest().overview()
+        return open_newest().overview()
 
     @router.get("/api/plan")
     def plan() -> dict[str, Any]:
-        return review.open_newest().summarize_plan()
+        return open_newest().summarize_plan()
 
     @router.get("/api/pairs/{token}/{first}/{second}")
     def pair(token: str, first: int, second: int) -> dict[str, Any]:
-        return review.require_shown(token).pair(first, second)
+        return require_shown(token).pair(first, second)
 
     @router.get("/api/laid/{token}/{first}/{second}")
     def lay(token: str, first: int, second: int) -> dict[str, Any]:
         with decoding:
-            return {"laid": review.require_shown(token).lay(first, second)}
+            return {"laid": require_shown(token).lay(first, second)}
 
     @router.get("/api/groups/{token}/{group}")
     def group(token: str, group: int) -> dict[str, Any]:
-        return review.require_shown(token).group(group)
+        return require_shown(token).group(group)
 
     @router.get("/api/decisions")
     def decisions() -> dict[str, Any]:
-        return {"decisions": review.open_newest().list_decisions()}
+        return {"decisions": open_newest().list_decisions()}
 
     @router.post("/api/decisions")
     def decide(
@@ -93,11 +80,11 @@ def review_app(review: Review) -> FastAPI:
         first: Number = 0,
         second: Number = 0,
     ) -> dict[str, Any]:
-        return {"before": review.require_shown(token).decide(sha256, decision, first, second)}
+        return {"before": require_shown(token).decide(sha256, decision, first, second)}
 
     @router.post("/api/kept")
     def keep(token: Token, group: Number, file: Number) -> None:
-        review.require_shown(token).keep(group, file)
+        require_shown(token).keep(group, file)
 
     @router.post("/api/apply")
     def apply(
@@ -105,15 +92,15 @@ def review_app(review: Review) -> FastAPI:
         way: Annotated[Literal["move", "delete-to-trash"], Body()],
         plan: Token,
     ) -> dict[str, Any]:
-        return review.require_shown(token).carry_out(way, plan)
+        return require_shown(token).carry_out(way, plan)
 
     @router.post("/api/apply/undo")
     def put_back(token: Token) -> dict[str, Any]:
-        return review.require_shown(token).put_back()
+        return require_shown(token).put_back()
 
     @router.get("/api/files/{token}/{number}/{size}")
     def show(token: str, number: int, size: Literal["small", "large"]) -> Response:
-        path = review.require_shown(token).file(number)
+        path = require_shown(token).file(number)
         side = LONG_SIDES[size]
         with decoding:
             content = encode_jpeg(decode_rgb(path, short_side=side), side)

@@ -14,7 +14,7 @@ from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match
 from image_copies.matching.results import SearchNotes, write_notes
-from image_copies.matching.show.routes import Review, review_app
+from image_copies.matching.show.routes import review_app
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement
 from tests.end_to_end.pages import open_watched, run_explore
@@ -72,7 +72,7 @@ def results(own_desk: Path) -> Path:
 @pytest.fixture
 def address(results: Path) -> Iterator[str]:
     """The page is served in this process: another one would import everything again."""
-    with serve(review_app(Review(results, None))) as served:
+    with serve(review_app(results)) as served:
         yield served
 
 
@@ -272,7 +272,7 @@ def test_series_stand_apart_the_sharpest_first(browser: "sync_api.Browser", resu
     pairs = [Match(large, small, -0.1, None)]
     pairs += [Match(path, other, -0.2, None, judgement=scene, series=1, sharpest=hostile) for path in (small, hostile)]
     write_results(results, pairs, [[large, small]])
-    served = serve(review_app(Review(results, None)))
+    served = serve(review_app(results))
     with served as address, open_watched(browser, address, "#group .file img", console=True) as page:
         page.keyboard.press("3")
         page.wait_for_selector("#shots img")

@@ -19,7 +19,7 @@ from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.matches import Match, read_matches_csv
 from image_copies.matching.results import PLAN, SEARCH, SearchNotes, hold_results_folder, write_notes
 from image_copies.matching.show.review import Results
-from image_copies.matching.show.routes import Review, review_app
+from image_copies.matching.show.routes import review_app
 from image_copies.matching.verification.geometry import Evidence
 from image_copies.matching.verification.judgement import Judgement
 from image_copies.pipeline.match import main
@@ -61,7 +61,7 @@ def write_search(folder: Path, paths: list[Path]) -> None:
 
 @pytest.fixture
 def client(results: Path) -> TestClient:
-    return TestClient(review_app(Review(results, None)), base_url="http://127.0.0.1")
+    return TestClient(review_app(results), base_url="http://127.0.0.1")
 
 
 def overview(client: TestClient) -> Any:
