@@ -47,7 +47,7 @@ def album(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("score --submission a.h5", "--submission and --ground-truth must be given together"),
         ("export --checkpoint a.safetensors --output b.safetensors", "--checkpoint is already a checkpoint"),
         ("mach", "mach is neither a task nor a file or folder. Did you mean: image-copies match"),
-        ("one.jpg", "one.jpg: there is no such file or folder"),
+        ("one.jpg", "one.jpg does not exist. Name a folder"),
     ],
 )
 def test_each_task_does_what_its_script_does(line: str, message: str, typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
