@@ -159,8 +159,9 @@ def load_state(folder: Path, identity: Identity, fabric: Fabric) -> tuple[Progre
         if notice and not _is_finished(about["identity"], progress):
             fabric.print(f"  warning: {notice}", flush=True)
         own = folder / f"state-{progress.step}-{min(fabric.global_rank, about['processes'] - 1)}.safetensors"
-        tensors = load_file(own)
-        return progress, _from_json(json.loads(_read_metadata(own)), tensors)
+        with safe_open(own, framework="pt") as file:
+            plain = json.loads(file.metadata()["state"])
+        return progress, _from_json(plain, load_file(own))
     except (
         OSError,
         SafetensorError,
@@ -274,8 +275,3 @@ def _from_json(value: Any, tensors: dict[str, Tensor]) -> Any:
             else {key: _from_json(item, tensors) for key, item in value["items"]}
         )
     return [_from_json(item, tensors) for item in value] if isinstance(value, list) else value
-
-
-def _read_metadata(path: Path) -> str:
-    with safe_open(path, framework="pt") as file:
-        return str(file.metadata()["state"])

@@ -123,21 +123,17 @@ def _embedding_of_whitening(run: Run, name: str) -> dict[str, float] | None:
 
 def _embed(run: Run) -> list[Product]:
     sets = cache(partial(find_images_to_embed, run))
-    models = list(run.recipe.networks)
-    embedded = [_embed_set(run, model, part, sets) for model in models for part in SETS]
-    others = {
-        name: model for name, model in run.recipe.models.items() if isinstance(model, OnnxModelSettings)
-    }
     return [
-        *embedded,
-        *(_embed_by_onnx(run, name, model, part, sets) for name, model in others.items() for part in SETS),
+        (_embed_set if name in run.recipe.networks else _embed_by_onnx)(run, name, part, sets)
+        for name in run.recipe.models
+        for part in SETS
     ]
 
 
-def _embed_by_onnx(
-    run: Run, name: str, model: OnnxModelSettings, part: str, sets: Callable[[], dict[str, ImageSet]]
-) -> Product:
+def _embed_by_onnx(run: Run, name: str, part: str, sets: Callable[[], dict[str, ImageSet]]) -> Product:
     """The vectors of a set of images by the network of an ONNX file."""
+    model = run.recipe.models[name]
+    assert isinstance(model, OnnxModelSettings)
 
     def work() -> None:
         from image_copies.models.inference.embedders import embed_with_all

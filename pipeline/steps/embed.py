@@ -18,13 +18,13 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.data.process import choose_workers, usable_cores
 from image_copies.data.remote import remove_folder
 from image_copies.data.shards import Place, ShardWork, run_shards
+from image_copies.data.sources.tables import import_pyarrow, is_parquet
 from image_copies.models.device import best_device, describe_device
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor
 from image_copies.models.network.joined import JoinedDescriptor
 from image_copies.submissions.vectors.files import is_vectors, iterate_vectors, open_vectors, write_vectors
-from image_copies.submissions.vectors.parquet import check_parquet
 
 from ..run.step import fingerprint
 from .vectors import report_unreadable
@@ -85,11 +85,12 @@ def embed_to_file(
     folder = output.absolute().parent / f".{output.stem}-shards-{digest}"
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{number:06d}.h5" for number in range(-(-len(images) // settings.shard))]
-    left = [
-        _cut_shard(images, settings.shard, number, file)
-        for number, file in enumerate(files)
-        if not is_vectors(file)
-    ]
+    left = []
+    for number, file in enumerate(files):
+        if not is_vectors(file):
+            part = slice(number * settings.shard, (number + 1) * settings.shard)
+            paths = [path.absolute() for path in images.paths[part]]
+            left.append(EmbeddingShard(ImageSet(images.ids[part], paths), file))
     network = checkpoint.absolute()  # workers have other current folders
     work = ShardWork(
         name=f"embedding {output.stem}",
@@ -115,21 +116,14 @@ def embed_to_file(
     report_unreadable(images, unreadable[: len(images)], output)
 
 
-def _cut_shard(images: ImageSet, size: int, number: int, output: Path) -> EmbeddingShard:
-    """Return the shard of `size` images with this number."""
-    part = slice(number * size, (number + 1) * size)
-    return EmbeddingShard(
-        ImageSet(images.ids[part], [path.absolute() for path in images.paths[part]]), output
-    )
-
-
 def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | None = None) -> None:
     """Embed any folder outside a run; ids are the paths relative to it, without extension.
 
     Raises:
         UserError: when the folder holds no image, the checkpoint cannot be loaded, or the disk is full.
     """
-    check_parquet(output)
+    if is_parquet(output):
+        import_pyarrow()  # before hours are spent on what it is to hold
     images = find_images(folder, naming="path")
     defaults = EmbeddingSettings()
     # so that a few workers share a small folder

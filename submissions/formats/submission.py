@@ -7,9 +7,8 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
 
-from image_copies.data.arrays import Bools, Float32s, Float64s, Int64s
+from image_copies.data.arrays import Bools, Float32s, Int64s
 from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 
@@ -203,9 +202,8 @@ def _find_vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> l
         )
     if np.issubdtype(vectors.dtype, np.floating):
         starts = range(0, max(1, len(vectors)), ROWS_PER_BLOCK)
-        lengths = np.concatenate(
-            [_compute_norms(vectors[start : start + ROWS_PER_BLOCK]) for start in starts]
-        )
+        blocks = (vectors[start : start + ROWS_PER_BLOCK].astype(np.float64) for start in starts)
+        lengths = np.concatenate([np.linalg.norm(block, axis=1) for block in blocks])
         finite = np.isfinite(lengths)
         for wrong, problem in (
             (~finite, "hold NaN or infinity"),
@@ -219,11 +217,6 @@ def _find_vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> l
                 image = f" ({ids[first]!r})" if first < len(ids) else ""
                 problems.append(f"{name}: {wrong.sum()} rows {problem}, the first is row {first}{image}")
     return problems
-
-
-def _compute_norms(rows: NDArray[np.floating]) -> Float64s:
-    lengths: Float64s = np.linalg.norm(rows.astype(np.float64), axis=1)
-    return lengths
 
 
 def _find_id_problems(name: str, ids: list[str], rows: int, expected: list[str] | None) -> list[str]:

@@ -13,7 +13,7 @@ import numpy as np
 from image_copies.data.arrays import Bools, Float32s
 from image_copies.data.errors import UserError
 from image_copies.data.remote import as_path
-from image_copies.data.sources.tables import import_pyarrow, is_parquet, open_table
+from image_copies.data.sources.tables import import_pyarrow, open_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,16 +21,6 @@ if TYPE_CHECKING:
 
 NEEDED = ["id", "vector"]
 REMEDY = "Write it with columns id (text) and vector (lists of floats, all of one length)."
-
-
-def check_parquet(path: Path | str) -> None:
-    """Check that a file can be written as its name says, before hours are spent on what it is to hold.
-
-    Raises:
-        UserError: pyarrow is not installed.
-    """
-    if is_parquet(path):
-        import_pyarrow()
 
 
 def write_parquet(path: Path, ids: Sequence[str], blocks: Iterable[Float32s], half: bool) -> int:
