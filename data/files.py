@@ -17,7 +17,7 @@ from typing import Any
 
 from .errors import UserError
 from .process import is_running
-from .remote import RemotePath, remove_folder
+from .remote import RemotePath
 
 HOST = socket.gethostname()
 # of a path's name and of its ending in temporary names, which may be no longer than 255 bytes
@@ -155,18 +155,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
     Its files are flushed to disk before the rename. An existing folder is moved aside just before, so `path` is missing only for
     an instant.
 
-    A folder on an object store is written locally, and its files are uploaded one by one, after those there were removed.
-
     Raises:
-        UserError: the disk is full, or the object store cannot be written to.
+        UserError: the disk is full.
     """
-    if isinstance(path, RemotePath):
-        with tempfile.TemporaryDirectory(prefix="upload-") as name:
-            yield Path(name)
-            remove_folder(path)
-            for file in sorted(below for below in Path(name).rglob("*") if below.is_file()):
-                (path / file.relative_to(name)).upload(file)
-        return
     with _folder_beside(path) as place:
         temporary = place / path.name
         old = place / ".replaced"

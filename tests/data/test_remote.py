@@ -15,12 +15,12 @@ from PIL import Image
 
 from image_copies.data.decode import decode_rgb, list_unreadable
 from image_copies.data.errors import ImageError, StorageError, UserError
-from image_copies.data.files import whole_file, whole_folder, write_text
+from image_copies.data.files import whole_file, write_text
 from image_copies.data.ground_truth import read_table
 from image_copies.data.images import find_images
 from image_copies.data.layout import open_isc_folder
 from image_copies.data.preprocessing import PreprocessedImages
-from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files, open_store_of, remove_folder
+from image_copies.data.remote import READERS, RemotePath, as_path, is_remote, map_files, open_store_of
 from image_copies.data.sources.discovery import discover
 from image_copies.data.sources.walking import walk
 from tests.pictures import encode
@@ -58,22 +58,6 @@ def test_a_url_stays_one_through_everything_that_is_done_with_paths() -> None:
     assert as_path(os.fsdecode(os.fsencode(path))) == as_path(Path(str(path))) == path
     assert {path: 1}[send(path)] == 1
     assert sorted([path, folder]) == [folder, path]
-
-
-def test_a_folder_takes_the_place_of_the_one_before() -> None:
-    folder = RemotePath("memory://there/page")
-    for names in (("a.txt", "old.txt"), ("a.txt", "below/b.txt")):
-        with whole_folder(folder) as temporary:
-            for name in names:
-                (temporary / name).parent.mkdir(exist_ok=True)
-                (temporary / name).write_text(name)
-    assert list(folder.iterdir()) == [folder / "a.txt", folder / "below"]
-    assert [path.read_bytes() for path in walk(folder)] == [b"a.txt", b"below/b.txt"]
-    with pytest.raises(ZeroDivisionError), whole_folder(folder) as temporary:
-        (temporary / "c.txt").touch()
-        raise ZeroDivisionError
-    assert len(list(walk(folder))) == 2
-    remove_folder(folder)
 
 
 def test_a_listing_tells_sizes_and_times_and_leaves_nothing_to_ask(object_store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
