@@ -62,16 +62,15 @@ class StoredRows:
 
     def divide(self, size: int) -> list[RowsShard]:
         """Divide the rows of the file, unreadable ones included, into shards of `size`; shards of these alone are left out."""
-        parts = [
-            (start, ~self.unreadable[start : start + size]) for start in range(0, len(self.unreadable), size)
-        ]
-        counts = [int(np.count_nonzero(chosen)) for _, chosen in parts]
-        firsts = np.cumsum([0, *counts]).tolist()
-        shards = (
-            RowsShard(first, count, partial(_load, self.read, *part))
-            for first, count, part in zip(firsts, counts, parts, strict=False)
-        )
-        return [shard for shard in shards if len(shard)]
+        shards = []
+        first = 0
+        for start in range(0, len(self.unreadable), size):
+            chosen = ~self.unreadable[start : start + size]
+            count = int(np.count_nonzero(chosen))
+            if count:
+                shards.append(RowsShard(first, count, partial(_load, self.read, start, chosen)))
+            first += count
+        return shards
 
 
 VectorRows = Float32s | StoredRows  # vectors [n, d]
