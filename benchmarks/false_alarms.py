@@ -49,7 +49,7 @@ def count_alarms(extractor: Extractor, queries: ImageSet, references: ImageSet, 
     figures = {"queries": float(len(queries))}
     for rate in RATES:
         limit = tail.threshold(rate, len(references))
-        alone, of_views = whole <= limit, views <= tail.as_view(limit, VIEWS)
+        alone, of_views = whole <= limit, tail.as_whole(views, VIEWS) <= limit
         figures |= {f"{WHOLE} at {rate:g}": float(alone.sum()), f"{BOTH} at {rate:g}": float((alone | of_views).sum())}
     return figures
 

@@ -33,7 +33,7 @@ from image_copies.matching.extractor import Extractor
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.run.run import open_existing_run
-from image_copies.pipeline.tools.run_extractor import open_extractor
+from image_copies.pipeline.tools.networks import open_extractor
 from image_copies.submissions.ensemble.projection import fit_projection
 from image_copies.submissions.scoring.metrics import evaluate, micro_average_precision_interval
 from image_copies.submissions.vectors.files import Vectors

@@ -11,7 +11,7 @@ the references of DATA/photos and of the same unchanged; or of N photographs of 
 and of N enlarged to 12 megapixels; every tenth is an edited copy of another. Other tools where they are installed.
 installed: megabytes of the files of a package and all that it needs, in a fresh folder, without compiled byte code.
 service: INDEX was made with what ships (`match.py add`), of pictures that are there; 200 of PICTURES are asked for, two a second.
-index: made-up vectors; up to a million a runbook follows, as in the streaming track of big-ann-benchmarks.
+index: made-up vectors.
 """
 
 import argparse
@@ -36,9 +36,8 @@ import lookalikes
 import numpy as np
 from lookalikes import DEDUP_DISTANCE, OTHERS, PDQ_DISTANCE, THIS
 from made_up_pairs import EDITS, Pixels, edit_picture
-from made_up_vectors import DIMENSIONS, MATCH_DISTANCE, Population, add_contents, watch_memory
+from made_up_vectors import DIMENSIONS, Population, add_contents, watch_memory
 from measurements import Figures, Measurements
-from numpy.typing import NDArray
 from page_tables import make_table, write_tables
 
 from image_copies.data.decode import decode_rgb
@@ -46,9 +45,8 @@ from image_copies.data.images import find_images
 from image_copies.data.sources.archives import read_bytes
 from image_copies.data.sources.discovery import discover
 from image_copies.matching.files.plan import read_plan
-from image_copies.matching.index import codes as coding
 from image_copies.matching.index.search import open_search
-from image_copies.matching.index.store import Store, open_store, remove_files, stored_files
+from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import read_matches_csv
 from image_copies.models.shipped import SHIPPED
 
@@ -72,10 +70,8 @@ PACKAGES = {
 JUDGED, CONNECTIONS = "pictures judged", 4
 RATE, ASKED, WARM_UP = 2.0, 200, 20  # pictures a second, and their number
 
-GROWTH, QUERIES, COMPARED, NEAREST = "growth", 4000, 500, 10  # COMPARED of the queries are searched exactly, too
-ROUNDS, STEP_SHARE, BOOK_CONTENTS = 10, 0.01, 1_000_000  # of a runbook, and in an index at most
-FILL, FILES, CODES = "fill", "make the files of vectors", "train the quantiser, make the codes"
-LOOK_UP, BY_CODES, EXACTLY = "look copies up", "search by the codes", "search exactly"
+GROWTH, COMPARED, NEAREST = "growth", 500, 10  # COMPARED queries are searched
+FILL, OPEN, EXACTLY = "fill", "open", "search exactly"
 
 
 @dataclass(frozen=True)
@@ -290,21 +286,8 @@ def make_service_tables(store: Measurements) -> dict[str, str]:
     return {"matching.md": make_table(heads, [row])}
 
 
-def compute_recall(found: NDArray[np.int64], true: NDArray[np.int64]) -> float:
-    """Return the share of the true contents [n, k] that are among those found [n, k]."""
-    shares = [len(set(one) & set(other)) / len(other) for one, other in zip(found.tolist(), true.tolist(), strict=True)]
-    return float(np.mean(shares))
-
-
-def compute_loss(found: NDArray[np.int64], originals: NDArray[np.int64], distances: NDArray[np.float64]) -> float:
-    """Return the share of copies within MATCH_DISTANCE whose originals [n] are not among the contents found [m ≥ n, k]."""
-    near = distances < MATCH_DISTANCE
-    return float((found[: len(originals)][near] != originals[near, None]).all(axis=1).mean())
-
-
 def measure_growth(contents: int, _seed: int) -> Figures:
-    """Fill an index and search it; return what each part takes, what is lost, and what a runbook finds."""
-    coding.MIN_CODED_CONTENTS = min(coding.MIN_CODED_CONTENTS, contents)
+    """Fill an index and search it; return what each part takes."""
     figures: Figures = {}
 
     def time_part(name: str, work: Callable[[], T]) -> T:
@@ -326,46 +309,9 @@ def measure_growth(contents: int, _seed: int) -> Figures:
                 first += len(vectors)
 
         time_part(FILL, fill)
-        time_part(FILES, lambda: open_search(store, exact=True))
-        index = time_part(CODES, lambda: open_search(store))
-        originals = (np.flatnonzero(index.searched) + 1)[:: contents // (QUERIES // 2)][: QUERIES // 2]
-        copies, distances = population.draw_copies(index.take(originals - 1))
-        queries = np.concatenate([copies, population.draw(QUERIES // 2)])
-        few, exact = queries[:: QUERIES // COMPARED], open_search(store, exact=True)
-        true = time_part(EXACTLY, lambda: exact.nearest(few, NEAREST))
-        found = time_part(BY_CODES, lambda: index.nearest(few, NEAREST))
-        near = time_part(LOOK_UP, lambda: index.nearest(queries, NEAREST, near=True))
-        figures |= {"lost": compute_loss(near.rows, originals, distances)}
-        figures |= {"recall": compute_recall(found.rows, true.rows)}
-        if contents <= BOOK_CONTENTS:
-            figures |= run_book(store, population, contents)
+        index = time_part(OPEN, lambda: open_search(store))
+        time_part(EXACTLY, lambda: index.nearest(population.draw(COMPARED), NEAREST))
     return figures
-
-
-def run_book(store: Store, population: Population, added: int) -> Figures:
-    """Insert, delete and search 4 : 4 : 1, in ROUNDS; return the lowest recall, and the largest share of copies lost.
-
-    A step inserts or deletes a STEP_SHARE of the contents, drawn at random. `added` names have been used. Recall is that of
-    COMPARED copies; lost are those of QUERIES within MATCH_DISTANCE whose original is not found.
-    """
-    rng, recalls, lost = np.random.default_rng(1), list[float](), list[float]()
-    names = np.array(sorted(int(path.stem) for path in stored_files(store)))
-    step = max(1, int(STEP_SHARE * len(names)))
-    for _ in range(ROUNDS):
-        for _ in range(4):
-            add_contents(store, population.draw(step), added)
-            names, added = np.concatenate([names, np.arange(added, added + step)]), added + step
-        chosen = rng.choice(len(names), 4 * step, replace=False)
-        remove_files(store, [Path(f"/pictures/{name}.jpg") for name in names[chosen]])
-        names = np.delete(names, chosen)
-        index = open_search(store)
-        originals = rng.choice((np.flatnonzero(index.searched) + 1), min(QUERIES, len(names)), replace=False)
-        copies, distances = population.draw_copies(index.take(originals - 1))
-        true = open_search(store, exact=True).nearest(copies[:COMPARED], NEAREST)
-        recalls.append(compute_recall(index.nearest(copies[:COMPARED], NEAREST).rows, true.rows))
-        near = index.nearest(copies, NEAREST, near=True)
-        lost.append(compute_loss(near.rows, originals, distances))
-    return {"runbook: recall": min(recalls), "runbook: lost": max(lost)}
 
 
 def measure_index(store: Measurements, options: argparse.Namespace) -> None:
@@ -374,32 +320,14 @@ def measure_index(store: Measurements, options: argparse.Namespace) -> None:
 
 
 def make_index_tables(store: Measurements) -> dict[str, str]:
-    """Return the table of scale.md: rates, memory and what is lost by number of contents."""
+    """Return the table of scale.md: rates by number of contents."""
     grown = [entry for entry in store.measurements if entry["name"] == GROWTH]
     found = sorted((entry["about"]["contents"], entry["figures"]) for entry in grown)
-
-    def spent(each: Figures, part: str) -> float:
-        return each[f"{part}: processor s"]
-
-    shown: dict[str, Callable[[Figures], str]] = {
-        "processor seconds: SQLite; files of vectors; quantiser and codes": lambda each: "; ".join(
-            f"{spent(each, part):.0f}" for part in (FILL, FILES, CODES)
-        ),
-        "look-ups of copies a second of one core; copies lost": lambda each: (
-            f"{QUERIES / spent(each, LOOK_UP):,.0f}; {each['lost']:.1%}"
-        ),
-        "neighbours at any distance, queries a second of one core; recall at 10": lambda each: (
-            f"{COMPARED / spent(each, BY_CODES):,.0f}; {each['recall']:.3f}"
-        ),
-        "exactly, queries a second of one core": lambda each: f"{COMPARED / spent(each, EXACTLY):,.0f}",
-        "GiB of memory at most: to make; to search": lambda each: (
-            f"{max(each[f'{FILES}: GiB'], each[f'{CODES}: GiB']):.1f}; {each[f'{LOOK_UP}: GiB']:.1f}"
-        ),
-        "runbook: lowest recall at 10; most copies lost": lambda each: (
-            f"{each['runbook: recall']:.3f}; {each['runbook: lost']:.1%}" if "runbook: lost" in each else ""
-        ),
-    }
-    rows = [[name, *(show(each) for _, each in found)] for name, show in shown.items()]
+    rows = [
+        ["processor seconds: to fill it; to open it"]
+        + [f"{each[f'{FILL}: processor s']:.0f}; {each[f'{OPEN}: processor s']:.0f}" for _, each in found],
+        ["queries a second of one core", *(f"{COMPARED / each[f'{EXACTLY}: processor s']:,.0f}" for _, each in found)],
+    ]
     return {"scale.md": make_table(["made-up vectors", *(f"{count:,}" for count, _ in found)], rows)}
 
 

@@ -13,6 +13,7 @@ stated rates.
 import argparse
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.layout import GROUND_TRUTH, open_isc_folder
 from image_copies.matching.extractor import Extractor, make_rule
 from image_copies.matching.index.filling import add_pictures
+from image_copies.matching.index.search import open_search
 from image_copies.matching.index.store import open_store
 from image_copies.matching.matches import Match, Rule, rank_by_evidence
 from image_copies.matching.pairs import PairJudge
@@ -31,7 +33,7 @@ from image_copies.matching.search import Search
 from image_copies.matching.threshold import Tail
 from image_copies.matching.verification.features import Change
 from image_copies.models.shipped import SHIPPED
-from image_copies.pipeline.tools.run_extractor import open_extractor
+from image_copies.pipeline.tools.networks import open_extractor
 
 RESULTS = Path(__file__).with_name("verification.json")
 COMMAND = "benchmarks/verification.py --docs"
@@ -42,10 +44,10 @@ RANKINGS = "descriptor alone", "with `--views`", "with `--verify`", "with `--ver
 
 def find_nearest_pairs(extractor: Extractor, data: Path, nearest: int, views: bool) -> tuple[list[Match], Tail | None]:
     """Return each query's nearest references, best first, with views those of its views where it is unsure; and the tail."""
-    layout, rule = open_isc_folder(data), make_rule(extractor, None, RATES[0], nearest)
+    layout, rule = open_isc_folder(data), replace(make_rule(extractor, rate=RATES[0]), most=nearest)
     with tempfile.TemporaryDirectory() as folder, open_store(Path(folder), extractor.identity, extractor.dimensions) as store:
         add_pictures(store, extractor, layout.reference.paths)
-        search = Search(store, extractor, rule, candidates=nearest, views=views)
+        search = Search(store, open_search(store), extractor, rule, candidates=nearest, views=views)
         return search.queries(layout.query.paths).pairs, search.fitted.tail
 
 
@@ -117,7 +119,7 @@ def main() -> None:
 
 def verify(pairs: list[Match], changes: Sequence[Sequence[Change]]) -> list[Match]:
     """Return the pairs that local features confirm before the others."""
-    return rank_by_evidence(pairs, PairJudge().verify_all(pairs, changes))
+    return rank_by_evidence(PairJudge().verify_all(pairs, changes))
 
 
 if __name__ == "__main__":

@@ -241,16 +241,17 @@ def list_unreadable(target: Path, images: Iterable[Path]) -> None:
 
     The images are looked at once more, one after the other: whoever found that they cannot be read did so in many processes.
     """
-    lines = [f"{line_of(path)}\t{_read_failure(path)}\n" for path in images]
+    lines = [f"{line_of(path)}\t{find_problem(path)}\n" for path in images]
     if lines:
         write_text(target, "".join(lines))
     else:
         target.unlink(missing_ok=True)
 
 
-def _read_failure(path: Path) -> str:
+def find_problem(source: Path | bytes) -> str:
+    """Return why an image cannot be decoded, in words."""
     try:
-        decode_rgb(path, short_side=SMALL_SIDE)
+        decode_rgb(source, short_side=SMALL_SIDE)
     except ImageError as error:
         return line_of(error.problem)
     return "can be read now"

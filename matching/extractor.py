@@ -27,13 +27,9 @@ from image_copies.models.inference.embedders import (
     Batch,
     EmbeddedBlock,
     Embedder,
-    Loaded,
-    Look,
-    Source,
     embed_batches,
     embed_with_all,
     list_square_sizes,
-    load_batch,
 )
 from image_copies.models.inference.graph import list_graphs, open_network
 from image_copies.models.inference.onnx_embedder import open_onnx
@@ -46,7 +42,7 @@ from image_copies.submissions.search.neighbours import Neighbours
 from image_copies.submissions.settings import NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
 
-from .matches import Rule
+from .matches import FALSE_ALARMS, Rule
 from .threshold import (
     COPY_RATE,
     MIN_QUERIES,
@@ -55,7 +51,7 @@ from .threshold import (
     Tail,
     choose_sample,
     fit_minima,
-    fit_tail_of_readable,
+    fit_tail,
     read_synthetic,
 )
 
@@ -120,10 +116,6 @@ class Extractor:
         for loaded, vectors in embed_batches(self.networks, batches, load, self.settings):
             made = self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)
             yield loaded, made
-
-    def load(self, batch: Sequence[Source], look: Look | None = None) -> Loaded:
-        """Read and decode files, or their bytes, as `extract_batches` needs them; `look` is shown each."""
-        return load_batch(batch, list_square_sizes(self.networks), look)
 
     def extract_all(self, images: ImageSet, advance: Callable[[int], object] = lambda count: None) -> Vectors:
         """Return the vectors of all files at once; `advance` is called with the number of files done since the last call."""
@@ -262,7 +254,10 @@ def _fit_joined(first: Extractor, references: Floats) -> Tail:
 
 
 def make_rule(
-    extractor: Extractor, threshold: float | None, rate: float, most: int, unrelated: Sequence[Path] = ()
+    extractor: Extractor,
+    threshold: float | None = None,
+    rate: float = FALSE_ALARMS,
+    unrelated: Sequence[Path] = (),
 ) -> Rule:
     """Make the rule by which a pair counts as a copy; without a threshold it is calibrated.
 
@@ -281,12 +276,11 @@ def make_rule(
             if threshold is None:
                 raise
             tail = None  # the rates are not known; the threshold is the user's own
-    return Rule(threshold, tail, rate, most)
+    return Rule(threshold, tail, rate)
 
 
 def _calibrate_on(extractor: Extractor, images: ImageSet) -> Tail:
     """Fit the tail on unedited pictures that are not copies of each other: each is compared with all others."""
     with tqdm(total=len(images), desc="embedding unrelated pictures", unit="image", leave=False) as bar:
-        vectors = extractor.extract_all(images, bar.update)
-    queries = Vectors(vectors.ids, extractor.normalize(vectors.vectors), vectors.unreadable)
-    return fit_tail_of_readable(queries, vectors, np.arange(len(vectors)))
+        vectors = extractor.extract_all(images, bar.update).readable()
+    return fit_tail(extractor.normalize(vectors), vectors, np.arange(len(vectors)))

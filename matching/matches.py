@@ -39,10 +39,6 @@ def _parse_path(text: str) -> Path:
     return path
 
 
-def _parse_rate(text: str) -> float | None:
-    return float(text) if text else None
-
-
 def _parse_region(text: str) -> Box:
     left, top, right, bottom = map(float, text.split())
     return left, top, right, bottom
@@ -56,7 +52,7 @@ MATCH_CELLS: Cells = {
     "query": _parse_path,
     "reference": _parse_path,
     "score": float,
-    "expected_false_alarms": _parse_rate,
+    "expected_false_alarms": lambda text: float(text) if text else None,
 }
 EVIDENCE_CELLS: Cells = {
     "inliers": int,
@@ -136,7 +132,6 @@ class Matches:
         references: Number of different contents searched.
         unreadable: Files that cannot be decoded and match nothing.
         verified: Whether pairs were verified by local features; without a threshold only confirmed ones are listed then.
-        exact: Whether every query was compared with every reference; scores are exact in either case.
         digests: SHA-256 of every picture involved, by its path.
     """
 
@@ -146,7 +141,6 @@ class Matches:
     references: int
     unreadable: list[Path]
     verified: bool = False
-    exact: bool = True
     digests: Mapping[Path, bytes] = field(default_factory=dict)
 
     @property
@@ -163,6 +157,8 @@ class Matches:
 MAX_ALARMS = 5.0
 MAX_MIRRORED_ALARMS = 1.0
 MAX_THOROUGH_ALARMS = 0.2
+FALSE_ALARMS = 0.001  # expected per query, where nobody said
+MOST_REFERENCES = 10  # of a query, that are listed and verified
 UNCHANGED: tuple[Change, ...] = CHANGES[:1]
 POSITIVE: tuple[Change, ...] = tuple(change for change in CHANGES if "inverted" not in change)
 CHANGES_WITHIN = CHANGES, POSITIVE, UNCHANGED, ()
@@ -181,8 +177,8 @@ class Rule:
 
     score: float | None
     tail: Tail | None
-    rate: float
-    most: int
+    rate: float = FALSE_ALARMS
+    most: int = MOST_REFERENCES
 
     def against(self, sample: Callable[[], Floats]) -> "Rule":
         """Return the rule with its tail fitted to a sample of the references [m, d]; without a tail where they are too few."""
@@ -212,13 +208,13 @@ class Rule:
         return [CHANGES_WITHIN[bisect_left(limits, distance)] for distance in distances]
 
     def select_verified(self, pairs: Iterable[Match], threshold: float | None) -> list[Match]:
-        """Return the pairs, best first, that are confirmed or score enough, at most `most` for a query.
+        """Return the pairs that are confirmed or score enough, at most `most` for a query, as `rank_by_evidence` orders them.
 
         Without a threshold only evidence decides. The same bytes, and what the user called a copy, need neither.
         """
         kept: list[Match] = []
         count: dict[Path, int] = defaultdict(int)
-        for match in pairs:
+        for match in rank_by_evidence(pairs):
             enough = threshold is not None and match.score >= threshold
             if match.settled or ((enough or match.evidence is not None) and count[match.query] < self.most):
                 kept.append(match)
@@ -226,27 +222,23 @@ class Rule:
         return kept
 
 
-def rank_by_evidence(pairs: Iterable[Match], evidence: Iterable[Evidence | None]) -> list[Match]:
-    """Return pairs with what their pictures share: confirmed ones first, by how many features agree, then by their scores."""
-    verified = [replace(match, evidence=found) for match, found in zip(pairs, evidence, strict=True)]
-    return sorted(
-        verified, key=lambda match: (-(match.evidence.inliers if match.evidence else 0), -match.score)
-    )
+def rank_by_evidence(pairs: Iterable[Match]) -> list[Match]:
+    """Return pairs, confirmed ones first, by how many features agree, then by their scores."""
+
+    def rank(match: Match) -> tuple[int, float, Path, Path]:
+        return -(match.evidence.inliers if match.evidence else 0), -match.score, *match.files
+
+    return sorted(pairs, key=rank)
 
 
 def match_values(match: Match) -> dict[str, Any]:
     """Return what is known of a match by name, as matches.csv, JSON lines and the pages have it."""
     return (
         {name: getattr(match, name) for name in MATCH_CELLS}
-        | (evidence_values(match.evidence) if match.evidence else {})
+        | ({name: getattr(match.evidence, name) for name in EVIDENCE_CELLS} if match.evidence else {})
         | (judgement_values(match.judgement) if match.judgement else {})
         | ({name: getattr(match, name) for name in SERIES_CELLS} if match.series else {})
     )
-
-
-def evidence_values(evidence: Evidence) -> dict[str, Any]:
-    """Return what two pictures share by name, as `match_values` does."""
-    return {name: getattr(evidence, name) for name in EVIDENCE_CELLS}
 
 
 def judgement_values(judgement: Judgement) -> dict[str, Any]:

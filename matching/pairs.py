@@ -98,8 +98,8 @@ class PairJudge:
         pairs: Sequence[Match],
         changes: Sequence[Sequence[Change]],
         pool: ThreadPoolExecutor | None = None,
-    ) -> list[Evidence | None]:
-        """Look at a query and its references; None for each where nothing confirms that one copies the other.
+    ) -> list[Match]:
+        """Look at a query and its references; return the pairs with what confirms that one copies the other, None for nothing.
 
         A file that cannot be read is like one without features.
 
@@ -134,37 +134,29 @@ class PairJudge:
                 return self.verdicts.ask(pair.files, "evidence", (undone, crop), find, Evidence)
             return None
 
-        found: list[Evidence | None] = []
+        found = list[Match]()
         crops = 0
         for pair, undone in zip(pairs, changes, strict=True):
             evidence = look(pair, undone) if undone else None
             if evidence is None and pair.crop is not None and undone == CHANGES and crops < MAX_CROPS:
                 crops += 1
                 evidence = look(pair, undone, pair.crop)
-            found.append(evidence)
+            found.append(replace(pair, evidence=evidence))
         return found
 
-    def verify_all(
-        self, pairs: Sequence[Match], changes: Sequence[Sequence[Change]]
-    ) -> list[Evidence | None]:
-        """Look at the pairs of many files, a query's best first, as `verify` does, on all cores."""
-        by_query: dict[Path, list[int]] = defaultdict(list)
-        for row, pair in enumerate(pairs):
-            if changes[row]:
-                by_query[pair.query].append(row)
+    def verify_all(self, pairs: Sequence[Match], changes: Sequence[Sequence[Change]]) -> list[Match]:
+        """Look at the pairs of many files, a query's best first, as `verify` does, on all cores; returned are they by queries."""
+        by_query = defaultdict[Path, list[tuple[Match, Sequence[Change]]]](list)
+        for pair, undone in zip(pairs, changes, strict=True):
+            by_query[pair.query].append((pair, undone))
 
-        def look(query: Path) -> list[Evidence | None]:
-            rows = by_query[query]
-            return self.verify(Picture(query), [pairs[row] for row in rows], [changes[row] for row in rows])
+        def look(query: Path) -> list[Match]:
+            own, undone = zip(*by_query[query], strict=True)
+            return self.verify(Picture(query), own, undone)
 
-        evidence: list[Evidence | None] = [None] * len(pairs)
-        rows = list(chain.from_iterable(by_query.values()))
         with share_cores() as pool:
             found = chain.from_iterable(pool.map(look, by_query))
-            shown = tqdm(found, "verifying", len(rows), leave=False, unit="pair")
-            for row, one in zip(rows, shown, strict=True):
-                evidence[row] = one
-        return evidence
+            return list(tqdm(found, "verifying", len(pairs), leave=False, unit="pair"))
 
     def judge(
         self, pair: Match, threshold: float | None = -np.inf, query: Picture | None = None
@@ -214,8 +206,3 @@ class PairJudge:
         with share_cores() as pool:
             judged = pool.map(partial(self.judge, threshold=threshold), pairs)
             return list(tqdm(judged, "comparing pixels", len(pairs), leave=False, unit="pair"))
-
-
-def verify_two(first: Path, second: Path) -> Evidence | None:
-    """Look at two pictures; None where nothing confirms that one copies the other."""
-    return PairJudge().verify_all([Match(first, second)], [CHANGES])[0]

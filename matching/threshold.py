@@ -28,7 +28,6 @@ from safetensors.numpy import save
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file, whole_file
 from image_copies.submissions.search.neighbours import Neighbours, Rows
-from image_copies.submissions.vectors.files import Vectors
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -83,23 +82,14 @@ class Tail:
         nearer = np.maximum(self.start - distances, 0)
         return SHARES * references * self.share * np.exp(-nearer / self.scale)
 
-    def as_whole(self, distance: float, views: int) -> float:
-        """Return what a squared distance of one of so many views counts as: the whole's that is as rare, never less."""
-        return max(distance, self._equate(distance, self._of_views(views)))
+    def as_whole(self, distances: Doubles, views: int) -> Doubles:
+        """Return what squared distances of one of so many views count as: the whole's that are as rare, never less.
 
-    def as_view(self, distance: float, views: int) -> float:
-        """Return the squared distance of a view that counts as this one (`as_whole`)."""
-        return min(distance, self._of_views(views)._equate(distance, self))
-
-    def _of_views(self, views: int) -> "Tail":
-        """Return the tail of the nearest of so many views; where none was fitted, each is as a query of its own."""
-        return self.views or replace(self, share=self.share * views)
-
-    def _equate(self, distance: float, other: "Tail") -> float:
-        """Return the squared distance that is as rare in this tail as one in another, without bounds."""
-        return self.start - self.scale * (
-            math.log(self.share / other.share) + (other.start - distance) / other.scale
-        )
+        Where no tail of views was fitted, each view is as a query of its own.
+        """
+        tail = self.views or replace(self, share=self.share * views)
+        rarity = math.log(self.share / tail.share) + (tail.start - distances) / tail.scale
+        return np.maximum(distances, self.start - self.scale * rarity)
 
 
 def fit_tail(queries: Floats, references: Floats, own: Rows) -> Tail:
@@ -125,18 +115,6 @@ def fit_minima(minima: Doubles, references: int, share: float) -> Tail:
     start = float(ordered[kept])
     scale = max(float(start - ordered[:kept].mean()), 1e-9)
     return Tail(start, scale, kept / len(ordered) / references, len(ordered) * references)
-
-
-def fit_tail_of_readable(queries: Vectors, references: Vectors, own: Rows) -> Tail:
-    """Fit the tail on readable images only; `own` [n] is as in `fit_tail`.
-
-    Raises:
-        UserError: There are too few queries or references.
-    """
-    readable = np.flatnonzero(~references.unreadable)
-    place = np.full(len(references) + 1, -1)  # the last one stands for "related to none"
-    place[readable] = np.arange(len(readable))
-    return fit_tail(queries.readable(), references.readable(), place[own[~queries.unreadable]])
 
 
 def find_minima(queries: Floats, references: Floats, own: Rows | int = -1) -> Doubles:

@@ -114,16 +114,20 @@ def make_views(pixels: Pixels) -> Iterator[Pixels]:
     yield 255 - pixels
 
 
+Embed = Callable[[Path], Floats | None]
+
+
 def embed_views(
     extractor: Extractor,
     paths: Sequence[Path],
-    known: Callable[[Path], Floats | None] = lambda path: None,
+    ask: Callable[[Path, Embed], Floats | None] = lambda path, embed: embed(path),
 ) -> list[Floats | None]:
-    """Return the vectors [VIEWS, d] of the views of each file; None for one that cannot be read. `known` has some already."""
+    """Return the vectors [VIEWS, d] of the views of each file; None for one that cannot be read.
+
+    They are what `ask` returns, which is given a file and what embeds its views.
+    """
 
     def embed(path: Path) -> Floats | None:
-        if (made := known(path)) is not None:
-            return made
         try:
             return embed_views_of(extractor, decode_rgb(path, short_side=smallest_side(extractor)))
         except ImageError:
@@ -135,7 +139,7 @@ def embed_views(
         for network in extractor.networks:
             if network.side_by_side is not None:
                 held.enter_context(network.side_by_side())
-        embedded = map_in_threads(embed, paths, threads)
+        embedded = map_in_threads(lambda path: ask(path, embed), paths, threads)
         return list(tqdm(embedded, "searching with views", len(paths), leave=False, unit="image"))
 
 

@@ -88,7 +88,8 @@ def _embed_outside_run(options: argparse.Namespace, named: str) -> None:
         or options.joined is not None
         or split_size(checkpoint)[0].suffix == ".onnx"
     ):
-        from image_copies.pipeline.tools.run_extractor import embed_by_extractor, open_extractor
+        from image_copies.pipeline.tools.networks import open_extractor
+        from image_copies.pipeline.tools.run_extractor import embed_by_extractor
 
         extractor = open_extractor(None, None, checkpoint, options.joined)
         return embed_by_extractor(extractor, options.images, options.output, options.workers)

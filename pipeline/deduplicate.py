@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from image_copies.matching.dedup.applying import write_filtered
     from image_copies.matching.dedup.deduplication import INPUTS, WRITTEN, DedupSettings, deduplicate
     from image_copies.matching.extractor import make_rule
-    from image_copies.pipeline.tools.run_extractor import open_extractor
+    from image_copies.pipeline.tools.networks import open_extractor
 
     import_pyarrow("dedup writes Parquet, which needs")
     in_store = is_remote(options.output)
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_there(next(expand_sources([source])))
     with use_ray(options.ray, options.ray_gpu, output.say):
         extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
-        rule = make_rule(extractor, options.threshold, options.false_alarms, 10)
+        rule = make_rule(extractor, options.threshold, options.false_alarms)
         settings = DedupSettings(
             options.input,
             options.against,

@@ -26,7 +26,6 @@ from image_copies.pipeline.run.cli import (
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-REFERENCES_PER_ANSWER = 10
 
 OWN = {
     "--matches": DIR | {"help": "review what match.py wrote there (its --output)"},
@@ -97,11 +96,11 @@ def _open_app(options: argparse.Namespace) -> "tuple[FastAPI, str]":
 
     from image_copies.matching.extractor import make_rule
     from image_copies.matching.show.service import SearchService, service_app
-    from image_copies.pipeline.tools.run_extractor import open_extractor
+    from image_copies.pipeline.tools.networks import open_extractor
 
     threadpool_limits(1, user_api="blas")  # requests share the cores, and products are small
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
-    rule = make_rule(extractor, options.threshold, options.false_alarms, REFERENCES_PER_ANSWER)
+    rule = make_rule(extractor, options.threshold, options.false_alarms)
     service = SearchService(options.index, extractor, rule, 10**6 * options.megapixels)
     return service_app(service), f"{options.index}, {service.count_references()} references"
 

@@ -74,7 +74,7 @@ def _change_index(task: str, options: argparse.Namespace, output: Output) -> int
 
 def _add(options: argparse.Namespace, output: Output) -> int:
     from image_copies.matching.commands import indexing
-    from image_copies.pipeline.tools.run_extractor import open_extractor
+    from image_copies.pipeline.tools.networks import open_extractor
 
     pictures = indexing.find_added(options.index, options.sources, options.output, output)
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
@@ -114,7 +114,6 @@ def _search(options: argparse.Namespace, output: Output) -> int:
         verified=options.verify,
         views=options.views,
         sets=options.sets,
-        exact=options.exact,
         removes_references=options.remove_references,
     )
     searching.search(extractor, settings, pictures, options.output, output)
@@ -123,14 +122,11 @@ def _search(options: argparse.Namespace, output: Output) -> int:
 
 def _open_network(options: argparse.Namespace) -> "tuple[Extractor, Rule]":
     """Return what describes pictures, and when two of them count as copies."""
-    from image_copies.matching.commands.interface import MOST_REFERENCES
     from image_copies.matching.extractor import make_rule
-    from image_copies.pipeline.tools.run_extractor import open_extractor
+    from image_copies.pipeline.tools.networks import open_extractor
 
     extractor = open_extractor(options.run, options.data, options.checkpoint, options.joined)
-    return extractor, make_rule(
-        extractor, options.threshold, options.false_alarms, MOST_REFERENCES, options.unrelated
-    )
+    return extractor, make_rule(extractor, options.threshold, options.false_alarms, options.unrelated)
 
 
 if __name__ == "__main__":

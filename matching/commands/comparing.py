@@ -15,9 +15,10 @@ from ..extractor import Extractor
 from ..index.store import digest_of
 from ..matches import Match, Rule, describe_judgement, judgement_values
 from ..output import Output
-from ..pairs import PairJudge, verify_two
+from ..pairs import PairJudge
 from ..show.overlays import NOT_LAID, LaidPair, lay_pair
 from ..threshold import Floats
+from ..verification.features import CHANGES
 from ..verification.judgement import Judgement
 
 LIKELY = 3  # exit code: a person is to look at the two
@@ -60,9 +61,10 @@ def compare(extractor: Extractor, rule: Rule, first: Path, second: Path) -> Comp
     differences = extractor.normalize(vectors).astype(np.float64) - vectors[::-1]
     distance = float((differences**2).sum(axis=1).min())
     alarms = None if rule.tail is None else float(rule.tail.false_alarms(np.array([distance]), 1)[0])
-    match = Match(first, second, -distance, alarms, evidence=verify_two(first, second))
+    judge = PairJudge()
+    (match,) = judge.verify_all([Match(first, second, -distance, alarms)], [CHANGES])
     # without a threshold only equal vectors, or agreeing features
-    judgement = PairJudge().judge(match, rule.threshold(1) or 0.0)
+    judgement = judge.judge(match, rule.threshold(1) or 0.0)
     return Compared(first, second, -distance, judgement=judgement)
 
 

@@ -73,18 +73,15 @@ def remove(index: Path, paths: Sequence[Path], output: Output) -> None:
 
 
 def check(index: Path, output: Output) -> None:
-    """Read the database of an index whole, and remove the files that the next search makes of it.
+    """Read the database of an index whole.
 
     Raises:
         UserError: There is no index, or its database is damaged.
     """
     with stored.open_store(index) as store:
         vectors = stored.check_vectors(store)
-    stored.remove_made_files(index)
     output.record("check", {"vectors": vectors})
-    output.say(
-        f"{index}: {vectors:,} vectors are whole; the next search makes the files beside the database again"
-    )
+    output.say(f"{index}: {vectors:,} vectors are whole")
 
 
 def decide(place: Path, first: Path, second: Path, word: Word, output: Output) -> int:

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Place = str | os.PathLike[str]
-FALSE_ALARMS = 0.001
-MOST_REFERENCES = 10
 NEAR: tuple[Kind, ...] = ("likely", "same scene")  # classes of pairs that a person has to look at
 
 
@@ -126,7 +124,7 @@ def find_copies(
         folder = Path(place)
         pictures = find_pictures(queries, _list_paths(references), (), folder, quiet)
         extractor = _open(joined_with)
-        rule = make_rule(extractor, None, FALSE_ALARMS, MOST_REFERENCES)
+        rule = make_rule(extractor)
         settings = searching.SearchSettings(rule, grouping=grouping, verified=verify, views=views)
         found = searching.find_copies(extractor, settings, pictures, folder, quiet)
     matches = found.matches
@@ -175,7 +173,7 @@ def compare(first: Place, second: Place) -> comparing.Compared:
         UserError: One of them cannot be read.
     """
     files = (_as_path(first), _as_path(second))
-    rule = make_rule(open_shipped(None), None, FALSE_ALARMS, 1)
+    rule = make_rule(open_shipped(None))
     return comparing.compare_bytes(*files) or comparing.compare(open_shipped(None), rule, *files)
 
 

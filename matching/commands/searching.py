@@ -14,9 +14,10 @@ from ..groups.series import number_series
 from ..hash_lists import BITS, MAX_DISTANCE
 from ..index.decisions import map_decisions
 from ..index.filling import forget_missing
+from ..index.search import open_search
 from ..index.store import Store, forget_queries, open_store
 from ..index.verdicts import NOTHING_KEPT, Verdicts
-from ..matches import Matches, Rule, rank_by_evidence
+from ..matches import Matches, Rule
 from ..output import Output, count
 from ..pairs import PairJudge, share_cores
 from ..search import Search, choose_effort, read_scores
@@ -38,7 +39,6 @@ class SearchSettings:
             None for what the number of pictures says (`choose_effort`).
         views: Whether to search with the views of queries, too (`matching/views.py`); None as for `verified`.
         sets: Folders to report leakage between, from the one that may lose pictures to the one that may not.
-        exact: Compare every query with every reference, even in a large index.
         removes_references: Let the plan remove references, too, as if they were queries.
     """
 
@@ -48,7 +48,6 @@ class SearchSettings:
     verified: int | None = 0
     views: bool | None = False
     sets: Sequence[Path] = ()
-    exact: bool = False
     removes_references: bool = False
 
 
@@ -137,17 +136,18 @@ def _find_and_group(
         forget_missing(store, set(held).difference(closed))  # nothing can be found out of the closed
     looks.ahead = everything
     decided = map_decisions(store)
+    index = open_search(store)
     lookup = Search(
         store,
+        index,
         looks.extractor,
         settings.rule,
         decided,
         candidates=verified,
-        exact=settings.exact,
+        views=views and index.ntotal > 0,
         looks=looks,
         verdicts=verdicts,
     )
-    lookup.views = views and lookup.index.ntotal > 0
     found = lookup.within() if within else lookup.queries(queries)
     if own:
         forget_queries(store, found.digests.values())
@@ -197,9 +197,9 @@ def _say_unmatched(patterns: Sequence[str], paths: Sequence[Path], output: Outpu
 def _verify_pairs(found: Matches, rule: Rule, judge: PairJudge) -> Matches:
     """Verify the pairs that promise something by local features; confirmed pairs are copies, whatever their score."""
     changes = rule.choose_changes(found.pairs, found.references)
-    evidence = judge.verify_all(found.pairs, changes)
+    verified = judge.verify_all(found.pairs, changes)
     judge.verdicts.keep()
-    copies = rule.select_verified(rank_by_evidence(found.pairs, evidence), found.threshold)
+    copies = rule.select_verified(verified, found.threshold)
     return replace(found, pairs=copies, verified=True)
 
 

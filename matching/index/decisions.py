@@ -2,7 +2,6 @@
 
 import os
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from .store import DATABASE, Store, open_store, write_together
 
 Pair = frozenset[bytes]
 Word = Literal["copy", "not-a-copy", "undecided"]
+WORDS: dict[bool | None, Word] = {True: "copy", False: "not-a-copy", None: "undecided"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Decision:
     @property
     def word(self) -> Word:
         """The decision as the page words it."""
-        return "copy" if self.copy else "not-a-copy"
+        return WORDS[self.copy]
 
 
 def map_decisions(store: Store) -> dict[Pair, bool]:
@@ -82,27 +82,13 @@ class Decisions:
 
     def record(self, files: tuple[Path, Path], digests: tuple[bytes, bytes], word: Word) -> Word:
         """Keep or forget a decision about two files with these SHA-256, and return the earlier one."""
-        before = self.words().get(frozenset(digests), "undecided")
-        if word == "undecided":
-            self.forget([digests])
-        else:
-            self.keep([(files, digests)], word == "copy")
-        return before
-
-    def keep(self, pairs: Sequence[tuple[tuple[Path, Path], tuple[bytes, bytes]]], copy: bool) -> None:
-        """Keep of pairs of files, with their SHA-256, whether they are copies: of all or of none."""
         now = datetime.now().isoformat(sep=" ", timespec="seconds")
+        (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, files), strict=True))
         with open_store(self.index) as store, write_together(store.database):
-            for files, digests in pairs:
-                (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, files), strict=True))
-                store.database.execute(
-                    "INSERT OR REPLACE INTO decisions VALUES (?, ?, ?, ?, ?, ?)",
-                    (first, second, int(copy), now, one, other),
-                )
-
-    def forget(self, pairs: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Forget what is decided about pairs of contents; return whether anything was."""
-        forget = "DELETE FROM decisions WHERE first = ? AND second = ?"
-        with open_store(self.index) as store, write_together(store.database):
-            done = [store.database.execute(forget, tuple(sorted(pair))).rowcount for pair in pairs]
-        return sum(done) > 0
+            before = map_decisions(store).get(frozenset(digests))
+            forget = "DELETE FROM decisions WHERE first = ? AND second = ?"
+            store.database.execute(forget, (first, second))
+            if word != "undecided":
+                decision = (first, second, word == "copy", now, one, other)
+                store.database.execute("INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?)", decision)
+        return WORDS[before]

@@ -11,7 +11,7 @@ from image_copies.data.errors import StorageError, UserError
 from image_copies.data.process import choose_workers
 from image_copies.data.remote import READERS, is_remote
 from image_copies.data.threads import map_in_threads
-from image_copies.models.inference.embedders import Look, Source, choose_batch
+from image_copies.models.inference.embedders import Look, Source, choose_batch, list_square_sizes, load_batch
 
 from ..extractor import Extractor
 from ..threshold import Floats
@@ -27,9 +27,8 @@ from .store import (
 )
 
 MOST_KEPT_BYTES = 32 * 2**20  # of files that wait to be decoded together; a larger file is read again
-Digests = dict[Path, bytes | None]  # SHA-256 of each file; None where it cannot be opened
-# a file, its SHA-256, None where it cannot be opened, and its bytes if kept
-Opened = tuple[Path, bytes | None, bytes | None]
+Digests = dict[Path, bytes]  # SHA-256 of each file that can be opened
+Opened = tuple[Path, bytes, bytes | None]  # a file, its SHA-256, and its bytes if kept
 
 
 def add_pictures(
@@ -42,16 +41,15 @@ def add_pictures(
     Raises:
         UserError: when the index is damaged or cannot be written.
     """
-    embedded, closed = 0, list[Path]()
+    embedded, opened = 0, set[Path]()
     for digests, made in _embed_unknown(store, extractor, paths, look, "adding references"):
-        closed += [path for path, digest in digests.items() if digest is None]
+        opened.update(digests)
         known = digests_of_files(store, digests)
-        new = {path: own for path, own in digests.items() if own is not None and known.get(path) != own}
-        before = vectors_by_digest(store, set(new.values()) - made.keys())  # perhaps embedded as queries
+        new = {path: own for path, own in digests.items() if known.get(path) != own}
         if new:
-            add_files(store, new, made | before)
+            add_files(store, new, made)
         embedded += sum(vector is not None for vector in made.values())
-    return embedded, closed
+    return embedded, [path for path in paths if path not in opened]
 
 
 def forget_missing(store: Store, paths: Iterable[Path]) -> None:
@@ -64,7 +62,7 @@ def forget_missing(store: Store, paths: Iterable[Path]) -> None:
 
 def embed_queries(
     store: Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None
-) -> dict[Path, bytes]:
+) -> Digests:
     """Embed the queries whose contents the index knows neither as references nor from an earlier search.
 
     They are shown to `look`. Returns the SHA-256 of every query that can be opened.
@@ -72,9 +70,9 @@ def embed_queries(
     Raises:
         UserError: when the index is damaged or cannot be written.
     """
-    found: dict[Path, bytes] = {}
+    found: Digests = {}
     for digests, made in _embed_unknown(store, extractor, paths, look, "embedding queries"):
-        found |= {path: digest for path, digest in digests.items() if digest is not None}
+        found |= digests
         if made:
             keep_queries(store, made)
     return found
@@ -93,17 +91,18 @@ def _embed_unknown(
     def batches() -> Iterator[list[Source]]:
         for opened in _read_batches(extractor, paths):
             digests = {path: digest for path, digest, _ in opened}
-            known = vectors_by_digest(store, {digest for digest in digests.values() if digest is not None})
+            known = vectors_by_digest(store, set(digests.values()))
             first: dict[bytes, Source] = {}
             for path, digest, content in opened:
-                if digest is not None and digest not in chosen and digest not in known:
+                if digest not in chosen and digest not in known:
                     first.setdefault(digest, (path, content))
             chosen.update(first)
             waiting.append((digests, list(first)))
             yield list(first.values())
 
     with tqdm(total=len(paths), desc=name, unit="image", leave=False, delay=1) as bar:
-        for loaded, vectors in extractor.extract_batches(batches(), partial(extractor.load, look=look)):
+        load = partial(load_batch, sizes=list_square_sizes(extractor.networks), look=look)
+        for loaded, vectors in extractor.extract_batches(batches(), load):
             digests, asked = waiting.popleft()
             rows = zip(asked, vectors, loaded.unreadable, strict=True)
             bar.update(len(digests))
@@ -111,18 +110,19 @@ def _embed_unknown(
 
 
 def _read_batches(extractor: Extractor, paths: Sequence[Path]) -> Iterator[list[Opened]]:
-    """Yield the files, each read once unless it is large, in batches to embed together."""
+    """Yield the files that can be opened, each read once unless it is large, in batches to embed together."""
     most = choose_batch(extractor.networks, extractor.settings)
     batch = list[Opened]()
     kept = 0
     threads = READERS if any(map(is_remote, paths)) else choose_workers(extractor.settings.workers)
 
-    def read(path: Path) -> Opened:
-        return path, *open_or_none(path, MOST_KEPT_BYTES)
+    def read(path: Path) -> tuple[bytes, bytes | None] | tuple[None, None]:
+        return open_or_none(path, MOST_KEPT_BYTES)
 
-    for opened in map_in_threads(read, paths, max(1, threads)):
-        batch.append(opened)
-        kept += len(opened[2] or b"")
+    for path, (digest, content) in zip(paths, map_in_threads(read, paths, max(1, threads)), strict=True):
+        if digest is not None:
+            batch.append((path, digest, content))
+            kept += len(content or b"")
         if len(batch) >= most or kept >= MOST_KEPT_BYTES:
             yield batch
             batch, kept = [], 0

@@ -1,7 +1,6 @@
 """The references of an index in one SQLite database: files, and the hashes and vectors of their contents.
 
-SQLite's transactions survive a kill at any moment. The files next to the database (`search.py`, `codes.py`) are derived from it
-and can be written again.
+SQLite's transactions survive a kill at any moment.
 """
 
 import hashlib
@@ -11,7 +10,7 @@ import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
@@ -19,15 +18,13 @@ import numpy as np
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError
-from image_copies.data.files import digest_file
+from image_copies.data.files import digest_file, is_file
 from image_copies.data.remote import as_path, is_remote
-from image_copies.data.sources.archives import find_archive, read_bytes
-from image_copies.submissions.search.neighbours import Rows
+from image_copies.data.sources.archives import read_bytes
 
 from ..threshold import Floats
 
 DATABASE = "references.sqlite"
-VECTOR_FILES, CODE_FILES = "vectors-[0-9]*", "codes-[0-9]*"  # made of the database by searches
 MIN_FREE_BYTES = 2**18  # with less free space, an I/O error of SQLite is reported as a full disk
 LOCK_TIMEOUT_SECONDS = 60.0  # how long to wait for another process that is writing
 ROWS_PER_READ = 4096  # vectors read from the database at once
@@ -44,7 +41,6 @@ SCHEMA = (
         "BEGIN DELETE FROM contents WHERE content = old.content; END"
         for event in ("DELETE", "UPDATE")
     ),
-    "CREATE TABLE queries (digest BLOB PRIMARY KEY, vector BLOB, checksum INTEGER)",
     "CREATE TABLE decisions (first BLOB NOT NULL, second BLOB NOT NULL, copy INTEGER NOT NULL, "
     "decided TEXT NOT NULL, first_name BLOB NOT NULL, second_name BLOB NOT NULL, PRIMARY KEY (first, second))",
 )
@@ -144,7 +140,6 @@ def _prepare(
     if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'about'").fetchone():
         if not new:
             raise UserError(f"{path} is empty. Remove it and add the images again (`match add`).")
-        remove_made_files(path.parent)  # of a database that was there before
         for statement in SCHEMA:
             database.execute(statement)
         database.executemany("INSERT INTO about VALUES (?, ?)", (about | {"changes": "0"}).items())
@@ -156,18 +151,11 @@ def _prepare(
             "Name the run it was made with, or another folder with --index."
         )
     database.execute("DELETE FROM files")
-    database.execute("DELETE FROM queries")
+    database.execute("DELETE FROM contents")
     database.executemany(
         "UPDATE about SET value = ? WHERE key = ?", [(value, key) for key, value in about.items()]
     )
     database.execute("UPDATE about SET value = value + 1 WHERE key = 'changes'")
-
-
-def remove_made_files(folder: Path) -> None:
-    """Remove the files that searches made of the database."""
-    for path in (*folder.glob(VECTOR_FILES), *folder.glob(CODE_FILES)):
-        with suppress(OSError):  # another process has removed it
-            path.unlink()
 
 
 def _read_about(database: sqlite3.Connection, key: str) -> str:
@@ -221,14 +209,11 @@ def read_content(path: Path, most: int) -> tuple[bytes, bytes | None]:
         UserError: when it cannot be read.
     """
     try:
-        if not is_remote(path) and path.stat().st_size > most:
+        if not is_remote(path) and is_file(path) and path.stat().st_size > most:
             return bytes.fromhex(digest_file(path)), None
         content = read_bytes(path)
     except OSError as error:
-        inside = isinstance(error, (NotADirectoryError, FileNotFoundError)) and find_archive(path)
-        if not inside:
-            raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
-        content = read_bytes(path)
+        raise UserError(f"{path} cannot be read ({error.strerror or error}).") from error
     return hashlib.sha256(content).digest(), content
 
 
@@ -242,13 +227,7 @@ def add_files(store: Store, files: Mapping[Path, bytes], contents: Mapping[bytes
         ValueError: A vector is not finite.
     """
     with _change_files(store):
-        for digest, vector in contents.items():
-            if vector is not None and not np.isfinite(vector).all():
-                raise ValueError("a vector that is not finite would stop every search")
-            store.database.execute(
-                "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (?1, ?2, checksum(?2))",
-                (digest, _pack(vector)),
-            )
+        _add_contents(store, contents)
         store.database.executemany(
             "INSERT INTO files SELECT ?, content FROM contents WHERE digest = ? "
             "ON CONFLICT (path) DO UPDATE SET content = excluded.content",
@@ -269,9 +248,8 @@ def remove_files(store: Store, paths: Iterable[Path]) -> dict[Path, int]:
 
 def names_below(folder: PurePath) -> tuple[bytes, bytes]:
     """Return two names between which, in the order of bytes, lies everything below a folder and nothing else."""
-    separator = str(type(folder)("a", "b"))[1].encode()
-    below = os.fsencode(folder).rstrip(separator) + separator
-    return below, below[:-1] + bytes([separator[0] + 1])
+    below = os.fsencode(folder / "x")[:-1]  # with the separator
+    return below, below[:-1] + bytes([below[-1] + 1])
 
 
 def stored_files(store: Store) -> dict[Path, bytes]:
@@ -293,17 +271,10 @@ def digests_of_files(store: Store, paths: Iterable[Path]) -> dict[Path, bytes]:
     return {path: bytes(row[0]) for path, row in rows.items() if row is not None}
 
 
-def content_of(store: Store, digest: bytes) -> int | None:
-    """Return the number of the content with this digest; None where the index does not hold it."""
-    row = store.database.execute("SELECT content FROM contents WHERE digest = ?", (digest,)).fetchone()
-    return None if row is None else int(row[0])
-
-
-def read_content_files(store: Store, content: int) -> tuple[bytes, list[Path]]:
-    """Return the digest of a content, and its files, ordered by path; nothing of one that has been removed since."""
-    find = "SELECT digest, path FROM contents JOIN files USING (content) WHERE content = ? ORDER BY path"
-    found = store.database.execute(find, (int(content),)).fetchall()
-    return bytes(found[0][0]) if found else b"", [_to_path(path) for _, path in found]
+def files_of(store: Store, digest: bytes) -> list[Path]:
+    """Return the files that have the content with this digest, ordered by path; none of one that has been removed."""
+    find = "SELECT path FROM contents JOIN files USING (content) WHERE digest = ? ORDER BY path"
+    return [_to_path(path) for (path,) in store.database.execute(find, (digest,))]
 
 
 def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, Floats | None]:
@@ -312,13 +283,10 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, Flo
     Raises:
         UserError: when a vector is damaged.
     """
-    find = (
-        "SELECT vector, checksum FROM contents WHERE digest = :digest "
-        "UNION ALL SELECT vector, checksum FROM queries WHERE digest = :digest"
-    )
+    find = "SELECT vector, checksum FROM contents WHERE digest = ?"
     found: dict[bytes, Floats | None] = {}
     for digest in digests:
-        row = store.database.execute(find, {"digest": digest}).fetchone()
+        row = store.database.execute(find, (digest,)).fetchone()
         if row is not None:
             vector, checksum = row
             if vector is not None and _is_damaged(store, vector, checksum):
@@ -329,49 +297,48 @@ def vectors_by_digest(store: Store, digests: Iterable[bytes]) -> dict[bytes, Flo
 
 def keep_queries(store: Store, contents: Mapping[bytes, Floats | None]) -> None:
     """Remember the vectors of queries by their digests; they are not embedded again, and never found as references."""
-    insert = "INSERT OR IGNORE INTO queries VALUES (?1, ?2, checksum(?2))"
     with write_together(store.database):
-        rows = [(digest, _pack(vector)) for digest, vector in contents.items()]
-        store.database.executemany(insert, rows)
+        _add_contents(store, contents)
+
+
+def _add_contents(store: Store, contents: Mapping[bytes, Floats | None]) -> None:
+    for digest, vector in contents.items():
+        if vector is not None and not np.isfinite(vector).all():
+            raise ValueError("a vector that is not finite would stop every search")
+        packed = None if vector is None else np.ascontiguousarray(vector, np.float32).tobytes()
+        store.database.execute(
+            "INSERT OR IGNORE INTO contents (digest, vector, checksum) VALUES (?1, ?2, checksum(?2))",
+            (digest, packed),
+        )
 
 
 def forget_queries(store: Store, kept: Iterable[bytes]) -> None:
     """Forget the vectors of all queries but those with the digests `kept`."""
     names = json.dumps([digest.hex().upper() for digest in kept])
-    forget = "DELETE FROM queries WHERE hex(digest) NOT IN (SELECT value FROM json_each(?))"
+    forget = (
+        "DELETE FROM contents WHERE content NOT IN (SELECT content FROM files) "
+        "AND hex(digest) NOT IN (SELECT value FROM json_each(?))"
+    )
     store.database.execute(forget, (names,))
 
 
-def readable_contents(store: Store) -> Rows:
-    """Return the numbers [n] of all readable contents, in order; numbers are never given again."""
-    find = "SELECT content FROM contents WHERE vector IS NOT NULL ORDER BY content"
-    return np.fromiter((number for (number,) in store.database.execute(find)), np.int64)
-
-
-def highest_content(store: Store) -> int:
-    """Return the highest number that a content was ever given; 0 for none."""
-    row = store.database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'contents'").fetchone()
-    return int(row[0]) if row else 0
-
-
-def stored_vectors(store: Store, after: int, until: int) -> Iterator[tuple[Rows, Floats]]:
-    """Yield blocks of content numbers [m] and vectors [m, d] of readable contents, in order, above `after` and up to `until`.
+def stored_vectors(store: Store) -> Iterator[tuple[list[bytes], Floats]]:
+    """Yield blocks of the digests [m] and vectors [m, d] of all readable contents of files, in the order of their addition.
 
     Raises:
         UserError: A vector is damaged; the message names its first file.
     """
     find = (
-        "SELECT content, vector, checksum FROM contents "
-        "WHERE content > ? AND content <= ? AND vector IS NOT NULL ORDER BY content"
+        "SELECT digest, vector, checksum FROM contents WHERE vector IS NOT NULL "
+        "AND content IN (SELECT content FROM files) ORDER BY content"
     )
-    rows = store.database.execute(find, (after, until))
+    rows = store.database.execute(find)
     while block := rows.fetchmany(ROWS_PER_READ):
-        for number, vector, checksum in block:
+        digests, vectors, _ = zip(*block, strict=True)
+        for digest, vector, checksum in block:
             if _is_damaged(store, vector, checksum):
-                raise _damaged_vector_error(store, number)
-        numbers = np.array([number for number, _, _ in block], np.int64)
-        joined = b"".join(vector for _, vector, _ in block)
-        yield numbers, np.frombuffer(joined, np.float32).reshape(-1, store.dimensions)
+                raise _damaged_vector_error(store, digest)
+        yield list(digests), np.frombuffer(b"".join(vectors), np.float32).reshape(-1, store.dimensions)
 
 
 def check_vectors(store: Store) -> int:
@@ -380,8 +347,8 @@ def check_vectors(store: Store) -> int:
     Raises:
         UserError: A vector or a page of the database is damaged.
     """
-    count = sum(len(numbers) for numbers, _ in stored_vectors(store, 0, highest_content(store)))
-    find = "SELECT count(*) FROM queries WHERE checksum IS NOT NULL AND checksum IS NOT checksum(vector)"
+    count = sum(len(digests) for digests, _ in stored_vectors(store))
+    find = "SELECT count(*) FROM contents WHERE checksum IS NOT NULL AND checksum IS NOT checksum(vector)"
     if store.database.execute(find).fetchone()[0]:
         raise _damaged_vector_error(store)
     (found,) = store.database.execute("PRAGMA quick_check(1)").fetchone()
@@ -391,7 +358,7 @@ def check_vectors(store: Store) -> int:
 
 
 def count_changes(store: Store) -> int:
-    """Return how many times the index was changed; the number identifies the state that a derived file was made from."""
+    """Return how many times the index was changed; the number identifies its state."""
     return int(_read_about(store.database, "changes"))
 
 
@@ -399,19 +366,14 @@ def _is_damaged(store: Store, vector: bytes, checksum: int | None) -> bool:
     return len(vector) != 4 * store.dimensions or checksum not in (None, compute_checksum(vector))
 
 
-def _damaged_vector_error(store: Store, content: int = 0) -> UserError:
+def _damaged_vector_error(store: Store, digest: bytes = b"") -> UserError:
     """Return the error for a damaged vector: of a content whose file can be named, or of another picture."""
     path = store.folder / DATABASE
-    _, files = read_content_files(store, content)
-    if files:
+    if files := files_of(store, digest):
         return UserError(
             f"{path} holds a damaged vector, of {files[0]}. Remove it (`match remove`) and add it again."
         )
     return UserError(f"{path} holds a damaged vector: remove {store.folder}, add the images again.")
-
-
-def _pack(vector: Floats | None) -> bytes | None:
-    return None if vector is None else np.ascontiguousarray(vector, np.float32).tobytes()
 
 
 def _to_path(name: bytes) -> Path:

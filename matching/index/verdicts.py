@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ READ = (
     "AND checksum = checksum(answer)"
 )
 WRITE = "INSERT OR REPLACE INTO verdicts VALUES (?1, ?2, ?3, ?4, ?5, checksum(?5))"
-KNOWN = "(SELECT digest FROM contents UNION ALL SELECT digest FROM queries)"
+KNOWN = "(SELECT digest FROM contents)"
 FORGET = f"DELETE FROM verdicts WHERE version != ? OR first NOT IN {KNOWN} OR second NOT IN {KNOWN}"
 Files = tuple[Path, ...]  # one, or two whose order matters
 Key = tuple[bytes | None, bytes | None, bytes, int]  # both digests, the digest of the question, the version
@@ -59,42 +59,26 @@ class Verdicts:
     def ask(
         self, files: Files, question: str, given: Sequence[object], find: Callable[[], T], *types: type
     ) -> T:
-        """Return what is known of one file or two, in their order, as `ask_all` does; an error of `find` is passed on."""
-        return self.ask_all([files], question, given, lambda asked: {files: find()}, *types)[files]
-
-    def ask_all(
-        self,
-        asked: Sequence[Files],
-        question: str,
-        given: Sequence[object],
-        find: Callable[[Sequence[Files]], dict[Files, T]],
-        *types: type,
-    ) -> dict[Files, T]:
-        """Return what is known of files, or of pairs of them; find out of the others what is not known.
+        """Return what is known of one file or two, in their order, or find it out; an error of `find` is passed on.
 
         Args:
-            asked: The files.
-            question: What is asked of each.
-            given: All that an answer depends on besides the question and the contents of the files.
-            find: Finds the answers; where there is none, as of a file that cannot be read, it leaves it out.
-            types: The dataclasses that an answer consists of; tuples, arrays, numbers and texts in them need no type.
+            files: The files.
+            question: What is asked.
+            given: All that the answer depends on besides the question and the contents of the files.
+            find: Finds the answer.
+            types: The dataclasses that it consists of; tuples, arrays, numbers and texts in them need no type.
         """
         if self._database is None:
-            return find(asked)
+            return find()
         what = hashlib.sha256(_encode([question, *given])).digest()
-        keys: dict[Files, Key] = {
-            files: (self._digests.get(files[0]), self._digests.get(files[-1]), what, VERSION)
-            for files in asked
-        }
+        key = self._digests.get(files[0]), self._digests.get(files[-1]), what, VERSION
         with self._lock:
-            rows = {files: self._database.execute(READ, key).fetchone() for files, key in keys.items()}
-        known: dict[Files, T] = {
-            files: _decode(row[0], types) for files, row in rows.items() if row is not None
-        }
-        unknown = [files for files in asked if files not in known]
-        found = find(unknown) if unknown else {}
-        self._found.update((keys[files], (files, _encode(answer))) for files, answer in found.items())
-        return known | found
+            row = self._database.execute(READ, key).fetchone()
+        if row is not None:
+            return cast("T", _decode(row[0], types))
+        answer = find()
+        self._found[key] = files, _encode(answer)
+        return answer
 
     def keep(self) -> None:
         """Keep what was found since the last call, all or nothing."""

@@ -48,11 +48,7 @@ def write_results(
             f"{matches.queries} queries, {matches.references} different references; {describe_count(matches)} listed; nothing "
             "calibrates a threshold here, so there are no groups: add --unrelated DIR or --threshold"
         )
-    if not matches.exact:
-        output.say(
-            "approximate search: the scores are exact, but a copy may have been missed; --exact compares all pairs"
-        )
-    counted = {"exact": matches.exact, "queries": matches.queries, "references": matches.references}
+    counted = {"queries": matches.queries, "references": matches.references}
     output.record("search", counted | {"threshold": matches.threshold})
     report_unreadable(matches.unreadable, folder / results.UNREADABLE, output)
     for match in matches.pairs:

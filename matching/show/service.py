@@ -23,9 +23,9 @@ from ..index.decisions import map_decisions
 from ..index.filling import open_or_none
 from ..index.search import Neighbours, open_search
 from ..index.store import DATABASE, Store, count_changes, open_store
-from ..matches import Match, Rule, match_values, rank_by_evidence
+from ..matches import MOST_REFERENCES, Match, Rule, match_values
 from ..pairs import PairJudge, share_cores
-from ..search import NEAREST, Search
+from ..search import Search
 from ..threshold import Floats
 from ..verification.picture import Picture
 from ..views import embed_views_of, smallest_side
@@ -84,7 +84,7 @@ class SearchService:
             pixels = picture.read(smallest_side(self.extractor))
             with self._network:
                 views = embed_views_of(self.extractor, pixels)
-        candidates = NEAREST if judged and self.rule.threshold(1) is not None else 0
+        candidates = MOST_REFERENCES if judged and self.rule.threshold(1) is not None else 0
         (found,), rule, references = self._near(vector, [picture.digest], [views], candidates)
         return self._judge_found(picture, found, rule, references) if judged and found else found
 
@@ -114,7 +114,7 @@ class SearchService:
         So many `candidates` are returned whatever their score; 0 for those that are copies by the rule.
         """
         with self._open() as (store, index, rule):
-            search = Search(store, self.extractor, rule, map_decisions(store), candidates, opened=index)
+            search = Search(store, index, self.extractor, rule, map_decisions(store), candidates)
             return search.near(vectors, digests, views), rule, index.ntotal
 
     def _judge_found(
@@ -142,8 +142,7 @@ class SearchService:
         with share_cores() as pool:
             if threshold is not None:
                 changes = rule.choose_changes(found, references)
-                evidence = self._judge.verify(query, found, changes, pool)
-                copies = rule.select_verified(rank_by_evidence(found, evidence), threshold)
+                copies = rule.select_verified(self._judge.verify(query, found, changes, pool), threshold)
             paths = {path for match in copies for path in match.files}
             flat = [path for path, bare in zip(paths, pool.map(is_flat, paths), strict=True) if bare]
             return list(pool.map(judge_match, drop_flat(copies, flat)))

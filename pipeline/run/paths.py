@@ -6,6 +6,7 @@ from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_RECORDS
 from image_copies.models.training.curve import CURVE, stage_checkpoint
 
 SETS = ("training", "reference", "query", "synthetic")  # the sets of images that every model embeds
+RUNS = Path("runs")
 
 _MAKERS = {
     "queries": "00_augment",
@@ -77,3 +78,8 @@ class RunPaths:
             KeyError: when no step makes it.
         """
         return _MAKERS[path.relative_to(self.folder).parts[0]]
+
+
+def list_runs() -> list[Path]:
+    """Return the folders under runs/ that are runs."""
+    return [path.parent for path in RUNS.glob(f"*/{RunPaths(RUNS).description.name}")]

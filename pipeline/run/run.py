@@ -28,10 +28,9 @@ from image_copies.data.process import is_first_process
 from image_copies.data.remote import as_path
 from image_copies.models.inference.settings import EmbeddingSettings
 
-from .paths import RunPaths
+from .paths import RUNS, RunPaths, list_runs
 from .recipe import Recipe, read_recipe, refuse_pca_after_whitening, scale_recipe
 
-RUNS = Path("runs")
 DEFAULT_RECIPE = Path(__file__).parents[2] / "recipes" / "collection.yaml"
 
 
@@ -173,11 +172,6 @@ def run_of_checkpoint(checkpoint: Path) -> Run | None:
     """
     folder = checkpoint.resolve().parent.parent.parent
     return open_run(folder) if RunPaths(folder).description.is_file() else None
-
-
-def list_runs() -> list[Path]:
-    """Return the folders under runs/ that are runs."""
-    return [path.parent for path in RUNS.glob(f"*/{RunPaths(RUNS).description.name}")]
 
 
 def find_latest_run() -> Path:

@@ -51,7 +51,6 @@ OPTIONS: cli.Table = {
     },
     "--views": {"action": argparse.BooleanOptionalAction}
     | {"help": "search with views of unsure pictures and pictures on pages, too; default: as for --verify"},
-    "--exact": cli.FLAG | {"help": "compare with every reference, even in a large index"},
     "--keep": {"nargs": "+", "default": ["largest"], "metavar": "RULE"}
     | {
         "help": f"which file of a group to keep: {', '.join(KEEP_RULES)}; path:PATTERN, such as 'path:originals/*': first these"
@@ -71,7 +70,7 @@ OPTIONS: cli.Table = {
     "--quiet": cli.FLAG | {"help": "no messages"},
 }
 SEARCH = (
-    *("search:", ("--verify", "--no-verify"), "--views", "--exact"),
+    *("search:", ("--verify", "--no-verify"), "--views"),
     *("network and threshold:", *cli.NETWORK, *cli.RULE, "--unrelated"),
     *("groups, and what to do with them:", "--keep", "--remove-references"),
     "--read-only",

@@ -15,11 +15,9 @@ from image_copies.data.images import find_images
 from image_copies.matching.extractor import (
     Extractor,
     Normalizer,
-    checkpoint_extractor,
     digest_files,
-    join_extractors,
 )
-from image_copies.matching.threshold import Tail, fit_tail_of_readable
+from image_copies.matching.threshold import Tail, fit_tail
 from image_copies.models.inference.embedders import Embedder
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings, OnnxModelSettings
@@ -28,33 +26,10 @@ from image_copies.submissions.ensemble.projection import load_projection
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import Vectors, read_vectors
 
-from ..run.run import Run, assign_training_roles, list_runs, open_existing_run
+from ..run.run import Run, assign_training_roles
 from ..run.step import report_stale
 from ..steps.definitions import NORMALIZE, STEPS
 from ..steps.vectors import write_blocks
-
-
-def open_extractor(
-    run: Path | None, data: Path | None, checkpoint: Path | None, joined: Path | None = None
-) -> Extractor:
-    """Open a checkpoint or any ONNX file if one is given, otherwise a run; `joined` is another such file next to it.
-
-    By default it is the latest run or, if there is none, the descriptor that ships with the project. `data` says where the run's
-    data set has been moved to.
-
-    Raises:
-        UserError: when a file or the run is missing or cannot be used.
-    """
-    extractor = _open_one(run, data, checkpoint)
-    return extractor if joined is None else join_extractors(extractor, checkpoint_extractor(joined))
-
-
-def _open_one(run: Path | None, data: Path | None, checkpoint: Path | None) -> Extractor:
-    if checkpoint is not None:
-        return checkpoint_extractor(checkpoint)
-    if run is None and not list_runs() and SHIPPED.is_file():
-        return checkpoint_extractor(SHIPPED)
-    return run_extractor(open_existing_run(run, data))
 
 
 def run_extractor(run: Run) -> Extractor:
@@ -166,9 +141,11 @@ def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None 
         line["query_id"]: line["source_id"]
         for line in map(json.loads, records.read_text("utf-8").splitlines())
     }
-    where = {image_id: row for row, image_id in enumerate(held_out.ids)}
-    own = np.array([where[sources[query_id]] for query_id in synthetic.ids], np.int64)
-    return fit_tail_of_readable(Vectors(synthetic.ids, queries, synthetic.unreadable), held_out, own)
+    readable = np.flatnonzero(~held_out.unreadable).tolist()
+    where = {held_out.ids[row]: place for place, row in enumerate(readable)}
+    asked = np.flatnonzero(~synthetic.unreadable).tolist()
+    own = np.array([where.get(sources[synthetic.ids[row]], -1) for row in asked], np.int64)
+    return fit_tail(queries[asked], held_out.readable(), own)
 
 
 def embed_by_extractor(extractor: Extractor, folder: Path, output: Path, workers: int | None = None) -> None:

@@ -52,9 +52,9 @@ from fastapi.testclient import TestClient
 from pathlib import Path
 from image_copies.matching.extractor import make_rule
 from image_copies.matching.show.service import SearchService, service_app
-from image_copies.pipeline.tools.run_extractor import open_extractor
+from image_copies.pipeline.tools.networks import open_extractor
 extractor = open_extractor(None, None, None)
-service = SearchService(Path("kept"), extractor, make_rule(extractor, None, 0.001, 10))
+service = SearchService(Path("kept"), extractor, make_rule(extractor))
 client = TestClient(service_app(service), base_url="http://127.0.0.1")
 content = Path("album/small.jpg").read_bytes()
 answer = client.post("/api/matches", content=content, headers={"content-type": "application/octet-stream"}).json()

@@ -224,9 +224,8 @@ def index_content(path: Path) -> list[str]:
     with closing(sqlite3.connect(path)) as database:
         asked = (
             "SELECT path, digest, vector FROM files JOIN contents USING (content) ORDER BY path",
-            "SELECT digest, vector FROM queries ORDER BY digest",
+            "SELECT digest, vector FROM contents ORDER BY digest",
             "SELECT first, second, copy FROM decisions ORDER BY first, second",
-            "SELECT count(*) FROM contents",
         )
         try:
             return [hashlib.sha256(repr(database.execute(query).fetchall()).encode()).hexdigest() for query in asked]

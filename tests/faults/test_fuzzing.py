@@ -287,7 +287,7 @@ def index_parsers(folder: Path) -> dict[str, Parser]:
         contents = {bytes([number]) * 32: rng.standard_normal(4).astype(np.float32) for number in range(6)}
         add_files(store, {Path(f"/p/{row}.jpg"): digest for row, digest in enumerate(contents)}, contents)
         add_files(store, {Path("/p/6.jpg"): b"u" * 32}, {b"u" * 32: None})
-        Decisions(folder / "index").keep([((Path("/p/0.jpg"), Path("/p/1.jpg")), (bytes(32), b"\1" * 32))], True)
+        Decisions(folder / "index").record((Path("/p/0.jpg"), Path("/p/1.jpg")), (bytes(32), b"\1" * 32), "copy")
         store.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     whole = (folder / "index" / "references.sqlite").read_bytes()
 

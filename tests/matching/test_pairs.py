@@ -13,7 +13,8 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.matches import Match
-from image_copies.matching.pairs import PairJudge, verify_two
+from image_copies.matching.pairs import PairJudge
+from image_copies.matching.verification.features import CHANGES
 from image_copies.matching.verification.judgement import Judgement
 
 
@@ -34,7 +35,7 @@ def test_a_cropped_jpeg_of_any_size_is_certainly_a_copy(side: int, tmp_path: Pat
     files = tmp_path / "whole.jpg", tmp_path / "part.jpg"
     for file, pixels in zip(files, (whole, part), strict=True):
         cv2.imwrite(str(file), pixels[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 95])
-    evidence = verify_two(*files)
+    evidence = PairJudge().verify_all([Match(*files)], [CHANGES])[0].evidence
     assert evidence is not None and evidence.homography is not None
     assert PairJudge().judge(Match(*files, evidence=evidence)).kind == "certain"
     corners = np.array([[0.1, 0.125, 1], [0.8, 0.875, 1]]) @ evidence.homography.T
@@ -59,7 +60,7 @@ def test_features_that_were_verified_confirm_a_pair(tmp_path: Path) -> None:
     files = tmp_path / "one.png", tmp_path / "other.png", tmp_path / "blank.png"
     for file, image in zip(files, (pixels, pixels[40:], np.full_like(pixels, 128)), strict=True):
         cv2.imwrite(str(file), image)
-    evidence = verify_two(*files[:2])
+    evidence = PairJudge().verify_all([Match(*files[:2])], [CHANGES])[0].evidence
     assert PairJudge().judge(Match(files[0], files[2], evidence=evidence)).confirmed
     assert not PairJudge().judge(Match(files[0], files[2])).confirmed
 

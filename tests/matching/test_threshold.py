@@ -75,11 +75,10 @@ def test_threshold_and_false_alarms_are_each_others_inverse() -> None:
 def test_a_view_counts_as_the_whole_that_is_as_rare_but_never_as_nearer() -> None:
     tail = Tail(start=1.5, scale=0.1, share=0.005, pairs=10_000, views=(views := Tail(1.3, 0.15, 0.01, 10_000)))
     distance = tail.threshold(0.01, 1000)
-    view = tail.as_view(distance, 17)
-    assert view < distance == pytest.approx(tail.as_whole(view, 17))
-    assert views.false_alarms(np.array([view]), 1000)[0] == pytest.approx(0.01)
+    view = np.array([views.distance(0.01, 1000)])
+    assert view[0] < distance == pytest.approx(tail.as_whole(view, 17)[0])
     steep = replace(tail, views=Tail(1.4, 0.01, 0.01, 10_000))
-    assert steep.as_whole(1.2, 17) == 1.2 and steep.as_view(1.2, 17) == 1.2
+    assert steep.as_whole(np.array([1.2]), 17)[0] == 1.2
 
 
 def test_too_few_pairs_are_refused() -> None:
@@ -112,7 +111,7 @@ def test_a_picture_and_its_views_raise_together_what_is_stated(queries: Syntheti
     tail = queries.tail.against(lambda: references)
     limit = tail.threshold(rate, count)
     own = (2 - 2 * asked @ references.T).min(axis=1) <= limit
-    of_views = (2 - 2 * views @ references.T).min(axis=(1, 2)) <= tail.as_view(limit, VIEWS)
+    of_views = tail.as_whole((2 - 2 * views @ references.T).min(axis=(1, 2)), VIEWS) <= limit
     assert 0.25 * rate < own.mean() < 0.75 * rate and 0.25 * rate < of_views.mean() < 0.75 * rate
     assert 0.6 * rate < (own | of_views).mean() < 1.3 * rate
     assert tail.false_alarms(np.array([limit]), count)[0] == pytest.approx(rate)
@@ -197,9 +196,9 @@ def make_extractor(calibrate: Callable[[], Tail | None] = lambda: None) -> Extra
 
 def test_unrelated_pictures_are_compared_as_queries_with_references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     list(write_pictures(tmp_path / "unrelated", "U", 30, seed=5, workers=1))
-    plain = make_rule(make_extractor(), None, 0.01, 10, [tmp_path / "unrelated"]).tail
+    plain = make_rule(make_extractor(), None, 0.01, [tmp_path / "unrelated"]).tail
     monkeypatch.setattr(Extractor, "normalize", lambda self, vectors: 3 * vectors)
-    moved = make_rule(make_extractor(), None, 0.01, 10, [tmp_path / "unrelated"]).tail
+    moved = make_rule(make_extractor(), None, 0.01, [tmp_path / "unrelated"]).tail
     assert plain is not None and moved is not None and plain.pairs == moved.pairs == 30 * 30
     assert plain.start < 1 and 4 <= moved.start < 7  # (3 − 1)² of vectors that are alike
 
@@ -208,6 +207,6 @@ def test_without_a_calibration_of_its_own_a_network_needs_a_threshold() -> None:
     def calibrate() -> Tail:
         raise UserError("nothing to calibrate on")
 
-    assert make_rule(make_extractor(calibrate), -0.5, 0.01, 10).tail is None
+    assert make_rule(make_extractor(calibrate), -0.5, 0.01).tail is None
     with pytest.raises(UserError, match="nothing to calibrate on"):
-        make_rule(make_extractor(calibrate), None, 0.01, 10)
+        make_rule(make_extractor(calibrate), None, 0.01)

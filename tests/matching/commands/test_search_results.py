@@ -18,7 +18,6 @@ from image_copies.data.errors import UserError
 from image_copies.data.procedural import draw_picture, write_pictures
 from image_copies.data.squares import decode_squares
 from image_copies.matching.files.plan import read_plan, write_plan
-from image_copies.matching.index import codes
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
 
@@ -353,19 +352,3 @@ def test_where_there_is_nothing_to_undo_that_is_said(album: Path, checkpoint: Pa
     for arguments in (["--apply", "move"], ["--undo"], ["--undo"]):
         main(arguments)
     assert "undo: 0 files done, 0 left alone" in capsys.readouterr().out
-
-
-def test_a_large_index_says_that_its_search_is_approximate_and_finds_the_same(
-    album: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    list(write_pictures(album / "more", "M", 20, seed=9, workers=1))
-    run_match(checkpoint, "--queries", "album", "--quiet")
-    exact = Path("matches/matches.csv").read_bytes()
-    monkeypatch.setattr(codes, "MIN_CODED_CONTENTS", 20)
-    run_match(checkpoint, "--queries", "album", "--output", "others", "--json")
-    printed = capsys.readouterr()
-    assert "approximate search: the scores are exact" in printed.err and Path("others/matches.csv").read_bytes() == exact
-    found = [json.loads(line) for line in printed.out.splitlines()]
-    assert [line["exact"] for line in found if line["type"] == "search"] == [False]
-    run_match(checkpoint, "--queries", "album", "--exact")
-    assert "approximate" not in capsys.readouterr().out and Path("matches/matches.csv").read_bytes() == exact

@@ -22,6 +22,7 @@ from image_copies.matching.commands import searching
 from image_copies.matching.extractor import Extractor, checkpoint_extractor
 from image_copies.matching.index import filling
 from image_copies.matching.index.filling import add_pictures, forget_missing
+from image_copies.matching.index.search import open_search
 from image_copies.matching.index.store import Store, digest_of, open_store, read_content, stored_files, vectors_by_digest
 from image_copies.matching.matches import Match, Rule
 from image_copies.matching.pairs import PairJudge
@@ -36,7 +37,7 @@ from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.shipped import SHIPPED
 from image_copies.pipeline.match import main
-from image_copies.pipeline.tools import run_extractor
+from image_copies.pipeline.tools import networks
 
 RULE = Rule(score=-0.05, tail=None, rate=0.001, most=5)
 
@@ -99,7 +100,7 @@ def test_copies_are_found_by_content_and_by_sight(pictures: Path, extractor: Ext
     assert add_pictures(store, extractor, below(pictures / "references")) == (0, [])
     shutil.copy(pictures / "references" / "R000003.jpg", pictures / "references" / "double.jpg")
     assert add_pictures(store, extractor, below(pictures / "references")) == (0, [])
-    matches = Search(store, extractor, RULE).queries(queries)
+    matches = Search(store, open_search(store), extractor, RULE).queries(queries)
     found = {(match.query.name, match.reference.name) for match in matches.pairs}
     assert {("same <b>.jpg", "R000000.jpg"), ("again.jpg", "R000001.jpg")} <= found
     assert matches.pairs[0].score == 0 and matches.references == 8
@@ -107,14 +108,15 @@ def test_copies_are_found_by_content_and_by_sight(pictures: Path, extractor: Ext
     (pictures / "references" / "R000000.jpg").unlink()
     forget_missing(store, below(pictures / "references"))
     assert len(stored_files(store)) == 9
-    assert "R000000.jpg" not in {m.reference.name for m in Search(store, extractor, RULE).queries(queries).pairs}
+    matches = Search(store, open_search(store), extractor, RULE).queries(queries)
+    assert "R000000.jpg" not in {match.reference.name for match in matches.pairs}
 
 
 def test_within_one_folder_each_pair_is_listed_once(pictures: Path, extractor: Extractor, store: Store) -> None:
     shutil.copytree(pictures / "references", pictures / "all")
     shutil.copytree(pictures / "queries", pictures / "all", dirs_exist_ok=True)
     add_pictures(store, extractor, below(pictures / "all"))
-    matches = Search(store, extractor, RULE).within()
+    matches = Search(store, open_search(store), extractor, RULE).within()
     pairs = [frozenset((match.query.name, match.reference.name)) for match in matches.pairs]
     assert len(pairs) == len(set(pairs)) and all(len(pair) == 2 for pair in pairs)
     assert {frozenset(("same <b>.jpg", "R000000.jpg")), frozenset(("again.jpg", "R000001.jpg"))} <= set(pairs)
@@ -124,7 +126,7 @@ def test_within_one_folder_each_pair_is_listed_once(pictures: Path, extractor: E
 def test_a_query_that_is_a_reference_itself_takes_no_place(pictures: Path, extractor: Extractor, store: Store) -> None:
     add_pictures(store, extractor, below(pictures / "references"))
     nearest = Rule(score=None, tail=None, rate=0.001, most=1)
-    matches = Search(store, extractor, nearest).queries(below(pictures / "references"))
+    matches = Search(store, open_search(store), extractor, nearest).queries(below(pictures / "references"))
     assert len(matches.pairs) == len({match.query for match in matches.pairs}) == 8
     assert all(match.query != match.reference for match in matches.pairs)
 
@@ -278,7 +280,7 @@ def test_what_ships_is_used_where_no_run_is_named(pictures: Path, checkpoint: Pa
         opened.append(path)
         return checkpoint_extractor(checkpoint)
 
-    monkeypatch.setattr(run_extractor, "checkpoint_extractor", recorded)
+    monkeypatch.setattr(networks, "checkpoint_extractor", recorded)
     run_match("--queries", "queries", "--threshold", "-0.05")
     assert opened == [SHIPPED] and Path("matches/matches.csv").is_file()
     Path("runs/mine").mkdir(parents=True)
@@ -389,4 +391,4 @@ def test_a_query_that_has_gone_is_not_verified(pictures: Path) -> None:
     flat = local_features(np.full((64, 64, 3), 128, np.uint8))
     pairs, changes = [Match(path, other, crop=0)] * 2, [CHANGES, ()]
     judge = PairJudge(find=lambda found: flat if found == path else find_features(found))
-    assert judge.verify_all(pairs, changes) == [None, None]
+    assert [pair.evidence for pair in judge.verify_all(pairs, changes)] == [None, None]

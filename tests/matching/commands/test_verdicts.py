@@ -13,7 +13,6 @@ from PIL import Image
 
 from image_copies.data.procedural import draw_picture
 from image_copies.matching import pairs
-from image_copies.matching import search as matching_search
 from image_copies.matching.commands import searching
 from image_copies.matching.files import originals
 from image_copies.matching.groups import planning
@@ -22,6 +21,7 @@ from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.index.verdicts import Verdicts
 from image_copies.matching.pair import Pair
 from image_copies.matching.verification.edits import Comparison, Edits
+from image_copies.matching.views import Looks
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
 
@@ -33,7 +33,7 @@ LOOKS = [  # all that reads pixels after a picture has its vector
     (originals.EditComparer, "_add_detail"),
     (originals, "follow_by_compression"),
     (originals, "find_coding"),
-    (matching_search.Search, "_embed_views"),
+    (Looks, "views"),
 ]
 
 
@@ -109,7 +109,7 @@ def test_other_settings_need_few_further_looks(album: Path, looked: list[str]) -
     search()
     looked.clear()
     again = search("--keep", "path:*small*")
-    assert not {"verify", "judge", "read_content_facts", "_embed_views"} & set(looked)
+    assert not {"verify", "judge", "read_content_facts", "views"} & set(looked)
     assert again == search("--keep", "path:*small*", output="fresh")
 
 

@@ -1,4 +1,4 @@
-"""The stored index: contents known by their hash, all-or-nothing changes, and a Faiss file that can always be made again."""
+"""The stored index: contents known by their hash, all-or-nothing changes."""
 
 import os
 import signal
@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.matching.index import search
 from image_copies.matching.index.search import open_search
 from image_copies.matching.index.store import (
     Store,
     add_files,
-    content_of,
+    count_changes,
     digest_of,
+    files_of,
     keep_queries,
     open_store,
-    read_content_files,
     remove_files,
     stored_files,
     unreadable_files,
+    vectors_by_digest,
 )
 
 RNG = np.random.default_rng(0)
@@ -49,10 +49,10 @@ def test_nearest_names_the_files_and_exact_distances(store: Store) -> None:
     add(store, *range(20))
     index = open_search(store)
     found = index.nearest(VECTORS[:5], 3)
-    assert [read_content_files(store, number)[1][0].name for number in found.rows[:, 0]] == [f"{i}.jpg" for i in range(5)]
+    assert [files_of(store, index.digests[row])[0].name for row in found.rows[:, 0]] == [f"{i}.jpg" for i in range(5)]
     difference = VECTORS[None, :5].astype(np.float64) - VECTORS[:, None].astype(np.float64)
     assert np.allclose(found.values, np.sort((difference**2).sum(-1), axis=0)[:3].T, atol=1e-12)
-    assert np.array_equal(index.take(np.flatnonzero(index.searched)), VECTORS)
+    assert np.array_equal(index.vectors, VECTORS)
     assert index.nearest(VECTORS[:2], 50).rows.shape == (2, 20)
     assert index.nearest(VECTORS[:0], 3).rows.shape == (0, 0)
 
@@ -61,18 +61,17 @@ def test_the_same_bytes_are_kept_once(store: Store) -> None:
     add(store, 1, 2)
     add(store, 1, prefix="/b")
     assert len(stored_files(store)) == 3 and open_search(store).ntotal == 2
-    number = content_of(store, b"1")
-    assert number is not None and read_content_files(store, number)[1] == [Path("/a/1.jpg"), Path("/b/1.jpg")]
+    assert files_of(store, b"1") == [Path("/a/1.jpg"), Path("/b/1.jpg")]
     assert remove_files(store, [Path("/a/1.jpg"), Path("/a/7.jpg")]) == {Path("/a/1.jpg"): 1, Path("/a/7.jpg"): 0}
     assert open_search(store).ntotal == 2
     assert remove_files(store, [Path("/b")]) == {Path("/b"): 1}
-    assert open_search(store).ntotal == 1 and content_of(store, b"1") is None
+    assert open_search(store).ntotal == 1 and not vectors_by_digest(store, [b"1"])
 
 
 def test_a_changed_file_takes_its_new_content(store: Store) -> None:
     add(store, 1, 2)
     add_files(store, {Path("/a/1.jpg"): b"new"}, {b"new": VECTORS[3]})
-    assert stored_files(store)[Path("/a/1.jpg")] == b"new" and content_of(store, b"1") is None
+    assert stored_files(store)[Path("/a/1.jpg")] == b"new" and not vectors_by_digest(store, [b"1"])
     assert open_search(store).ntotal == 2
 
 
@@ -88,7 +87,7 @@ def test_unreadable_and_strangely_named_files(store: Store) -> None:
     strange = Path(os.fsdecode(b"/a/\xff'; DROP TABLE files; --.jpg"))
     add_files(store, {strange: b"x"}, {b"x": None})
     assert unreadable_files(store) == [strange] and open_search(store).ntotal == 0
-    assert content_of(store, b"x")
+    assert vectors_by_digest(store, [b"x"]) == {b"x": None}
 
 
 def test_another_extractor_is_refused(store: Store) -> None:
@@ -100,7 +99,7 @@ def test_an_index_that_may_be_replaced_is_emptied_for_another_extractor(store: S
     add(store, 1, 2)
     open_search(store)
     with open_store(store.folder, "other", 4, replace=True) as other:
-        assert open_search(other).ntotal == 0 and content_of(other, b"1") is None
+        assert open_search(other).ntotal == 0 and not vectors_by_digest(other, [b"1"])
         add_files(other, {Path("/a/1.jpg"): b"1"}, {b"1": VECTORS[1, :4]})
         assert open_search(other).ntotal == 1
     with open_store(store.folder, "other", 4, replace=True) as again:
@@ -121,7 +120,7 @@ def test_a_database_that_makes_no_sense_is_named(store: Store, damage: str) -> N
     store.database.execute("PRAGMA foreign_keys = OFF")
     store.database.execute(damage)
     with pytest.raises(UserError, match="cannot be used"), open_store(store.folder, "extractor", 8) as opened:
-        open_search(opened)
+        open_search(opened), count_changes(opened)
 
 
 @pytest.mark.parametrize("content", [b"", None])
@@ -192,7 +191,7 @@ def test_a_failed_change_leaves_nothing(store: Store) -> None:
     add(store, 1)
     with pytest.raises(ValueError, match="not finite"):
         add_files(store, {Path("/a/2.jpg"): b"2"}, {b"2": VECTORS[2], b"3": np.full(8, np.nan, np.float32)})
-    assert content_of(store, b"2") is None and len(stored_files(store)) == 1
+    assert not vectors_by_digest(store, [b"2"]) and len(stored_files(store)) == 1
 
 
 WRITER = """
@@ -231,51 +230,21 @@ def test_a_kill_at_any_moment_leaves_a_whole_state(tmp_path: Path) -> None:
             assert index.ntotal == len(files)
             for path, digest in list(files.items())[::37]:
                 found = index.nearest(np.full((1, 8), int(digest), np.float32), 1)
-                assert found.values[0, 0] == 0 and read_content_files(store, int(found.rows[0, 0]))[1] == [path]
+                assert found.values[0, 0] == 0 and files_of(store, index.digests[found.rows[0, 0]]) == [path]
 
 
-def test_what_changed_since_the_file_of_vectors_was_made_is_searched_without_making_it_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "MIN_NEW_CONTENTS", 9)
-    add(store, *range(10))
-    open_search(store)
-    (file,) = store.folder.glob("vectors-*")
-    add(store, *range(10, 16))
+def test_what_changed_is_searched_in_its_new_state(store: Store) -> None:
+    add(store, *range(16))
     add_files(store, {Path("/a/bad.jpg"): b"bad"}, {b"bad": None})
     remove_files(store, [Path("/a/3.jpg"), Path("/a/12.jpg"), Path("/a/bad.jpg")])
     add(store, 3)  # under a new number
     index = open_search(store)
-    assert list(store.folder.glob("vectors-*")) == [file] and index.ntotal == 15
     kept = [row for row in range(16) if row != 12]
-    numbers = np.flatnonzero(index.searched) + 1
-    assert len(numbers) == len(set(numbers.tolist())) == 15
+    assert index.ntotal == len(set(index.digests)) == 15
     found = index.nearest(VECTORS[kept], 15)
-    names = [read_content_files(store, number)[1][0].name for number in found.rows[:, 0]]
+    names = [files_of(store, index.digests[row])[0].name for row in found.rows[:, 0]]
     assert names == [f"{row}.jpg" for row in kept] and np.allclose(found.values[:, 0], 0)
-    assert all(sorted(row) == numbers.tolist() for row in found.rows.tolist())
-    file.unlink()
-    again = open_search(store).nearest(VECTORS[kept], 15)
-    assert np.array_equal(again.rows, found.rows) and np.array_equal(again.values, found.values)
-
-
-def test_files_that_another_database_left_are_not_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One with as many changes, or with more contents: a message says to remove the database and add the images again."""
-    monkeypatch.setattr(search, "MIN_NEW_CONTENTS", 2)
-    for count in (9, 5):
-        with open_store(tmp_path, "extractor", 8) as store:
-            add(store, *range(10, 10 + count))
-            open_search(store)
-        (tmp_path / "references.sqlite").unlink()
-        (tmp_path / "vectors-mine.npy").write_bytes(b"mine")
-        with open_store(tmp_path, "extractor", 8) as store:
-            add(store, *range(5))
-            assert np.array_equal(open_search(store).take(np.arange(5)), VECTORS[:5])
-            (file,) = tmp_path.glob("vectors-[0-9]*")
-            np.save(file, VECTORS)  # the database was brought back from a copy, and changed
-            assert np.array_equal(open_search(store).take(np.arange(5)), VECTORS[:5])
-        (tmp_path / "references.sqlite").unlink()
-    assert (tmp_path / "vectors-mine.npy").exists()
+    assert all(sorted(row) == list(range(15)) for row in found.rows.tolist())
 
 
 def test_an_index_of_other_tables_is_refused(store: Store) -> None:
@@ -287,17 +256,10 @@ def test_an_index_of_other_tables_is_refused(store: Store) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
-def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jpg")
     with pytest.raises(UserError, match="is not a regular file"):
         digest_of(tmp_path / "a.jpg")
-    monkeypatch.setattr(search, "MIN_NEW_CONTENTS", 0)
-    add(store, 1, 2)
-    open_search(store)
-    (kept,) = store.folder.glob("vectors-*")
-    kept.unlink()
-    os.mkfifo(kept)
-    assert open_search(store).ntotal == 2
 
 
 @pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="the kernel's log cannot be read here")

@@ -126,7 +126,7 @@ def test_a_picture_gets_the_answer_of_the_command(tmp_path: Path, capsys: pytest
     capsys.readouterr()
     run_match([*options, "--queries", str(queries), "--json"])
     found = [line for line in map(json.loads, capsys.readouterr().out.splitlines()) if line["type"] == "match"]
-    service = SearchService(tmp_path / "index", shipped, make_rule(shipped, None, 0.001, 10))
+    service = SearchService(tmp_path / "index", shipped, make_rule(shipped))
     with TestClient(service_app(service), base_url="http://127.0.0.1") as opened:
         answered = {path: search(opened, path) for path in sorted(queries.iterdir())}
     said = ("reference", "class", "reason", "certainty", "inliers")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from image_copies.data.procedural import write_pictures
-from image_copies.pipeline.run import run
+from image_copies.pipeline.run import paths
 from tests.pictures import encode, write_tar
 
 STORE_BYTES = 80 * 2**20
@@ -19,7 +19,7 @@ STORE_BYTES = 80 * 2**20
 @pytest.fixture(autouse=True)
 def no_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The latest of the checkout's own runs would embed, where the descriptor that ships is expected."""
-    monkeypatch.setattr(run, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(paths, "RUNS", tmp_path / "runs")
 
 
 @contextmanager

@@ -23,7 +23,8 @@ from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, NORMALIZE, 
 from image_copies.pipeline.steps.embed import embed_to_file
 from image_copies.pipeline.steps.train import train
 from image_copies.pipeline.tools import export
-from image_copies.pipeline.tools.run_extractor import open_extractor, run_extractor
+from image_copies.pipeline.tools.networks import open_extractor
+from image_copies.pipeline.tools.run_extractor import run_extractor
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import read_vectors

@@ -21,7 +21,8 @@ from image_copies.pipeline.run.run import open_existing_run
 from image_copies.pipeline.steps.definitions import EMBED, ENSEMBLE, TRAIN, run_step
 from image_copies.pipeline.tools import export
 from image_copies.pipeline.tools.export import export_joined
-from image_copies.pipeline.tools.run_extractor import held_out_ids, open_extractor, run_extractor
+from image_copies.pipeline.tools.networks import open_extractor
+from image_copies.pipeline.tools.run_extractor import held_out_ids, run_extractor
 from image_copies.submissions.vectors.files import read_vectors
 from tests.runs import copy_run
 
@@ -98,11 +99,11 @@ def test_without_a_run_it_is_what_ships_that_finds_copies(
     small_run: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("image_copies.pipeline.tools.run_extractor.SHIPPED", exported)
+    monkeypatch.setattr("image_copies.pipeline.tools.networks.SHIPPED", exported)
     references = open_existing_run(small_run).data / "reference_images"
     assert main(["--queries", str(references), "--false-alarms", "0.3", "--output", "found"]) == 0
     assert (tmp_path / "found" / "matches.csv").is_file()
-    rule = make_rule(open_extractor(None, None, None), None, 0.3, 10)
+    rule = make_rule(open_extractor(None, None, None), None, 0.3)
     assert rule.tail is not None and rule.tail.pairs == 960
 
 
