@@ -30,22 +30,18 @@ TIMES: Sequence[tuple[str, Callable[[float], float], str, int]] = (
     ("embedding, 12 megapixels", lambda n: n / 13.7, "measured, 10,000", CORES),
     # benchmarks/dedup.py vectors
     ("dedup: listing, ids, what is embedded", lambda n: n / COMPARED * LISTED, f"measured, {COMPARED:,}", 1),
-    ("dedup: all against all by lists", lambda n: (n / COMPARED) ** 1.75 * TOOK, f"measured, {COMPARED:,}; then N^1.75", CORES),
+    ("dedup: all against all", lambda n: (n / COMPARED) ** 2 * TOOK, f"measured, {COMPARED:,}; then N²", CORES),
     # benchmarks/dedup.py judging
     ("dedup: judging a pair for every tenth picture, 64 px", lambda n: n / 10 * JUDGING[64], "measured, 200", CORES),
     ("dedup: judging a pair for every tenth picture, 128 px", lambda n: n / 10 * JUDGING[128], "measured, 200", CORES),
     # benchmarks/dedup.py pairs
     ("dedup, match: joining and grouping", lambda n: n * 29 / 1e7, "measured, 10 M pairs", 1),
-    ("all against all, exact", lambda n: n * n / EXACT_PAIRS, "measured, 25,000 × 1 M; then N²", CORES),
     ("a million queries, exact", lambda n: 1e6 * n / EXACT_PAIRS, "measured, 25,000 × 1 M", CORES),
     # benchmarks/speed.py index
-    ("a million queries by codes", lambda n: 957 * (n / 1e6) ** 0.7, "measured, 1 M; then N^0.7", CORES),
     ("match's index: SQLite", lambda n: n * 27 / 1e6, "measured, 1 M", 1),
-    ("match's index: codes", lambda n: 156 * (n / 1e6) ** 1.5, "measured, 1 M; then N√N", CORES),
 )
 # what is held, bytes for n images, how they are known
 SPACE: Sequence[tuple[str, Callable[[float], float], str]] = (
-    ("disk: codes of 128 and of 32 bytes", lambda n: n * 212, "measured, 1 M"),
     ("disk: match's SQLite", lambda n: n * 1500, "measured, 1 M"),
     # commit 515049ad
     ("disk: dedup's Parquet", lambda n: n * 620, "measured, 1 M"),

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,7 @@ from ..groups.group_plan import plan_around
 from ..groups.groups import Pairs, group_components, label_components, pack_pairs
 from ..knowledge import Knowledge
 from ..pairs import PairJudge
-from ..verification.judgement import Kind
+from ..verification.judgement import EQUAL_BYTES, Judgement
 from .vectors import Collection, Numbers, do_missing
 
 FOLDER = "judged"  # of the results
@@ -40,28 +39,19 @@ PAIRS_PER_JOB = 64
 # highest score by which it came into its group, and whether the bytes are equal and nothing else belongs to it.
 CANDIDATE = np.dtype([("number", "<i8"), ("kept", "<i8"), ("score", "<f8"), ("same", "?")])
 Candidates = NDArray[np.void]  # of type CANDIDATE
+# What is known of a picture: whether it lies in a damaged source, and in an archive; the keys of criteria, of which the lowest
+# stays; and whether it is nothing but its bytes: no other files and no tags of a desktop belong to it, and no program keeps it.
+COUNTED = [criterion for criterion in (*ASKED, *CRITERIA) if criterion.column]
+RANKED = ["damaged", "archived", *(str(place) for place in range(len(COUNTED)))]
+KNOWN = np.dtype([*zip(RANKED, ["?", "?", *(each.column for each in COUNTED)], strict=True), ("alone", "?")])
 Compared = list[tuple[int, int]]  # numbers of a candidate and of the picture that it is compared with
 
 
-@dataclass(frozen=True)
-class PairVerdict:
-    """What a picture is to the one that would stay instead of it.
-
-    Attributes:
-        kind: The class of the two.
-        reason: Why.
-        certainty: How sure that is, 0…100.
-        missed: Whether a copy is to be looked at all the same, such as one that has, or may have, something that the other lacks.
-    """
-
-    kind: Kind | str
-    reason: str
-    certainty: int
-    missed: bool = False
-
-
-EQUAL = PairVerdict("same file", "the same bytes", 100)
-UNSEEN = PairVerdict("not judged", "its bytes cannot be read again", 0)
+# what a picture is to the one that would stay instead of it; and whether a copy is to be looked at all the same, such as one that
+# has, or may have, something that the other lacks
+Verdict = tuple[Judgement, bool]
+EQUAL: Verdict = EQUAL_BYTES, False
+UNSEEN: Verdict = Judgement("likely", "its bytes cannot be read again", 0), True
 
 
 def make_knowledge(digests: Mapping[Path, bytes]) -> Knowledge:
@@ -70,19 +60,17 @@ def make_knowledge(digests: Mapping[Path, bytes]) -> Knowledge:
     return Knowledge(digests, facts, {}, lambda one, other: 0.0, judge=PairJudge(LAST_SEEN))
 
 
-def plan_pair(knowledge: Knowledge, file: Path, kept: Path, leaked: bool) -> PairVerdict:
+def plan_pair(knowledge: Knowledge, file: Path, kept: Path, leaked: bool) -> Verdict:
     """Return whether a picture may go for one that stays, as a plan says; `leaked`: whatever it has that the other lacks."""
+    known = knowledge.of(kept, file)
     if leaked:
-        judged = knowledge.of(kept, file).judgement
-        return PairVerdict(judged.kind, judged.reason, judged.certainty)
+        return known.judgement, False
     both = [PlanRow(1, "leave", path, kept, facts=knowledge.facts[path]) for path in (kept, file)]
     row = plan_around(both, kept, "", knowledge, name_originals=False)[1]
-    judged = row.judgement or knowledge.of(kept, file).judgement
-    if row.action == "remove" and not knowledge.is_intact(kept):
-        return PairVerdict(judged.kind, f"{row.reason}, but {DAMAGED}", judged.certainty, True)
-    return PairVerdict(
-        judged.kind, row.reason, judged.certainty, judged.is_certain and row.action != "remove"
-    )
+    judged = row.judgement or known.judgement
+    goes = row.action == "remove" and knowledge.is_intact(kept)
+    reason = f"{row.reason}, but {DAMAGED}" if row.action == "remove" and not goes else row.reason
+    return replace(judged, reason=reason), judged.is_certain and not goes
 
 
 @dataclass(frozen=True)
@@ -114,7 +102,8 @@ class Judging:
                 else UNSEEN
                 for number, staying in pairs
             ]
-        write_text(self.path(pairs), json.dumps({"verdicts": list(map(astuple, verdicts))}))
+        said = [[*astuple(judgement), missed] for judgement, missed in verdicts]
+        write_text(self.path(pairs), json.dumps({"verdicts": said}))
 
     def path(self, pairs: Compared) -> Path:
         """Return the path of the judgements of a job's pairs."""
@@ -138,8 +127,8 @@ def find_candidates(collection: Collection, pairs: Pairs, damaged: Container[str
     if collection.has_test_sets:
         return _find_leaked(numbers, contents, contents[first], pairs, collection.inputs)
     is_shared = np.bincount(contents)[contents] > 1
-    keys, archived, alone = _look_up(collection, numbers, is_shared, damaged)
-    order = np.lexsort(keys[::-1])
+    known = _look_up(collection, numbers, is_shared, damaged)
+    order = np.lexsort([known[name] for name in reversed(RANKED)])
     standing = _find_best(contents, order)
     near = pack_pairs(standing[first], standing[second], pairs["score"])
     near = near[near["first"] != near["second"]]
@@ -152,23 +141,17 @@ def find_candidates(collection: Collection, pairs: Pairs, damaged: Container[str
     scores = np.where(twins, 0, -np.inf)
     np.maximum.at(scores, near["first"], near["score"])
     np.maximum.at(scores, near["second"], near["score"])
+    archived = known["archived"]
     going = (kept != np.arange(len(numbers))) & (~archived | archived[kept])
-    columns = [numbers, numbers[kept], scores, twins & alone]
+    columns = [numbers, numbers[kept], scores, twins & known["alone"]]
     return np.rec.fromarrays([column[going] for column in columns], dtype=CANDIDATE)
 
 
 def _look_up(
     collection: Collection, numbers: Numbers, is_shared: NDArray[np.bool_], damaged: Container[str]
-) -> tuple[list[NDArray[Any]], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Look up what decides which of pictures [n] stays; `is_shared`: of which others have the bytes.
-
-    Returned are keys [n], of which the lowest stays, those of the first criterion first; and bool [n] whether each picture lies
-    in an archive, and whether it is nothing but its bytes: no other files and no tags of a desktop belong to it, and no program
-    keeps it.
-    """
-    criteria = [criterion for criterion in (*ASKED, *CRITERIA) if criterion.column]
-    keys = [np.empty(len(numbers), criterion.column or bool) for criterion in criteria]
-    within, archived, alone = np.zeros((3, len(numbers)), bool)
+) -> NDArray[np.void]:
+    """Look up what decides which of pictures [n] stays, of type KNOWN [n]; `is_shared`: of which others have the bytes."""
+    known = np.empty(len(numbers), KNOWN)
     looked_up = collection.look_up(numbers, ["width", "height", "bytes", "id", "source"])
     for place, (_, about) in enumerate(looked_up):
         path = Path(about["id"])
@@ -183,12 +166,10 @@ def _look_up(
             # others are asked for by the plan
             companions=find_companions(path) if loose and is_shared[place] else (),
         )
-        within[place] = about["source"] in damaged
-        archived[place] = facts.archived
-        alone[place] = not (facts.companions or is_in_library(path) or (loose and read_attributes(path)))
-        for criterion, column in zip(criteria, keys, strict=True):
-            column[place] = criterion.key(facts, KeepSettings())
-    return [within, archived, *keys], archived, alone
+        alone = not (facts.companions or is_in_library(path) or (loose and read_attributes(path)))
+        keys = [criterion.key(facts, KeepSettings()) for criterion in COUNTED]
+        known[place] = (about["source"] in damaged, facts.archived, *keys, alone)
+    return known
 
 
 def _find_best(labels: Numbers, order: Numbers) -> Numbers:
@@ -216,7 +197,7 @@ def _find_leaked(
     return np.rec.fromarrays(columns, dtype=CANDIDATE)
 
 
-def judge_candidates(judging: Judging, candidates: Candidates) -> list[PairVerdict]:
+def judge_candidates(judging: Judging, candidates: Candidates) -> list[Verdict]:
     """Return the verdict on each candidate; those of other bytes are looked at."""
     verdicts = [EQUAL] * len(candidates)
     # pictures of a group, which are compared with the same one, together
@@ -226,22 +207,22 @@ def judge_candidates(judging: Judging, candidates: Candidates) -> list[PairVerdi
     pairs = [candidates[["number", "kept"]][job].tolist() for job in jobs]
     files = {judging.path(job): job for job in pairs}
     do_missing("comparing pixels", judging, Judging.judge, files, judging.results, uses_gpu=False)
-    make = cache(PairVerdict)  # different ones are few, unlike candidates
+    make = cache(Judgement)  # different ones are few, unlike candidates
     for job, judged in zip(jobs, map_files(read_json, list(files)), strict=True):
-        for row, said in zip(job, judged["verdicts"], strict=True):
-            verdicts[row] = make(*said)
+        for row, (*said, missed) in zip(job, judged["verdicts"], strict=True):
+            verdicts[row] = make(*said), missed
     return verdicts
 
 
 def decide(
-    candidates: Candidates, verdicts: Sequence[PairVerdict], removes: Container[str]
-) -> tuple[Candidates, list[PairVerdict], NDArray[np.bool_]]:
+    candidates: Candidates, verdicts: Sequence[Verdict], removes: Container[str]
+) -> tuple[Candidates, list[Verdict], NDArray[np.bool_]]:
     """Return candidates with what stays for each, what that says of it, and whether it goes, bool [n].
 
     Pictures go of classes that are to be removed, but for what a person would miss. What is true of bytes that go is true of
     other pictures that have them.
     """
-    going = np.array([verdict.kind in removes and not verdict.missed for verdict in verdicts], bool)
+    going = np.array([judged.kind in removes and not missed for judged, missed in verdicts], bool)
     rows = np.arange(len(candidates))
     others = np.searchsorted(candidates["number"], candidates["kept"]).clip(max=len(rows) - 1)
     through = (candidates["number"][others] == candidates["kept"]) & going[others]

@@ -16,19 +16,19 @@ from image_copies.data.sources.containers import name_picture
 from image_copies.data.sources.tables import import_pyarrow
 
 from ..extractor import Extractor
-from ..matches import Rule
+from ..matches import Rule, judgement_values
 from ..output import Output
 from ..threshold import MAX_REFERENCES
-from . import deciding, lists
-from .deciding import Candidates, Judging, PairVerdict, decide, find_candidates, judge_candidates
+from . import blocks, deciding
+from .blocks import Comparing, find_pairs
+from .deciding import Candidates, Judging, Verdict, decide, find_candidates, judge_candidates
 from .inputs import list_containers
-from .lists import Lists, find_pairs
 from .vectors import Collection, Embedded, Embedding, Numbers, Row, embed_containers, make_collection
 
 KEEP, REMOVE, REVIEW, UNREADABLE = LISTS = ("keep", "remove", "review", "unreadable")
 INPUTS = "inputs.json"
 # into the results
-WRITTEN = (INPUTS, lists.FOLDER, deciding.FOLDER, *(f"{name}.parquet" for name in LISTS))
+WRITTEN = (INPUTS, blocks.FOLDER, deciding.FOLDER, *(f"{name}.parquet" for name in LISTS))
 ROWS_AT_ONCE = 2**16  # rows of a list that are written together
 NAMED = 10  # sources that a message names
 READ = ["id", "source", "place", "sha256", "error"]
@@ -88,7 +88,7 @@ def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, outpu
         raise UserError("nothing calibrates a threshold for this network. Give one with --threshold.")
     also = f", {compared:,} of test sets" if tests else ""
     output.say(f"{collection.inputs:,} pictures{also}; score ≥ {threshold:.3f}")
-    pairs = find_pairs(Lists(embedding, collection, -threshold))
+    pairs = find_pairs(Comparing(embedding, collection, -threshold))
     candidates = find_candidates(collection, pairs, {source for source, _ in problems})
     judging = Judging(collection, folder, settings.column)
     decided = decide(candidates, judge_candidates(judging, candidates), settings.removes)
@@ -110,7 +110,7 @@ def write_lists(
     folder: Path,
     collection: Collection,
     candidates: Candidates,
-    verdicts: Sequence[PairVerdict],
+    verdicts: Sequence[Verdict],
     going: NDArray[np.bool_],
     problems: Sequence[tuple[str, str]],
 ) -> dict[str, int]:
@@ -136,8 +136,7 @@ def write_lists(
     def list_copies(rows: Numbers) -> Iterator[Row]:
         known = collection.look_up(candidates["number"][rows], READ)
         for row, (_, about) in zip(rows.tolist(), known, strict=True):
-            verdict = verdicts[row]
-            about |= {"class": verdict.kind, "reason": verdict.reason, "certainty": verdict.certainty}
+            about |= judgement_values(verdicts[row][0])
             yield about | {"copy_of": names[places[row]], "score": candidates["score"][row]}
 
     broken = ({"id": "", "source": source, "error": problem} for source, problem in problems)

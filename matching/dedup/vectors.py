@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from image_copies.data.decode import decode_rgb, measure_size
-from image_copies.data.errors import ImageError, text_of
+from image_copies.data.decode import find_problem, measure_size
+from image_copies.data.errors import text_of
 from image_copies.data.files import is_folder, read_json, whole_file, write_text
 from image_copies.data.remote import READERS, is_remote
 from image_copies.data.shards import Place, ShardWork, hold, run_shards
@@ -98,9 +98,8 @@ def embed_containers(
         return container, Embedded(**known) if is_known else None
 
     def choose() -> Iterator[Container]:
-        in_store = is_remote(embedding.folder)
-        looked = map_in_threads(look, containers, READERS) if in_store else map(look, containers)
-        for container, found[container.key] in looked:
+        threads = READERS if is_remote(embedding.folder) else 1
+        for container, found[container.key] in map_in_threads(look, containers, threads):
             if found[container.key] is None:
                 yield container
 
@@ -179,15 +178,11 @@ class _Decoded(Loaded):
 
 def _decode_batch(sizes: Sequence[int], source: str, pictures: Sequence[Picture]) -> _Decoded:
     """Decode pictures into squares of each size."""
-    contents = [picture.content or b"" for picture in pictures]
-    names = [text_of(picture.id) for picture in pictures]
-    loaded = load_batch(
-        [(Path(name_picture(source, name)), content) for name, content in zip(names, contents, strict=True)],
-        sizes,
-    )
+    named = [(text_of(picture.id), picture.content or b"") for picture in pictures]
+    loaded = load_batch([(Path(name_picture(source, name)), content) for name, content in named], sizes)
     rows = list[Row]()
-    for picture, name, content, bad, square in zip(
-        pictures, names, contents, loaded.unreadable, loaded.squares[max(sizes)], strict=True
+    for picture, (name, content), bad, square in zip(
+        pictures, named, loaded.unreadable, loaded.squares[max(sizes)], strict=True
     ):
         width, height = (0, 0) if bad else measure_size(content)
         rows.append(
@@ -200,18 +195,10 @@ def _decode_batch(sizes: Sequence[int], source: str, pictures: Sequence[Picture]
                 "width": width,
                 "height": height,
                 "flat": not bad and is_flat(square.transpose(1, 2, 0)),
-                "error": (picture.error or _find_problem(content, max(sizes))) if bad else None,
+                "error": (picture.error or find_problem(content)) if bad else None,
             }
         )
     return _Decoded(loaded.paths, loaded.squares, loaded.unreadable, rows)
-
-
-def _find_problem(content: bytes, short_side: int) -> str:
-    try:
-        decode_rgb(content, short_side)
-    except ImageError as error:
-        return error.problem
-    return "cannot be decoded"
 
 
 def _write_vectors(path: Path, rows: Sequence[Row], vectors: NDArray[np.float32]) -> None:
@@ -260,14 +247,15 @@ class Collection:
 
     def read_vectors(
         self, file: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], list[bytes]]:
+    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bytes_]]:
         """Return the vectors [n, d] of a file, whether each picture can be read, whether it shows nothing, and its SHA-256."""
         table = self.read(file, ["vector", "error", "flat", "sha256"])
         column = table["vector"].combine_chunks()
         vectors = column.values.to_numpy(zero_copy_only=False).reshape(-1, column.type.list_size)
         readable = table["error"].is_null().to_numpy()
         flat = table["flat"].to_numpy()
-        return vectors.astype(np.float32), readable, flat, table["sha256"].to_pylist()
+        digests = np.array(table["sha256"].to_pylist(), "S32")
+        return vectors.astype(np.float32), readable, flat, digests
 
     def list_inputs(self, columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
         """Yield the number of each picture of the inputs with columns of its row."""

@@ -8,10 +8,11 @@ import pytest
 
 from image_copies.matching.dedup import deciding
 from image_copies.matching.dedup.blocks import SAME_BYTES
-from image_copies.matching.dedup.deciding import CANDIDATE, EQUAL, UNSEEN, Judging, PairVerdict, decide, find_candidates
+from image_copies.matching.dedup.deciding import CANDIDATE, EQUAL, UNSEEN, Judging, decide, find_candidates
 from image_copies.matching.dedup.deduplication import write_lists
 from image_copies.matching.dedup.vectors import Collection
 from image_copies.matching.groups.groups import PAIR
+from image_copies.matching.verification.judgement import Judgement
 
 SAME = SAME_BYTES
 FILES = {"id": ["old.zip/0.jpg", "a.jpg", "z.jpg", "3.jpg"]}  # a.jpg is a link to z.jpg
@@ -98,7 +99,7 @@ def test_of_equal_bytes_the_one_stays_that_is_not_named_as_a_copy_unless_files_b
 def test_lists_hold_every_picture_and_only_sure_copies_go(tmp_path: Path) -> None:
     collection = make(tmp_path)
     candidates = np.array([(0, 1, -0.1, False), (2, 1, -0.2, False), (5, 2, 0.0, True)], CANDIDATE)
-    verdicts = [UNSEEN, PairVerdict("certain", "", 95), EQUAL]
+    verdicts = [UNSEEN, (Judgement("certain", "", 95), False), EQUAL]
     counts = write_lists(tmp_path, collection, *decide(candidates, verdicts, ("same file", "certain")), [("/x.tar", "is cut")])
     assert counts == {"keep": 5, "remove": 2, "review": 1, "unreadable": 2}
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -115,7 +116,7 @@ def test_of_bytes_that_all_go_it_is_said_what_stays_for_them(tmp_path: Path) -> 
     """It said `same bytes` of a picture with others."""
     collection = make(tmp_path)
     candidates = np.array([(2, 1, -0.2, False), (5, 2, 0.0, True)], CANDIDATE)
-    verdicts = [PairVerdict("certain", "cropped", 95), EQUAL]
+    verdicts = [(Judgement("certain", "cropped", 95), False), EQUAL]
     told = {}
     for removes in (("same file", "certain"), ("same file",)):
         write_lists(tmp_path, collection, *decide(candidates, verdicts, removes), [])

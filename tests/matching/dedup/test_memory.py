@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from image_copies.data.shards import Place, ShardWork, use_engine
-from image_copies.matching.dedup import blocks, deduplication, inputs, lists, vectors
+from image_copies.matching.dedup import blocks, deduplication, inputs, vectors
 from image_copies.matching.dedup.deduplication import DedupSettings, deduplicate
 from image_copies.matching.dedup.inputs import list_containers
 from image_copies.matching.dedup.vectors import Embedding, write_container
@@ -66,13 +66,11 @@ def make_up(folder: Path, count: int, paired: bool) -> None:
 def test_the_driver_holds_no_object_for_each_picture(
     paired: bool, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("faiss")
     pytest.importorskip("pyarrow")
     for module, name, value in (
         (inputs, "BATCH_FILES", 250),
         (vectors, "FILE_PICTURES", 250),
         (deduplication, "ROWS_AT_ONCE", 100),
-        (lists, "EXACT", 100),
         (blocks, "PICTURES_PER_ROOT", 20),
     ):
         monkeypatch.setattr(module, name, value)
