@@ -28,6 +28,14 @@ from pathlib import Path
 from typing import Any
 
 from claims_summary import COMMAND, DOCUMENT, SUMMARY, TABLE, Summary, as_markdown, count_outcomes
+from measurements import Measurements
+from page_tables import write_table
+from rich.console import Console
+
+from image_copies.data.errors import UserError
+from image_copies.data.files import write_text
+from image_copies.pipeline.run.cli import report_errors
+from image_copies.pipeline.tools.datasets import make_sample
 from image_copies.studies.claims import isc2021
 from image_copies.studies.claims.claim import Claim
 from image_copies.studies.claims.row import MIN_DECIDING_RUNS, Row, read_number
@@ -37,14 +45,6 @@ from image_copies.studies.multigrain import claims as multigrain
 from image_copies.studies.multigrain import toy
 from image_copies.studies.multigrain.tradeoff import collect_tradeoff, plot_tradeoff
 from image_copies.studies.svmax import claims as svmax
-from measurements import Measurements
-from page_tables import write_table
-from rich.console import Console
-
-from image_copies.data.errors import UserError
-from image_copies.data.files import write_text
-from image_copies.pipeline.run.cli import report_errors
-from image_copies.pipeline.tools.datasets import make_sample
 
 STEPS, LONGER_STEPS, COPY_STEPS = 300, 600, 400  # of claims 7 to 9, 2 to 6, 10 to 12
 QUICK_STEPS, QUICK_SEEDS = 10, 1

@@ -8,11 +8,11 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Self, get_args
 
-from image_copies.studies.claims.row import Outcome, Row
 from page_tables import DOCUMENTS
 
 from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
+from image_copies.studies.claims.row import Outcome, Row
 
 SUMMARY = DOCUMENTS / "claims.json"
 TABLE = DOCUMENTS / "claims.md"  # the whole table

@@ -19,14 +19,14 @@ from claims_summary import (
     as_markdown,
     count_outcomes,
 )
-from image_copies.studies.claims.claim import Arm, Claim, Side, find_learnt
-from image_copies.studies.claims.row import Difference, Row, compute_half_width
-from image_copies.studies.multigrain.tradeoff import collect_tradeoff, plot_tradeoff
 from measurements import Measurements
 from page_tables import read_table
 from PIL import Image
 
 from image_copies.data.errors import UserError
+from image_copies.studies.claims.claim import Arm, Claim, Side, find_learnt
+from image_copies.studies.claims.row import Difference, Row, compute_half_width
+from image_copies.studies.multigrain.tradeoff import collect_tradeoff, plot_tradeoff
 
 
 def row(

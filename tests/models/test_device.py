@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from image_copies.studies.multigrain.whitening import FinalWhitening
 from torch import Tensor, distributed
 
 from image_copies.data.errors import UserError
@@ -22,6 +21,7 @@ from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import Checkpoint
 from image_copies.models.network.descriptor import Descriptor, check_image_sizes
+from image_copies.studies.multigrain.whitening import FinalWhitening
 from tests import trainings
 from tests.networks import make_small, run_out_of_memory, save_small
 

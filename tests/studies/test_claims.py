@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 from claims import is_asked_for, make_parser, measure_claims
 from claims import list_claims as list_all_claims
+from measurements import Measurements
+
+from image_copies.data.errors import UserError
+from image_copies.models.training.model_settings import ModelSettings
 from image_copies.studies.claims import isc2021, training
 from image_copies.studies.claims.claim import Arm, Claim, Figures, Measured
 from image_copies.studies.claims.row import Difference, Row
@@ -15,10 +19,6 @@ from image_copies.studies.claims.training import read_photographs
 from image_copies.studies.ideal import claims as ideal
 from image_copies.studies.multigrain import claims as multigrain
 from image_copies.studies.svmax import claims as svmax
-from measurements import Measurements
-
-from image_copies.data.errors import UserError
-from image_copies.models.training.model_settings import ModelSettings
 
 OF_CLASSES = ("top1", "top1_best_p", "top1_3", "whitened_top1", "whitened_recall", "whitened_copies")
 OF_ALL = (

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from image_copies.studies.ideal.domains import rotate_to_all_domains, rotate_to_domains
-from image_copies.studies.multigrain.edits import pca_lighting, resized_crop
 
 from image_copies.augmentations.composition import draw_record, edit_image, replay
 from image_copies.augmentations.randomness import generator_for
 from image_copies.augmentations.settings import AugmentationSettings
+from image_copies.studies.ideal.domains import rotate_to_all_domains, rotate_to_domains
+from image_copies.studies.multigrain.edits import pca_lighting, resized_crop
 
 PICTURE = np.random.default_rng(0).integers(0, 256, (60, 80, 3), dtype=np.uint8)
 

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from image_copies.studies.multigrain.in_aug import InAugImages, choose_in_aug
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
 from image_copies.data.labels import label_images
+from image_copies.studies.multigrain.in_aug import InAugImages, choose_in_aug
 from tests.pictures import write_images
 
 

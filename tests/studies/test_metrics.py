@@ -5,12 +5,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from image_copies.studies.multigrain.metrics import in_aug_accuracy, mean_average_precision, recall_at, ukb_score
-from image_copies.studies.svmax.sets import normalized_mutual_information
 from numpy.typing import NDArray
 
 from image_copies.data.errors import UserError
 from image_copies.models.training.collapse import describe_spread
+from image_copies.studies.multigrain.metrics import in_aug_accuracy, mean_average_precision, recall_at, ukb_score
+from image_copies.studies.svmax.sets import normalized_mutual_information
 from image_copies.submissions.search import neighbours
 
 Case = tuple[NDArray[np.float32], NDArray[np.int64]]

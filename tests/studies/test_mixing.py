@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import torch
-from image_copies.studies.multigrain.batches import Mixup
 from torch import Tensor
 
 from image_copies.augmentations.dataset import normalize_pixels
@@ -14,6 +13,7 @@ from image_copies.models.training.launch import launch_fabric
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.models.training.settings import MixSettings
 from image_copies.models.training.trainer import Trainer
+from image_copies.studies.multigrain.batches import Mixup
 
 
 def test_as_many_batches_are_mixed_as_asked_for() -> None:

@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
+from torch.nn import functional
+
+from image_copies.data.errors import UserError
+from image_copies.data.kinds import OBJECTIVES, OfKind
+from image_copies.models.objectives.settings import ObjectiveSettings, PairwiseSettings
 from image_copies.studies.ideal.domains import SPLIT
 from image_copies.studies.ideal.settings import MultiSimilaritySettings
 from image_copies.studies.multigrain.objective import _compute_class_gradient_share, negative_weights
@@ -17,12 +23,6 @@ from image_copies.studies.svmax.settings import (
     NPairSettings,
     TripletSettings,
 )
-from torch import Tensor
-from torch.nn import functional
-
-from image_copies.data.errors import UserError
-from image_copies.data.kinds import OBJECTIVES, OfKind
-from image_copies.models.objectives.settings import ObjectiveSettings, PairwiseSettings
 
 ALL: list[ObjectiveSettings] = [settings() for settings in OfKind(OBJECTIVES, "").list_settings()]  # type: ignore[misc]
 

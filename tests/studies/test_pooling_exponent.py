@@ -3,13 +3,13 @@ from typing import cast
 import numpy as np
 import pytest
 import torch
-from image_copies.studies.multigrain.pooling_exponent import embed_at_exponents
 from torch import Tensor
 from torch.utils.data import Dataset
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings
+from image_copies.studies.multigrain.pooling_exponent import embed_at_exponents
 
 IMAGES = [
     torch.randint(30 + 22 * number, (3, 64, 64), generator=torch.Generator().manual_seed(number), dtype=torch.uint8)

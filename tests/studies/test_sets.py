@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from image_copies.studies.multigrain.sets import read_copydays, read_holidays, read_ukb
-from image_copies.studies.svmax.sets import read_cars, read_cub, read_online_products
 from scipy.io import savemat
 
 from image_copies.data.errors import UserError
+from image_copies.studies.multigrain.sets import read_copydays, read_holidays, read_ukb
+from image_copies.studies.svmax.sets import read_cars, read_cub, read_online_products
 from tests.folders import touch
 
 Read = Callable[[Path], object]

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-from image_copies.studies.claims.shapes import CLASSES, HUES, class_names, draw_shape, write_disjoint_shapes
 from PIL import Image
+
+from image_copies.studies.claims.shapes import CLASSES, HUES, class_names, draw_shape, write_disjoint_shapes
 
 
 def test_every_class_can_be_drawn_at_any_size() -> None:

@@ -3,11 +3,11 @@ from typing import Literal
 
 import pytest
 import torch
-from image_copies.studies.svmax.objective import mean_singular_value, spread_out_penalty
-from image_copies.studies.svmax.settings import ContrastiveSettings, SvmaxSettings
 from torch.nn import functional
 
 from image_copies.models.training.collapse import describe_spread, singular_bounds
+from image_copies.studies.svmax.objective import mean_singular_value, spread_out_penalty
+from image_copies.studies.svmax.settings import ContrastiveSettings, SvmaxSettings
 
 LABELS = torch.arange(12) // 2
 

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from image_copies.studies.multigrain.whitening import compute_folded_logits
 
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.errors import UserError
@@ -18,6 +17,7 @@ from image_copies.models.network.settings import DescriptorSettings
 from image_copies.models.training.classifier import has_classifier, load_classifier
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.model_settings import ModelSettings
+from image_copies.studies.multigrain.whitening import compute_folded_logits
 from tests import trainings
 from tests.pictures import write_images
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from image_copies.studies.multigrain.whitening import compute_folded_logits, fit_whitening
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
@@ -17,6 +16,7 @@ from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, 
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.layers import whiten
 from image_copies.models.network.settings import DescriptorSettings
+from image_copies.studies.multigrain.whitening import compute_folded_logits, fit_whitening
 
 
 def seeded(*shape: int) -> torch.Tensor:

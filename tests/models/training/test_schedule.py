@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from image_copies.studies.multigrain.settings import MultiGrainSettings, SoftmaxSettings
 from torch import nn
 
 from image_copies.data.images import ImageSet
@@ -16,6 +15,7 @@ from image_copies.models.objectives.settings import ArcFaceSettings, ObjectiveSe
 from image_copies.models.training.schedule import EpochSchedule, build_optimizers, cosine, warmup_cosine
 from image_copies.models.training.settings import OptimizerSettings, SchedulerSettings
 from image_copies.models.training.trainer import Trainer
+from image_copies.studies.multigrain.settings import MultiGrainSettings, SoftmaxSettings
 from tests import trainings
 from tests.networks import SMALL
 

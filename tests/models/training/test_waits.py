@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from image_copies.studies.svmax.settings import SvmaxSettings
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -17,6 +16,7 @@ from image_copies.models.training import trainer as trainer_module
 from image_copies.models.training.collapse import describe_spread
 from image_copies.models.training.curve import read_rows
 from image_copies.models.training.trainer import Trainer, read_figures
+from image_copies.studies.svmax.settings import SvmaxSettings
 from tests import trainings
 
 WAITING = {  # operations that return a number, or a shape that depends on numbers, or copy constants from the host

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from image_copies.studies.multigrain.pooling_exponent import choose_exponent
 
 from image_copies.data.errors import UserError
 from image_copies.data.layout import GROUND_TRUTH, QUERY, REFERENCE, TRAINING
@@ -16,6 +15,7 @@ from image_copies.pipeline.steps.augment import make_queries
 from image_copies.pipeline.steps.ensemble import join_models
 from image_copies.pipeline.steps.normalize import normalize
 from image_copies.pipeline.steps.train import train
+from image_copies.studies.multigrain.pooling_exponent import choose_exponent
 from image_copies.submissions.ensemble.variant import Variant, tabulate_variant, write_choice
 from image_copies.submissions.vectors.files import write_vectors
 from tests.networks import save_small

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from image_copies.studies.multigrain.sets import read_holidays
 from safetensors.torch import save_file
 
+from image_copies.studies.multigrain.sets import read_holidays
 from image_copies.submissions.formats.submission import write_submission
 from image_copies.submissions.vectors.files import Vectors
 from tests.networks import save_small
