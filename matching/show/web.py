@@ -8,6 +8,7 @@ from pathlib import Path
 
 import uvicorn
 from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -87,6 +88,12 @@ def make_app(router: APIRouter, page: str) -> FastAPI:
     async def answer_user_error(_: Request, error: UserError) -> JSONResponse:
         said = f"The file {error.problem}." if isinstance(error, ImageError) else str(error)
         return _answer_problem(said, 400)
+
+    @app.exception_handler(RequestValidationError)
+    async def answer_invalid_request(_: Request, error: RequestValidationError) -> JSONResponse:
+        # not what was sent, which need not be text or JSON
+        where = ".".join(str(part) for part in error.errors()[0]["loc"])
+        return _answer_problem(f"The request's {where} is not as expected.", 422)
 
     @app.exception_handler(ClientDisconnect)
     async def answer_disconnect(_: Request, __: ClientDisconnect) -> Response:

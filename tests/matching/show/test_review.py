@@ -2,6 +2,8 @@
 
 import csv
 import io
+import json
+import math
 import os
 import shutil
 from pathlib import Path
@@ -314,6 +316,8 @@ def test_a_search_that_is_done_again_is_seen(client: TestClient, results: Path) 
         ("/api/decisions", {"token": "", "first": 0, "second": 1, "sha256": ["0" * 64] * 2, "decision": "maybe"}, 422),
         ("/api/decisions", {"token": "", "first": 0, "second": 1, "sha256": ["../x"] * 2, "decision": "copy"}, 422),
         ("/api/decisions", {"token": "", "sha256": ["0" * 64], "decision": "undecided"}, 422),
+        ("/api/decisions", {"token": "", "sha256": math.inf, "decision": "undecided"}, 422),
+        ("/api/decisions", {"token": "", "sha256": ["\ud800"] * 2, "decision": "undecided"}, 422),
         ("/api/kept", {"token": None, "group": 1, "file": 0}, 422),
         ("/api/kept", {"group": 7, "file": 0}, 400),
         ("/api/kept", {"group": 1, "file": -1}, 400),
@@ -323,7 +327,7 @@ def test_a_search_that_is_done_again_is_seen(client: TestClient, results: Path) 
 def test_wrong_questions_change_nothing(client: TestClient, results: Path, path: str, body: dict[str, Any], status: int) -> None:
     plan = (results / PLAN).read_bytes()
     body = {"token": overview(client)["token"]} | body if path == "/api/kept" else body
-    answer = client.post(path, json=body)
+    answer = client.post(path, content=json.dumps(body), headers={"content-type": "application/json"})
     assert answer.status_code == status and answer.json()["detail"]
     assert decided(results) == [] and (results / PLAN).read_bytes() == plan
 
