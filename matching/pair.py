@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 
 import numpy as np
 
 from image_copies.data.errors import ImageError
 
 from .verification.alignment import MAX_SIDE, NARROW, Aligned, align, invert, reduce_picture
-from .verification.contents import ContentsMatch, list_missing, match_contents, read_pages
+from .verification.blocks import Grey
+from .verification.colours import compare_colours, lay_colours
+from .verification.contents import NEXT_DIFFER, list_missing, match_contents
 from .verification.differences import (
     CLOSE_EXCESS,
     MIN_DIFFERING,
@@ -28,7 +29,6 @@ from .verification.judgement import (
     FEW_FEATURES,
     MAX_CERTAIN,
     MAX_LIKELY,
-    OTHER_MEDIAN,
     TOO_LITTLE,
     Judgement,
     judge,
@@ -38,7 +38,6 @@ from .verification.recompression import follow_by_compression
 from .verification.registration import Registration, register
 from .verification.words import TONES, describe_edits, list_edits
 
-MAX_PAGES = 4  # of two documents with one cover that are compared beyond it
 CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which copies are looked at again
 # blocks that must agree where the tones do not: a disc of one colour is like any other one
 MIN_TONE_BLOCKS = 80
@@ -86,27 +85,13 @@ class Pair:
         )
 
     @cached_property
-    def contents(self) -> ContentsMatch:
-        """What a comparison of all that both files hold says."""
+    def conflict(self) -> str | None:
+        """What a comparison of all that both files hold says (`match_contents`)."""
         try:
             held = self.query.contents, self.reference.contents
         except ImageError as error:
-            return ContentsMatch(False, f"what they hold cannot be compared: {error}")
+            return f"what they hold cannot be compared: {error}"
         return match_contents(self.query.file, self.reference.file, held, self.shows_same)
-
-    @cached_property
-    def other_page(self) -> int | None:
-        """Number of the page, from 2, that two documents with one cover do not share; None for none of those looked at."""
-        with suppress(ImageError):
-            both = zip(read_pages(self.query.file), read_pages(self.reference.file), strict=False)
-            for number, pages in enumerate(islice(both, MAX_PAGES), 2):
-                one, other = map(Picture, pages)
-                pair = Pair(one, other)
-                if not pair.has_few_features and (
-                    pair.registration is None or pair.registration.median < OTHER_MEDIAN
-                ):
-                    return number
-        return None
 
     def judge(self) -> tuple[Judgement, Comparison | None]:
         """Return the class of the two and, if one certainly is a copy of the other, which of them was edited."""
@@ -118,16 +103,15 @@ class Pair:
         judgement = judge(found, (self.query.shot, self.reference.shot), self.described, far_beyond, verified)
         if found is None or judgement.kind != "certain":
             return judgement, None
-        if conflict := self.contents.conflict:
-            if page := self.other_page:
-                return Judgement(
-                    "same scene", f"the first pages agree, page {page} shows something else in each", APART
-                ), None
-            return Judgement("likely", f"{conflict}; {judgement.reason}", MAX_LIKELY), None
+        if self.conflict:
+            return Judgement("likely", f"{self.conflict}; {judgement.reason}", MAX_LIKELY), None
         shown = self.query.pixels, self.reference.pixels
-        edits = compare_edits(found.aligned, shown[0].shape, shown[1].shape)
-        said = list_edits(edits, *shown, found.aligned.negative)
-        doubt, differing = self._find_doubt(found, edits, said)
+        shapes = shown[0].shape, shown[1].shape
+        colours = lay_colours(found.aligned, *shown)
+        tones = compare_colours(*colours, found.aligned.inside)
+        edits = compare_edits(found.aligned, *shapes).add(tones)
+        said = list_edits(edits, found.aligned, *shapes)
+        doubt, differing = self._find_doubt(found, edits, said, colours)
         if doubt:
             return Judgement("likely", judgement.reason.replace(AGREE, doubt), MAX_LIKELY), None
         alike = not said and shown[0].shape == shown[1].shape  # smaller pictures are less sharp, too
@@ -137,28 +121,29 @@ class Pair:
 
     def _judge_alike(self) -> Judgement:
         """Judge two files that show the same pixels first."""
-        if self.contents.same:
+        if self.conflict is None:
             return EQUAL_PIXELS
-        if self.contents.conflict:
-            said = f"{ALIKE}, but {self.contents.conflict}"
-            return (
-                Judgement("same scene", said, APART)
-                if self.contents.apart
-                else Judgement("likely", said, MAX_LIKELY)
-            )
+        if self.conflict:
+            said = f"{ALIKE}, but {self.conflict}"
+            if self.conflict.endswith(NEXT_DIFFER):
+                return Judgement("same scene", said, APART)
+            return Judgement("likely", said, MAX_LIKELY)
         one, other = self.query.contents, self.reference.contents
         more = list_missing(one, other) + list_missing(other, one)
         return Judgement(
             "certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, MAX_CERTAIN
         )
 
-    def _find_doubt(self, found: Registration, edits: Comparison, said: Sequence[str]) -> tuple[str, float]:
+    def _find_doubt(
+        self, found: Registration, edits: Comparison, said: Sequence[str], colours: tuple[Grey, Grey]
+    ) -> tuple[str, float]:
         """Return why a part of two pictures that agree is not that of a copy, in words, and how far their parts differ.
 
         Args:
             found: The two laid on each other.
             edits: What is seen of them.
             said: What tells them apart, in words.
+            colours: Those of both, in one frame.
         """
         aligned = found.aligned
         closer = self._look_closer(edits, aligned.negative)
@@ -174,7 +159,7 @@ class Pair:
             return TOO_LITTLE, 0.0
         if edits.query.covered or edits.reference.covered or found.is_covered:
             return "", float(differences.max())
-        if shows_other_colours(aligned, self.query.pixels, self.reference.pixels):
+        if shows_other_colours(*colours, aligned.inside):
             return PART_DIFFERS, 0.0
         differing = float(min(differences.max(), close.max()) if finer else differences.max())
         plain = all(word.startswith("cropped") for word in said)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from image_copies.data.decode import Decoded, as_uint8, decode_rgb
+from image_copies.data.decode import Decoded, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.process import choose_workers
 from image_copies.data.squares import resize_square, shrink
@@ -40,20 +40,15 @@ from .verification.picture import Picture
 Pixels = NDArray[np.uint8]
 
 
-def _place(share: float, x: float, y: float) -> Box:
-    """Return the box of a crop whose sides are this share of the picture's, at x and y from 0, the start, to 1, the end."""
-    return x * (1 - share), y * (1 - share), x * (1 - share) + share, y * (1 - share) + share
-
-
 CROPS: tuple[Box, ...] = (
-    *(_place(share, 0.5, 0.5) for share in (0.35, 0.6, 0.8)),
+    *((edge, edge, 1 - edge, 1 - edge) for edge in ((1 - 0.35) / 2, (1 - 0.6) / 2, (1 - 0.8) / 2)),
     *((0, 0, 1, 0.5), (0, 0, 0.5, 1), (0.5, 0, 1, 1)),
 )
 VIEWS = len(CROPS) + 3  # two turns and the negative
 PAGE_SIDE = 384  # pixels of the long side at which a picture is looked for on a page
 SAME = 2  # difference of neighbours in flat surroundings, of 255
-# pixels, and share of the neighbours in them that differ in a picture; less in lines of text
-WINDOW, BUSY = 9, 0.45
+# pixels, and share of them that differ from their neighbours in a picture; less in lines of text
+WINDOW, BUSY = 9, 0.65
 GAPS, SHORTEST = 9, 25  # pixels: flat parts of a picture are narrower, its sides longer
 MIN_FILLED = 0.6  # share of its box that a picture fills
 PAGE_SHARES = (0.02, 0.85)  # of the page that its box takes
@@ -74,11 +69,9 @@ def list_crops(pixels: Pixels) -> tuple[Box, ...]:
 def find_picture(pixels: Pixels) -> Box | None:
     """Return the box of the largest picture on a page or screen [h, w, 3], flat but for that and text; None for none."""
     small = shrink(pixels, PAGE_SIDE)
-    flat = np.full((2, *small.shape[:2]), 255, np.uint8)  # where a pixel is as its left, its upper neighbour
-    flat[0, :, 1:] = _is_same(small[:, 1:], small[:, :-1])
-    flat[1, 1:] = _is_same(small[1:], small[:-1])
-    both = flat.mean(axis=0, dtype=np.float32)
-    busy = (cv2.boxFilter(both, -1, (WINDOW, WINDOW)) < 255 * (1 - BUSY)).astype(np.uint8)
+    differences = cv2.morphologyEx(small, cv2.MORPH_GRADIENT, np.ones((2, 2), np.uint8)).max(axis=2)
+    differing = (differences > SAME).astype(np.float32)
+    busy = (cv2.boxFilter(differing, -1, (WINDOW, WINDOW)) > BUSY).astype(np.uint8)
     closed = cv2.morphologyEx(busy, cv2.MORPH_CLOSE, np.ones((GAPS, GAPS)))
     opened = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((SHORTEST, SHORTEST)))
     regions = cv2.connectedComponentsWithStats(opened)[2][1:]
@@ -93,11 +86,6 @@ def find_picture(pixels: Pixels) -> Box | None:
         return None
     rows, columns = busy.shape
     return best[0] / columns, best[1] / rows, best[2] / columns, best[3] / rows
-
-
-def _is_same(one: Pixels, other: Pixels) -> Pixels:
-    """Return 255 where all channels of two pictures [h, w, 3] are the same but for SAME, otherwise 0: [h, w]."""
-    return as_uint8(cv2.inRange(cv2.absdiff(one, other), (0, 0, 0), (SAME,) * 3))
 
 
 def make_views(pixels: Pixels) -> Iterator[Pixels]:

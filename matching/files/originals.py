@@ -5,17 +5,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import cv2
-import numpy as np
-
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.sources.archives import read_image_bytes
 
 from ..pair import PART_DIFFERS
 from ..pairs import LastUsed, PairJudge
-from ..verification.alignment import invert, map_points
-from ..verification.colours import SIDE, compare_colours, reduce_colours
 from ..verification.derivation import find_made
 from ..verification.detail import MAX_DENSITY, compare_detail
 from ..verification.differences import MIN_DIFFERING
@@ -28,15 +23,12 @@ from .facts import Facts
 PLANNED_TOGETHER = 4  # groups that threads plan side by side
 # pictures kept as a whole, two of each: the largest file is compared with several
 MAX_DECODED = 2 * PLANNED_TOGETHER
-MAX_REDUCED = 400  # pictures of which the colours are kept, 0.05 MB each
-# pixels of their shorter side: JPEG decoders round up, which would visibly shift smaller ones
-DECODED_SIDE = 4 * SIDE
+MAX_KNOWN = 400  # files of which it is kept how they were compressed
 # grey levels, and steps of its compression, of new detail that is no trace of either
 MIN_NEW_DETAIL, NEW_DETAIL_STEPS = 1.0, 0.5
 ALL_DETAIL = 255.0  # of what was surely not enlarged
 UNKNOWN_STEP = 8.0  # assumed step of formats whose compression is not known
 MAX_STEPS_APART = 1.25  # ratio of the steps of two compressions that are alike
-MIN_PART = 0.25  # share of a picture below which a part of it was cut out for its own sake
 # grey levels by which what one leaves of the other exceeds the reverse, where that tells which was made of which
 MIN_LEFT_APART = 0.2
 
@@ -47,9 +39,8 @@ class EditComparer:
     def __init__(self, judge: PairJudge) -> None:
         self._judge = judge
         self._pixels = LastUsed(decode_rgb, MAX_DECODED)
-        self._colours = LastUsed(lambda path: reduce_colours(decode_rgb(path, DECODED_SIDE)), MAX_REDUCED)
-        self._steps = LastUsed(lambda path: measure_step(read_image_bytes(path)), MAX_REDUCED)
-        self._codings = LastUsed(lambda path: find_coding(read_image_bytes(path)), MAX_REDUCED)
+        self._steps = LastUsed(lambda path: measure_step(read_image_bytes(path)), MAX_KNOWN)
+        self._codings = LastUsed(lambda path: find_coding(read_image_bytes(path)), MAX_KNOWN)
 
     def compare(self, one: Facts, other: Facts) -> Comparison | None:
         """Return what was done to each of two files; None where that cannot be seen, or they show the same pixels."""
@@ -90,9 +81,8 @@ class EditComparer:
         if own:
             return None
         sides = found.query, found.reference
-        extended = found.query.extended or found.reference.extended
         clues: dict[str, list[bool]] = {
-            "shows less": [side.cropped and not extended for side in sides],
+            "shows less": [side.cropped for side in sides],
             "shows less detail": [_has_new_detail(side) for side in sides[::-1]],
             "does not say when it was taken": [not facts.taken for facts in (one, other)],
         }
@@ -118,13 +108,8 @@ class EditComparer:
 
     def _add_detail(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
         """Add what only the files' own pixels show, if they can be read."""
-        own = self._colours.of(one.path)
-        others = self._colours.of(other.path)
-        if own is not None and others is not None:
-            seen = compare_colours(found.homography, own, others)
-            if found.query.covered or found.reference.covered:  # what was laid over may have any tones
-                seen.pop("recoloured", None)
-            found = found.add(seen)
+        if found.query.covered or found.reference.covered:  # what was laid over may have any tones
+            found = found.add({"recoloured": (False, False)})
         sizes = (one.width, one.height), (other.width, other.height)
         dated = bool(one.taken), bool(other.taken)
         trusted = dated[0] and not dated[1], dated[1] and not dated[0]
@@ -199,11 +184,9 @@ def find_advantage(found: Comparison, kept: Facts, file: Facts) -> str:
         "it has something that the kept file lacks": found.reference.covered,
         PART_DIFFERS: found.differing >= MIN_DIFFERING and not found.compressed,
         "it shows more than the kept file": found.query.cropped,
-        "it is a small part of the kept file, which somebody chose": found.reference.cropped
-        and _measure_part(found) < MIN_PART,
+        "it is a part of the kept file, which somebody chose": found.reference.cropped,
         "it has more pixels than the kept file": found.reference.density > MAX_DENSITY,
         "it is sharper than the kept file": found.query.blurred and not sure,
-        "what the kept file shows beyond it may have been added": found.query.extended,
         "nothing says that the kept file was not enlarged": found.query.density > MAX_DENSITY and not sure,
         f"they differ by more than {by}": not found.compressed,
         "the kept file was compressed more": as_large and own_step > MAX_STEPS_APART * their_step > 0,
@@ -212,12 +195,6 @@ def find_advantage(found: Comparison, kept: Facts, file: Facts) -> str:
         and not 0 < their_step <= MAX_STEPS_APART * own_step,
     }
     return next((words for words, holds in advantages.items() if holds), "")
-
-
-def _measure_part(found: Comparison) -> float:
-    """Return the share of the query that the reference shows."""
-    corners = map_points(invert(found.homography), np.array([[0, 0], [1, 0], [1, 1], [0, 1]], np.float64))
-    return cv2.contourArea(corners.astype(np.float32))
 
 
 def _has_new_detail(edits: Edits) -> bool:

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from .blocks import (
     BLOCK,
-    BlockAgreement,
+    FULL,
+    MIN_TEXTURE,
     Grey,
+    Grid,
     block_centres,
+    block_means,
     compare_blocks,
     find_displacements,
     keep_details,
@@ -25,14 +28,9 @@ MIN_SIDE = 8  # pixels of a reduced picture
 FIRST_REACH, LAST_REACH = 6, 3  # pixels within which blocks are searched
 MAX_FIT_ERROR = 1.0  # pixels
 MIN_BLOCKS = 4  # displaced blocks from which a map is fitted
-HOMOGRAPHY_BLOCKS = 12  # displaced blocks from which a homography is fitted, where an affine map does not do
 ENOUGH_BLOCKS = 40  # displaced blocks that determine a map well
-AFFINE_MEDIAN = 0.9  # median correlation from which it does
-HOMOGRAPHY_GAIN = 0.01  # of the median correlation, by which a homography must be better than an affine map
-OTHER_CHANNELS_BELOW = 0.7  # median correlation below which colour channels are compared, too
 BLURS = (0.7, 1.2, 2.0, 3.0)  # standard deviations in pixels by which the sharper picture is blurred
 BLUR_GAIN = 0.003  # of the median correlation, by which more blur must be better
-CHANNEL_GAIN = 0.05  # of the median correlation, by which other channels must be better
 WINDOW = 9  # pixels of the windows in which differences are measured: as many along the edges are left out
 LEVELS = 32  # steps of grey in which the tones of two pictures are compared
 MEASURED = 40_000  # pixels, about, by which tones and usual differences are measured
@@ -48,21 +46,27 @@ class Aligned:
 
     Attributes:
         fixed: Grey values [h, w] of the picture that gives the frame.
-        warped: Grey values [h, w] of the other one, warped into the frame; negated for a negative.
-        covered: 1 where the warped picture has pixels, else 0, [h, w].
-        moving: Grey values of the other picture, in its own frame.
+        moving: Grey values of the other picture, in its own frame; negated for a negative.
         homography: From the other picture's pixels to the frame's [3, 3].
         blurs: Standard deviations in pixels by which `fixed` and `warped` are blurred to look alike, one of them 0.
         swapped: Whether the frame is the query's, not the reference's.
     """
 
     fixed: Grey
-    warped: Grey
-    covered: Grey
     moving: Grey
     homography: Homography
     blurs: tuple[float, float] = 0.0, 0.0
     swapped: bool = False
+
+    @cached_property
+    def warped(self) -> Grey:
+        """Grey values [h, w] of the other picture, warped into the frame."""
+        return warp(self.moving, self.homography, self.fixed.shape)
+
+    @cached_property
+    def covered(self) -> Grey:
+        """1 where the warped picture has pixels, else 0, [h, w]."""
+        return find_covered(self.moving.shape, self.homography, self.fixed.shape)
 
     @property
     def negative(self) -> bool:
@@ -86,9 +90,26 @@ class Aligned:
         return keep_details(fixed), keep_details(warped)
 
     @cached_property
-    def blocks(self) -> BlockAgreement:
-        """Agreement of their blocks."""
-        return compare_blocks(*self.details, self.covered)
+    def blocks(self) -> tuple[Grid, Grid, Grid]:
+        """The correlation of their blocks, −1…1, and the standard deviations of those of `fixed` and `warped`."""
+        return compare_blocks(*self.details)
+
+    @cached_property
+    def shared(self) -> NDArray[np.bool_]:
+        """Blocks that both cover whole."""
+        return block_means(self.covered) > FULL
+
+    @cached_property
+    def textured(self) -> NDArray[np.bool_]:
+        """Shared blocks that show something in both."""
+        _, first, second = self.blocks
+        return np.asarray(self.shared & (np.minimum(first, second) > MIN_TEXTURE), np.bool_)
+
+    @cached_property
+    def median(self) -> float:
+        """Median correlation of the textured blocks; −1 where there are fewer than three."""
+        values = self.blocks[0][self.textured]
+        return float(np.median(values)) if len(values) >= 3 else -1.0
 
     @cached_property
     def inside(self) -> NDArray[np.bool_]:
@@ -143,8 +164,8 @@ def align(
     Returns:
         Both in one frame; None where they do not overlap, or by less than a block.
     """
-    scale = _measure_scale(homography, query.shape[:2], reference.shape[:2])
-    if scale is None:
+    scale = float(np.sqrt(np.abs(np.linalg.det(find_steps(homography, query.shape[1::-1])))))
+    if not 0 < scale < np.inf or not find_covered(query.shape, homography, reference.shape).any():
         return None
     fixed, moving = (reference, query) if scale <= 1 else (query, reference)
     rough = homography if scale <= 1 else invert(homography)
@@ -155,11 +176,9 @@ def align(
         moving = reduced
     if min(*fixed.shape[:2], *moving.shape[:2]) < BLOCK:
         return None
-    sign = -1 if negative else 1
-    laid = replace(_lay(to_grey(fixed), sign * to_grey(moving), rough), swapped=scale > 1)
+    shown = -to_grey(moving) if negative else to_grey(moving)
+    laid = Aligned(to_grey(fixed), shown, rough / rough[2, 2], swapped=scale > 1)
     aligned = _refine(_match_blur(laid), FIRST_REACH)
-    if aligned.blocks.median < OTHER_CHANNELS_BELOW:
-        aligned = _try_channels(aligned, fixed, sign * moving.astype(np.float32))
     return _refine(_match_blur(_refine(aligned, LAST_REACH)), LAST_REACH)
 
 
@@ -195,6 +214,13 @@ def map_points(homography: Homography, points: NDArray[np.float64]) -> NDArray[n
     mapped = np.c_[points, np.ones(len(points))] @ homography.T
     found: NDArray[np.float64] = mapped[:, :2] / mapped[:, 2:]
     return found
+
+
+def find_steps(homography: Homography, size: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return what steps of a pixel along x and along y become in the middle of a picture, as columns [2, 2]."""
+    middle = np.array(size, np.float64) / 2
+    start, x, y = map_points(homography, np.stack([middle, middle + (1, 0), middle + (0, 1)]))
+    return np.stack([x - start, y - start], axis=1)
 
 
 def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
@@ -238,63 +264,24 @@ def cut_middle(picture: Grey, homography: Homography, side: int) -> tuple[Grey, 
     return picture[top : top + side, left : left + side], invert(homography @ shift)
 
 
-def _measure_scale(
-    homography: Homography, query: tuple[int, ...], reference: tuple[int, ...]
-) -> float | None:
-    """Return the median length in the reference over length in the query where they overlap; None where they do not."""
-    rows, columns = np.mgrid[0 : query[0] : 9j, 0 : query[1] : 9j]
-    points = np.c_[columns.ravel(), rows.ravel()]
-    depth = points @ homography[2, :2] + homography[2, 2]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        x, y = map_points(homography, points).T
-        areas = np.abs(np.linalg.det(homography) / depth**3)  # of the Jacobian's determinant
-    inside = (depth > 0) & (x >= 0) & (x < reference[1]) & (y >= 0) & (y < reference[0])
-    if not inside.any():
-        return None
-    scale = float(np.sqrt(np.median(areas[inside])))
-    return scale if np.isfinite(scale) and scale > 0 else None
-
-
-def _lay(fixed: Grey, moving: Grey, homography: Homography) -> Aligned:
-    return Aligned(
-        fixed=fixed,
-        warped=warp(moving, homography, fixed.shape),
-        covered=find_covered(moving.shape, homography, fixed.shape),
-        moving=moving,
-        homography=homography / homography[2, 2],
-    )
-
-
-def _lay_again(aligned: Aligned, homography: Homography, planes: tuple[Grey, Grey] | None = None) -> Aligned:
-    """Return pictures laid by another map, or other planes of them laid, blurred as before."""
-    laid = _lay(*(planes or (aligned.fixed, aligned.moving)), homography)
-    return replace(laid, blurs=aligned.blurs, swapped=aligned.swapped)
-
-
 def _blur(picture: Grey, deviation: float) -> Grey:
     return np.asarray(cv2.GaussianBlur(picture, (0, 0), deviation), np.float32) if deviation else picture
 
 
 def _refine(aligned: Aligned, reach: int) -> Aligned:
     """Lay the pictures by a map fitted to their blocks' displacements, if they agree better then."""
-    chosen = _thin_out(aligned.blocks.textured)
+    chosen = _thin_out(aligned.textured)
     moved = find_displacements(*aligned.details, chosen, reach)
     found = ~np.isnan(moved[..., 0])
-    centres = block_centres((chosen.shape[0], chosen.shape[1]))[found]
+    centres = block_centres(chosen.shape)[found]
     before = map_points(invert(aligned.homography), centres)
-    best = aligned
     if len(centres) < MIN_BLOCKS:
-        return best
+        return aligned
     affine, _ = cv2.estimateAffine2D(before, centres + moved[found], ransacReprojThreshold=MAX_FIT_ERROR)
-    if affine is not None:
-        best = _pick(best, _lay_again(aligned, np.vstack([affine, [0, 0, 1]])), 0.0)
-    if best.blocks.median < AFFINE_MEDIAN and len(centres) >= HOMOGRAPHY_BLOCKS:
-        step, _ = cv2.findHomography(
-            centres, centres + moved[found], cv2.USAC_MAGSAC, MAX_FIT_ERROR, maxIters=1000, confidence=0.999
-        )
-        if step is not None and abs(step[2, 2]) > 1e-9:
-            best = _pick(best, _lay_again(aligned, step @ aligned.homography), HOMOGRAPHY_GAIN)
-    return best
+    if affine is None:
+        return aligned
+    again = replace(aligned, homography=np.vstack([affine, [0, 0, 1]]))
+    return again if again.median > aligned.median else aligned
 
 
 def _thin_out(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -307,28 +294,13 @@ def _thin_out(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return chosen
 
 
-def _pick(one: Aligned, other: Aligned, gain: float) -> Aligned:
-    """Return the other if its blocks agree better by more than the gain."""
-    return other if other.blocks.median > one.blocks.median + gain else one
-
-
-def _try_channels(aligned: Aligned, fixed: NDArray[np.uint8], moving: NDArray[np.float32]) -> Aligned:
-    """Compare colour channels with each other, which edits may have exchanged or negated."""
-    best = aligned
-    for own in range(3):
-        for other in range(3):
-            planes = np.asarray(fixed[..., own], np.float32), np.ascontiguousarray(moving[..., other])
-            best = _pick(best, _lay_again(aligned, aligned.homography, planes), CHANNEL_GAIN)
-    return best if best is aligned else _refine(best, FIRST_REACH)
-
-
 def _match_blur(aligned: Aligned) -> Aligned:
     """Blur the sharper picture as far as that makes the two more alike."""
     best = replace(aligned, blurs=(0.0, 0.0))
     for deviations in ([(0.0, blur) for blur in BLURS], [(blur, 0.0) for blur in BLURS]):
         for pair in deviations:
             blurred = replace(aligned, blurs=pair)
-            if blurred.blocks.median <= best.blocks.median + BLUR_GAIN:
+            if blurred.median <= best.median + BLUR_GAIN:
                 break
             best = blurred
     return best

@@ -4,8 +4,6 @@ Blocks are `BLOCK` pixels wide and high, one every `STRIDE` pixels. What is meas
 at once, by box filters.
 """
 
-from dataclasses import dataclass
-
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -18,35 +16,6 @@ MIN_PEAK = 0.7  # correlation from which a displaced block counts as found
 
 Grey = NDArray[np.float32]
 Grid = NDArray[np.float32]  # one value for each block [rows, columns]
-
-
-@dataclass(frozen=True)
-class BlockAgreement:
-    """The blocks of two pictures.
-
-    Attributes:
-        correlation: Normalised correlation of each block, −1…1.
-        first: Standard deviation of each block of the first picture.
-        second: Standard deviation of each block of the second picture.
-        covered: Whether both pictures cover the whole block.
-    """
-
-    correlation: Grid
-    first: Grid
-    second: Grid
-    covered: NDArray[np.bool_]
-
-    @property
-    def textured(self) -> NDArray[np.bool_]:
-        """Covered blocks that show something in both pictures."""
-        found: NDArray[np.bool_] = self.covered & (np.minimum(self.first, self.second) > MIN_TEXTURE)
-        return found
-
-    @property
-    def median(self) -> float:
-        """Median correlation of the textured blocks; −1 where there are fewer than three."""
-        values = self.correlation[self.textured]
-        return float(np.median(values)) if len(values) >= 3 else -1.0
 
 
 def to_grey(pixels: NDArray[np.uint8]) -> Grey:
@@ -70,19 +39,17 @@ def block_means(values: Grey) -> Grid:
     return found
 
 
-def block_centres(shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Return the centres [rows, columns, 2] of a grid of blocks, x and y in pixels."""
+def block_centres(shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return the centres [rows, columns, 2] of a grid of blocks of this shape, x and y in pixels."""
     rows, columns = np.mgrid[0 : shape[0], 0 : shape[1]].astype(np.float64)
     return np.stack([columns, rows], axis=-1) * STRIDE + (BLOCK - 1) / 2
 
 
-def compare_blocks(first: Grey, second: Grey, covered: Grey) -> BlockAgreement:
-    """Compare two pictures block by block.
+def compare_blocks(first: Grey, second: Grey) -> tuple[Grid, Grid, Grid]:
+    """Compare the details [h, w] of two pictures block by block.
 
-    Args:
-        first: Details [h, w] of one picture.
-        second: Details [h, w] of the other.
-        covered: 1 where both pictures have pixels, else 0, [h, w].
+    Returns:
+        The correlation of each pair of blocks, −1…1, and the standard deviations of the first and of the second one.
     """
     mean_first = block_means(first)
     mean_second = block_means(second)
@@ -90,9 +57,7 @@ def compare_blocks(first: Grey, second: Grey, covered: Grey) -> BlockAgreement:
     variance_second = np.maximum(block_means(second * second) - mean_second**2, 0)
     covariance = block_means(first * second) - mean_first * mean_second
     correlation = covariance / np.sqrt(np.maximum(variance_first * variance_second, 1e-6))
-    return BlockAgreement(
-        correlation, np.sqrt(variance_first), np.sqrt(variance_second), block_means(covered) > FULL
-    )
+    return correlation, np.sqrt(variance_first), np.sqrt(variance_second)
 
 
 def find_displacements(

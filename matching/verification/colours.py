@@ -4,10 +4,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import Homography, find_covered, match_tones, warp
+from .alignment import Aligned, match_tones, warp
 from .blocks import Grey
 from .edits import MIN_DIFFERENCE, Fields
-from .geometry import map_pixels
 
 Pixels = NDArray[np.uint8]
 SIDE = 128  # pixels of the square in which colours are compared
@@ -22,30 +21,37 @@ MIN_TONE_SHARE = 0.02  # of the pixels that have a tone, from which it is compar
 MAX_TONE_APART = 4.0
 
 
-def reduce_colours(pixels: Pixels) -> Pixels:
-    """Return a picture [h, w, 3] as the square [SIDE, SIDE, 3] that `compare_colours` takes."""
-    return np.asarray(cv2.resize(pixels, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.uint8)
+def lay_colours(aligned: Aligned, query: Pixels, reference: Pixels) -> tuple[Grey, Grey]:
+    """Return brightness and colours of query and reference [h, w, 3] as they were aligned, in one frame [3, h, w]."""
+    fixed, moving = (query, reference) if aligned.swapped else (reference, query)
+    size = aligned.moving.shape[::-1]
+    reduced = np.asarray(cv2.resize(moving, size, interpolation=cv2.INTER_AREA), np.uint8)
+    laid = [warp(channel, aligned.homography, aligned.fixed.shape) for channel in split_colours(reduced)]
+    frame = split_colours(fixed)
+    return (frame, np.stack(laid)) if aligned.swapped else (np.stack(laid), frame)
 
 
-def compare_colours(homography: Homography, query: Pixels, reference: Pixels) -> Fields:
-    """Return which of two copies has lost its colours, and whether their tones differ; the map is that of a `Comparison`."""
-    shown, shared = lay_colours(homography, query, reference)
+def compare_colours(query: Grey, reference: Grey, inside: NDArray[np.bool_]) -> Fields:
+    """Return which of two copies has lost its colours, and whether their tones differ.
+
+    Args:
+        query: Brightness and colours of the query [3, h, w] (`lay_colours`).
+        reference: Those of the reference, in the same frame.
+        inside: Where both are seen [h, w].
+    """
+    shared = _reduce(inside.astype(np.float32)) > 0.99
     if not shared.any():
         return {}
+    shown = [[_reduce(channel) for channel in channels] for channels in (query, reference)]
     known = shared & (np.abs(match_tones(shown[0][0], shown[1][0], shared) - shown[1][0]) < MIN_DIFFERENCE)
     own, other = (_measure_colours(channels, known if known.any() else shared) for channels in shown)
     lost = [many > MIN_COLOURS and few < MAX_LEFT * many for few, many in ((own, other), (other, own))]
-    apart = not any(lost) and _have_other_tones(*shown, shared)
+    apart = not any(lost) and _have_other_tones(shown[0], shown[1], shared)
     return {"discoloured": lost, "recoloured": (apart, apart)}
 
 
-def lay_colours(
-    homography: Homography, query: Pixels, reference: Pixels
-) -> tuple[tuple[list[Grey], list[Grey]], NDArray[np.bool_]]:
-    """Return brightness and colours [h, w] of two squares, the first laid on the second, and where both are seen."""
-    onto = map_pixels(homography, query.shape, reference.shape)
-    laid = [warp(channel, onto, reference.shape) for channel in split_colours(query)]
-    return (laid, split_colours(reference)), find_covered(query.shape, onto, reference.shape) > 0.5
+def _reduce(channel: Grey) -> Grey:
+    return np.asarray(cv2.resize(channel, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.float32)
 
 
 def _measure_colours(channels: list[Grey], shared: NDArray[np.bool_]) -> float:
@@ -76,8 +82,6 @@ def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.boo
     return False
 
 
-def split_colours(pixels: Pixels) -> list[Grey]:
-    """Return brightness and the two channels of colour."""
-    return [
-        np.asarray(channel, np.float32) for channel in cv2.split(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb))
-    ]
+def split_colours(pixels: Pixels) -> Grey:
+    """Return brightness and the two channels of colour [3, h, w]."""
+    return np.ascontiguousarray(np.moveaxis(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), 2, 0), np.float32)

@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps, TiffImagePlugin
@@ -27,11 +26,6 @@ from .directories import shows_picture
 # RGB with transparency shows all that they hold
 SHOWN_MODES = ("1", "L", "P", "PA", "LA", "La", "RGB", "RGBA", "RGBa", "RGBX")
 MAX_COMPARED_PIXELS = 2_000_000_000  # of all frames of two files, which are not called the same beyond
-MAX_ALPHA_SIDE = 1024  # pixels of the longer side at which the transparency of copies is compared
-# levels by which it may differ, averaged over ALPHA_REACH × ALPHA_REACH pixels, as scaling and coding do
-MAX_ALPHA_APART = 64.0
-ALPHA_REACH = 5
-MAX_ASPECT_APART = 1.02  # ratio of the aspect ratios of copies of which transparency can be compared
 MAX_PROFILES = 64  # that are known at a time
 # levels by which the colours of profiles differ that say what a picture without one is taken for
 MAX_COLOURS_APART = 8
@@ -45,9 +39,10 @@ SAYS_SRGB = re.compile(
 OTHER_COLOURS = "they are to be shown in other colours"
 # pixels at which pictures in other colours are looked at, and parts of their sides
 LOOK_SIDE, LOOK_CELLS = 256, 16
-PPM_WHITE = re.compile(rb"P[2356]\s+(?:#[^\n]*\n\s*)*\d+\s+\d+\s+(\d+)")
+NEXT_DIFFER = "the same, the next ones differ"
+# parts of a side in which transparency is compared, and levels by which that of copies differs in a part
+ALPHA_CELLS, MAX_ALPHA_APART = 64, 80
 OTHER_ALPHA = "other parts of them are transparent"
-KEPT_DEEP = {"PNG", "TIFF"}  # formats of which all bits of a channel are compared
 # of JPEG 2000, and where it says the depth of the first channel
 CODESTREAM, DEPTH_OFFSET = b"\xff\x4f\xff\x51", 42
 
@@ -74,21 +69,6 @@ class Contents:
     colours: bytes = b""
     embedded: frozenset[tuple[str, str]] = frozenset()
     thumbnails: frozenset[tuple[str, str]] = field(default=frozenset(), compare=False)
-
-
-@dataclass(frozen=True)
-class ContentsMatch:
-    """What a comparison of all that two files hold says.
-
-    Attributes:
-        same: Whether they hold the same.
-        conflict: Why neither can stand for the other, whatever it shows first; empty if one can.
-        apart: Whether later frames or pages are known to differ, as of two reports with one cover.
-    """
-
-    same: bool
-    conflict: str = ""
-    apart: bool = False
 
 
 def read_contents(source: Path | bytes) -> Contents:
@@ -136,7 +116,7 @@ def list_missing(kept: Contents, file: Contents) -> list[str]:
 
 def match_contents(
     one: Path | bytes, other: Path | bytes, held: tuple[Contents, Contents], shown_alike: bool
-) -> ContentsMatch:
+) -> str | None:
     """Compare all that two files hold, of which one certainly is a copy of the other by what is shown first.
 
     Args:
@@ -144,67 +124,51 @@ def match_contents(
         other: The other.
         held: What they hold.
         shown_alike: Whether the first frames, as 8-bit RGB on white, are equal.
+
+    Returns:
+        Why neither can stand for the other, whatever it shows first; empty if one can, None if they hold the same.
     """
     first, second = held
     try:
         if first.colours != second.colours and not _look_alike((one, first), (other, second)):
-            return ContentsMatch(False, OTHER_COLOURS)
+            return OTHER_COLOURS
         if shown_alike:
             return _match_frames(one, other, first, second)
         if first.frames > 1 and second.frames > 1:
             frames = f"{first.frames} and {second.frames} frames or pages"
-            return ContentsMatch(False, f"of {frames}, only the first ones are compared")
-        if first.transparent and second.transparent and not _has_same_alpha(one, other):
-            return ContentsMatch(False, OTHER_ALPHA)
-        if min(first.depth, second.depth) > 8 and _keep_each_value(one, other):
-            return ContentsMatch(False, f"of {first.depth} bits a channel, only the upper 8 agree")
+            return f"of {frames}, only the first ones are compared"
+        deep = min(first.depth, second.depth) > 8
+        if deep or (first.transparent and second.transparent):
+            (size, alpha), (other_size, other_alpha) = map(_read_alpha, (one, other))
+            if np.abs(alpha - other_alpha).max() > MAX_ALPHA_APART:
+                return OTHER_ALPHA
+            if deep and size == other_size:
+                return f"of {first.depth} bits a channel, only the upper 8 agree"
     except ImageError as error:
-        return ContentsMatch(False, f"what they hold cannot be compared: {error}")
-    return ContentsMatch(False)
+        return f"what they hold cannot be compared: {error}"
+    return ""
 
 
-def read_pages(source: Path | bytes) -> Iterator[NDArray[np.uint8]]:
-    """Yield the second and further pages [h, w, 3] of a document, upright; of an animation, which is none, nothing.
-
-    Raises:
-        ImageError: one cannot be read.
-    """
-    with open_picture(source) as image:
-        for number in range(1, getattr(image, "n_frames", 1) if image.format == "TIFF" else 1):
-            image.seek(number)
-            if image.width * image.height > MAX_IMAGE_PIXELS:
-                raise ImageError(_name(source), f"has a page of more than {MAX_IMAGE_PIXELS:,} pixels")
-            yield np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
-
-
-def _match_frames(one: Path | bytes, other: Path | bytes, first: Contents, second: Contents) -> ContentsMatch:
+def _match_frames(one: Path | bytes, other: Path | bytes, first: Contents, second: Contents) -> str | None:
     """Compare files of which the first frames are shown alike."""
+    shared = min(first.frames, second.frames)
     if (first.depth, first.space) != (second.depth, second.space):
-        both = first.frames > 1 and second.frames > 1
-        return ContentsMatch(False, "their frames or pages have other channels" if both else "")
-    contents = [_read(source) for source in (one, other)]
+        return "their frames or pages have other channels" if shared > 1 else ""
     read = 0
-    with open_picture(one, contents[0]) as query, open_picture(other, contents[1]) as reference:
-        for number in range(min(first.frames, second.frames)):
+    with open_picture(one) as query, open_picture(other) as reference:
+        for number in range(shared):
             own, shown = _read_frame(query, number)
             theirs, shown_too = _read_frame(reference, number)
             read += own.size + theirs.size
             if read > MAX_COMPARED_PIXELS:
-                return ContentsMatch(False, f"they hold too much to be compared beyond frame {number}")
+                return f"they hold too much to be compared beyond frame {number}"
             if not np.array_equal(own, theirs, equal_nan=own.dtype.kind == "f"):
-                return ContentsMatch(
-                    False, _describe_difference(number, first, second, own, theirs), apart=number > 0
-                )
-            if shown != shown_too and min(first.frames, second.frames) > 1:
-                return ContentsMatch(False, f"frame {number + 1} is shown for another time")
-        exact = first.depth == 8 or (_is_deep(query.mode) and _is_deep(reference.mode))
-        if not exact and not (
-            first.frames == second.frames == 1 and _has_same_depths(query, reference, contents)
-        ):
-            return ContentsMatch(
-                False, f"of {first.depth} bits a channel, only the upper 8 are known to agree"
-            )
-    return ContentsMatch(first == second)
+                return _describe_difference(number, first, second, own, theirs)
+            if shown != shown_too and shared > 1:
+                return f"frame {number + 1} is shown for another time"
+        if first.depth > 8 and not (_is_deep(query.mode) and _is_deep(reference.mode)):
+            return f"of {first.depth} bits a channel, only the upper 8 are known to agree"
+    return None if first == second else ""
 
 
 def _describe_difference(
@@ -212,7 +176,7 @@ def _describe_difference(
 ) -> str:
     """Return why two files that are shown alike do not go for each other; empty where one may."""
     if number:
-        return f"the first {number} of {first.frames} and {second.frames} frames or pages are the same, the next ones differ"
+        return f"the first {number} of {first.frames} and {second.frames} frames or pages are {NEXT_DIFFER}"
     if first.frames > 1 and second.frames > 1:
         return OTHER_ALPHA
     if first.space:
@@ -233,35 +197,11 @@ def _read_frame(image: Image.Image, number: int) -> tuple[NDArray[Any], float]:
     return pixels, float(image.info.get("duration") or 0)  # which is known once the frame is decoded
 
 
-def _has_same_alpha(one: Path | bytes, other: Path | bytes) -> bool:
-    alphas = []
-    for source in (one, other):
-        with open_picture(source) as image:
-            alphas.append(_read_frame(image, 0)[0][..., 3])
-    (height, width), (others_height, others_width) = (alpha.shape for alpha in alphas)
-    if not 1 / MAX_ASPECT_APART < height * others_width / (width * others_height) < MAX_ASPECT_APART:
-        return False
-    height, width = min((height, width), (others_height, others_width))
-    scale = min(1.0, MAX_ALPHA_SIDE / max(height, width))
-    size = max(1, round(width * scale)), max(1, round(height * scale))
-    small = [cv2.resize(alpha, size, interpolation=cv2.INTER_AREA).astype(np.float32) for alpha in alphas]
-    return float(cv2.blur(np.abs(small[0] - small[1]), (ALPHA_REACH, ALPHA_REACH)).max()) <= MAX_ALPHA_APART
-
-
-def _keep_each_value(one: Path | bytes, other: Path | bytes) -> bool:
-    """Whether two files have one size and are of formats that keep each value, so that those of a copy are equal."""
-    with open_picture(one) as first, open_picture(other) as second:
-        return first.size == second.size and {first.format, second.format} <= KEPT_DEEP
-
-
-def _has_same_depths(one: Image.Image, other: Image.Image, contents: Sequence[bytes]) -> bool:
-    """Whether channels of more than 8 bits, of which the decoder gives 8, are known to agree in all of them."""
-    if not {one.format, other.format} <= KEPT_DEEP:
-        return False
-    first, second = (
-        cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED) for content in contents
-    )
-    return first is not None and second is not None and np.array_equal(first, second)
+def _read_alpha(source: Path | bytes) -> tuple[tuple[int, int], NDArray[np.int16]]:
+    """Return a picture's size, and how opaque its parts are [ALPHA_CELLS, ALPHA_CELLS]."""
+    with open_picture(source) as image:
+        alpha = ImageOps.exif_transpose(image).convert("RGBA").getchannel("A")
+        return alpha.size, np.asarray(alpha.resize((ALPHA_CELLS,) * 2, Image.Resampling.BOX), np.int16)
 
 
 def _digest(listed: Sequence[parts.Part]) -> frozenset[tuple[str, str]]:
@@ -312,8 +252,6 @@ def _find_depth(image: Image.Image, content: bytes) -> int:
         return max([8, *(content[found.end() + 5] for found in re.finditer(b"pixi", content[: 2**16]))])
     if kind == "JPEG2000" and (start := content.find(CODESTREAM)) >= 0:
         return max(8, (content[start + DEPTH_OFFSET] & 0x7F) + 1)
-    if kind == "PPM" and (white := PPM_WHITE.match(content[: 2**16])):
-        return 16 if int(white[1]) > 255 else 8
     return 16 if _is_deep(image.mode) else 8
 
 

@@ -1,18 +1,16 @@
 """Which of two copies, laid on each other to the pixel, was made of the other: what one lost when it was saved tells.
 
-One picture is predicted from the other: by a curve for each colour, and by a filter of 5 × 5 pixels. What was made of the other
-and saved as JPEG differs from its prediction by what its quantisation took, evenly within its steps. What it was made of shows
-steps of its own, which a prediction by a coarser file misses, and one by a finer file, made of it, meets. So the two directions
-have different likelihoods, unless both files were saved with the same steps.
+One picture is predicted from the other, by a curve for each colour. What was made of the other and saved as JPEG differs from
+its prediction by what its quantisation took, evenly within its steps. What it was made of shows steps of its own, which a
+prediction by a coarser file misses, and one by a finer file, made of it, meets. So the two directions have different
+likelihoods, unless both files were saved with the same steps.
 """
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import Homography, invert, map_points
+from .alignment import Homography, find_steps, invert, map_points
 from .blocks import Grey
-from .detail import find_steps
 from .quantisation import GREY, MIN_COMB, SIDE, measure_phases, read_steps, transform_blocks
 
 Pixels = NDArray[np.uint8]
@@ -20,19 +18,12 @@ Saved = tuple[Pixels, bytes]  # the pixels [h, w, 3] of a file, and its bytes
 SAME_SCALE = 0.012  # by which a map may differ from one that only turns, mirrors and shifts
 # pixels of the part in the middle that is compared, and blocks
 MEASURED_SIDE = 1024
-MIN_SIDE = 48
 MIN_BLOCKS = 30
 DARKEST, BRIGHTEST = 1, 254  # grey levels beyond which values were cut off, and follow from nothing
 KNOTS = np.linspace(0, 255, 32)  # of the curves
 # share of each in a value
 HATS = np.maximum(0, 1 - np.abs(np.arange(256)[:, None] / KNOTS[1] - np.arange(len(KNOTS))))
-REACH, SAMPLES, RIDGE = 2, 6_000, 1e-8  # pixels to each side of the filter, and those to which it is fitted
-# of the fit, each to the share that the one before met best: the rest may be laid over
-ROUNDS, BELIEVED = 5, 0.65
-# usual differences from which a pixel does not belong to what was predicted: a caption, a sticker
-OUTLIER = 6.0
-# share of the blocks that do, from which the others are no part of the picture that was copied
-MIN_BELONGING = 0.65
+SAMPLES = 6_000  # pixels to which they are fitted
 # frequencies
 DOWN, ACROSS = np.array(
     [(down, across) for down in range(6) for across in range(6) if 0 < down + across <= 5]
@@ -94,7 +85,7 @@ def _lay(target: Pixels, source: Pixels, homography: Homography) -> tuple[Pixels
     low = np.maximum(low, (low + high - MEASURED_SIDE) // 2)
     low += -low % SIDE
     size = np.minimum(high - low, MEASURED_SIDE) // SIDE * SIDE
-    return None if size.min() < MIN_SIDE else (_cut(target, low, size), _cut(turned, low - corner, size))
+    return None if size.min() <= 0 else (_cut(target, low, size), _cut(turned, low - corner, size))
 
 
 def _cut(pixels: Pixels, corner: NDArray[np.int64], size: NDArray[np.int64]) -> Pixels:
@@ -108,17 +99,13 @@ def _explain(shown: Pixels, given: Pixels, steps: Grey) -> tuple[float, float] |
     The second number is by how much it falls short of what it were if saving alone had changed them.
     """
     grey = shown @ GREY
-    both = np.concatenate([shown, given], axis=2)
-    cut = (both.max(axis=2) >= BRIGHTEST) | (both.min(axis=2) <= DARKEST)
-    if cut.all():
+    brightest = np.maximum(shown, given).max(axis=2)
+    darkest = np.minimum(shown, given).min(axis=2)
+    cut = (brightest >= BRIGHTEST) | (darkest <= DARKEST)
+    whole = ~cut.reshape(len(grey) // SIDE, SIDE, -1, SIDE).any(axis=(1, 3))
+    if whole.sum() < MIN_BLOCKS:
         return None
     made = _predict(given, grey, ~cut)
-    apart = np.abs(grey - made)
-    laid_over = apart > OUTLIER * (1.5 * float(np.median(apart[~cut])) + 1)
-    shape = len(grey) // SIDE, SIDE, -1, SIDE
-    possible, whole = (~each.reshape(shape).any(axis=(1, 3)) for each in (cut, cut | laid_over))
-    if whole.sum() < max(MIN_BLOCKS, MIN_BELONGING * possible.sum()):
-        return None
     own, predicted, before = (
         transform_blocks(each)[whole][:, DOWN, ACROSS] for each in (grey, made, given @ GREY)
     )
@@ -144,28 +131,12 @@ def _weigh(rest: Grey, step: Grey) -> Grey:
 
 
 def _predict(source: Pixels, wanted: Grey, used: NDArray[np.bool_]) -> Grey:
-    """Return the brightness [h, w] that the curves and the filter which fit best make of a picture [h, w, 3]."""
-    padded = cv2.copyMakeBorder(source @ GREY, REACH, REACH, REACH, REACH, cv2.BORDER_REPLICATE) / 255
+    """Return the brightness [h, w] that the curves of channels which fit best make of a picture [h, w, 3]."""
     rows, columns = np.nonzero(used)
     step = max(1, len(rows) // SAMPLES)
     rows, columns = rows[::step], columns[::step]
-    curves = [HATS[channel] for channel in source[rows, columns].T]
-    around = [
-        padded[rows + down, columns + across, None]
-        for down, across in np.ndindex(2 * REACH + 1, 2 * REACH + 1)
-    ]
-    seen = np.concatenate([*curves, *around], axis=1).astype(np.float64)
-    values = wanted[rows, columns]
-    near = np.ones(len(rows), bool)
-    for _ in range(ROUNDS):
-        known = seen[near]
-        products = known.T @ known + RIDGE * len(known) * np.eye(known.shape[1])
-        weights = np.linalg.solve(products, known.T @ values[near])
-        rest = np.abs(values - seen @ weights)
-        near = rest <= np.quantile(rest, BELIEVED)
-    of_curves, kernel = np.split(weights, [3 * len(KNOTS)])
-    kernel = kernel.reshape(2 * REACH + 1, -1) / 255
-    made = cv2.filter2D(source @ GREY, cv2.CV_32F, kernel, borderType=cv2.BORDER_REPLICATE)
-    for channel, curve in enumerate(of_curves.reshape(3, -1)):
-        made = made + (HATS @ curve)[source[..., channel]]
+    shares = np.concatenate([HATS[channel] for channel in source[rows, columns].T], axis=1)
+    heights, *_ = np.linalg.lstsq(shares, wanted[rows, columns], rcond=1e-6)
+    curves = HATS @ heights.reshape(3, -1).T
+    made = sum(curves[source[..., channel], channel] for channel in range(3))
     return np.asarray(made, np.float32)

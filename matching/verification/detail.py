@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import Homography, cut_middle, find_covered, invert, map_points, warp
+from .alignment import Homography, cut_middle, find_covered, find_steps, invert, warp
 from .blocks import BLOCK, Grey, block_means, to_grey
 from .edits import Comparison, Fields
 from .enlargement import measure_new_detail
@@ -42,53 +42,33 @@ def compare_detail(
         trusted: Which of the two cannot have been enlarged or stretched, whatever its pixels say.
     """
     to_reference = map_pixels(comparison.homography, sizes[0][::-1], sizes[1][::-1])
-    steps = find_steps(to_reference, sizes[0])
+    maps = to_reference, invert(to_reference)
+    of_pixels = [find_steps(each, size) for each, size in zip(maps, sizes, strict=True)]
     # pixels of each along its x and y for a length of one pixel of the other
-    densities = [
-        1 / np.linalg.norm(each, axis=0) for each in (steps, find_steps(invert(to_reference), sizes[1]))
-    ]
-    enlarged = [[False, False], [False, False]]  # of query and reference, along x and y
+    densities = [1 / np.linalg.norm(steps, axis=0) for steps in of_pixels]
+    denser = [side for side in (0, 1) if densities[side].max() > MAX_DENSITY]
+    greys = [to_grey(pixels) for pixels in read()] if denser else []
+    enlarged = np.zeros((2, 2), bool)  # of query and reference, along x and y
     new_detail = [0.0, 0.0]
-    denser = [max(density) > MAX_DENSITY for density in densities]
-    if any(denser):
-        greys = [to_grey(pixels) for pixels in read()]
-        for own, homography in enumerate((to_reference, invert(to_reference))):
-            if denser[own]:
-                new_detail[own] = measure_new_detail(greys[own], greys[1 - own], homography)
-            if denser[own] and not trusted[own]:
-                gains = _measure_gains(greys[own], greys[1 - own], homography)
-                enlarged[own] = [
-                    d >= MIN_DENSITY and g < 1 + DETAIL_GAIN * (d - 1)
-                    for d, g in zip(densities[own], gains, strict=True)
-                ]
-    stretched = [False, False]
-    if measure_anisotropy(steps) > MAX_ANISOTROPY:
-        stretched = [any(axes) for axes in enlarged]
-        if not any(stretched) and max(map(min, densities)) < MIN_DENSITY:
-            stretched = [True, True]
-    density = float(np.sqrt(densities[0][0] * densities[0][1]))
-    angle = measure_angle(steps)
-    turned = [bool(np.linalg.det(steps) < 0 or abs(angle) > MAX_TILT)] * 2
-    cropped = comparison.query.cropped, comparison.reference.cropped
-    if cropped[0] != cropped[1] and MAX_TILT < angle % 90 < 90 - MAX_TILT:
-        # what shows more was not made of the other
-        turned = [own and inner for own, inner in zip(turned, cropped, strict=True)]
-    whole = [all(axes) for axes in enlarged]
-    ratios = density, 1 / density
+    for side in denser:
+        pair = greys[side], greys[1 - side], maps[side]
+        new_detail[side] = measure_new_detail(*pair)
+        if not trusted[side]:
+            enough = _measure_gains(*pair) >= 1 + DETAIL_GAIN * (densities[side] - 1)
+            enlarged[side] = (densities[side] >= MIN_DENSITY) & ~enough
+    uneven = measure_anisotropy(of_pixels[0]) > MAX_ANISOTROPY
+    stretched = np.logical_and(enlarged.any(axis=1), uneven)
+    if not stretched.any() and max(density.min() for density in densities) < MIN_DENSITY:
+        stretched[:] = uneven
+    turned = bool(np.linalg.det(of_pixels[0]) < 0 or abs(measure_angle(of_pixels[0])) > MAX_TILT)
+    density = float(np.sqrt(densities[0].prod()))
     return {
-        "enlarged": whole,
-        "stretched": stretched,
-        "turned": turned,
-        "density": ratios,
+        "enlarged": enlarged.all(axis=1).tolist(),
+        "stretched": stretched.tolist(),
+        "turned": (turned, turned),
+        "density": (density, 1 / density),
         "new_detail": new_detail,
     }
-
-
-def find_steps(homography: Homography, size: tuple[int, int]) -> NDArray[np.float64]:
-    """Return what steps of a pixel along x and along y become in the middle of a picture, as columns [2, 2]."""
-    middle = np.array(size, np.float64) / 2
-    start, x, y = map_points(homography, np.stack([middle, middle + (1, 0), middle + (0, 1)]))
-    return np.stack([x - start, y - start], axis=1)
 
 
 def measure_anisotropy(steps: NDArray[np.float64]) -> float:
@@ -102,7 +82,7 @@ def measure_angle(steps: NDArray[np.float64]) -> float:
     return float(np.degrees(np.arctan2(steps[1, 0], steps[0, 0])))
 
 
-def _measure_gains(picture: Grey, other: Grey, homography: Homography) -> tuple[float, float]:
+def _measure_gains(picture: Grey, other: Grey, homography: Homography) -> NDArray[np.float64]:
     """Return how much more detail a picture has along x and y than the other one, enlarged to its size; infinite if unknown.
 
     Args:
@@ -111,20 +91,17 @@ def _measure_gains(picture: Grey, other: Grey, homography: Homography) -> tuple[
         homography: From the picture's pixels to the other's [3, 3].
     """
     own, back = cut_middle(picture, homography, MEASURED_SIDE)
+    gains = np.full(2, np.inf)
     if min(own.shape) < BLOCK:
-        return float("inf"), float("inf")
+        return gains
     enlarged = warp(other, back, own.shape)
     covered = block_means(find_covered(other.shape, back, own.shape)) > 0.999
-    gains = []
-    for difference in SECOND_DIFFERENCES:
+    for axis, difference in enumerate(SECOND_DIFFERENCES):
         one, two = (_measure_blocks(grey, difference) for grey in (own, enlarged))
         shown = covered & (np.maximum(one, two) > MIN_DETAIL)
-        gains.append(
-            float(np.median(one[shown] / np.maximum(two[shown], 0.5)))
-            if shown.sum() >= MIN_BLOCKS
-            else float("inf")
-        )
-    return gains[0], gains[1]
+        if shown.sum() >= MIN_BLOCKS:
+            gains[axis] = np.median(one[shown] / np.maximum(two[shown], 0.5))
+    return gains
 
 
 def _measure_blocks(grey: Grey, difference: Grey) -> Grey:

@@ -6,9 +6,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import Aligned, take_means, take_some, vary, warp
+from .alignment import Aligned, take_means, take_some, vary
 from .blocks import Grey
-from .colours import split_colours
 from .edits import MIN_DIFFERENCE, differ_by, find_covered_side, find_differing
 
 COARSE = 16.0  # pixels: differences wider than this are those of tones
@@ -78,28 +77,18 @@ def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     return not ((covered[0] and drawn) or (covered[1] and also_drawn))
 
 
-def shows_other_colours(aligned: Aligned, query: NDArray[np.uint8], reference: NDArray[np.uint8]) -> bool:
+def shows_other_colours(query: Grey, reference: Grey, inside: NDArray[np.bool_]) -> bool:
     """Whether a part of two pictures of the same colours has another colour, as a lamp that is red in one and green in the other.
 
     Args:
-        aligned: The two in one frame.
-        query: One of them when it was aligned [h, w, 3].
-        reference: The other one, likewise.
+        query: Brightness and colours of one of them [3, h, w] (`lay_colours`).
+        reference: Those of the other one, in the same frame.
+        inside: Where both are seen [h, w].
     """
-    fixed, moving = (query, reference) if aligned.swapped else (reference, query)
-    frame = aligned.fixed.shape
-    moving = np.asarray(
-        cv2.resize(moving, aligned.moving.shape[::-1], interpolation=cv2.INTER_AREA), np.uint8
-    )
-    inside = aligned.inside
-    own = np.stack(split_colours(fixed)[1:]) - 128
-    others = np.stack(
-        [warp(channel - 128, aligned.homography, frame) for channel in split_colours(moving)[1:]]
-    )
-    found = _find_other_colours(own, others, inside) & _find_other_colours(others, own, inside)
-    return bool(
-        cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, np.ones((STROKE, STROKE), np.uint8)).any()
-    )
+    one, other = query[1:] - 128, reference[1:] - 128
+    found = _find_other_colours(one, other, inside) & _find_other_colours(other, one, inside)
+    kernel = np.ones((STROKE, STROKE), np.uint8)
+    return bool(cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, kernel).any())
 
 
 def _find_other_colours(own: Grey, others: Grey, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -109,7 +109,7 @@ def _read_directory(
 
 
 def shows_picture(thumbnail: bytes, picture: Image.Image) -> bool:
-    """Whether a thumbnail, a JPEG, shows a picture as a whole or its middle, in any tones, turned, stretched or between bars."""
+    """Whether a thumbnail, a JPEG, shows a picture as a whole, in any tones, turned, stretched or between bars."""
     try:
         with Image.open(io.BytesIO(thumbnail), formats=["JPEG"]) as image:
             if image.width * image.height > MAX_PIXELS:
@@ -117,12 +117,8 @@ def shows_picture(thumbnail: bytes, picture: Image.Image) -> bool:
             grey = image.convert("L")
     except Exception:  # damaged ones raise anything
         return False
-    pairs = (
-        (grey, picture),
-        (ImageOps.fit(grey, picture.size), picture),
-        (grey, ImageOps.fit(picture, grey.size)),
-    )
-    return any(_agree(_reduce(one), _reduce(other)) for one, other in pairs)
+    without_bars = ImageOps.fit(grey, picture.size)
+    return any(_agree(_reduce(one), _reduce(picture)) for one in (grey, without_bars))
 
 
 def _reduce(image: Image.Image) -> NDArray[np.float64]:

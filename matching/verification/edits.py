@@ -26,17 +26,9 @@ STRONGER_EDGES = 1.25  # factor by which the edges of one picture are stronger a
 MIN_MARGIN = 0.01  # share of a side that one picture shows beyond the other
 STRIP = 12  # pixels on either side of the other picture's frame that are looked at
 SEAM_REACH = 2  # pixels by which the frame may be misplaced
-# grey levels of a step along the frame, and how far it exceeds the steps next to it
-MIN_SEAM, SEAM_CONTRAST = 10.0, 1.5
 MOST = 0.7  # share of a side, or of what lies along it
 SAME_TONE = 6.0  # grey levels within which pixels have one tone
 MIN_UNIFORM = 0.9  # share of a border that has one tone
-# detail beyond the frame, of that within it, and its likeness to that detail's mirror image
-MIN_ALIVE, MAX_MIRRORED = 0.25, 0.3
-COVERED = "has something laid over it"
-FRAMED = "has something added around it"
-TURNED = "was mirrored or turned"
-RECOLOURED = "has other tones or colours"
 FULL = 0.95  # share of a side beyond which the other picture shows something
 
 
@@ -51,7 +43,6 @@ class Edits:
         covered: Something is laid over it, such as a caption or a sticker; of both where nothing says over which.
         framed: Something is added around it, such as a border or a bar.
         cropped: The other one shows more.
-        extended: It shows more, and what it shows there need not belong to the scene: a bar, a page, another picture.
         blurred: It is less sharp than the other one.
         enlarged: It has more pixels, and no more detail.
         stretched: Its aspect ratio was changed; of both where nothing says of which.
@@ -66,7 +57,6 @@ class Edits:
     covered: bool = False
     framed: bool = False
     cropped: bool = False
-    extended: bool = False
     blurred: bool = False
     enlarged: bool = False
     stretched: bool = False
@@ -81,13 +71,13 @@ class Edits:
     def changes(self) -> list[str]:
         """What was done to it, in words, but for what only took from it."""
         known = {
-            COVERED: self.covered,
-            FRAMED: self.framed,
+            "has something laid over it": self.covered,
+            "has something added around it": self.framed,
             "was enlarged": self.enlarged,
             "was stretched": self.stretched,
-            TURNED: self.turned,
+            "was mirrored or turned": self.turned,
             "has lost its colours": self.discoloured,
-            RECOLOURED: self.recoloured,
+            "has other tones or colours": self.recoloured,
         }
         return [words for words, done in known.items() if done]
 
@@ -100,8 +90,8 @@ class Comparison:
         query: What is seen of the query.
         reference: What is seen of the reference.
         homography: From the query's pixels to the reference's, as shares 0…1 of width and height [3, 3].
-        compressed: Whether the reference is what the query, or a part of it, gives when it is scaled and compressed; looked
-            at where nothing else tells the two apart.
+        compressed: Whether the reference is what the query gives when it is scaled and compressed; looked at where nothing else
+            tells the two apart.
         reversed: Whether the query is what the reference, of the same scale, gives when it is compressed.
         differing: How far their most differing part exceeds what is usual in them (`differences.py`).
     """
@@ -151,14 +141,10 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     # to look alike, the sharper one is blurred
     seen = zip(find_covered_side(aligned), beyond, beyond[::-1], aligned.blurs[::-1], strict=True)
     fixed, moving = (
-        Edits(covered, framed, cropped, extended, blur > 0)
-        for covered, (framed, _, extended), (_, cropped, _), blur in seen
+        Edits(covered, framed, cropped, blur > 0) for covered, (framed, _), (_, cropped), blur in seen
     )
-    return (
-        Comparison(moving, fixed, shares)
-        if not aligned.swapped
-        else Comparison(fixed, moving, invert(shares))
-    )
+    found = Comparison(moving, fixed, shares)
+    return found.turned() if aligned.swapped else found
 
 
 def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
@@ -166,9 +152,8 @@ def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     inside, differing = aligned.inside, find_differing(aligned)
     if not MIN_COVERED * inside.sum() < differing.sum() < MAX_COVERED * inside.sum():
         return False, False
-    outline = _find_outline(differing)
-    band = np.ones((5, 5), np.uint8)
-    own, other = (_compare_edges(picture, outline, inside & ~differing, band) for picture in aligned.alike)
+    outline = differing & (cv2.erode(differing.astype(np.uint8), np.ones((3, 3), np.uint8)) == 0)
+    own, other = (_compare_edges(picture, outline, inside & ~differing) for picture in aligned.alike)
     return bool(STRONGER_EDGES * own > other), bool(STRONGER_EDGES * other > own)
 
 
@@ -191,22 +176,11 @@ def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
     ).astype(bool)
 
 
-def _compare_edges(
-    picture: Grey, outline: NDArray[np.bool_], elsewhere: NDArray[np.bool_], band: NDArray[np.uint8]
-) -> float:
+def _compare_edges(picture: Grey, outline: NDArray[np.bool_], elsewhere: NDArray[np.bool_]) -> float:
     """Return how much stronger the edges along an outline are than elsewhere."""
-    edges = cv2.dilate(
-        np.hypot(cv2.Sobel(picture, cv2.CV_32F, 1, 0), cv2.Sobel(picture, cv2.CV_32F, 0, 1)), band
-    )
+    slopes = cv2.Sobel(picture, cv2.CV_32F, 1, 0), cv2.Sobel(picture, cv2.CV_32F, 0, 1)
+    edges = cv2.dilate(np.hypot(*slopes), np.ones((5, 5), np.uint8))
     return float(edges[outline].mean() / max(edges[elsewhere].mean(), 1.0))
-
-
-def _find_outline(differing: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the outer edge of what differs, without that of its holes."""
-    parts, _ = cv2.findContours(differing.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    drawn = np.zeros(differing.shape, np.uint8)
-    cv2.drawContours(drawn, parts, -1, 1)
-    return drawn.astype(bool)
 
 
 def differ_by(
@@ -225,7 +199,7 @@ def differ_by(
     return found
 
 
-def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) -> tuple[bool, bool, bool]:
+def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) -> tuple[bool, bool]:
     """Look at what a picture shows beyond the frame of another one.
 
     Args:
@@ -234,61 +208,27 @@ def _look_beyond(picture: Grey, other: tuple[int, ...], homography: Homography) 
         homography: From the other's pixels to the picture's [3, 3].
 
     Returns:
-        Whether that was added around the picture, whether the other one was cropped, and whether no side surely shows more of the
-        scene where it was. One side alone is never sure: two pictures side by side may look like one.
+        Whether that was added around the picture, and whether the other one was cropped.
     """
     to_other = np.array([[1, 0, STRIP], [0, 1, STRIP], [0, 0, 1]], np.float64) @ invert(homography)
     frame = other[0] + 2 * STRIP, other[1] + 2 * STRIP
     seen = warp(picture, to_other, frame, cv2.INTER_LINEAR)
     shown = find_covered(picture.shape, to_other, frame)
-    added, natural = [], []
-    for axis, flipped in ((1, False), (1, True), (0, False), (0, True)):  # left, right, top, bottom
-        side, there = (_cut_side(each, axis, flipped) for each in (seen, shown))
-        margin = max(SEAM_REACH + 1, round(MIN_MARGIN * other[axis]))
+    added = []
+    for turn in range(4):  # left, top, right, bottom
+        side, there = (np.rot90(each, turn)[STRIP:-STRIP, : 2 * STRIP] for each in (seen, shown))
+        margin = max(SEAM_REACH + 1, round(MIN_MARGIN * other[1 - turn % 2]))
         if there[:, STRIP - min(margin, STRIP)].mean() >= FULL:
             added.append(_is_added(side))
-            natural.append(_continues(side))
     framed = 2 * sum(added) > len(added)
     # one side alone may end at an edge of the scene
-    cropped = bool(added) and (not framed or len(added) == 1)
-    return framed, cropped, cropped and (len(natural) == 1 or not any(natural))
-
-
-def _cut_side(picture: Grey, axis: int, flipped: bool) -> Grey:
-    """Return the strip along a side of a picture [h, w] as [rows, 3 · STRIP], from the outside to the inside."""
-    turned = picture if axis else picture.T
-    return np.ascontiguousarray((turned[:, ::-1] if flipped else turned)[STRIP:-STRIP, : 3 * STRIP])
-
-
-def _continues(side: Grey) -> bool:
-    """Whether the first STRIP columns of a picture [rows, 3 · STRIP] clearly continue what its other columns show."""
-    outside = side[:, SEAM_REACH : STRIP - SEAM_REACH]
-    uniform = np.abs(outside - np.median(outside)) < SAME_TONE
-    steps = np.abs(side[:, 2 * SEAM_REACH + 1 :] - side[:, : -2 * SEAM_REACH - 1]).mean(axis=0)
-    usual = float(np.median(steps[STRIP + SEAM_REACH :]))
-    across = float(steps[STRIP - 2 * SEAM_REACH - 1 : STRIP].max())
-    slopes = np.diff(side, axis=1)
-    within = slopes[:, STRIP + SEAM_REACH : 2 * STRIP - SEAM_REACH]
-    beyond = [
-        slopes[:, SEAM_REACH + shift : STRIP - SEAM_REACH + shift][:, ::-1]
-        for shift in range(-SEAM_REACH, SEAM_REACH + 1)
-    ]
-    alive = float(np.abs(beyond[SEAM_REACH]).mean()) > MIN_ALIVE * float(np.abs(within).mean())
-    mirrored = max(
-        -float((each * within).sum()) / max(float(np.sqrt((each**2).sum() * (within**2).sum())), 1e-6)
-        for each in beyond
-    )
-    seamless = across < SEAM_CONTRAST * max(usual, 1.0)
-    return bool(uniform.mean() < MOST and seamless and alive and mirrored < MAX_MIRRORED)
+    return framed, bool(added) and (not framed or len(added) == 1)
 
 
 def _is_added(side: Grey) -> bool:
-    """Whether what a picture [rows, 3 · STRIP] shows in the first STRIP columns was added to what it shows in the others."""
+    """Whether a picture [rows, 2 · STRIP] has one tone in the first STRIP columns, and others beside them."""
     outside = side[:, SEAM_REACH : STRIP - SEAM_REACH]
-    uniform = np.abs(outside - np.median(outside)) < SAME_TONE
-    other_tone = np.abs(side[:, STRIP + SEAM_REACH] - np.median(outside)) > SAME_TONE
-    if uniform.mean() > MIN_UNIFORM and other_tone.mean() > MOST:
-        return True
-    steps = cv2.dilate(np.abs(side[:, 2:] - side[:, :-2]), np.ones((1, 2 * SEAM_REACH + 1), np.uint8))
-    usual = steps[:, STRIP + 2 * SEAM_REACH + 2 : -SEAM_REACH].mean(axis=1)
-    return bool((steps[:, STRIP - 2] > np.maximum(MIN_SEAM, SEAM_CONTRAST * usual)).mean() > MOST)
+    tone = np.median(outside)
+    uniform = np.abs(outside - tone) < SAME_TONE
+    other_tone = np.abs(side[:, STRIP + SEAM_REACH] - tone) > SAME_TONE
+    return bool(uniform.mean() > MIN_UNIFORM and other_tone.mean() > MOST)

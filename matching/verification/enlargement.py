@@ -17,21 +17,17 @@ FINE = 1.08  # frequencies above this multiple of the smaller picture's highest 
 SHARED = (0.5, 0.92)  # multiples of it between which frequencies are compared with the new ones
 REACH = 3  # pixels on each side that the predicting filter reads
 SAMPLES = 12_000  # pixels that the filter is fitted to
-RIDGE = 1e-5
 # grey levels beyond which values were cut off, and pixels around them
 DARKEST = 2
 BRIGHTEST = 253
 CLIPPED_REACH = 9
-TAPER = 16  # pixels along the frame that are left out
+FRAME = 16  # pixels along the edges that are left out
 MIN_BLOCKS = 8  # blocks that are measured
 # share of the energy of new detail that can be predicted: 0.06 in originals, 0.2 in enlarged copies
 MAX_PREDICTED = 0.12
 # correlation over the blocks of the logarithms of new and shared detail: noise lies elsewhere
 MIN_LIKENESS = 0.6
 MIN_RATIO = 0.55  # new to shared detail, for a picture of twice the size; less for others
-# by what MIN_RATIO and MAX_PREDICTED are multiplied where values that are cut off count: drawings reach 3
-DRAWN = 2.5
-NOTHING = 0.0
 
 
 def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> float:
@@ -44,13 +40,15 @@ def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> fl
     """
     part, back = cut_middle(picture, homography, MEASURED_SIDE)
     covered = find_covered(other.shape, back, part.shape)
-    rows, columns = (np.flatnonzero(covered.any(axis=axis)) for axis in (1, 0))
-    if min(len(rows), len(columns)) < BLOCK + 2 * TAPER:
-        return NOTHING
-    box = np.s_[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
+    left, top, width, height = cv2.boundingRect(covered.astype(np.uint8))
+    if min(width, height) < BLOCK + 2 * FRAME:
+        return 0.0
+    box = np.s_[
+        top : top + height // 2 * 2, left : left + width // 2 * 2
+    ]  # even, as OpenCV's transform needs it
     across, down = (float(1 / np.linalg.norm(homography[:2, axis] / homography[2, 2])) for axis in (0, 1))
     if across * down <= 1:
-        return NOTHING
+        return 0.0
     # any way of enlarging can be predicted from the nearest pixels
     enlarged = [warp(other, back, part.shape)[box], warp(other, back, part.shape, cv2.INTER_NEAREST)[box]]
     shown = part[box]
@@ -60,31 +58,25 @@ def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> fl
     shared = _cut_band(shown, densities, *SHARED)
     inputs = [_cut_band(each, densities, FINE) for each in enlarged]
     around = np.ones((CLIPPED_REACH,) * 2, np.uint8)
-    frame = np.ones((2 * TAPER + 1,) * 2, np.uint8)
+    frame = np.ones((2 * FRAME + 1,) * 2, np.uint8)
     inner = cv2.erode(covered[box], frame, borderType=cv2.BORDER_CONSTANT, borderValue=0.0) > 0.5
     clipped = (cv2.dilate(shown, around) > BRIGHTEST) | (cv2.erode(shown, around) < DARKEST)
-    for counted, factor in ((inner & ~clipped, 1.0), (inner, DRAWN)):
-        size = _judge((new - _predict(new, inputs, counted), new, shared), counted, density, factor)
-        if size:
-            return size
-    return NOTHING
+    counted = inner & ~clipped
+    return _judge((new - _predict(new, inputs, counted), new, shared), counted, density)
 
 
-def _judge(
-    bands: tuple[Grey, Grey, Grey], counted: NDArray[np.bool_], density: float, factor: float
-) -> float:
+def _judge(bands: tuple[Grey, Grey, Grey], counted: NDArray[np.bool_], density: float) -> float:
     """Return the size of what was not predicted where most is seen, if that is detail.
 
     Args:
         bands: New frequencies that were not predicted, all new, and shared ones.
         counted: Where they count.
         density: Pixels per length, of those of the smaller picture.
-        factor: By what limits are multiplied.
     """
     share = block_means(counted.astype(np.float32))
     used = share > 0.5
     if used.sum() < MIN_BLOCKS:
-        return NOTHING
+        return 0.0
     left, new, shared = (
         np.maximum(
             block_means(np.where(counted, values, 0).astype(np.float32) ** 2) / np.maximum(share, 0.5), 0
@@ -99,28 +91,17 @@ def _judge(
     ratio = size / max(float(np.sqrt(np.median(shared[strong]))), 1e-6)
     predicted = 1 - float(left.sum()) / max(float(new.sum()), 1e-6)
     likeness = float(np.corrcoef(np.log(left + 0.01), np.log(shared + 0.01))[0, 1])
-    sure = (
-        predicted < factor * MAX_PREDICTED
-        and likeness > MIN_LIKENESS
-        and ratio > factor * MIN_RATIO * (1 - 1 / density)
-    )
-    return size if sure else NOTHING
+    sure = predicted < MAX_PREDICTED and likeness > MIN_LIKENESS and ratio > MIN_RATIO * (1 - 1 / density)
+    return size if sure else 0.0
 
 
 def _cut_band(picture: Grey, densities: tuple[float, float], low: float, high: float = np.inf) -> Grey:
     """Return the frequencies of a picture [h, w] from low to high, in those of the finest detail of the smaller one."""
     height, width = picture.shape
-    edges = [
-        np.minimum(1, np.minimum(np.arange(side) + 1, side - np.arange(side)) / TAPER)
-        for side in (height, width)
-    ]
-    spectrum = np.fft.rfft2((picture - picture.mean()) * np.outer(*edges))
-    down = np.abs(np.fft.fftfreq(height)) * densities[1]
-    across = np.fft.rfftfreq(width) * densities[0]
-    frequency = 2 * np.maximum(down[:, None], across[None])
-    return np.asarray(
-        np.fft.irfft2(spectrum * ((frequency >= low) & (frequency < high)), (height, width)), np.float32
-    )
+    across = np.arange(width) / width * densities[0]
+    down = np.arange(height) / height * densities[1]
+    frequency = np.maximum(down[:, None], across)
+    return np.asarray(cv2.idct(cv2.dct(picture) * ((frequency >= low) & (frequency < high))), np.float32)
 
 
 def _predict(wanted: Grey, inputs: list[Grey], counted: NDArray[np.bool_]) -> Grey:
@@ -133,11 +114,7 @@ def _predict(wanted: Grey, inputs: list[Grey], counted: NDArray[np.bool_]) -> Gr
         [each[rows + down, columns + across] for each in inputs for down, across in shifts], axis=1
     )
     seen = seen.astype(np.float64)
-    products = seen.T @ seen
-    products += RIDGE * np.trace(products) / len(products) * np.eye(len(products)) + 1e-9 * np.eye(
-        len(products)
-    )
-    weights = np.linalg.solve(products, seen.T @ wanted[rows, columns])
+    weights, *_ = np.linalg.lstsq(seen.T @ seen, seen.T @ wanted[rows, columns], rcond=1e-7)
     made = np.zeros_like(wanted)
     for each, kernel in zip(inputs, weights.reshape(len(inputs), 2 * REACH + 1, 2 * REACH + 1), strict=True):
         made += cv2.filter2D(each, cv2.CV_32F, kernel)

@@ -42,39 +42,29 @@ class Features:
     histograms: NDArray[np.uint8]
     width: int
     height: int
-    _changed: "dict[Change, tuple[Features, NDArray[np.float32]]]" = field(
+    _changed: dict[Change, tuple[NDArray[np.float32], NDArray[np.float32]]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
-    def changed(self, change: Change) -> "tuple[Features, NDArray[np.float32]]":
-        """Return the features of the picture with a change, and their descriptors float32 [n, 128], which are made once."""
+    def changed(self, change: Change) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return points and descriptors of the picture with a change, in the same order; they are made once."""
         if change not in self._changed:
-            features = self.mirrored() if "mirrored" in change else self
-            features = features.inverted() if "inverted" in change else features
-            self._changed[change] = features, features.descriptors
+            points = self.points
+            cells = self.histograms.reshape(-1, CELLS, CELLS, ANGLES)
+            if "mirrored" in change:
+                points = points * np.array([-1, 1], np.float32) + np.array([self.width - 1, 0], np.float32)
+                cells = cells[:, ::-1][..., -np.arange(ANGLES) % ANGLES]
+            if "inverted" in change:
+                cells = cells[:, ::-1, ::-1]
+            self._changed[change] = points, describe(cells.reshape(-1, 128))
         return self._changed[change]
 
-    @property
-    def descriptors(self) -> NDArray[np.float32]:
-        """Square roots of the L1-normalised histograms [n, 128], unit length; computed at each call."""
-        values = self.histograms.astype(np.float32)
-        roots: NDArray[np.float32] = np.sqrt(
-            values / np.maximum(values.sum(axis=1, keepdims=True), np.float32(1e-9))
-        )
-        return roots
 
-    def mirrored(self) -> "Features":
-        """Return the features of the mirror image, in the same order."""
-        cells = self.histograms.reshape(-1, CELLS, CELLS, ANGLES)
-        turned = cells[:, ::-1][..., -np.arange(ANGLES) % ANGLES]
-        points = np.array([self.width - 1, 0], np.float32) + self.points * np.array([-1, 1], np.float32)
-        return Features(points, np.ascontiguousarray(turned.reshape(-1, 128)), self.width, self.height)
-
-    def inverted(self) -> "Features":
-        """Return the features of the negative, in the same order."""
-        cells = self.histograms.reshape(-1, CELLS, CELLS, ANGLES)
-        turned = np.ascontiguousarray(cells[:, ::-1, ::-1].reshape(-1, 128))
-        return Features(self.points, turned, self.width, self.height)
+def describe(histograms: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Return the descriptors [n, 128] of histograms: square roots of the L1-normalised ones, unit length."""
+    values = histograms.astype(np.float32)
+    sums = np.maximum(values.sum(axis=1, keepdims=True), np.float32(1e-9))
+    return np.asarray(np.sqrt(values / sums), np.float32)
 
 
 def local_features(pixels: NDArray[np.uint8]) -> Features:
@@ -114,16 +104,11 @@ def crop_features(pixels: NDArray[np.uint8], box: Box, whole: Features) -> Featu
         box: The part: left, top, right, bottom, as shares 0…1 of width and height.
         whole: Features of the whole picture.
     """
-    height, width = pixels.shape[:2]
-    left, top, right, bottom = (
-        round(side * length) for side, length in zip(box, (width, height, width, height), strict=True)
-    )
-    part = local_features(np.ascontiguousarray(pixels[top:bottom, left:right]))
-    enlarged = (part.points + 0.5) * np.array([(right - left) / part.width, (bottom - top) / part.height]) + (
-        left,
-        top,
-    )
-    points = enlarged * np.array([whole.width / width, whole.height / height]) - 0.5
+    shape = np.array(pixels.shape[1::-1])
+    start, end = np.rint(np.reshape(box, (2, 2)) * shape).astype(int)
+    part = local_features(np.ascontiguousarray(pixels[start[1] : end[1], start[0] : end[0]]))
+    enlarged = (part.points + 0.5) * ((end - start) / (part.width, part.height)) + start
+    points = enlarged * ((whole.width, whole.height) / shape) - 0.5
     return Features(points.astype(np.float32), part.histograms, whole.width, whole.height)
 
 

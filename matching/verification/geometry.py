@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import CHANGES, Box, Change, Features
+from .features import CHANGES, Box, Change, Features, describe
 
 # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
 MAX_DISTANCE_RATIO = 0.85
@@ -54,11 +54,10 @@ def verify(
     """
     if min(len(query.points), len(reference.points)) < least:
         return None
-    target, best = reference.descriptors, None
+    target = describe(reference.histograms)
+    best: Evidence | None = None
     for change in changes:
-        changed, descriptors = query.changed(change)
-        matched = _match_descriptors(descriptors, target)
-        found = _fit_homography(query, changed, reference, change, *matched, least)
+        found = _fit_homography(query, reference, target, change, least)
         if found is not None and (best is None or found.inliers > best.inliers):
             best = found
         if best is not None and best.inliers >= CERTAIN_INLIERS:
@@ -67,38 +66,33 @@ def verify(
 
 
 def _fit_homography(
-    query: Features,
-    changed: Features,
-    reference: Features,
-    change: Change,
-    shared_query: NDArray[np.intp],
-    shared_reference: NDArray[np.intp],
-    least: int,
+    query: Features, reference: Features, descriptors: NDArray[np.float32], change: Change, least: int
 ) -> Evidence | None:
-    if len(np.unique(shared_reference)) < least:  # many to one is no evidence
+    points, own = query.changed(change)
+    rows, others = _match_descriptors(own, descriptors)
+    if len(np.unique(others)) < least:  # many to one is no evidence
         return None
     # MAGSAC fits no reflections
-    source = changed.points[shared_query]
-    target = reference.points[shared_reference]
+    source = points[rows]
+    target = reference.points[others]
     homography, mask = cv2.findHomography(
         source, target, cv2.USAC_MAGSAC, MAX_REPROJECTION_ERROR, maxIters=2000, confidence=0.999
     )
-    if homography is None or np.count_nonzero(mask) < least or not _is_plausible(homography, source):
+    if homography is None or not _is_plausible(homography, source):
         return None
     inside = mask.ravel().astype(bool)
-    count = min(len(np.unique(points[inside].round(), axis=0)) for points in (source, target))
+    count = min(len(np.unique(each[inside].round(), axis=0)) for each in (source, target))
     if count < least:
         return None
     if "mirrored" in change:
         homography = homography @ np.array([[-1, 0, query.width - 1], [0, 1, 0], [0, 0, 1]], np.float64)
+    to_shares = np.linalg.inv(from_shares((reference.height, reference.width)))
     return Evidence(
         count,
         change,
-        _compute_box(query.points[shared_query][inside], query.width, query.height),
-        _compute_box(target[inside], reference.width, reference.height),
-        np.linalg.inv(from_shares((reference.height, reference.width)))
-        @ homography
-        @ from_shares((query.height, query.width)),
+        _compute_box(query.points[rows][inside], query),
+        _compute_box(target[inside], reference),
+        to_shares @ homography @ from_shares((query.height, query.width)),
     )
 
 
@@ -130,28 +124,20 @@ def _match_descriptors(
 
 
 def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool:
-    """Return whether a homography [3, 3] neither folds the picture nor collapses it to a point or a line."""
+    """Return whether a homography [3, 3] neither folds the box of some points nor collapses it."""
     left, top = points.min(axis=0)
     right, bottom = points.max(axis=0)
-    corners = np.array([[left, top], [right, top], [right, bottom], [left, bottom]], np.float64)
-    width, height = right - left, bottom - top
-    projected = np.c_[corners, np.ones(4)] @ homography.T
-    if (
-        width * height <= 0
-        or not np.isfinite(projected).all()
-        or (projected[:, 2] * projected[0, 2] <= 0).any()
-    ):
+    corners = np.array([[left, top, 1], [right, top, 1], [right, bottom, 1], [left, bottom, 1]], np.float64)
+    mapped = corners @ homography.T
+    if (mapped[:, 2] * mapped[0, 2] <= 0).any():
         return False
-    mapped = (projected[:, :2] / projected[:, 2:]).astype(np.float32)
-    if not cv2.isContourConvex(mapped):
-        return False
-    scale = float(np.sqrt(cv2.contourArea(mapped) / (width * height)))
-    lengths = np.linalg.norm(np.roll(mapped, -1, axis=0) - mapped, axis=1)
-    aspect = min(width, height) / max(width, height)
-    return 1 / MAX_SCALE < scale < MAX_SCALE and lengths.min() > 0.1 * lengths.max() * aspect
+    shape = (mapped[:, :2] / mapped[:, 2:]).astype(np.float32)
+    ratio = cv2.contourArea(shape) / max((right - left) * (bottom - top), 1e-6)
+    return bool(cv2.isContourConvex(shape)) and 1 / MAX_SCALE < np.sqrt(ratio) < MAX_SCALE
 
 
-def _compute_box(points: NDArray[np.float32], width: int, height: int) -> Box:
-    left, top = points.min(axis=0)
-    right, bottom = points.max(axis=0)
-    return float(left / width), float(top / height), float(right / width), float(bottom / height)
+def _compute_box(points: NDArray[np.float32], of: Features) -> Box:
+    shares = points / (of.width, of.height)
+    left, top = shares.min(axis=0).tolist()
+    right, bottom = shares.max(axis=0).tolist()
+    return left, top, right, bottom

@@ -22,7 +22,7 @@ MIN_CHANGED = 2  # changed blocks from which something may have moved
 MAX_PARALLAX = 0.2  # pixels by which near and far may be displaced against each other in a certain copy
 CLEAR_PARALLAX = 0.6  # pixels from which they surely are: below, coarse blocks of blurred copies may seem so
 MAX_PERSPECTIVE = 0.12  # pixels: cropping, turning and scaling are affine, another point of view is not
-# certainty: of two shots of a scene or reports with one cover, and the highest
+# certainty: of two shots of a scene or reports with one cover of the same pixels, and the highest
 APART = 30
 MAX_LIKELY = 89
 MAX_CERTAIN = 99
@@ -107,11 +107,9 @@ def judge(
         return _judge_pixels(laid)
     if matched:
         return Judgement("likely", DETAILS_ALONE, BARELY_CONFIRMED)
-    return (
-        Judgement("likely", FAR_BEYOND, BARELY_CONFIRMED)
-        if far_beyond
-        else Judgement("likely", NOT_CONFIRMED, UNCONFIRMED)
-    )
+    if far_beyond:
+        return Judgement("likely", FAR_BEYOND, BARELY_CONFIRMED)
+    return Judgement("likely", NOT_CONFIRMED, UNCONFIRMED)
 
 
 def _judge_pixels(found: Registration) -> Judgement:
@@ -163,5 +161,4 @@ def _find_doubt(found: Registration) -> str:
 
 def _grade(value: float, low: float, high: float, least: int, most: int) -> int:
     """Return a certainty from least to most for a value from low to high."""
-    share = min(1.0, max(0.0, (value - low) / (high - low)))
-    return round(least + share * (most - least))
+    return round(float(np.interp(value, (low, high), (least, most))))

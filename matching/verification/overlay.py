@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from image_copies.data.decode import decode_rgb
 from image_copies.data.squares import shrink
 
-from .alignment import NO_SCALE, Homography, find_covered, invert, map_resized
+from .alignment import find_covered, invert, map_resized
 from .differences import CLEAR_EXCESS, measure_differences
 from .edits import find_clearly_differing, find_differing
 from .geometry import MIN_INLIERS
@@ -61,17 +61,14 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     fixed = 0 if found.aligned.swapped else 1
     to_fixed = aligned.homography @ map_resized(aligned.moving.shape, pictures[1 - fixed].shape)
     to_shown = map_resized(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
-    # by how much, of what is clear, the one that gives the alignment's frame shows more, and has more pixels
-    more = float(aligned.seen.mean() - aligned.covered.mean()) / (1 - MAX_SHOWN)
-    finer = float(np.log(_scale(to_shown)) / -np.log(NO_SCALE))
-    clear = next((value for value in (more, finer) if abs(value) > 1), 0.0)
-    frame = fixed if clear > 0 else 1 - fixed if clear < 0 else 0
+    # by how much the one that gives the alignment's frame shows more
+    more = aligned.seen.mean() - aligned.covered.mean()
+    larger = int(pictures[0].size < pictures[1].size)
+    frame = larger if abs(more) <= 1 - MAX_SHOWN else fixed if more > 0 else 1 - fixed
     under, other = pictures[frame], pictures[1 - frame]
     size = under.shape[1], under.shape[0]
     onto = to_shown if frame == fixed else invert(to_shown)
-    warped = cv2.warpPerspective(
-        other, onto, size, flags=cv2.INTER_AREA if _scale(onto) < 1 else cv2.INTER_LINEAR
-    )
+    warped = cv2.warpPerspective(other, onto, size, flags=cv2.INTER_LINEAR)
     covered = find_covered(other.shape, onto, under.shape)[..., None] > 0.5
     back = invert(to_fixed) if frame != fixed else map_resized(pictures[fixed].shape, aligned.fixed.shape)
     apart = find_differing(aligned) | find_clearly_differing(aligned)
@@ -79,11 +76,6 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
     excess = cv2.warpPerspective(measured, back, size, flags=cv2.INTER_LINEAR)
     differences, frames = _draw_differences(under, np.asarray(excess, np.float32))
     return Overlay(frame, under, np.where(covered, warped, _pale(under)), differences, frames)
-
-
-def _scale(onto: Homography) -> float:
-    """Return the length in the picture that a map leads to, over length in the other one."""
-    return float(np.sqrt(np.abs(np.linalg.det(onto[:2, :2] / onto[2, 2]))))
 
 
 def _pale(picture: Pixels) -> Pixels:

@@ -60,14 +60,12 @@ CHUNKS_READ = {b"eXIf": EXIF, b"EXIF": EXIF, b"XMP ": XMP, b"xml ": XMP}
 COLOUR_CHUNKS = (b"gAMA", b"cHRM", b"sRGB", b"cICP", b"colr")
 TEXT_CHUNKS = (b"tEXt", b"zTXt", b"iTXt")
 PROFILES = {b"exif": EXIF, b"APP1": EXIF, b"xmp": XMP}  # that a text of a PNG holds in hexadecimal digits
-LOOPS = re.compile(rb"(?:NETSCAPE2\.0|ANIMEXTS1\.0).{3}", re.DOTALL)  # how often a GIF is shown
 FIRST_BOX_BYTES = 12  # of JPEG 2000 and JPEG XL, before the kind of file
 XMP_BOX = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
 # its kind, and that of what is no picture
 ITEM = re.compile(rb"infe(?:\x02.{7}|\x03.{9})(.{4})[^\0]*\0([^\0]*)", re.DOTALL)
 ITEMS_WRITTEN = re.compile(rb"hvc1|av01|grid|iden|Exif|mimeapplication/rdf\+xml")
 AUXILIARY = re.compile(rb"auxC\0{4}(?!.{0,60}alpha|urn:mpeg:hevc:2015:auxid:1\0)([^\0]*)", re.DOTALL)
-PPM_HEADER = re.compile(rb"P([56])\s+(\d+)\s+(\d+)\s+(\d+)\s")  # its kind, width, height and highest value
 NCLX = re.compile(rb"colr(nclx.{4})", re.DOTALL)
 
 
@@ -190,29 +188,6 @@ def _split_text(kind: bytes, part: bytes) -> Iterator[Part]:
         yield TEXT, name + b"\0" + (text if kind == b"iTXt" else text.decode("latin-1").encode())
 
 
-def _split_gif(content: bytes) -> Iterator[Part]:
-    place = 13 + _find_table_length(content[10])
-    while content[place : place + 1] in (b"!", b","):
-        kind = content[place : place + 2]
-        place += 2 if kind[:1] == b"!" else 11 + _find_table_length(content[place + 9])
-        start, blocks = place, list[bytes]()
-        while length := content[place]:
-            blocks.append(content[place + 1 : place + 1 + length])
-            place += 1 + length
-        place += 1
-        said = b"".join(blocks)
-        if said.startswith(b"XMP DataXMP"):
-            yield XMP, content[start + 12 : content.rfind(b">", start, place) + 1]
-        elif kind[:1] == b"!" and kind != b"!\xf9" and not LOOPS.fullmatch(said):
-            yield (COMMENT if kind == b"!\xfe" else "an extension of GIF"), said
-    yield _name_rest(content[place + 1 :])
-
-
-def _find_table_length(flags: int) -> int:
-    """Return the bytes of a table of colours of a GIF."""
-    return 3 * 2 ** (1 + flags % 8) if flags & 0x80 else 0
-
-
 def _split_boxes(content: bytes) -> Iterator[Part]:
     """Split the boxes of HEIC, AVIF, JPEG 2000 and JPEG XL."""
     if content.startswith(b"\xff"):
@@ -248,15 +223,6 @@ def _split_items(meta: bytes, content: bytes) -> Iterator[Part]:
         yield COLOURS, colours
 
 
-def _split_ppm(content: bytes) -> Iterator[Part]:
-    header = PPM_HEADER.match(content)
-    if header is None:
-        raise ValueError("numbers as text, or a comment")
-    kind, width, height, most = map(int, header.groups())
-    pixels = width * height * (3 if kind == 6 else 1) * (2 if most > 255 else 1)
-    yield _name_rest(content[header.end() + pixels :])
-
-
 def _split_bmp(content: bytes) -> Iterator[Part]:
     (length,) = struct.unpack_from("<I", content, 2)
     yield _name_rest(content[length:])
@@ -266,9 +232,7 @@ SPLITTERS: dict[str, Callable[[bytes], Iterator[Part]]] = {
     "JPEG": _split_jpeg,
     "PNG": _split_png,
     "WEBP": _split_webp,
-    "GIF": _split_gif,
     "BMP": _split_bmp,
-    "PPM": _split_ppm,
     "TIFF": _split_tiff,
     **dict.fromkeys(("AVIF", "HEIF", "JPEG2000", "JXL"), _split_boxes),
 }

@@ -90,13 +90,11 @@ class Picture:
         return detect_features(self._shown[1])
 
     @cached_property
-    def thumbnail(self) -> NDArray[np.float64]:
-        """Details [THUMBNAIL, THUMBNAIL] of the whole frame, mean 0 and norm 1; all 0 where there are none."""
+    def thumbnail(self) -> NDArray[np.float32]:
+        """Details [THUMBNAIL, THUMBNAIL] of the whole frame; all 0 where there are none."""
         grey = cv2.cvtColor(self.pixels, cv2.COLOR_RGB2GRAY).astype(np.float32)
         small = cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=cv2.INTER_AREA)
-        details = (small - cv2.GaussianBlur(small, (0, 0), THUMBNAIL / 8)).astype(np.float64)
-        details -= details.mean()
-        return details / max(float(np.linalg.norm(details)), 1e-6 * THUMBNAIL**2)
+        return np.round(small - cv2.GaussianBlur(small, (0, 0), THUMBNAIL / 8), 1).astype(np.float32)
 
     @cached_property
     def contents(self) -> Contents:

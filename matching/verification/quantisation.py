@@ -5,6 +5,7 @@ import re
 import warnings
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
@@ -13,13 +14,9 @@ from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 
 SIDE = 8  # pixels of a side of JPEG's blocks
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
-COSINES = np.array(
-    [
-        [np.cos((2 * x + 1) * k * np.pi / 16) * (np.sqrt(0.125) if k == 0 else 0.5) for x in range(8)]
-        for k in range(8)
-    ],
-    np.float32,
-)
+COSINES = np.asarray(
+    cv2.dct(np.eye(SIDE, dtype=np.float32), flags=cv2.DCT_ROWS).T, np.float32
+)  # of JPEG's blocks
 # least step that shows in coefficients, and coefficients of which enough is known
 MIN_STEP, MIN_PHASES = 3, 1000
 MIN_COMB = 0.1  # mean cosine of their phases in what was made of such a file: that of others is about 0

@@ -8,9 +8,7 @@ of 50, compression may hide what was changed.
 """
 
 import io
-import itertools
 from bisect import bisect_left
-from collections.abc import Callable
 from functools import cache
 
 import cv2
@@ -34,7 +32,9 @@ from .quantisation import (
 )
 
 Pixels = NDArray[np.uint8]
-Scaling = Callable[[Pixels, tuple[int, int]], Pixels]
+# with which programs and libraries in common use scale: Pillow's filters, but for those that sharpen, and OpenCV's
+PILLOW_FILTERS = tuple(map(Image.Resampling, (1, 3, 2, 4, 5, 0)))
+OPENCV_FILTERS = cv2.INTER_AREA, cv2.INTER_LINEAR, cv2.INTER_CUBIC, cv2.INTER_NEAREST
 WINDOW = 8  # pixels of the windows in which differences are measured
 # largest rest over the whole picture: a share of what JPEG or another compression changes, and grey levels
 MAX_SHARE = 0.65
@@ -44,7 +44,7 @@ MAX_LOCAL_SHARE, MAX_LOCAL_REST = 1.1, 4.0  # the same in any window
 # levels of a coefficient that rounding of pixels leaves, and by which half steps are exceeded; tables may be turned
 ROUNDED, TOLERANCE = 3.0, 1.05
 ALMOST_ALL = 0.999  # share of the coefficients that tells the unknown steps of a compression
-# the same of a part or a scaled copy, and the share of a coefficient that filters leave
+# the same of a scaled copy, and the share of a coefficient that filters leave
 SCALED_TOLERANCE, FILTERED = 1.25, 0.2
 MAX_MEAN_STEP = 60.0  # mean step of brightness in JPEG tables: 57.6 at a quality of 50
 MIN_QUALITY = 48  # the lowest of WebP and AVIF, and 34 dB of JPEG 2000
@@ -54,8 +54,6 @@ MAX_PIXELS = {"WEBP": 30_000_000, "AVIF": 6_000_000, "JPEG2000": 6_000_000}
 FAST: dict[str, dict[str, int]] = {"WEBP": {"method": 2}, "AVIF": {"speed": 9}}
 REACH = 3  # steps of quality around it in which the nearest pixels are found
 METADATA = "exif", "icc_profile", "xmp"  # that do not count as coded picture
-# pixels by which a part may lie elsewhere than it was found
-SHIFTS = tuple(itertools.product((0, -1, 1), repeat=2))
 EXACT = 0.2  # grey levels that are left of what is compressed in the same way as the file
 SAME_SCALE = 0.004  # share by which sides may be misjudged
 # of a strip, and of those around it that its blocks and windows may reach: whole blocks of JPEG
@@ -63,28 +61,10 @@ ROWS, AROUND = 256, 16
 PALETTE = b"PLTE"  # of a PNG
 
 
-def _scale_by_pillow(filter_: Image.Resampling) -> Scaling:
-    return lambda pixels, size: np.asarray(Image.fromarray(pixels).resize(size, filter_))
-
-
-def _scale_by_opencv(interpolation: int) -> Scaling:
-    return lambda pixels, size: np.asarray(cv2.resize(pixels, size, interpolation=interpolation), np.uint8)
-
-
-SCALINGS: tuple[Scaling, ...] = (  # those of programs and libraries in common use
-    *map(
-        _scale_by_pillow,
-        (Image.Resampling.LANCZOS, Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.BOX),
-    ),
-    *map(_scale_by_pillow, (Image.Resampling.HAMMING, Image.Resampling.NEAREST)),
-    *map(_scale_by_opencv, (cv2.INTER_AREA, cv2.INTER_LINEAR, cv2.INTER_CUBIC, cv2.INTER_NEAREST)),
-)
-
-
 def follow_by_compression(
     content: bytes, pixels: Pixels, source: Pixels, homography: Homography, kept: bytes = b""
 ) -> tuple[float, bool] | None:
-    """Return how far a picture, or a part of it, scaled and compressed as a file is, is from that file's pixels.
+    """Return how far a picture, scaled and compressed as a file is, is from that file's pixels.
 
     Args:
         content: The file's bytes.
@@ -100,10 +80,8 @@ def follow_by_compression(
     tables, coding = read_tables(content), find_coding(content)
     if tables is not None and np.mean(tables.steps[0]) > MAX_MEAN_STEP:
         return None
-    box = _find_box(pixels, source, homography)
-    height, width = pixels.shape[:2]
-    scaled = max(abs((box[2] - box[0]) / width - 1), abs((box[3] - box[1]) / height - 1)) > SAME_SCALE
-    parts = _scale_part(pixels, source, box) if scaled else _list_parts(pixels, source, box)
+    scaled = pixels.shape != source.shape
+    parts = _scale(pixels, source, homography) if scaled else [source]
     if not parts or pixels[..., 0].size > MAX_PIXELS.get(coding, np.inf):
         return None
     if (pixels == pixels[..., :1]).all():
@@ -120,19 +98,20 @@ def follow_by_compression(
     if not scaled and coding == find_coding(kept) == LOSSLESS and PALETTE not in content[:HEADER_BYTES]:
         # what differs without compression was changed
         return (0.0, False) if np.array_equal(part, pixels) else None
-    tolerance = TOLERANCE if part.shape == source.shape else SCALED_TOLERANCE
+    tolerance = SCALED_TOLERANCE if scaled else TOLERANCE
     limits = np.full((SIDE, SIDE), ROUNDED, np.float32)
     for steps in (read_steps(content), read_steps(kept)):
         if steps is not None:
             limits += np.maximum(steps, steps.T) / 2 * tolerance
     if coding in MAX_PIXELS:
-        limits += _measure_half_steps(part, whole)
+        changes = np.abs(transform_blocks(to_grey(part) - to_grey(whole)))
+        limits += np.quantile(changes, ALMOST_ALL, axis=(0, 1)).astype(np.float32)
     sums = np.zeros(2)
     for top in range(0, len(pixels), ROWS):
         first = max(0, top - AROUND)
         own, theirs, compressed = (each[first : top + ROWS + AROUND] for each in (pixels, part, whole))
         compressed = _compress_like(tables, compressed)
-        local, usual = (np.sqrt(_mean(_square(each, compressed))) for each in (own, theirs))
+        local, usual = (_measure_windows(each, compressed) for each in (own, theirs))
         if (local > MAX_LOCAL_SHARE * usual + MAX_LOCAL_REST)[top - first :][:ROWS].any():
             return None
         if _exceeds_steps(own, theirs, compressed, limits, FILTERED if scaled else 0.0):
@@ -148,12 +127,6 @@ def follow_by_compression(
     steps = read_steps(content)
     made = scaled and left < EXACT and steps is not None and measure_phases(part, steps) < MIN_COMB
     return left, made
-
-
-def _measure_half_steps(part: Pixels, compressed: Pixels) -> Grey:
-    """Return by how much compression of unknown steps changes almost all coefficients [8, 8]."""
-    changes = np.abs(transform_blocks(to_grey(part) - to_grey(compressed)))
-    return np.asarray(np.quantile(changes, ALMOST_ALL, axis=(0, 1)), np.float32)
 
 
 def _exceeds_steps(own: Pixels, theirs: Pixels, compressed: Pixels, limits: Grey, filtered: float) -> bool:
@@ -172,43 +145,19 @@ def _exceeds_steps(own: Pixels, theirs: Pixels, compressed: Pixels, limits: Grey
     return bool((from_source.any(axis=(2, 3)) & from_compressed.any(axis=(2, 3))).any())
 
 
-def _find_box(pixels: Pixels, source: Pixels, homography: Homography) -> NDArray[np.float64]:
-    """Return the edges of what a file shows in its source's pixels: left, top, right and bottom."""
-    height, width = pixels.shape[:2]
-    if pixels.shape == source.shape:
-        return np.array([0.0, 0.0, width, height])
-    corners = np.array([[-0.5, -0.5], [width - 0.5, height - 0.5]])
-    return (map_points(invert(homography), corners) + 0.5).ravel()
-
-
-def _list_parts(pixels: Pixels, source: Pixels, box: NDArray[np.float64]) -> list[Pixels]:
-    """Return the parts [h, w, 3] of a picture that a file may show, to the pixel."""
-    height, width = pixels.shape[:2]
-    left, top = np.rint(box[:2]).astype(int)
-    places = [(top + down, left + across) for down, across in SHIFTS]
-    return [
-        source[row : row + height, column : column + width]
-        for row, column in places
-        if 0 <= row <= source.shape[0] - height and 0 <= column <= source.shape[1] - width
-    ]
-
-
-def _scale_part(pixels: Pixels, source: Pixels, box: NDArray[np.float64]) -> list[Pixels]:
-    """Return the part of a picture that a file shows, scaled to its size in all ways; none if it is larger."""
-    height, width = pixels.shape[:2]
-    frame = np.array([0, 0, source.shape[1], source.shape[0]])
-    tolerance = np.maximum(2, SAME_SCALE * frame[[2, 3, 2, 3]])
-    left, top, right, bottom = np.rint(np.where(np.abs(box - frame) <= tolerance, frame, box)).astype(int)
-    if (
-        left < 0
-        or top < 0
-        or right > frame[2]
-        or bottom > frame[3]
-        or right - left < width
-        or bottom - top < height
-    ):
+def _scale(pixels: Pixels, source: Pixels, homography: Homography) -> list[Pixels]:
+    """Return a picture scaled to a file's size in all ways; none if it is smaller, or the file shows a part of it."""
+    size = pixels.shape[1], pixels.shape[0]
+    whole = np.array(source.shape[1::-1])
+    corners = map_points(invert(homography), np.array([(-0.5, -0.5), np.subtract(size, 0.5)])) + 0.5
+    apart = np.abs(corners - [(0, 0), whole])
+    if (apart > np.maximum(2, SAME_SCALE * whole)).any() or (whole < size).any():
         return []
-    return [scale(source[top:bottom, left:right], (width, height)) for scale in SCALINGS]
+    image = Image.fromarray(source)
+    return [
+        *(np.asarray(image.resize(size, each)) for each in PILLOW_FILTERS),
+        *(np.asarray(cv2.resize(source, size, interpolation=each), np.uint8) for each in OPENCV_FILTERS),
+    ]
 
 
 def _compress_like(tables: Tables | None, pixels: Pixels) -> Pixels:
@@ -258,10 +207,7 @@ def _compare(one: Pixels, other: Pixels) -> float:
     return float(cv2.absdiff(one, other).mean())
 
 
-def _square(one: Pixels, other: Pixels) -> Grey:
-    """Return the squared differences of two pictures [h, w, 3] in the channel that differs most [h, w]."""
-    return np.asarray(np.square(one.astype(np.float32) - other).max(axis=2), np.float32)
-
-
-def _mean(values: Grey) -> Grey:
-    return np.asarray(cv2.blur(values, (WINDOW, WINDOW)), np.float32)
+def _measure_windows(one: Pixels, other: Pixels) -> Grey:
+    """Return how far two pictures [h, w, 3] differ in each window [h, w], root mean square of the channel that differs most."""
+    squares = np.square(one.astype(np.float32) - other).max(axis=2)
+    return np.asarray(np.sqrt(cv2.blur(squares, (WINDOW, WINDOW))), np.float32)

@@ -7,23 +7,16 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import HOMOGRAPHY_BLOCKS, LAST_REACH, Aligned, Homography, align, invert, map_points, vary
+from .alignment import LAST_REACH, Aligned, Homography, align, invert, map_points, vary
 from .blocks import BLOCK, MIN_TEXTURE, STRIDE, Grey, block_centres, block_means, find_displacements
-from .edits import MIN_COVERED, SAME_TONE
+from .edits import MIN_COVERED
 from .geometry import Evidence, map_pixels, verify
-from .picture import THUMBNAIL, Picture
+from .picture import Picture
 
 FEWEST_INLIERS = 6  # features from which a map is tried; the pixels decide whether it holds
 SURE_MEDIAN = 0.7  # median correlation from which no further map is tried
 MIN_LIKENESS = 0.5  # correlation of thumbnails from which whole frames are laid on each other
-# maps of the square 0…1 onto itself: four turns, and those of the mirror image
-TURNS: tuple[Homography, ...] = tuple(
-    np.array(
-        [[x * mirror, y, (1 - x * mirror - y) / 2], [-y * mirror, x, (1 + y * mirror - x) / 2], [0, 0, 1]]
-    )
-    for mirror in (1, -1)
-    for x, y in ((1, 0), (0, 1), (-1, 0), (0, -1))
-)
+HOMOGRAPHY_BLOCKS = 12  # displaced blocks from which a homography is fitted
 CHANGED_BELOW = 0.6  # correlation of a block below which something else is seen there
 # grey levels of a block that shows something, where the other picture shows nothing
 CLEAR_TEXTURE = 2 * MIN_TEXTURE
@@ -33,7 +26,6 @@ PATCH_MARGIN = 4  # pixels left out on each side of a block that is searched els
 MOTION_REACH = 24  # pixels within which it is searched
 MIN_MOTION, MOTION_PEAK = 1.5, 0.75  # pixels, and correlation, from which it has moved
 MAX_MOTION_TESTS = 40  # blocks that are searched elsewhere
-MIN_CUT_OFF = 0.2  # share of a block that is as dark or as bright as a picture becomes
 
 
 @dataclass(frozen=True)
@@ -105,29 +97,21 @@ def _propose_maps(
         evidence = verify(query.close_features, reference.close_features, FEWEST_INLIERS)
     if evidence is not None and evidence.homography is not None:
         yield evidence.inliers, evidence.homography, "inverted" in evidence.change
-    turned = [_compare_turned(query.thumbnail, reference.thumbnail, turn) for turn in TURNS]
-    best = int(np.argmax(np.abs(turned)))
-    if abs(turned[best]) >= MIN_LIKENESS:
-        yield 0, TURNS[best], turned[best] < 0
-
-
-def _compare_turned(query: NDArray[np.float64], reference: NDArray[np.float64], turn: Homography) -> float:
-    """Return the correlation of thumbnails when the query is turned."""
-    mapped = map_pixels(turn, query.shape, reference.shape)
-    shown = cv2.warpPerspective(query, mapped, (THUMBNAIL, THUMBNAIL), flags=cv2.INTER_NEAREST)
-    return float((shown * reference).sum())
+    likeness = cv2.matchTemplate(query.thumbnail, reference.thumbnail, cv2.TM_CCOEFF_NORMED).item()
+    if abs(likeness) >= MIN_LIKENESS:
+        yield 0, np.eye(3), likeness < 0
 
 
 def _compare(aligned: Aligned, inliers: int, matched: int) -> Registration:
     """Measure how well two aligned pictures agree."""
-    blocks = aligned.blocks
-    both = blocks.textured
-    gain = float(np.median((blocks.first / np.maximum(blocks.second, 0.1))[both])) if both.any() else 1.0
-    shown = both | (blocks.covered & (np.maximum(blocks.first, gain * blocks.second) > CLEAR_TEXTURE))
-    values = blocks.correlation[shown]
-    apart = shown & (blocks.correlation < CHANGED_BELOW)
-    cut_off = _find_cut_off(aligned)
-    changed = apart & ~cut_off
+    correlation, first, second = aligned.blocks
+    both = aligned.textured
+    gain = float(np.median((first / np.maximum(second, 0.1))[both])) if both.any() else 1.0
+    shown = both | (aligned.shared & (np.maximum(first, gain * second) > CLEAR_TEXTURE))
+    values = correlation[shown]
+    apart = shown & (correlation < CHANGED_BELOW)
+    alike = _find_alike(aligned)
+    changed = apart & ~alike
     # along an edge, a displacement is not determined
     moved = find_displacements(*aligned.details, both & _find_corners(aligned.details[0]), LAST_REACH)
     return Registration(
@@ -137,7 +121,7 @@ def _compare(aligned: Aligned, inliers: int, matched: int) -> Registration:
         blocks=len(values),
         median=float(np.median(values)) if len(values) else -1.0,
         changed=float(changed.sum() / max(1, len(values))),
-        moved=_measure_motion(aligned, apart, cut_off),
+        moved=_measure_motion(aligned, apart, alike),
         parallax=_measure_parallax(moved),
         perspective=_measure_perspective(aligned, moved),
         outside=min(
@@ -146,17 +130,10 @@ def _compare(aligned: Aligned, inliers: int, matched: int) -> Registration:
     )
 
 
-def _find_cut_off(aligned: Aligned) -> NDArray[np.bool_]:
-    """Return in which blocks [rows, columns] tones were cut off in one of the pictures, which otherwise show the same there."""
-    found = np.zeros_like(aligned.blocks.covered)
-    sides = (*aligned.toned[0], aligned.fixed), (*aligned.toned[1][::-1], aligned.moving)
-    for own, other, whole in sides:
-        at_end = (own < whole.min() + SAME_TONE) | (own > whole.max() - SAME_TONE)
-        apart = own - other
-        found |= (block_means(at_end.astype(np.float32)) > MIN_CUT_OFF) & (
-            block_means(apart * apart) < MIN_TEXTURE**2
-        )
-    return found
+def _find_alike(aligned: Aligned) -> NDArray[np.bool_]:
+    """Return which blocks [rows, columns] are the same with the tones of one picture, as where the other's tones were cut off."""
+    apart = [block_means(np.square(own - other)) for own, other in aligned.toned]
+    return np.asarray(np.minimum(*apart) < MIN_TEXTURE**2, np.bool_)
 
 
 def _measure_parallax(moved: NDArray[np.float64]) -> float:
@@ -176,7 +153,7 @@ def _measure_perspective(aligned: Aligned, moved: NDArray[np.float64]) -> float:
     found = ~np.isnan(moved[..., 0])
     if found.sum() < HOMOGRAPHY_BLOCKS:
         return 0.0
-    places = block_centres((found.shape[0], found.shape[1]))[found]
+    places = block_centres(found.shape)[found]
     target = places + moved[found]
     source = map_points(invert(aligned.homography), places)
     projective, _ = cv2.findHomography(source, target)
@@ -208,8 +185,8 @@ def _sum_neighbours(values: Grey) -> Grey:
     )
 
 
-def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray[np.bool_]) -> float:
-    """Return the share of blocks that lie elsewhere in the other picture: what moved, unlike what was laid over or cut off."""
+def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], alike: NDArray[np.bool_]) -> float:
+    """Return the share of blocks that lie elsewhere in the other picture: what moved, unlike what was laid over or is alike."""
     places = np.argwhere(apart)
     places = places[:: max(1, -(-len(places) // MAX_MOTION_TESTS))]
     searched = moved = 0
@@ -227,7 +204,7 @@ def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], cut_off: NDArray
             area = other[upper : row + BLOCK + MOTION_REACH, before : column + BLOCK + MOTION_REACH]
             _, peak, _, (x, y) = cv2.minMaxLoc(cv2.matchTemplate(area, patch, cv2.TM_CCOEFF_NORMED))
             away = np.hypot(x + before - column - PATCH_MARGIN, y + upper - row - PATCH_MARGIN)
-            moved += peak > MOTION_PEAK and away > MIN_MOTION and not cut_off[row // STRIDE, column // STRIDE]
+            moved += peak > MOTION_PEAK and away > MIN_MOTION and not alike[row // STRIDE, column // STRIDE]
     return moved / searched if searched else 0.0
 
 

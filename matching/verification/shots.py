@@ -1,7 +1,7 @@
 """When and by which camera a picture was taken, as its EXIF data say: two shots are no copies, however alike they are."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from PIL import ExifTags
 
@@ -9,8 +9,8 @@ from image_copies.data.errors import ImageError
 
 from .contents import open_picture
 
-# seconds: time zones differ by multiples of it, so clocks that were set right later do, too
-CLOCK_STEP = 15 * 60
+# time zones differ by multiples of it, so clocks that were set right later do, too
+CLOCK_STEP = timedelta(minutes=15)
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,13 @@ def tell_shots_apart(first: Shot, second: Shot) -> str:
         return f"taken with two cameras, {first.camera} and {second.camera}"
     if first.taken is None or second.taken is None:
         return ""
-    apart = abs((first.taken - second.taken).total_seconds())
+    apart = abs(first.taken - second.taken)
     same_fraction = (
         not first.fraction or not second.fraction or first.fraction.rstrip("0") == second.fraction.rstrip("0")
     )
-    if apart % CLOCK_STEP == 0 and same_fraction:
+    if not apart % CLOCK_STEP and same_fraction:
         return ""
-    return f"taken {_format_seconds(apart)} apart with one camera"
-
-
-def _format_seconds(seconds: float) -> str:
-    if seconds < 1:
-        return "less than a second"
-    for unit, length in (("days", 86400), ("hours", 3600), ("minutes", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"taken {apart or 'less than a second'} apart with one camera"
 
 
 def _parse_time(value: object) -> datetime | None:

@@ -5,13 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import find_covered, invert
-from .colours import compare_colours, lay_colours, reduce_colours
+from .alignment import Aligned
 from .detail import MAX_ANISOTROPY, MAX_TILT, measure_angle, measure_anisotropy
 from .edits import Comparison
 from .geometry import map_pixels
 
-Pixels = NDArray[np.uint8]
 MAX_SHOWN = 0.98  # share of a picture below which the other one was cropped
 MIN_BRIGHTER = 4.0  # levels by which the mean brightness differs
 # words of edits beside which the rest need not be the same
@@ -19,32 +17,36 @@ ADDED = {"framed", "captioned or covered in part"}
 TONES = {"a negative", "without its colours", "brighter", "other tones or colours"}
 
 
-def list_edits(found: Comparison, query: Pixels, reference: Pixels, negative: bool) -> list[str]:
+def list_edits(
+    found: Comparison, aligned: Aligned, query: tuple[int, ...], reference: tuple[int, ...]
+) -> list[str]:
     """Return what tells two copies apart, in words; nothing of size and compression.
 
     Args:
         found: The comparison of the two.
-        query: One of them, uint8 [h, w, 3], RGB, reduced.
-        reference: The other one, likewise.
-        negative: Whether one of them is a negative of the other.
+        aligned: The two in one frame.
+        query: Height and width of one of them when it was aligned.
+        reference: Those of the other one.
     """
-    homography = map_pixels(found.homography, query.shape, reference.shape)
+    homography = map_pixels(found.homography, query, reference)
     sides = found.query, found.reference
-    seen = (
-        float(find_covered(query.shape, homography, reference.shape).mean()),
-        float(find_covered(reference.shape, invert(homography), query.shape).mean()),
-    )
+    seen = min(aligned.covered.mean(), aligned.seen.mean())
     said = ["framed"] if any(side.framed for side in sides) else []
-    if not said and any(side.cropped for side in sides) and min(seen) < MAX_SHOWN:
-        said.append(f"cropped to {100 * min(seen):.0f} %")
+    if not said and any(side.cropped for side in sides) and seen < MAX_SHOWN:
+        said.append(f"cropped to {100 * seen:.0f} %")
     said += _describe_map(homography)
-    if negative:
+    if aligned.negative:
         said.append("a negative")
     if any(side.covered for side in sides):
         said.append("captioned or covered in part")
-    if negative or not ADDED.isdisjoint(said):  # what was added may have any tones
+    if aligned.negative or not ADDED.isdisjoint(said):  # what was added may have any tones
         return said
-    return said + _describe_tones(found, reduce_colours(query), reduce_colours(reference))
+    if any(side.discoloured for side in sides):
+        said.append("without its colours")
+    elif any(side.recoloured for side in sides):
+        apart = (aligned.fixed - aligned.warped)[aligned.inside].mean()
+        said.append("brighter" if abs(apart) > MIN_BRIGHTER else "other tones or colours")
+    return said
 
 
 def describe_edits(said: Sequence[str]) -> str:
@@ -65,14 +67,3 @@ def _describe_map(homography: NDArray[np.float64]) -> list[str]:
         + [f"turned by {angle:.0f}°"] * (angle > MAX_TILT and not upside_down)
         + ["stretched"] * (measure_anisotropy(linear) > MAX_ANISOTROPY)
     )
-
-
-def _describe_tones(found: Comparison, query: Pixels, reference: Pixels) -> list[str]:
-    coloured = compare_colours(found.homography, query, reference)
-    if any(coloured.get("discoloured", ())):
-        return ["without its colours"]
-    if not any(coloured.get("recoloured", ())):
-        return []
-    (one, other), shared = lay_colours(found.homography, query, reference)
-    apart = abs(float((one[0] - other[0])[shared].mean()))
-    return ["brighter" if apart > MIN_BRIGHTER else "other tones or colours"]

@@ -22,10 +22,8 @@ from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match
 from image_copies.matching.pairs import PairJudge
-from image_copies.matching.verification.blocks import to_grey
 from image_copies.matching.verification.detail import compare_detail
 from image_copies.matching.verification.edits import Comparison, Edits
-from image_copies.matching.verification.enlargement import measure_new_detail
 from tests import pictures
 from tests.album_kinds.pictures import scene, turn_hue
 from tests.pictures import compress
@@ -235,8 +233,6 @@ def plan(folder: Path, rule: KeepRule = "largest", reference: str = "", preferre
 
 
 GOES: list[tuple[Saved, Saved]] = [  # an original, and what is made of its file
-    ((same, "jpg 92"), (crop(40, 30), "jpg 70")),
-    ((same, "jpg 95"), (crop(37, 21, 401, 330), "jpg 70")),
     ((same, "jpg 92"), (grey, "jpg 70")),
     ((same, "jpg 92"), (scale(0.5, 0.65), "jpg 70")),
     *(((same, "jpg 93+"), (same, form)) for form in ("jpg 50", "jpg 90", "webp 60", "webp 80", "avif 60", "png")),
@@ -245,7 +241,7 @@ GOES: list[tuple[Saved, Saved]] = [  # an original, and what is made of its file
     *(((same, "jpg 85"), (same, form)) for form in ("png", "avif 60")),
     *(((same, "jpg 92"), (same, form)) for form in ("tiff", "webp 101", "webp 97", "avif 100", "heif 95")),
     ((draw_chart, "png"), (same, "jpg 90")),  # it was kept for the PNG of a screen
-    *(((same, "jpg 92"), (same, form)) for form in ("ppm", "jp2 80")),
+    ((same, "jpg 92"), (same, "jp2 80")),
     # Lights seemed to be other things, and what was reduced by little to be an original that was enlarged.
     ((draw_night, "jpg 93"), (scale(0.7, 0.7, LANCZOS), "jpg 86")),
     ((same, "jpg 92"), (scale(0.9, 0.9, LANCZOS), "jpg 87")),
@@ -262,20 +258,13 @@ def test_what_is_made_of_an_original_goes(tmp_path: Path, original: Saved, made:
     assert (rows["original"].action, rows["made"].action) == ("keep", "remove")
 
 
-@pytest.mark.parametrize(("edit", "side"), [(scale(4 / 3, 4 / 3, LANCZOS), 0.7), (draw_chart, 0.5)])
-def test_what_was_exported_at_two_sizes_goes_at_the_smaller_one(tmp_path: Path, edit: Edit, side: float) -> None:
-    """None of the two is made of the other one's file; sharp edges of a drawing on white show that it was not enlarged."""
-    save(tmp_path, "original", edit(draw()), "jpg 93")
-    save(tmp_path, "small", scale(side, side, LANCZOS)(edit(draw())), "jpg 88")
+def test_what_was_exported_at_two_sizes_goes_at_the_smaller_one(tmp_path: Path) -> None:
+    """None of the two is made of the other one's file."""
+    picture = scale(4 / 3, 4 / 3, LANCZOS)(draw())
+    save(tmp_path, "original", picture, "jpg 93")
+    save(tmp_path, "small", scale(0.7, 0.7, LANCZOS)(picture), "jpg 88")
     row = plan(tmp_path)["small"]
     assert row.action == "remove", row
-
-
-def test_edges_of_a_drawing_say_that_it_was_not_enlarged_if_they_are_sharper_than_sharpening_makes_them() -> None:
-    chart, to_small = draw_chart(draw()), np.array([[0.5, 0, -0.25], [0, 0.5, -0.25], [0, 0, 1]])
-    small = scale(0.5, 0.5, LANCZOS)(chart)
-    greys = [to_grey(np.asarray(picture)) for picture in (chart, sharpen(scale(2)(small)), small)]
-    assert measure_new_detail(greys[0], greys[2], to_small) > 0 == measure_new_detail(greys[1], greys[2], to_small)
 
 
 STAYS: list[tuple[Saved, Saved]] = [  # an original, and what is made of its file, for which it must not go
@@ -471,7 +460,6 @@ SHARP = Edits(blurred=True, new_detail=99.0)
 LARGE = Edits(density=1.5, new_detail=99.0)
 STEPS = Edits(step=4.0)
 UNCLEAR = "both JPEG and JPEG have as many pixels, and neither says which was first"
-SMALL = "it is a small part of the kept file, which somebody chose"
 
 
 @pytest.mark.parametrize(
@@ -481,8 +469,7 @@ SMALL = "it is a small part of the kept file, which somebody chose"
         (SHARP, Edits(), {}, ""),
         (Edits(density=1.5), Edits(), {}, "nothing says that the kept file was not enlarged"),
         (LARGE, Edits(), {}, ""),
-        (Edits(), Edits(cropped=True), {"homography": np.diag([2.5, 2.5, 1.0])}, SMALL),
-        (Edits(), Edits(cropped=True), {"homography": np.diag([1 / 0.6, 1 / 0.6, 1.0])}, ""),
+        (Edits(), Edits(cropped=True), {}, "it is a part of the kept file, which somebody chose"),
         (Edits(), Edits(), {"reversed": True}, UNCLEAR),
         (STEPS, Edits(), {"reversed": True}, UNCLEAR),
         (STEPS, STEPS, {"reversed": True}, ""),  # as by a program that keeps the tables

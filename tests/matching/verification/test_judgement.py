@@ -248,7 +248,7 @@ def test_two_exposures_are_never_certain_however_alike_they_are() -> None:
     first, second = Shot(NOON, "", "Acme X1"), Shot(NOON.replace(second=1), "", "Acme X1")
     assert judge(registration=registration, shots=(first, first)).kind == "certain"
     found = judge(registration=registration, shots=(first, second))
-    assert (found.kind, found.reason) == ("same scene", "taken 1 s apart with one camera")
+    assert (found.kind, found.reason) == ("same scene", "taken 0:00:01 apart with one camera")
 
 
 @pytest.mark.parametrize(
