@@ -34,7 +34,9 @@ def collect_tradeoff(measurements: Sequence[dict[str, Any]]) -> Tradeoff:
             for figure in runs:
                 runs[figure].append(entry["figures"].get(figure, math.nan))  # λ 1 has no share
     if len(found) < 2:
-        raise UserError(f"{len(found)} values of λ were measured; measure them first: claims.py --only 5.")
+        raise UserError(
+            f"{len(found)} values of λ were measured; measure them first: measure_claims.py --only 5."
+        )
     return dict(sorted(found.items()))
 
 

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from claims import is_asked_for, make_parser, measure_claims
-from claims import list_claims as list_all_claims
 from measurements import Measurements
 
 from image_copies.data.errors import UserError
@@ -17,6 +15,8 @@ from image_copies.studies.claims.claim import Arm, Claim, Figures, Measured
 from image_copies.studies.claims.row import Difference, Row
 from image_copies.studies.claims.training import read_photographs
 from image_copies.studies.ideal import claims as ideal
+from image_copies.studies.measure_claims import is_asked_for, make_parser, measure_claims
+from image_copies.studies.measure_claims import list_claims as list_all_claims
 from image_copies.studies.multigrain import claims as multigrain
 from image_copies.studies.svmax import claims as svmax
 

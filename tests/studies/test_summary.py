@@ -9,8 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from claims import measure_claim
-from claims_summary import (
+from measurements import Measurements
+from page_tables import read_table
+from PIL import Image
+
+from image_copies.data.errors import UserError
+from image_copies.studies.claims.claim import Arm, Claim, Side, find_learnt
+from image_copies.studies.claims.row import Difference, Row, compute_half_width
+from image_copies.studies.claims.summary import (
     COMMAND,
     DOCUMENT,
     SUMMARY,
@@ -19,13 +25,7 @@ from claims_summary import (
     as_markdown,
     count_outcomes,
 )
-from measurements import Measurements
-from page_tables import read_table
-from PIL import Image
-
-from image_copies.data.errors import UserError
-from image_copies.studies.claims.claim import Arm, Claim, Side, find_learnt
-from image_copies.studies.claims.row import Difference, Row, compute_half_width
+from image_copies.studies.measure_claims import measure_claim
 from image_copies.studies.multigrain.tradeoff import collect_tradeoff, plot_tradeoff
 
 
@@ -205,7 +205,7 @@ def test_the_tradeoff_is_drawn_from_the_file(tmp_path: Path) -> None:
 
 
 def test_the_documents_tables_are_those_of_the_summary() -> None:
-    """After measuring: `claims.py --docs`."""
+    """After measuring: `measure_claims.py --docs`."""
     rows = Summary.open(SUMMARY).rows
     assert read_table(DOCUMENT, COMMAND) == count_outcomes(rows)
     assert TABLE.read_text(encoding="utf-8") == as_markdown(rows) + "\n"

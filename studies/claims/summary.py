@@ -8,17 +8,17 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Self, get_args
 
-from page_tables import DOCUMENTS
-
 from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
-from image_copies.studies.claims.row import Outcome, Row
 
-SUMMARY = DOCUMENTS / "claims.json"
-TABLE = DOCUMENTS / "claims.md"  # the whole table
-DOCUMENT = DOCUMENTS / "papers.md"
+from .row import Outcome, Row
+
+HERE = Path(__file__).resolve().parent
+SUMMARY = HERE / "claims.json"
+TABLE = HERE / "claims.md"  # the whole table
+DOCUMENT = HERE.parents[1] / "docs" / "papers.md"
 ASIDE = "premise"  # of rows that a claim builds on
-COMMAND = "benchmarks/claims.py --docs"
+COMMAND = "studies/measure_claims.py --docs"
 
 
 @dataclass
@@ -44,12 +44,18 @@ class Summary:
             content = json.loads(path.read_text(encoding="utf-8"))
             return cls(path, [Row.from_json(row) for row in content["rows"]])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is not a summary of the claims ({error}). Restore it: git checkout -- {path}") from error
+            raise UserError(
+                f"{path} is not a summary of the claims ({error}). Restore it: git checkout -- {path}"
+            ) from error
 
     def put(self, rows: Sequence[Row]) -> None:
         """Write rows in place of those of the same claim; a row of more runs than the new one stays."""
         kept = {row.key: row for row in self.rows}
-        kept |= {row.key: row for row in rows if row.key not in kept or row.difference.runs >= kept[row.key].difference.runs}
+        kept |= {
+            row.key: row
+            for row in rows
+            if row.key not in kept or row.difference.runs >= kept[row.key].difference.runs
+        }
         self.rows = sorted(
             kept.values(),
             key=lambda row: (int("".join(filter(str.isdecimal, row.number))), row.number, row.claim),

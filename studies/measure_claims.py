@@ -1,6 +1,6 @@
 """The papers' claims, one row each: what was run here, what came out, and the verdict.
 
-    python benchmarks/claims.py [--quick] [--only 7 9d] [--seeds 5] [--data FOLDER]
+    python studies/measure_claims.py [--quick] [--only 7 9d] [--seeds 5] [--data FOLDER]
         [--photographs FOLDER [--weights FILE]] [--results FILE.json] [--docs] [--plot FILE.png]
 
 --data: a folder in the ISC2021 layout for claims 10 to 12; default `tiny` of the folder that COPYSETS names, otherwise the
@@ -20,6 +20,7 @@ without numbers prints the table of the summary.
 
 import argparse
 import os
+import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -27,9 +28,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from claims_summary import COMMAND, DOCUMENT, SUMMARY, TABLE, Summary, as_markdown, count_outcomes
-from measurements import Measurements
-from page_tables import write_table
 from rich.console import Console
 
 from image_copies.data.errors import UserError
@@ -39,12 +37,25 @@ from image_copies.pipeline.tools.datasets import make_sample
 from image_copies.studies.claims import isc2021
 from image_copies.studies.claims.claim import Claim
 from image_copies.studies.claims.row import MIN_DECIDING_RUNS, Row, read_number
+from image_copies.studies.claims.summary import (
+    COMMAND,
+    DOCUMENT,
+    SUMMARY,
+    TABLE,
+    Summary,
+    as_markdown,
+    count_outcomes,
+)
 from image_copies.studies.claims.training import Bench
 from image_copies.studies.ideal import claims as ideal
 from image_copies.studies.multigrain import claims as multigrain
 from image_copies.studies.multigrain import toy
 from image_copies.studies.multigrain.tradeoff import collect_tradeoff, plot_tradeoff
 from image_copies.studies.svmax import claims as svmax
+
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from measurements import Measurements
+from page_tables import write_table
 
 STEPS, LONGER_STEPS, COPY_STEPS = 300, 600, 400  # of claims 7 to 9, 2 to 6, 10 to 12
 QUICK_STEPS, QUICK_SEEDS = 10, 1
@@ -80,18 +91,32 @@ def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[C
         descriptor = PHOTOGRAPH_BACKBONE | start
         place = folder / "photographs"
         steps = budget(PHOTOGRAPH_STEPS)
-        benches.append((ideal, Bench(place, steps, seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS)))
+        benches.append(
+            (ideal, Bench(place, steps, seeds, options.photographs, descriptor=descriptor, **PHOTOGRAPHS))
+        )
     claims = toy.list_claims()
     for group, bench in benches:
         claims += group.list_claims(bench)
     if options.only is None or any(asked.startswith(("10", "11", "12")) for asked in options.only):
-        data = make_drawn_sample(folder) if options.quick and options.data is None else find_data(options.data, folder)
+        data = (
+            make_drawn_sample(folder)
+            if options.quick and options.data is None
+            else find_data(options.data, folder)
+        )
         claims += isc2021.list_claims(isc2021.CopyBench(folder, data, budget(COPY_STEPS), seeds))
-    chosen = claims if options.only is None else [claim for claim in claims if is_asked_for(claim.number, options.only)]
+    chosen = (
+        claims
+        if options.only is None
+        else [claim for claim in claims if is_asked_for(claim.number, options.only)]
+    )
     if options.only and not chosen:
         asked = " or ".join(options.only)
-        known = sorted({claim.number.split(",")[0] for claim in claims}, key=lambda number: (read_number(number), number))
-        raise UserError(f"no claim is called {asked}. There are {' '.join(known)} and 10 to 12; photographs needs --photographs.")
+        known = sorted(
+            {claim.number.split(",")[0] for claim in claims}, key=lambda number: (read_number(number), number)
+        )
+        raise UserError(
+            f"no claim is called {asked}. There are {' '.join(known)} and 10 to 12; photographs needs --photographs."
+        )
     return sorted(chosen, key=lambda claim: (read_number(claim.number), claim.number))
 
 
@@ -117,7 +142,8 @@ def make_drawn_sample(folder: Path) -> Path:
 def is_asked_for(number: str, only: Sequence[str]) -> bool:
     """Whether a claim is named: "9" names all rows of claim 9, "9d" those of 9d, "photographs" all of those."""
     return any(
-        asked in (str(read_number(number)), number.split(",")[0], number.split(", ")[-1], number.replace(", ", ","))
+        asked
+        in (str(read_number(number)), number.split(",")[0], number.split(", ")[-1], number.replace(", ", ","))
         for asked in only
     )
 
@@ -130,7 +156,9 @@ def measure_claim(store: Measurements, claim: Claim, seeds: Sequence[int]) -> Ro
         runs = store.measure(arm.name, arm.about, seeds, arm.measure)
         measured[arm.name] = {figure: [run[figure] for run in runs] for figure in runs[0]}
         entries += store.find(arm.name, arm.about).values()
-    commits, machines = (sorted({entry.get(key, "not recorded") for entry in entries}) for key in ("commit", "machine"))
+    commits, machines = (
+        sorted({entry.get(key, "not recorded") for entry in entries}) for key in ("commit", "machine")
+    )
     return replace(claim.judge(measured), commit=", ".join(commits), machine="; ".join(machines))
 
 
@@ -157,33 +185,45 @@ def measure_claims(store: Measurements, claims: Sequence[Claim], seeds: int) -> 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_STEPS} steps a training, one seed")
-    parser.add_argument("--only", nargs="*", metavar="N", help="claims (9) or rows (9d); photographs: all rows on them")
+    parser.add_argument(
+        "--only", nargs="*", metavar="N", help="claims (9) or rows (9d); photographs: all rows on them"
+    )
     parser.add_argument("--seeds", type=int, help=f"default: {MIN_DECIDING_RUNS}")
     parser.add_argument("--steps", type=int, help="of each training")
     parser.add_argument("--data", type=Path, metavar="FOLDER")
-    parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="class folders, or a collection with SOURCES.tsv")
+    parser.add_argument(
+        "--photographs", type=Path, metavar="FOLDER", help="class folders, or a collection with SOURCES.tsv"
+    )
     parser.add_argument(
         "--weights",
         type=Path,
         metavar="FILE",
         help=f"of {PHOTOGRAPH_BACKBONE['backbone']}, for --photographs",
     )
-    parser.add_argument("--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json")
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE.json", help="default: runs/claims.json, or claims-quick.json"
+    )
     parser.add_argument(
         "--docs",
         action="store_true",
         help="also write claims.json, claims.md and the table of docs/papers.md",
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="MultiGrain's figures 5 and C.1 (ICLR), by λ")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE.png", help="MultiGrain's figures 5 and C.1 (ICLR), by λ"
+    )
     return parser
 
 
 def main() -> None:
     """Parse the command line, measure, and print the table."""
     options = make_parser().parse_args()
-    store = Measurements.open(options.results or Path("runs") / ("claims-quick.json" if options.quick else "claims.json"))
+    store = Measurements.open(
+        options.results or Path("runs") / ("claims-quick.json" if options.quick else "claims.json")
+    )
     summary = Summary.open(SUMMARY)
     seeds = options.seeds or (QUICK_SEEDS if options.quick else MIN_DECIDING_RUNS)
     rows, failed = summary.rows, list[str]()
