@@ -78,6 +78,9 @@ def list_claims(folder: Path, options: argparse.Namespace, seeds: int) -> list[C
         folder: Where images and trainings are written.
         options: The command line.
         seeds: Number of runs.
+
+    Raises:
+        UserError: No claim has a number that was asked for.
     """
 
     def budget(steps: int) -> int:
