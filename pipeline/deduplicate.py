@@ -15,22 +15,13 @@ from contextlib import nullcontext
 from image_copies.data.errors import UserError
 from image_copies.matching.output import Output
 from image_copies.pipeline.cluster import add_ray_options, use_ray
-from image_copies.pipeline.run.cli import (
-    NETWORK,
-    OPTIONS,
-    PLACE,
-    RULE,
-    SOURCES,
-    add_options,
-    make_task_parser,
-    report_errors,
-)
+from image_copies.pipeline.run import cli
 
 CLASSES = ("same file", "certain", "likely", "same scene")
 OWN = {
-    "--input": SOURCES | {"help": "folders, tars, Parquet files, @list.txt; also s3://…"},
-    "--against": SOURCES | {"help": "test sets: compare the inputs with them only"},
-    "--output": PLACE | {"required": True, "help": "vectors and lists; kept for repeats"},
+    "--input": cli.SOURCES | {"help": "folders, tars, Parquet files, @list.txt; also s3://…"},
+    "--against": cli.SOURCES | {"help": "test sets: compare the inputs with them only"},
+    "--output": cli.PLACE | {"required": True, "help": "vectors and lists; kept for repeats"},
     "--column": {
         "default": "image",
         "metavar": "NAME",
@@ -38,14 +29,14 @@ OWN = {
     },
     "--remove": {"nargs": "+", "choices": CLASSES, "default": CLASSES[:2]}
     | {"help": "classes of which a picture goes; default: the first two"},
-    "--apply": PLACE | {"help": "write filtered tars and tables of an earlier run to DIR"},
+    "--apply": cli.PLACE | {"help": "write filtered tars and tables of an earlier run to DIR"},
 }
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = make_task_parser("deduplicate", __doc__)
-    add_options(options, [*OWN, *NETWORK, *RULE, "--json"], OPTIONS | OWN)
+    options = cli.make_task_parser("deduplicate", __doc__)
+    cli.add_options(options, [*OWN, *cli.NETWORK, *cli.RULE, "--json"], cli.OPTIONS | OWN)
     add_ray_options(options)
     return options
 
@@ -100,5 +91,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    with report_errors():
+    with cli.report_errors():
         sys.exit(main())

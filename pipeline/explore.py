@@ -11,44 +11,34 @@ from typing import TYPE_CHECKING
 
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, text_of
-from image_copies.pipeline.run.cli import (
-    DIR,
-    FLAG,
-    OPTIONS,
-    PORT,
-    RULE,
-    add_options,
-    at_least,
-    make_task_parser,
-    report_errors,
-)
+from image_copies.pipeline.run import cli
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
 
 OWN = {
-    "--matches": DIR | {"help": "review what match.py wrote there (its --output)"},
-    "--port": {"type": PORT, "default": 8765, "help": "port on 127.0.0.1; default 8765"},
-    "--serve": FLAG | {"help": "with --index: search over HTTP"},
-    "--megapixels": {"type": at_least(1), "default": 50, "metavar": "N"}
+    "--matches": cli.DIR | {"help": "review what match.py wrote there (its --output)"},
+    "--port": {"type": cli.PORT, "default": 8765, "help": "port on 127.0.0.1; default 8765"},
+    "--serve": cli.FLAG | {"help": "with --index: search over HTTP"},
+    "--megapixels": {"type": cli.at_least(1), "default": 50, "metavar": "N"}
     | {"help": "with --serve: most that a picture may have that is sent, half of all at once; default 50"},
-    "--index": DIR | {"help": "search this index, made by match.py"},
-    "--checkpoint": OPTIONS["--checkpoint"] | {"help": "with --index: this network instead of a run"},
-    "--with": OPTIONS["--with"] | {"help": "with --index: the network that was joined"},
-    "--threshold": OPTIONS["--threshold"] | {"help": "with --serve: lowest score of a copy"},
+    "--index": cli.DIR | {"help": "search this index, made by match.py"},
+    "--checkpoint": cli.OPTIONS["--checkpoint"] | {"help": "with --index: this network instead of a run"},
+    "--with": cli.OPTIONS["--with"] | {"help": "with --index: the network that was joined"},
+    "--threshold": cli.OPTIONS["--threshold"] | {"help": "with --serve: lowest score of a copy"},
 }
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    options = make_task_parser("explore", __doc__)
-    add_options(
+    options = cli.make_task_parser("explore", __doc__)
+    cli.add_options(
         options,
         [("--matches", "--serve"), "--port", "--run", "--data", "--index"],
-        OPTIONS | OWN,
+        cli.OPTIONS | OWN,
     )
-    add_options(options, ["--checkpoint", "--with", *RULE, "--megapixels"], OPTIONS | OWN)
+    cli.add_options(options, ["--checkpoint", "--with", *cli.RULE, "--megapixels"], cli.OPTIONS | OWN)
     return options
 
 
@@ -106,5 +96,5 @@ def _open_app(options: argparse.Namespace) -> "tuple[FastAPI, str]":
 
 
 if __name__ == "__main__":
-    with report_errors():
+    with cli.report_errors():
         main()

@@ -8,11 +8,8 @@ make_data.py --set cub --root DIR --output DIR           the training classes of
 import json
 from pathlib import Path
 
+from image_copies.data import files, images, kinds, locks
 from image_copies.data.errors import UserError
-from image_copies.data.files import read_json, whole_folder, write_text
-from image_copies.data.images import find_images
-from image_copies.data.kinds import TRAINING_SETS
-from image_copies.data.locks import LOCK_NAME, hold_folder
 from image_copies.pipeline.run.cli import DIR, SEED, Table, add_options, make_task_parser, report_errors
 from image_copies.pipeline.run.step import fingerprint
 
@@ -21,7 +18,7 @@ SIGNATURE = {"made_by": "make_data.py of image-copy-detection"}
 OPTIONS: Table = {
     "--photos": DIR | {"help": "pictures to use; without it the sample is drawn"},
     "--set": {
-        "choices": tuple(TRAINING_SETS),
+        "choices": tuple(kinds.TRAINING_SETS),
         "help": "data set with classes, whose training classes are used",
     },
     "--root": DIR | {"help": "with --set: the unpacked archive"},
@@ -61,10 +58,10 @@ def make_data(photos: Path | None, output: Path, seed: int, archive: str | None 
     source = (
         "sample"
         if photos is None
-        else [str(photos.resolve()), *fingerprint(find_images(photos, naming="path"))]
+        else [str(photos.resolve()), *fingerprint(images.find_images(photos, naming="path"))]
     )
     wanted = SIGNATURE | {"source": source, "seed": seed} | ({"set": archive} if archive is not None else {})
-    made = read_json(output / "dataset.json")
+    made = files.read_json(output / "dataset.json")
     if SIGNATURE | made == wanted:
         print(f"{output}: up to date")
         return
@@ -79,8 +76,8 @@ def make_data(photos: Path | None, output: Path, seed: int, archive: str | None 
     from image_copies.pipeline.tools.datasets import make_from_archive, make_from_photos, make_sample
 
     with (
-        hold_folder(output, "make_data", lock=output.with_name(f".{output.name}{LOCK_NAME}")),
-        whole_folder(output) as folder,
+        locks.hold_folder(output, "make_data", lock=output.with_name(f".{output.name}{locks.LOCK_NAME}")),
+        files.whole_folder(output) as folder,
     ):
         if photos is None:
             make_sample(folder, seed)
@@ -88,7 +85,7 @@ def make_data(photos: Path | None, output: Path, seed: int, archive: str | None 
             make_from_archive(archive, photos, folder, seed)
         else:
             make_from_photos(photos, folder, seed)
-        write_text(folder / "dataset.json", json.dumps(wanted, indent=1))
+        files.write_text(folder / "dataset.json", json.dumps(wanted, indent=1))
     print(f"{output}: made")
 
 

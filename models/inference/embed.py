@@ -11,11 +11,9 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data import preprocessing, process, threads
 from image_copies.data.arrays import Bools, Float32s
 from image_copies.data.images import ImageSet
-from image_copies.data.preprocessing import PreprocessedImages
-from image_copies.data.process import choose_workers
-from image_copies.data.threads import overlap
 
 from ..device import autocast, best_device, mark_arrival, report_lack_of_memory
 from ..network.checkpoint import Checkpoint
@@ -55,16 +53,16 @@ def embed_images(
     device = best_device()
     launch = prepare_network(checkpoint, settings, device)
     batches: DataLoader[Any] = DataLoader(
-        PreprocessedImages(images, settings.image_size or checkpoint.image_size),
+        preprocessing.PreprocessedImages(images, settings.image_size or checkpoint.image_size),
         settings.batch_size,
-        num_workers=choose_workers(settings.workers),
+        num_workers=process.choose_workers(settings.workers),
         pin_memory=device.type == "cuda",
         worker_init_fn=_lower_priority,
     )
     if device.type == "cpu":
         embedded = map_in_parallel(lambda loaded: read_launched(launch(loaded)), batches, device)
     else:
-        embedded = overlap(launch, read_launched, batches)
+        embedded = threads.overlap(launch, read_launched, batches)
     first = 0
     for vectors, unreadable in embedded:
         check_finite(vectors, images.paths[first : first + len(vectors)])

@@ -13,10 +13,9 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
+from image_copies.data import commands, process
 from image_copies.data.arrays import Float32s
-from image_copies.data.commands import name_command, name_install
 from image_copies.data.errors import UserError
-from image_copies.data.process import has_gpu
 
 from .embedders import Embedder, Squares
 from .onnx_embedder import open_onnx
@@ -32,7 +31,7 @@ def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
         UserError: The checkpoint is missing or damaged, or it has no graph and torch is not installed.
     """
     has_torch = find_spec("torch") is not None
-    if not (has_torch and has_gpu()):
+    if not (has_torch and process.has_gpu()):
         opened = _open_graph(checkpoint)
         if opened is not None:
             return opened
@@ -40,8 +39,8 @@ def open_network(checkpoint: Path, settings: EmbeddingSettings) -> Embedder:
         _check(checkpoint)
         raise UserError(
             f"{checkpoint} cannot be used without torch: no graph of its weights is beside it. Install torch with: "
-            f"{name_install('train')}; or write the graph where it is installed: "
-            f"{name_command('export')} --checkpoint {checkpoint} --graph"
+            f"{commands.name_install('train')}; or write the graph where it is installed: "
+            f"{commands.name_command('export')} --checkpoint {checkpoint} --graph"
         )
     # imported here: torch takes seconds
     from .torch_embedder import load_embedder

@@ -8,10 +8,9 @@ from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data import preprocessing, process
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.preprocessing import PreprocessedImages
-from image_copies.data.process import choose_workers
 
 from ..network.base import ImageDescriptor
 from ..network.checkpoint import save_descriptor
@@ -70,7 +69,9 @@ def compute_raw(
     """Return the raw embeddings [n, d] float32 of the images that can be read, as squares of `size` pixels, in their order."""
     device = next(iter(descriptor.state_dict().values())).device
     found = list[Tensor]()
-    loader = DataLoader(PreprocessedImages(images, size), batch, num_workers=choose_workers(workers))
+    loader = DataLoader(
+        preprocessing.PreprocessedImages(images, size), batch, num_workers=process.choose_workers(workers)
+    )
     for pixels, readable in tqdm(loader, desc="whitening", unit="batch", leave=False):
         if readable.any():
             shown = normalize_pixels(pixels[readable].to(device), descriptor.mean, descriptor.std)

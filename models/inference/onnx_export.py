@@ -18,15 +18,14 @@ from onnxscript import ir, optimizer
 from torch import Tensor, nn
 
 from image_copies.augmentations.dataset import normalize_pixels
+from image_copies.data import files, procedural
 from image_copies.data.arrays import Float32s
 from image_copies.data.errors import UserError
-from image_copies.data.files import digest_file, whole_file
-from image_copies.data.procedural import draw_picture
 from image_copies.data.squares import decode_square, resize_square
 
+from ..network import joined
 from ..network.checkpoint import Checkpoint, load_descriptor
 from ..network.descriptor import Descriptor
-from ..network.joined import JoinedDescriptor
 from .embed import embed_views
 from .embedders import SAME_VECTORS, Embedder
 from .folding import draw_pictures
@@ -115,7 +114,7 @@ def export_onnx(
     )
     model = _make_graph(module)
     _describe(model, module, dimensions, notes)
-    with whole_file(path) as temporary:
+    with files.whole_file(path) as temporary:
         ir.save(model, temporary)
         return _verify(module, open_session(path, temporary.read_bytes()), MAX_DIFFERENCE, photographs)
 
@@ -134,7 +133,7 @@ def add_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
     views = checkpoint.with_suffix(VIEWS)
     difference = _write_graph(checkpoint.with_suffix(GRAPH), checkpoint, loaded, photographs)
     views.unlink(missing_ok=True)
-    if not isinstance(loaded.descriptor, JoinedDescriptor):
+    if not isinstance(loaded.descriptor, joined.JoinedDescriptor):
         return difference
     own = loaded.descriptor.for_views()
     if own is loaded.descriptor:
@@ -151,10 +150,10 @@ def _write_graph(path: Path, checkpoint: Path, loaded: Checkpoint, photographs: 
     module = Exported([(loaded, EmbeddingSettings())], None).eval().cpu()
     model = _make_graph(module)
     _leave_weights(model, checkpoint)
-    _describe(model, module, loaded.descriptor.dimensions, {MADE_OF: digest_file(checkpoint)})
+    _describe(model, module, loaded.descriptor.dimensions, {MADE_OF: files.digest_file(checkpoint)})
     content = ir.to_proto(model).SerializeToString()
     difference = _verify(module, open_session(path, content, checkpoint), SAME_VECTORS, photographs)
-    with whole_file(path) as temporary:
+    with files.whole_file(path) as temporary:
         temporary.write_bytes(content)
     return difference
 
@@ -258,7 +257,7 @@ def largest_difference(module: Exported, network: Embedder, photographs: Sequenc
     Half of every third drawn picture is plain, as in screenshots and scans: small constants decide what such an area gives.
     Photographs that cannot be read are black.
     """
-    drawn = [draw_picture(np.random.default_rng(seed)) for seed in range(DRAWN)]
+    drawn = [procedural.draw_picture(np.random.default_rng(seed)) for seed in range(DRAWN)]
     for picture in drawn[::3]:
         picture[:, : picture.shape[1] // 2] = 255
     squares = {

@@ -13,14 +13,11 @@ from image_copies.data.errors import UserError
 from image_copies.data.kinds import PARTS, load_kind
 
 from ..device import report_lack_of_memory
-from .backbones import build_backbone
-from .base import ImageDescriptor
-from .layers import GeM, apply_linear, whiten
+from . import backbones, base, layers, start
 from .settings import DescriptorSettings
-from .start import load_start
 
 
-class Descriptor(ImageDescriptor):
+class Descriptor(base.ImageDescriptor):
     """Maps images [n, 3, h, w], normalised with `mean` and `std`, to unit vectors [n, dimensions] float32.
 
     With settings.domains (IDEAL), each image is embedded in its four rotations (studies/ideal). With settings.whiten
@@ -39,14 +36,16 @@ class Descriptor(ImageDescriptor):
     def __init__(self, settings: DescriptorSettings, load_weights: bool = True) -> None:
         super().__init__()
         self.settings: DescriptorSettings = settings
-        built = build_backbone(
+        built = backbones.build_backbone(
             settings.backbone, settings.model_args or {}, load_weights and settings.weights == "pretrained"
         )
         self.backbone: Any = built.network
         self.compute = built.compute
         self.prefix_tokens = built.prefix_tokens
         self.pooled = built.pooled
-        self.pooling = GeM(settings.pooling_exponent, settings.train_pooling_exponent and not built.pooled)
+        self.pooling = layers.GeM(
+            settings.pooling_exponent, settings.train_pooling_exponent and not built.pooled
+        )
         width = built.channels * (2 if built.prefix_tokens else 1)
         self.dimensions = settings.dimensions or width
         self.domains: Any = settings.domains and load_kind(PARTS, settings.domains)
@@ -59,7 +58,7 @@ class Descriptor(ImageDescriptor):
         self.mean = settings.mean or built.mean
         self.std = settings.std or built.std
         if load_weights and settings.weights not in ("none", "pretrained"):
-            load_start(self, self.backbone, settings.weights)
+            start.load_start(self, self.backbone, settings.weights)
 
     def forward(self, images: Tensor, raw: bool = False) -> Tensor:
         """Return unit vectors [n, d], or with `raw` the embeddings before whitening and normalisation.
@@ -117,11 +116,11 @@ class Descriptor(ImageDescriptor):
                 return vectors
             embeddings = pooled.float()
             if self.settings.dimensions is not None:
-                embeddings = apply_linear(embeddings, self.projection.weight, self.projection.bias)
+                embeddings = layers.apply_linear(embeddings, self.projection.weight, self.projection.bias)
             if raw:
                 return embeddings
             if self.settings.whiten and self.whitens:
-                embeddings = whiten(embeddings, self.whitening_matrix, self.whitening_mean)
+                embeddings = layers.whiten(embeddings, self.whitening_matrix, self.whitening_mean)
             return functional.normalize(embeddings)
 
     def drop_whitening(self) -> None:

@@ -8,10 +8,9 @@ from torch import Tensor
 
 from image_copies.data.errors import UserError
 
-from .backbones import IMAGENET_MEAN, IMAGENET_STD
+from . import backbones, weights_file
 from .descriptor import Descriptor
 from .settings import DescriptorSettings
-from .weights_file import read_weights_file, state_of
 
 BASIC_DEPTHS = {2: 18, 6: 34}  # by the number of blocks in the third group, of two convolutions each
 DEPTHS = {6: 50, 23: 101}  # the same of three
@@ -27,7 +26,7 @@ def read_published(path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
     Raises:
         UserError: The file cannot be read, or has another layout.
     """
-    stored = state_of(read_weights_file(path), path)
+    stored = weights_file.state_of(weights_file.read_weights_file(path), path)
     state = {name.removeprefix("module."): value.float() for name, value in stored.items()}
     if not {"backbone.fc.weight", "backbone.fc.bias", "backbone.layer1.0.conv1.weight"} <= state.keys():
         raise UserError(
@@ -42,8 +41,8 @@ def read_published(path: Path) -> tuple[Descriptor, int, dict[str, Any]]:
         projection_bias=True,
         pooling_exponent=SSCD_POOLING,
         train_pooling_exponent=False,
-        mean=IMAGENET_MEAN,
-        std=IMAGENET_STD,
+        mean=backbones.IMAGENET_MEAN,
+        std=backbones.IMAGENET_STD,
     )
     descriptor = Descriptor(settings, load_weights=False)
     exponent = {"pooling.exponent": torch.tensor(settings.pooling_exponent)}

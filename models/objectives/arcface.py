@@ -13,14 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..distributed import (
-    gather_together,
-    group_rank,
-    group_size,
-    log_sum_over_processes,
-    shard_rows,
-    sum_over_processes,
-)
+from .. import distributed
 from .base import ClassMatrix, Objective, ObjectiveOutput, seeded_generator
 
 # largest softmax weight in half precision: far below float16's end at 65,504, small ones above its start
@@ -62,7 +55,7 @@ class ArcFace(Objective):
         self.margin = margin
         self.scale = scale
         self.chunk = chunk
-        self.rows = shard_rows(classes, group_rank(), group_size())
+        self.rows = distributed.shard_rows(classes, distributed.group_rank(), distributed.group_size())
         self.matrix = nn.Parameter(_draw_prototypes(self.rows, classes, dimensions, seed))
 
     def class_matrix(self) -> ClassMatrix:
@@ -73,7 +66,7 @@ class ArcFace(Objective):
         self, embeddings: Tensor, labels: Tensor, instances: Tensor, product_dtype: torch.dtype | None
     ) -> ObjectiveOutput:
         """Compute the mean cross-entropy over the batch of all processes; logs the mean cosine to the own class's prototype."""
-        unit, labels = gather_together(functional.normalize(embeddings), labels)
+        unit, labels = distributed.gather_together(functional.normalize(embeddings), labels)
         own_part = labels - self.rows.start  # outside 0…len(matrix)−1: another process holds the class
         chunk = choose_chunk(self.chunk, len(unit), unit.shape[1], unit.device)
         of_classes = (
@@ -133,7 +126,7 @@ class _ClassSums(torch.autograd.Function):
                 embeddings, matrix, lengths, inside, rows, scale, start, chunk, product_dtype
             )
             total = torch.logaddexp(total, logits.logsumexp(dim=1))
-        own, total = sum_over_processes(own), log_sum_over_processes(total)
+        own, total = distributed.sum_over_processes(own), distributed.log_sum_over_processes(total)
         ctx.save_for_backward(embeddings, matrix, lengths, inside, rows, total)
         ctx.scale = scale
         ctx.chunk = chunk
@@ -159,7 +152,7 @@ class _ClassSums(torch.autograd.Function):
             to_matrix[part] = _remove_part_along(to_unit, unit).mul_(largest / lengths[part, None])
         to_embeddings *= largest
         _add_gradients_of_own(to_own, embeddings, matrix, lengths, inside, rows, to_embeddings, to_matrix)
-        return sum_over_processes(to_embeddings), to_matrix, None, None, None, None
+        return distributed.sum_over_processes(to_embeddings), to_matrix, None, None, None, None
 
 
 class _RoundedClassSums(torch.autograd.Function):
@@ -191,10 +184,10 @@ class _RoundedClassSums(torch.autograd.Function):
             total += weights.sum(dim=1, dtype=torch.float32)
             if keeps_weights(*embeddings.shape):
                 kept.append(weights)
-        total = sum_over_processes(total).log()
+        total = distributed.sum_over_processes(total).log()
         ctx.save_for_backward(embeddings, matrix, lengths, unit, inside, rows, total, *kept)
         ctx.scale, ctx.chunk = scale, chunk
-        return sum_over_processes(own), total
+        return distributed.sum_over_processes(own), total
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -214,7 +207,7 @@ class _RoundedClassSums(torch.autograd.Function):
             to_rows.addcmul_(matrix[part], along[:, None], value=-1).div_(lengths[part, None])
         to_embeddings *= factors
         _add_gradients_of_own(to_own, embeddings, matrix, lengths, inside, rows, to_embeddings, to_matrix)
-        return sum_over_processes(to_embeddings), to_matrix, None, None, None, None
+        return distributed.sum_over_processes(to_embeddings), to_matrix, None, None, None, None
 
 
 def keeps_weights(images: int, dimensions: int) -> bool:

@@ -14,10 +14,8 @@ from image_copies.data.cache import CachedImages
 from image_copies.data.errors import UserError
 from image_copies.data.kinds import PARTS, load_kind
 
-from .capture import suits_graph
-from .model_settings import ModelSettings
+from . import capture, model_settings, state
 from .settings import StageSettings
-from .state import Progress
 
 
 def order_classes(stages: Sequence[StageSettings], own: int, extra: int) -> list[int]:
@@ -87,11 +85,11 @@ def _fix_length(passes: Batches, iterations: int) -> Batches:
 
 
 def build_batches(
-    settings: ModelSettings,
+    settings: model_settings.ModelSettings,
     stage: StageSettings,
     rows: Sequence[int],
     class_of: Sequence[int],
-    progress: Progress,
+    progress: state.Progress,
     seed: int,
     fabric: Fabric,
 ) -> Batches:
@@ -103,7 +101,7 @@ def build_batches(
     sampling, size = settings.sampling, stage.batch_size
     stream = Stream(range(progress.epoch, stage.epochs), seed, fabric.global_rank, fabric.world_size)
     if sampling.kind == "epoch":
-        whole = settings.compile or suits_graph(settings, fabric.device)
+        whole = settings.compile or capture.suits_graph(settings, fabric.device)
         batches = epoch_batches(rows, size, stream, whole=whole)
     else:
         labels = [class_of[row] for row in rows]

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
+from image_copies.augmentations import dataset
 from image_copies.augmentations.composition import check_probabilities
-from image_copies.augmentations.dataset import EditedImages, normalize_pixels, overlay_material
 from image_copies.augmentations.randomness import derived_seed
 from image_copies.augmentations.sampling import Batches
 from image_copies.augmentations.settings import AugmentationSettings
@@ -163,8 +163,10 @@ class Trainer:
         squares, overlays = self._cache_images()
         rows = choose_rows(stage.classes, squares, self.class_of)
         seed = derived_seed(self.seed, self.name, number)  # of the order and the edits
-        material = overlay_material(squares, overlays, rows[-1] + 1 if self.labels is None else len(squares))
-        edited = EditedImages(squares, settings.edits_of(stage), stage.image_size, seed, material)
+        material = dataset.overlay_material(
+            squares, overlays, rows[-1] + 1 if self.labels is None else len(squares)
+        )
+        edited = dataset.EditedImages(squares, settings.edits_of(stage), stage.image_size, seed, material)
         sizes = f"batch_size {stage.batch_size}, image_size {stage.image_size}, {len(rows):,} images"
         with report_lack_of_memory(f"while stage {number + 1} trained ({sizes})", MEMORY_REMEDY):
             torch.manual_seed(seed)  # the objective begins the same on all processes
@@ -216,7 +218,9 @@ class Trainer:
         self.clip = None if limit is None else clip
         self.static = StaticStep(fabric, optimizers) if suits_graph(settings, fabric.device) else None
 
-    def rebuild_class_rows(self, squares: CachedImages, edited: EditedImages, rows: list[int]) -> None:
+    def rebuild_class_rows(
+        self, squares: CachedImages, edited: dataset.EditedImages, rows: list[int]
+    ) -> None:
         """Rebuild the rows that this process holds from the network's own centroids (ISC2021 paper, section 2.5.1).
 
         `edited` are the images of `squares` as the stage edits them, `rows` those that it learns from. An objective without a
@@ -229,7 +233,9 @@ class Trainer:
         # on CPUs each process gathers its own statistics: rows must come from one network
         share_buffers(self.descriptor)
         own = [row for row in rows if self.class_of[row] in matrix.classes]
-        clean = EditedImages(squares, AugmentationSettings(family="none"), self.stage.image_size, edited.seed)
+        clean = dataset.EditedImages(
+            squares, AugmentationSettings(family="none"), self.stage.image_size, edited.seed
+        )
         passes = [(clean, FIRST_CENTROID_EPOCH)]
         passes += [(edited, FIRST_CENTROID_EPOCH - number) for number in range(self.stage.centroid_edits)]
         found, centroids = compute_centroids(
@@ -244,7 +250,7 @@ class Trainer:
         matrix.set_prototypes(found, centroids)
         self.progress.seconds = time.monotonic() - started
 
-    def learn(self, edited: EditedImages, batches: Batches, classes: int) -> list[EpochRow]:
+    def learn(self, edited: dataset.EditedImages, batches: Batches, classes: int) -> list[EpochRow]:
         """Learn the stage's classes, so many, until its loss, a plateau or the budget ends it; return the curve's unwritten rows.
 
         Raises:
@@ -367,7 +373,7 @@ class Trainer:
         """
         device = self.fabric.device
         mix: Any = self.settings.mix and load_kind(PARTS, self.settings.mix.kind)(self.settings.mix)
-        images = normalize_pixels(
+        images = dataset.normalize_pixels(
             pixels.to(device, non_blocking=True), self.descriptor.mean, self.descriptor.std
         )
         if self.settings.turn:
@@ -538,10 +544,12 @@ class Trainer:
         """Warn where the weights that training starts from embed otherwise than they learn."""
         if self.progress.stage:
             return
-        clean = EditedImages(squares, AugmentationSettings(family="none"), self.stage.image_size, self.seed)
+        clean = dataset.EditedImages(
+            squares, AugmentationSettings(family="none"), self.stage.image_size, self.seed
+        )
         pixels = torch.stack([clean[0, row, 0][0] for row in rows[:64]]).to(self.fabric.device)
         trouble = find_disagreement(
-            self.descriptor, normalize_pixels(pixels, self.descriptor.mean, self.descriptor.std)
+            self.descriptor, dataset.normalize_pixels(pixels, self.descriptor.mean, self.descriptor.std)
         )
         started = read_rows(self.folder)
         if trouble:
@@ -566,7 +574,7 @@ class Trainer:
             self.fabric.print(f"  {left_out}, the first: {first}", flush=True)
         return squares, overlays
 
-    def _load(self, edited: EditedImages, batches: Batches) -> Iterator[Batch]:
+    def _load(self, edited: dataset.EditedImages, batches: Batches) -> Iterator[Batch]:
         """Yield this process's batches, edited by workers, with the classes of their images."""
         device = self.fabric.device
         workers = choose_workers(self.settings.workers)

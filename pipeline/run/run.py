@@ -9,20 +9,12 @@ from pathlib import Path
 
 import numpy as np
 
+from image_copies.data import layout
 from image_copies.data.arrays import Int64s
 from image_copies.data.commands import name_command
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.files import describe_no_folder, is_folder, read_json, write_text
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.layout import (
-    QUERY,
-    REFERENCE,
-    TRAINING,
-    TRAINING_LABELS,
-    IscFolder,
-    open_isc_folder,
-    split_training,
-)
 from image_copies.data.locks import hold_folder
 from image_copies.data.process import is_first_process
 from image_copies.data.remote import as_path
@@ -49,7 +41,7 @@ class Run:
         Raises:
             UserError: when the folder is missing or empty, two files have the same id, or what is excluded is not known.
         """
-        return self.without_excluded(find_images(self.data / TRAINING))
+        return self.without_excluded(find_images(self.data / layout.TRAINING))
 
     def without_excluded(self, training: ImageSet) -> ImageSet:
         """Return training images less those that the recipe excludes.
@@ -225,7 +217,7 @@ def assign_training_roles(run: Run) -> TrainingRoles:
     """
     training = run.training_images
     recipe = run.recipe
-    split = split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
+    split = layout.split_training(training.ids, recipe.seed, recipe.split.validation, recipe.split.overlay)
     extra = [find_images(folder, naming="path") for folder in run.recipe.extra_classes.folders]
     others = split.overlays + split.references + split.distractors
     learnt = split.classes + (others if recipe.split.learn_all else [])
@@ -250,7 +242,7 @@ def find_images_to_embed(run: Run) -> dict[str, ImageSet]:
     Raises:
         UserError: when a folder is missing or holds no image.
     """
-    folder: IscFolder = open_isc_folder(run.data)
+    folder: layout.IscFolder = layout.open_isc_folder(run.data)
     return {
         "training": run.without_excluded(folder.training),
         "reference": folder.reference,
@@ -261,7 +253,7 @@ def find_images_to_embed(run: Run) -> dict[str, ImageSet]:
 
 def _read_labels(run: Run, classes: list[str], extra: list[ImageSet]) -> Int64s | None:
     """Read the class of each trained image, 0 … C − 1, from the data set's training_labels.csv; None where there is none."""
-    path = run.data / TRAINING_LABELS
+    path = run.data / layout.TRAINING_LABELS
     if not path.is_file():
         return None
     if extra:
@@ -272,7 +264,7 @@ def _read_labels(run: Run, classes: list[str], extra: list[ImageSet]) -> Int64s 
     from image_copies.data.labels import read_labels
 
     # those that the recipe excludes have labels, too
-    labelled = read_labels(path, find_images(run.data / TRAINING))
+    labelled = read_labels(path, find_images(run.data / layout.TRAINING))
     label_of = dict(zip(labelled.images.ids, labelled.labels.tolist(), strict=True))
     return np.unique([label_of[image_id] for image_id in classes], return_inverse=True)[1].astype(np.int64)
 
@@ -303,7 +295,7 @@ def require_no_tests(run: Run, images: ImageSet, purpose: str) -> None:
     from image_copies.submissions.ensemble.projection import require_training_only
 
     files = {identity: path for path in images.paths if (identity := _identify(path)) is not None}
-    others = {name: _find_tests(run.data / name) for name in (QUERY, REFERENCE)}
+    others = {name: _find_tests(run.data / name) for name in (layout.QUERY, layout.REFERENCE)}
     require_training_only(
         images.ids, {name.removesuffix("_images"): found.ids for name, found in others.items()}
     )

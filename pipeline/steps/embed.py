@@ -12,12 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from image_copies.data import process, remote, shards
 from image_copies.data.arrays import Float32s
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.process import choose_workers, usable_cores
-from image_copies.data.remote import remove_folder
-from image_copies.data.shards import Place, ShardWork, run_shards
 from image_copies.data.sources.tables import import_pyarrow, is_parquet
 from image_copies.models.device import best_device, describe_device
 from image_copies.models.inference.embed import embed_images
@@ -92,7 +90,7 @@ def embed_to_file(
             paths = [path.absolute() for path in images.paths[part]]
             left.append(EmbeddingShard(ImageSet(images.ids[part], paths), file))
     network = checkpoint.absolute()  # workers have other current folders
-    work = ShardWork(
+    work = shards.ShardWork(
         name=f"embedding {output.stem}",
         unit="image",
         open=partial(_open_network, network, settings),
@@ -103,7 +101,7 @@ def embed_to_file(
         opened_as=f"{network} {fingerprint(network)} {settings.what_makes_shards()}",
         uses_gpu=True,
     )
-    for _ in run_shards(work, left, len(images), len(images) - sum(map(len, left))):
+    for _ in shards.run_shards(work, left, len(images), len(images) - sum(map(len, left))):
         pass  # the results are the files
     ids = images.ids
     if background:
@@ -112,7 +110,7 @@ def embed_to_file(
     unreadable = np.concatenate([open_vectors(file).unreadable for file in files])
     blocks = (block for file in files for block in iterate_vectors(file))
     write_vectors(output, ids, blocks, unreadable)
-    remove_folder(folder)
+    remote.remove_folder(folder)
     report_unreadable(images, unreadable[: len(images)], output)
 
 
@@ -135,7 +133,7 @@ def embed_folder(checkpoint: Path, folder: Path, output: Path, workers: int | No
 
 
 def _open_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:
-    _report_device(choose_workers(settings.workers))
+    _report_device(process.choose_workers(settings.workers))
     return load_descriptor(checkpoint), settings
 
 
@@ -143,10 +141,13 @@ def _open_network(checkpoint: Path, settings: EmbeddingSettings) -> Network:
 def _report_device(workers: int) -> None:
     """Print the device and the workers, once for all files of a step."""
     device = describe_device(best_device())
-    print(f"  embedding on {device}; {workers} workers decode images, {usable_cores()} cores", flush=True)
+    print(
+        f"  embedding on {device}; {workers} workers decode images, {process.usable_cores()} cores",
+        flush=True,
+    )
 
 
-def _embed_shard(network: Network, shard: EmbeddingShard, place: Place) -> None:
+def _embed_shard(network: Network, shard: EmbeddingShard, place: shards.Place) -> None:
     """Embed the images of a shard and write its file."""
     images, (checkpoint, settings) = shard.images, network
     if place.decoders is not None:

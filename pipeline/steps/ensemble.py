@@ -9,8 +9,7 @@ from threadpoolctl import threadpool_limits
 from image_copies.data.arrays import Float32s
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, prefix_errors
-from image_copies.submissions.ensemble import selection
-from image_copies.submissions.ensemble.normalization import count_neighbours_needed
+from image_copies.submissions.ensemble import normalization, selection
 from image_copies.submissions.ensemble.projection import (
     Projection,
     fit_projection_on_rows,
@@ -112,7 +111,7 @@ def _choose(
     usable = selection.find_usable_methods(recipe.normalization, others)
     for method in recipe.normalization.methods:
         if method not in usable:
-            needed = count_neighbours_needed(recipe.normalization, method)
+            needed = normalization.count_neighbours_needed(recipe.normalization, method)
             print(
                 f"  skipped: {method} needs {needed} training neighbours, but there are "
                 f"{others}. Add training images or lower the numbers of neighbours under normalization in the recipe."

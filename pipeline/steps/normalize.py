@@ -1,8 +1,7 @@
 """Step 04's work: query normalisation against the training vectors (ISC2021 paper, section 2.7)."""
 
 from image_copies.data.errors import prefix_errors
-from image_copies.submissions.ensemble.normalization import normalize_by_variant
-from image_copies.submissions.ensemble.projection import require_training_only
+from image_copies.submissions.ensemble import normalization, projection
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import open_vectors, read_vectors, write_vectors
 
@@ -23,7 +22,9 @@ def normalize(run: Run) -> None:
     queries = read_vectors(paths.projected("query"))
     training = open_vectors(paths.projected("training"))
     references = open_vectors(paths.projected("reference"))
-    require_training_only(training.ids, {"query": queries.ids, "reference": references.ids})
+    projection.require_training_only(training.ids, {"query": queries.ids, "reference": references.ids})
     with prefix_errors(paths.projected("training")):
-        moved = normalize_by_variant(queries.vectors, training.readable(), variant, run.recipe.normalization)
+        moved = normalization.normalize_by_variant(
+            queries.vectors, training.readable(), variant, run.recipe.normalization
+        )
     write_vectors(paths.normalized_queries, queries.ids, [moved], queries.unreadable)

@@ -17,9 +17,7 @@ from image_copies.submissions.ensemble.selection import apply_normalizations, fi
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.formats.matching_track import read_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
-from image_copies.submissions.report.gallery import MAX_SUGGESTED
-from image_copies.submissions.report.inputs import ReportInputs, UnscoredInputs
-from image_copies.submissions.report.page import write_report, write_unscored_report
+from image_copies.submissions.report import gallery, inputs, page
 from image_copies.submissions.scoring import metrics
 from image_copies.submissions.vectors.files import Vectors, VectorSet, open_vectors, read_vectors
 
@@ -86,7 +84,7 @@ def score_variants(run: Run) -> None:
     ]
     warnings = collect_warnings(run) + oddities
     synthetic = read_synthetic(run.paths.choice)
-    shown = ReportInputs(
+    shown = inputs.ReportInputs(
         **describe_run(run, data, warnings),
         variants=variants,
         scores=submitted.scores.as_dict(),
@@ -94,7 +92,7 @@ def score_variants(run: Run) -> None:
         ranked=submitted.ranked,
         ground_truth=truth,
     )
-    write_report(shown, run.paths.report)
+    page.write_report(shown, run.paths.report)
     figures = {key: value for key, value in variants[-1].items() if key not in ("name", "submitted")}
     rest = {"variants": variants, "synthetic": synthetic, "warnings": warnings}
     rest |= {"made_from": _describe_origin(run, data)}
@@ -114,7 +112,7 @@ def report_unscored(run: Run) -> None:
         shutil.rmtree(run.paths.details)
     warnings = collect_warnings(run) + describe_oddities(*open_submission(run.paths.submission))
     about = describe_run(run, open_isc_folder(run.data), warnings)
-    write_unscored_report(UnscoredInputs(**about, pairs=_find_best_pairs(run)), run.paths.report)
+    page.write_unscored_report(inputs.UnscoredInputs(**about, pairs=_find_best_pairs(run)), run.paths.report)
 
 
 def _find_best_pairs(run: Run) -> list[tuple[str, str, float]]:
@@ -124,7 +122,7 @@ def _find_best_pairs(run: Run) -> list[tuple[str, str, float]]:
         shape = open_vectors(path)
         unreadable = {shape.ids[row] for row in shape.unreadable.nonzero()[0]}
         pairs = [pair for pair in pairs if pair[column] not in unreadable]
-    return pairs[:MAX_SUGGESTED]
+    return pairs[: gallery.MAX_SUGGESTED]
 
 
 def _describe_origin(run: Run, data: IscFolder) -> dict[str, Any]:

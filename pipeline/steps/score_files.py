@@ -12,15 +12,7 @@ from image_copies.data.layout import open_isc_folder
 from image_copies.data.remote import as_path
 from image_copies.submissions.formats.matching_track import evaluate_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
-from image_copies.submissions.scoring import any_vectors
-from image_copies.submissions.scoring.breakdown import read_edits, tabulate_recall_by_edit, write_curve
-from image_copies.submissions.scoring.metrics import (
-    RankedPairs,
-    Scores,
-    difference_interval,
-    evaluate,
-    micro_average_precision_interval,
-)
+from image_copies.submissions.scoring import any_vectors, breakdown, metrics
 
 from ..run.paths import RunPaths
 from ..run.step import describe_origin, search_on_gpu
@@ -57,7 +49,7 @@ def score_file(
 
 
 @search_on_gpu()
-def rank_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
+def rank_file(path: Path, truth: GroundTruth) -> tuple[metrics.Scores, metrics.RankedPairs]:
     """Score a descriptor submission (.h5) or a matching-track file (.csv).
 
     Raises:
@@ -67,24 +59,27 @@ def rank_file(path: Path, truth: GroundTruth) -> tuple[Scores, RankedPairs]:
         return evaluate_matches(path, truth)
     queries, references = open_submission(path)
     with prefix_errors(path):
-        result = evaluate(queries, references, truth)
+        result = metrics.evaluate(queries, references, truth)
     for oddity in describe_oddities(queries, references):
         print(f"warning: {path}: {oddity}", file=sys.stderr)
     return result
 
 
-def write_details(folder: Path, ranked: RankedPairs, truth: GroundTruth, edits_file: Path | None) -> None:
+def write_details(
+    folder: Path, ranked: metrics.RankedPairs, truth: GroundTruth, edits_file: Path | None
+) -> None:
     """Write `precision_recall.csv` and, with an `edits_file`, `recall_by_edit.csv`.
 
     Raises:
         UserError: when the CSV of edits cannot be read, or the disk is full.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    write_curve(folder / "precision_recall.csv", ranked)
+    breakdown.write_curve(folder / "precision_recall.csv", ranked)
     if edits_file is not None:
-        edits = read_edits(edits_file)
+        edits = breakdown.read_edits(edits_file)
         write_text(
-            folder / "recall_by_edit.csv", tabulate_recall_by_edit(ranked, truth, edits).to_csv(index=False)
+            folder / "recall_by_edit.csv",
+            breakdown.tabulate_recall_by_edit(ranked, truth, edits).to_csv(index=False),
         )
 
 
@@ -120,7 +115,7 @@ def score_vectors(
     _print_scores(scores, {name: path for name, path in given.items() if path is not None}, output, as_json)
 
 
-def _print_scores(scores: Scores, given: dict[str, Path], output: Path | None, as_json: bool) -> None:
+def _print_scores(scores: metrics.Scores, given: dict[str, Path], output: Path | None, as_json: bool) -> None:
     """Print the scores, a line each, or `as_json` with what they were made from, as `output` gets them."""
     origin = describe_origin(**{name: digest_file(path) for name, path in given.items()})
     text = json.dumps(scores.as_dict() | {"made_from": origin}, indent=1)
@@ -153,9 +148,9 @@ def compare(paths: list[Path], data: Path | None = None, ground_truth: Path | No
     truth = read_ground_truth(truth_file)
     first, second = (rank_file(_find_submission(path), truth)[1] for path in paths)
     for path, ranked in zip(paths, (first, second), strict=True):
-        own = micro_average_precision_interval(ranked, truth)
+        own = metrics.micro_average_precision_interval(ranked, truth)
         print(f"{path}: µAP {own.value:.4f} (95 % of bootstrap draws {own.low:.4f} to {own.high:.4f})")
-    gap = difference_interval(first, second, truth)
+    gap = metrics.difference_interval(first, second, truth)
     print(f"second minus first: {gap.value:+.4f} (95 % of bootstrap draws {gap.low:+.4f} to {gap.high:+.4f})")
 
 

@@ -4,13 +4,7 @@ from pathlib import Path
 
 from image_copies.data.errors import UserError
 from image_copies.data.layout import open_isc_folder
-from image_copies.submissions.formats.matching_track import write_matches
-from image_copies.submissions.formats.submission import (
-    describe_oddities,
-    find_submission_problems,
-    open_submission,
-    write_submission,
-)
+from image_copies.submissions.formats import matching_track, submission
 from image_copies.submissions.vectors.files import open_vectors, read_vectors
 
 from ..run.run import Run
@@ -23,13 +17,13 @@ def submit(run: Run) -> None:
         UserError: when the submission would break a rule, or the disk is full.
     """
     paths = run.paths
-    write_submission(
+    submission.write_submission(
         paths.submission, read_vectors(paths.normalized_queries), open_vectors(paths.projected("reference"))
     )
-    queries, references = open_submission(paths.submission)
-    for oddity in describe_oddities(queries, references):
+    queries, references = submission.open_submission(paths.submission)
+    for oddity in submission.describe_oddities(queries, references):
         print(f"  {oddity}")
-    write_matches(paths.matches, queries, references)
+    matching_track.write_matches(paths.matches, queries, references)
 
 
 def check_submission(path: Path, data: Path | None) -> None:
@@ -40,12 +34,12 @@ def check_submission(path: Path, data: Path | None) -> None:
     """
     expected = open_isc_folder(data) if data is not None else None
     ids = (expected.query.ids, expected.reference.ids) if expected else (None, None)
-    problems = find_submission_problems(path, *ids)
+    problems = submission.find_submission_problems(path, *ids)
     if problems:
         raise UserError(
             f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems)
         )
-    for oddity in describe_oddities(*open_submission(path)):
+    for oddity in submission.describe_oddities(*submission.open_submission(path)):
         print(f"warning: {oddity}")
     print(
         f"{path} is a valid submission"

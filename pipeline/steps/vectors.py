@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
+from image_copies.data import decode
 from image_copies.data.arrays import Bools, Float32s
-from image_copies.data.decode import list_unreadable
 from image_copies.data.errors import line_of
 from image_copies.data.images import ImageSet
 from image_copies.models.inference.embedders import EmbeddedBlock
@@ -34,7 +34,7 @@ def report_unreadable(images: ImageSet, unreadable: Bools, output: Path) -> None
     """List images [n] that cannot be read in OUTPUT.unreadable.txt, with reasons, and print how many there are."""
     listed = output.with_suffix(".unreadable.txt")
     bad = [images.paths[row] for row in np.flatnonzero(unreadable).tolist()]
-    list_unreadable(listed, bad)
+    decode.list_unreadable(listed, bad)
     if bad:
         print(
             f"  {len(bad)} of {len(images)} images cannot be read and match nothing, the first is {line_of(bad[0])}; "

@@ -22,13 +22,7 @@ from image_copies.models.network.backbones import TIMM
 from image_copies.models.network.checkpoint import load_descriptor, require_trained_network
 from image_copies.models.network.settings import find_file
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
-from image_copies.submissions.scoring.any_vectors import read_set
-from image_copies.submissions.scoring.metrics import (
-    Interval,
-    difference_interval,
-    evaluate,
-    micro_average_precision_interval,
-)
+from image_copies.submissions.scoring import any_vectors, metrics
 from image_copies.submissions.vectors.files import Vectors, VectorSet
 
 Figures = dict[str, float]  # by name
@@ -118,9 +112,11 @@ def compare_descriptors(data: Path, compared: list[str]) -> None:
     troubles = list[str]()
     for name in compared:
         queries, references, seconds = stored.get(name) or _open(name, folder)
-        scores, ranked = evaluate(queries, references, truth)
-        apart = _format_interval(None if first is None else difference_interval(first, ranked, truth), "+.4f")
-        own = _format_interval(micro_average_precision_interval(ranked, truth), ".4f")
+        scores, ranked = metrics.evaluate(queries, references, truth)
+        apart = _format_interval(
+            None if first is None else metrics.difference_interval(first, ranked, truth), "+.4f"
+        )
+        own = _format_interval(metrics.micro_average_precision_interval(ranked, truth), ".4f")
         recalls = f"{scores.recall_at_precision_90:.4f}", f"{scores.recall_at_rank_1:.4f}"
         table.add_row(name, *own, *recalls, *apart, "" if seconds is None else f"{1000 * seconds:.1f}")
         first = first or ranked
@@ -134,7 +130,7 @@ def _is_stored(name: str) -> bool:
     return name.endswith((".h5", ".npy")) and not name.startswith(TIMM)
 
 
-def _format_interval(interval: Interval | None, form: str) -> tuple[str, str]:
+def _format_interval(interval: metrics.Interval | None, form: str) -> tuple[str, str]:
     if interval is None:
         return "", ""
     return format(interval.value, form), f"{interval.low:{form}} … {interval.high:{form}}"
@@ -170,7 +166,7 @@ def _processor_seconds() -> float:
 
 def _read_array(path: Path, folder: IscFolder) -> tuple[Vectors, Vectors]:
     """Read vectors [queries + references, d], in the order of the sorted ids."""
-    found = read_set(path)
+    found = any_vectors.read_set(path)
     counts = (len(folder.query), len(folder.reference))
     if len(found) != sum(counts):
         raise UserError(

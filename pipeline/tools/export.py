@@ -16,20 +16,12 @@ from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.data.layout import QUERY
 from image_copies.data.sources.discovery import discover
+from image_copies.matching import threshold
 from image_copies.matching.extractor import checkpoint_extractor
-from image_copies.matching.threshold import (
-    DRAWN_VIEWS,
-    MIN_REFERENCES,
-    SyntheticQueries,
-    choose_sample,
-    synthetic_path,
-    write_synthetic,
-)
 from image_copies.matching.views import VIEWS, embed_views_of, smallest_side
 from image_copies.models.inference.onnx_export import LinearMap, add_graph, export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.backbones import TIMM
-from image_copies.models.network.base import ImageDescriptor
+from image_copies.models.network import backbones, base
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.joined import JoinedDescriptor
@@ -150,7 +142,7 @@ def _choose_background(run: Run, training: Vectors) -> list[str]:
     return [training.ids[row] for row in sorted(chosen)]
 
 
-def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[ImageDescriptor, MemberSettings]:
+def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[base.ImageDescriptor, MemberSettings]:
     """Return a model of the run as it embeds, and what the checkpoint says of it."""
     checkpoint = load_descriptor(path)
     descriptor = checkpoint.descriptor
@@ -192,17 +184,20 @@ def export_synthetic(checkpoint: Path, source: Path, others: Path) -> Path:
         discover([source]).images(),
         discover([others]).images(),
     )
-    if len(pictures) < MIN_PICTURES or len(further) < MIN_REFERENCES or extractor.dimensions % 2:
+    if len(pictures) < MIN_PICTURES or len(further) < threshold.MIN_REFERENCES or extractor.dimensions % 2:
         raise UserError(
-            f"synthetic queries need at least {MIN_PICTURES} pictures, {MIN_REFERENCES} others, and vectors of an even number of "
-            f"dimensions, but there are {len(pictures)}, {len(further)} and {extractor.dimensions}. Name more pictures."
+            f"synthetic queries need at least {MIN_PICTURES} pictures, {threshold.MIN_REFERENCES} others, and vectors "
+            f"of an even number of dimensions, but there are {len(pictures)}, {len(further)} and {extractor.dimensions}. "
+            "Name more pictures."
         )
     rng = np.random.default_rng(0)
     edited, pasted = (
         pictures.select([pictures.ids[row] for row in sorted(rows)])
         for rows in np.array_split(rng.permutation(len(pictures)), 2)
     )
-    kept = further.select([further.ids[row] for row in choose_sample(len(further), MIN_REFERENCES)])
+    kept = further.select(
+        [further.ids[row] for row in threshold.choose_sample(len(further), threshold.MIN_REFERENCES)]
+    )
     with tempfile.TemporaryDirectory() as place:
         make_query_set(
             references=edited,
@@ -218,14 +213,16 @@ def export_synthetic(checkpoint: Path, source: Path, others: Path) -> Path:
         queries = find_images(Path(place) / "made" / QUERY)
         whole, views = extractor.extract_all(queries), []
         for path in tqdm(queries.paths, desc="embedding views", unit="image", leave=False):
-            drawn = rng.choice(VIEWS, DRAWN_VIEWS, replace=False)
+            drawn = rng.choice(VIEWS, threshold.DRAWN_VIEWS, replace=False)
             views.append(
                 embed_views_of(extractor, decode_rgb(path, short_side=smallest_side(extractor)))[drawn]
             )
-    normalized = extractor.normalize(np.concatenate(views)).reshape(len(views), DRAWN_VIEWS, -1)
+    normalized = extractor.normalize(np.concatenate(views)).reshape(len(views), threshold.DRAWN_VIEWS, -1)
     references = extractor.extract_all(kept).readable()
-    write_synthetic(checkpoint, SyntheticQueries(extractor.normalize(whole.vectors), normalized, references))
-    return synthetic_path(checkpoint)
+    threshold.write_synthetic(
+        checkpoint, threshold.SyntheticQueries(extractor.normalize(whole.vectors), normalized, references)
+    )
+    return threshold.synthetic_path(checkpoint)
 
 
 DEFAULT_SIDE = 224  # pixels, where timm does not say what a network was trained at
@@ -238,7 +235,7 @@ def write_timm(named: str, path: Path) -> None:
         UserError: timm has no such network, its weights cannot be fetched or read, or are another one's.
     """
     name, _, weights = named.partition("=")
-    if not name.removeprefix(TIMM):
+    if not name.removeprefix(backbones.TIMM):
         raise UserError(
             "timm: names no network; expected timm:NAME, such as timm:resnet50. See timm.list_models()."
         )
@@ -249,4 +246,4 @@ def write_timm(named: str, path: Path) -> None:
     kept = without_weights_files(settings)
     assert isinstance(kept, DescriptorSettings)
     descriptor.settings = kept
-    save_descriptor(path, descriptor, side, {"timm": name.removeprefix(TIMM)})
+    save_descriptor(path, descriptor, side, {"timm": name.removeprefix(backbones.TIMM)})

@@ -12,12 +12,12 @@ from image_copies.data.arrays import Float32s
 from image_copies.data.commands import name_command, name_install
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.images import find_images
+from image_copies.matching import threshold
 from image_copies.matching.extractor import (
     Extractor,
     Normalizer,
     digest_files,
 )
-from image_copies.matching.threshold import Tail, fit_tail
 from image_copies.models.inference.embedders import Embedder
 from image_copies.models.inference.onnx_embedder import open_onnx
 from image_copies.models.inference.settings import EmbeddingSettings, OnnxModelSettings
@@ -120,7 +120,7 @@ def held_out_ids(run: Run) -> list[str]:
     return roles.references.ids + roles.distractors.ids
 
 
-def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None = None) -> Tail:
+def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None = None) -> threshold.Tail:
     """Fit the tail on the run's own data.
 
     The synthetic queries of step 00 are compared with the validation images that they were not made from, normalised against the
@@ -145,7 +145,7 @@ def calibrate_on_run(run: Run, normalizer: Normalizer, training: Vectors | None 
     where = {held_out.ids[row]: place for place, row in enumerate(readable)}
     asked = np.flatnonzero(~synthetic.unreadable).tolist()
     own = np.array([where.get(sources[synthetic.ids[row]], -1) for row in asked], np.int64)
-    return fit_tail(queries[asked], held_out.readable(), own)
+    return threshold.fit_tail(queries[asked], held_out.readable(), own)
 
 
 def embed_by_extractor(extractor: Extractor, folder: Path, output: Path, workers: int | None = None) -> None:

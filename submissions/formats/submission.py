@@ -13,18 +13,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import whole_file
 
 from ..settings import MAX_DIMENSIONS
-from ..vectors.files import (
-    MAX_NORM,
-    ROWS_PER_BLOCK,
-    StoredVectors,
-    Vectors,
-    VectorSet,
-    describe_repeated,
-    divide_rows,
-    read_ids,
-    take_rows,
-)
-from ..vectors.hdf5 import HDF5_ERRORS, create_hdf5, describe_dataset_problem, open_hdf5
+from ..vectors import files, hdf5
 
 # unreadable queries and references lie this far from the origin, on opposite sides: they match nothing
 UNREADABLE_DISTANCE = 1e3
@@ -32,7 +21,7 @@ UNREADABLE_SIDES = (UNREADABLE_DISTANCE, -UNREADABLE_DISTANCE)  # of queries and
 DATASET_NAMES = (("query", "query_ids"), ("reference", "reference_ids"))
 
 
-def write_submission(path: Path, queries: Vectors, references: VectorSet) -> None:
+def write_submission(path: Path, queries: files.Vectors, references: files.VectorSet) -> None:
     """Write `query` [n, d] and `reference` [m, d] float32 with their ids, sorted by id, atomically.
 
     Unreadable images get vectors so far away that they match nothing.
@@ -41,7 +30,7 @@ def write_submission(path: Path, queries: Vectors, references: VectorSet) -> Non
         UserError: when the file would break a rule, with a message that lists every problem; or when the disk is full.
     """
     with whole_file(path) as temporary:
-        with create_hdf5(temporary) as (file, check):
+        with hdf5.create_hdf5(temporary) as (file, check):
             for (name, ids_name), part, side in zip(
                 DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True
             ):
@@ -66,7 +55,7 @@ def write_submission(path: Path, queries: Vectors, references: VectorSet) -> Non
             )
 
 
-def open_submission(path: Path) -> tuple[Vectors, StoredVectors]:
+def open_submission(path: Path) -> tuple[files.Vectors, files.StoredVectors]:
     """Read the queries of a valid submission; its references are read in blocks when they are searched.
 
     Raises:
@@ -77,22 +66,22 @@ def open_submission(path: Path) -> tuple[Vectors, StoredVectors]:
         raise UserError(
             f"{path} is not a valid submission, {len(problems)} problem(s):\n  " + "\n  ".join(problems)
         )
-    with open_hdf5(path) as file:
-        queries, references = (read_ids(file[ids_name]) for _, ids_name in DATASET_NAMES)
+    with hdf5.open_hdf5(path) as file:
+        queries, references = (files.read_ids(file[ids_name]) for _, ids_name in DATASET_NAMES)
         vectors = np.asarray(file["query"], dtype=np.float32)
         dimensions = file["reference"].shape[1]
     read = partial(_read_references, path.absolute())
     return (
-        Vectors(queries, vectors, np.zeros(len(queries), bool)),
-        StoredVectors(references, dimensions, np.zeros(len(references), bool), read),
+        files.Vectors(queries, vectors, np.zeros(len(queries), bool)),
+        files.StoredVectors(references, dimensions, np.zeros(len(references), bool), read),
     )
 
 
 def _read_references(path: Path, first: int, last: int) -> Float32s:
     try:
-        with open_hdf5(path) as file:
+        with hdf5.open_hdf5(path) as file:
             return np.asarray(file["reference"][first:last], np.float32)
-    except (*HDF5_ERRORS, FileNotFoundError) as error:
+    except (*hdf5.HDF5_ERRORS, FileNotFoundError) as error:
         raise UserError(f"{path} cannot be read any longer ({error}). Repeat the command.") from error
 
 
@@ -106,12 +95,12 @@ def find_submission_problems(
     if not path.is_file():
         return ["there is no such file"]
     try:
-        with open_hdf5(path) as file:
+        with hdf5.open_hdf5(path) as file:
             needed = [name for part in DATASET_NAMES for name in part]
             wrong = {
                 name: problem
                 for name in needed
-                if (problem := describe_dataset_problem(file, name)) is not None
+                if (problem := hdf5.describe_dataset_problem(file, name)) is not None
             }
             if "is missing" in wrong.values() or "is not a data set" in wrong.values():
                 found = ", ".join(f"{name} {problem}" for name, problem in wrong.items())
@@ -127,7 +116,7 @@ def find_submission_problems(
             if problems:
                 return problems
             for (name, ids_name), expected in zip(DATASET_NAMES, (query_ids, reference_ids), strict=True):
-                ids = read_ids(file[ids_name])
+                ids = files.read_ids(file[ids_name])
                 problems += _find_vector_problems(name, file[name], ids)
                 problems += _find_id_problems(ids_name, ids, len(file[name]), expected)
             if file["query"].shape[1:] != file["reference"].shape[1:]:
@@ -136,11 +125,11 @@ def find_submission_problems(
             return problems
     except UnicodeDecodeError as error:
         return [f"an id is not UTF-8 text ({error}); ids are strings such as Q00000"]
-    except HDF5_ERRORS as error:
+    except hdf5.HDF5_ERRORS as error:
         return [f"it is not a complete HDF5 file ({error})"]
 
 
-def describe_oddities(queries: Vectors, references: VectorSet) -> list[str]:
+def describe_oddities(queries: files.Vectors, references: files.VectorSet) -> list[str]:
     """Describe what is allowed in a submission but rarely meant: unreadable images, zero vectors and repeated ones."""
     found = []
     for (name, _), part, side in zip(DATASET_NAMES, (queries, references), UNREADABLE_SIDES, strict=True):
@@ -150,29 +139,29 @@ def describe_oddities(queries: Vectors, references: VectorSet) -> list[str]:
             found.append(
                 f"{name}: {away.sum()} of {len(part)} images could not be read, the first is {first!r}"
             )
-        found += describe_repeated(name, part, away)
+        found += files.describe_repeated(name, part, away)
     return found
 
 
-def _arrange(part: VectorSet, order: Int64s, side: float) -> Iterator[Float32s]:
+def _arrange(part: files.VectorSet, order: Int64s, side: float) -> Iterator[Float32s]:
     """Yield the vectors in this order [n], in blocks; those of unreadable images lie far away, on this side."""
     readable, numbers = part.readable(), np.cumsum(~part.unreadable) - 1  # of readable images
-    for start in range(0, len(order), ROWS_PER_BLOCK):
-        rows = order[start : start + ROWS_PER_BLOCK]
+    for start in range(0, len(order), files.ROWS_PER_BLOCK):
+        rows = order[start : start + files.ROWS_PER_BLOCK]
         block = np.zeros((len(rows), part.dimensions), np.float32)
         found = ~part.unreadable[rows]
         block[~found, 0] = side
         if found.any():
             chosen, places = np.unique(numbers[rows[found]], return_inverse=True)
-            block[found] = take_rows(readable, chosen)[places]
+            block[found] = files.take_rows(readable, chosen)[places]
         yield block
 
 
-def _find_moved_away(part: VectorSet, side: float) -> Bools:
+def _find_moved_away(part: files.VectorSet, side: float) -> Bools:
     """Return which vectors [n] are those of unreadable images of a submission."""
     away = np.zeros(len(part), bool)
     rows = np.flatnonzero(~part.unreadable)
-    for shard in divide_rows(part.readable(), ROWS_PER_BLOCK):
+    for shard in files.divide_rows(part.readable(), files.ROWS_PER_BLOCK):
         vectors = shard.load()
         away[rows[shard.first : shard.first + len(vectors)]] = (vectors[:, 0] == side) & ~vectors[:, 1:].any(
             axis=1
@@ -201,15 +190,15 @@ def _find_vector_problems(name: str, vectors: h5py.Dataset, ids: list[str]) -> l
             f"{name} has {vectors.shape[1]} dimensions; 1…{MAX_DIMENSIONS} are allowed (ensemble.dimensions)"
         )
     if np.issubdtype(vectors.dtype, np.floating):
-        starts = range(0, max(1, len(vectors)), ROWS_PER_BLOCK)
-        blocks = (vectors[start : start + ROWS_PER_BLOCK].astype(np.float64) for start in starts)
+        starts = range(0, max(1, len(vectors)), files.ROWS_PER_BLOCK)
+        blocks = (vectors[start : start + files.ROWS_PER_BLOCK].astype(np.float64) for start in starts)
         lengths = np.concatenate([np.linalg.norm(block, axis=1) for block in blocks])
         finite = np.isfinite(lengths)
         for wrong, problem in (
             (~finite, "hold NaN or infinity"),
             (
-                finite & (lengths > MAX_NORM),
-                f"have a norm above {MAX_NORM:.0e}, whose squared distances may overflow",
+                finite & (lengths > files.MAX_NORM),
+                f"have a norm above {files.MAX_NORM:.0e}, whose squared distances may overflow",
             ),
         ):
             if wrong.any():

@@ -10,10 +10,8 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from image_copies.data.decode import decode_rgb
+from image_copies.data import decode, files, ground_truth
 from image_copies.data.errors import ImageError
-from image_copies.data.files import whole_folder
-from image_copies.data.ground_truth import GroundTruth
 from image_copies.data.images import ImageSet
 
 from ..scoring.breakdown import find_pairs_at_90, last_rank_at_90
@@ -51,7 +49,9 @@ class Gallery:
     cards: list[Card]
 
 
-def make_galleries(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, str]) -> list[Gallery]:
+def make_galleries(
+    ranked: RankedPairs, truth: ground_truth.GroundTruth, edits: Mapping[str, str]
+) -> list[Gallery]:
     """Return the report's three galleries; the names of the edits that made a query are separated by spaces."""
     return [
         Gallery(
@@ -92,7 +92,9 @@ def draw_found_copies(ranked: RankedPairs, edits: Mapping[str, str]) -> list[Car
     return [_draw_pair(ranked, edits, row, "true reference") for row in rows[::step][:MAX_FOUND]]
 
 
-def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, str]) -> list[Card]:
+def draw_false_alarms(
+    ranked: RankedPairs, truth: ground_truth.GroundTruth, edits: Mapping[str, str]
+) -> list[Card]:
     """Return cards of the highest-ranked wrong pairs, with the query's true reference where it has one."""
     own = dict(sorted(truth.pairs, reverse=True))
     cards = []
@@ -107,7 +109,9 @@ def draw_false_alarms(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[st
     return cards
 
 
-def draw_missed_copies(ranked: RankedPairs, truth: GroundTruth, edits: Mapping[str, str]) -> list[Card]:
+def draw_missed_copies(
+    ranked: RankedPairs, truth: ground_truth.GroundTruth, edits: Mapping[str, str]
+) -> list[Card]:
     """Return cards of true pairs that are not found at 90 % precision, worst first: unranked ones, then by descending rank.
 
     Beside them is the query's nearest wrong reference, where one is ranked.
@@ -173,7 +177,7 @@ def draw_thumbnails(folder: Path, images: ImageSet, prefix: str) -> Callable[[st
 def write_thumbnail(source: Path | bytes, target: Path) -> bool:
     """Write a small copy of an image, given by its path or its bytes; returns whether it can be decoded."""
     try:
-        picture = Image.fromarray(decode_rgb(source, short_side=THUMBNAIL_SIDE))
+        picture = Image.fromarray(decode.decode_rgb(source, short_side=THUMBNAIL_SIDE))
     except ImageError:
         return False
     picture.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
@@ -192,7 +196,7 @@ def write_page(
     Raises:
         UserError: when the disk is full.
     """
-    with whole_folder(folder) as temporary:
+    with files.whole_folder(folder) as temporary:
         thumbnails = {
             "query": draw_thumbnails(temporary / "images", inputs.queries, "q"),
             "reference": draw_thumbnails(temporary / "images", inputs.references, "r"),

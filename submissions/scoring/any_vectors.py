@@ -15,9 +15,7 @@ from image_copies.data.files import open_regular
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
 from image_copies.data.sources.tables import is_parquet
 
-from ..ensemble.normalization import normalize_by_variant
-from ..ensemble.projection import fit_projection, scale_to_unit_length
-from ..ensemble.variant import Variant
+from ..ensemble import normalization, projection, variant
 from ..settings import Method, NormalizationSettings
 from ..vectors.files import MAX_NORM, Vectors, VectorSet, open_vectors, read_ids, read_vectors
 from ..vectors.hdf5 import HDF5_ERRORS, describe_dataset_problem, open_hdf5
@@ -71,10 +69,12 @@ def normalize(
     """
     if method not in get_args(Method):
         raise UserError(f"method {method!r}: give {', '.join(get_args(Method))}.")
-    asked, held = (scale_to_unit_length(_as_rows(given)) for given in (queries, training))
+    asked, held = (projection.scale_to_unit_length(_as_rows(given)) for given in (queries, training))
     _check_dimensions(asked.shape[1], held.shape[1], "the training vectors")
     with prefix_errors("the training vectors to normalise against"):
-        return normalize_by_variant(asked, held, Variant(asked.shape[1], 0.0, method, beta), DEFAULTS)
+        return normalization.normalize_by_variant(
+            asked, held, variant.Variant(asked.shape[1], 0.0, method, beta), DEFAULTS
+        )
 
 
 def reduce(vectors: ArrayLike, training: ArrayLike, dimensions: int) -> Float32s:
@@ -85,9 +85,9 @@ def reduce(vectors: ArrayLike, training: ArrayLike, dimensions: int) -> Float32s
     Raises:
         UserError: The dimensions differ, or there are too few training vectors or dimensions for as many axes.
     """
-    given, held = (scale_to_unit_length(_as_rows(part)) for part in (vectors, training))
+    given, held = (projection.scale_to_unit_length(_as_rows(part)) for part in (vectors, training))
     _check_dimensions(given.shape[1], held.shape[1], "the training vectors")
-    return fit_projection(held, dimensions).apply(given, dimensions, 0.0)
+    return projection.fit_projection(held, dimensions).apply(given, dimensions, 0.0)
 
 
 def reduce_vectors(parts: Sequence[Vectors], training: Vectors, dimensions: int) -> list[Vectors]:
