@@ -382,7 +382,7 @@ def test_files_that_vanish_during_a_search_stop_no_one(
     monkeypatch.setattr(searching, stage, lose_files)
     monkeypatch.setattr(Looks, "look", None)  # as of pictures for which it has no more room
     assert run_match("queries", "references") == 0
-    assert Path("matches/plan.csv").is_file() and "plan: " in capsys.readouterr().out
+    assert Path("matches/plan.csv").is_file() and " to look at, in " in capsys.readouterr().out
 
 
 def test_a_query_that_has_gone_is_not_verified(pictures: Path) -> None:
