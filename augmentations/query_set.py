@@ -9,15 +9,10 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
+from image_copies.data import decode, files, ground_truth, layout, process, squares
 from image_copies.data.arrays import UInt8s
-from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, UserError
-from image_copies.data.files import whole_folder
-from image_copies.data.ground_truth import write_ground_truth, write_table
 from image_copies.data.images import ImageSet
-from image_copies.data.layout import GROUND_TRUTH, QUERY, QUERY_EDITS, QUERY_RECORDS
-from image_copies.data.process import map_on_cores
-from image_copies.data.squares import shrink
 
 from .composition import Edited, draw_record, replay
 from .edits.registry import FAMILY_OF, TUNED_SIDE
@@ -43,7 +38,9 @@ class FileOverlays:
             ImageError: it cannot be read.
         """
         try:
-            return shrink(decode_rgb(self._paths[image_id], short_side=TUNED_SIDE // 2), TUNED_SIDE)
+            return squares.shrink(
+                decode.decode_rgb(self._paths[image_id], short_side=TUNED_SIDE // 2), TUNED_SIDE
+            )
         except ImageError:
             self.ids = [other for other in self.ids if other != image_id]
             raise
@@ -93,10 +90,10 @@ def make_query_set(
             )
             tasks.append(((query_id, images.ids[index], images.paths[index], edits), is_copy))
     tasks.sort(key=lambda task: task[0][0])
-    with whole_folder(folder) as temporary:
-        (temporary / QUERY).mkdir()
-        edit = partial(_write_query, temporary / QUERY, seed, overlays)
-        done = map_on_cores(edit, [task for task, _ in tasks], chunk=8)
+    with files.whole_folder(folder) as temporary:
+        (temporary / layout.QUERY).mkdir()
+        edit = partial(_write_query, temporary / layout.QUERY, seed, overlays)
+        done = process.map_on_cores(edit, [task for task, _ in tasks], chunk=8)
         results = list(tqdm(done, total=count, desc="editing queries", unit="query", leave=False))
         _write_tables(temporary, tasks, results)
 
@@ -112,11 +109,11 @@ def _write_query(folder: Path, seed: int, overlays: ImageSet, task: Task) -> lis
     query_id, source_id, path, edits = task
     other_images = FileOverlays(overlays)
     try:
-        image = shrink(decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)
+        image = squares.shrink(decode.decode_rgb(path, short_side=TUNED_SIDE // 2), TUNED_SIDE)
     except ImageError as error:
         return str(error)
     edited = _edit_at_least_once(image, edits, seed, query_id, source_id, other_images)
-    Image.fromarray(shrink(edited.image, 2 * TUNED_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
+    Image.fromarray(squares.shrink(edited.image, 2 * TUNED_SIDE)).save(folder / f"{query_id}.jpg", quality=85)
     return edited.record
 
 
@@ -162,12 +159,12 @@ def _write_tables(
         print(
             f"{len(problems)} of {len(tasks)} queries were not made because their images cannot be read; the first: {problems[0]}"
         )
-    write_ground_truth(
-        folder / GROUND_TRUTH, [(task[0], task[1] if is_copy else None) for task, is_copy, _ in made]
+    ground_truth.write_ground_truth(
+        folder / layout.GROUND_TRUTH, [(task[0], task[1] if is_copy else None) for task, is_copy, _ in made]
     )
     edits = [(task[0], " ".join(str(entry["edit"]) for entry in record)) for task, _, record in made]
-    write_table(folder / QUERY_EDITS, ["query_id", "edits"], edits)
+    ground_truth.write_table(folder / layout.QUERY_EDITS, ["query_id", "edits"], edits)
     lines = [
         json.dumps({"query_id": task[0], "source_id": task[1], "record": record}) for task, _, record in made
     ]
-    (folder / QUERY_RECORDS).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / layout.QUERY_RECORDS).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -13,14 +13,10 @@ import cv2
 import numpy as np
 from tqdm import tqdm
 
+from . import decode, files, locks, squares, threads
 from .arrays import Int64s, UInt8s
-from .decode import as_uint8, decode_rgb
 from .errors import ImageError
-from .files import whole_file
 from .images import ImageSet
-from .locks import hold_lock_file
-from .squares import resize_own_aspect
-from .threads import map_in_threads
 
 Form = Literal["pixels", "jpeg"]
 # an image's bytes, height and width; or why it could not be read
@@ -74,15 +70,15 @@ def cache_images(
     pixels_file, about_file = (folder / f"{named}-{size}.{ending}" for ending in (form, "npz"))
     cached = _open_cache(images, pixels_file, about_file)
     if cached is None:  # trainings at the same time share what the first of them makes
-        with hold_lock_file(
+        with locks.hold_lock_file(
             folder / ".caching", f"another process has cached images in {folder} for a day", wait=86_400
         ):
             cached = _open_cache(images, pixels_file, about_file)
             if cached is None:
-                packed = map_in_threads(partial(_pack, size, form), stored.paths, max(1, workers))
+                packed = threads.map_in_threads(partial(_pack, size, form), stored.paths, max(1, workers))
                 shown = tqdm(packed, total=len(images), desc=f"caching {size} px", unit="image", leave=False)
                 ends, shapes, problems = _write_packed(stored, shown, pixels_file)
-                with whole_file(about_file) as temporary, temporary.open("wb") as file:
+                with files.whole_file(about_file) as temporary, temporary.open("wb") as file:
                     np.savez(
                         file,
                         ends=ends,
@@ -134,7 +130,7 @@ class _Rows:
         place = int(self.places[row])
         part = np.asarray(self.content[self.ends[place - 1] if place else 0 : self.ends[place]])
         if self.shapes is None:
-            return as_uint8(cv2.imdecode(part, cv2.IMREAD_COLOR_RGB))
+            return decode.as_uint8(cv2.imdecode(part, cv2.IMREAD_COLOR_RGB))
         return part.reshape(*self.shapes[place].tolist(), 3)
 
 
@@ -143,7 +139,7 @@ def _write_packed(images: ImageSet, packed: Iterable[Packed], target: Path) -> W
     problems: dict[str, str] = {}
     ends = np.zeros(len(images), np.int64)
     shapes = np.zeros((len(images), 2), np.int64)
-    with whole_file(target) as temporary, temporary.open("wb") as file:
+    with files.whole_file(target) as temporary, temporary.open("wb") as file:
         for row, made in enumerate(packed):
             if isinstance(made, str):
                 problems[images.ids[row]] = made
@@ -161,7 +157,7 @@ def _encode_jpeg(pixels: UInt8s) -> bytes:
 def _pack(size: int, form: Form, path: Path) -> Packed:
     """Read, resize and encode an image: in threads, since each of these releases the GIL."""
     try:
-        pixels = resize_own_aspect(decode_rgb(path, short_side=size), size)
+        pixels = squares.resize_own_aspect(decode.decode_rgb(path, short_side=size), size)
     except ImageError as error:
         return error.problem
     height, width = pixels.shape[:2]

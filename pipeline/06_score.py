@@ -8,10 +8,8 @@ With --ray, the references are searched by the workers of a Ray cluster, with a 
 import argparse
 from collections.abc import Sequence
 
-from image_copies.data.commands import name_command
+from image_copies.data import commands, files, targets
 from image_copies.data.errors import UserError
-from image_copies.data.files import read_json
-from image_copies.data.targets import begins_with, check_target
 from image_copies.pipeline.cluster import add_ray_options, use_ray
 from image_copies.pipeline.run import cli
 from image_copies.pipeline.run.run import Run
@@ -45,7 +43,7 @@ OPTIONS: cli.Table = {
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = cli.make_step_parser(__doc__, name_command("06_score"))
+    parser = cli.make_step_parser(__doc__, commands.name_command("06_score"))
     cli.add_options(parser, OPTIONS, OPTIONS)
     add_ray_options(parser)
     return parser
@@ -83,10 +81,14 @@ def check(options: argparse.Namespace) -> None:
 
 def _check_targets(options: argparse.Namespace) -> None:
     if options.output is not None:
-        check_target(options.output, "--output", {".json": lambda path: "made_from" in read_json(path)})
+        targets.check_target(
+            options.output, "--output", {".json": lambda path: "made_from" in files.read_json(path)}
+        )
     if options.details is not None:
         for name, start in DETAILS.items():
-            check_target(options.details / name, "--details", {".csv": begins_with(start)}, [options.edits])
+            targets.check_target(
+                options.details / name, "--details", {".csv": targets.begins_with(start)}, [options.edits]
+            )
 
 
 def score(options: argparse.Namespace) -> None:

@@ -23,13 +23,9 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from image_copies.data.commands import name_install
+from image_copies.data import commands, files, process, remote, threads
 from image_copies.data.errors import UserError
-from image_copies.data.files import digest_file
-from image_copies.data.process import process_count
-from image_copies.data.remote import is_remote
 from image_copies.data.shards import Place, ShardWork, use_engine
-from image_copies.data.threads import draw_ahead
 
 TOP = Path(__file__).parents[1]
 PACKAGES = ("augmentations", "data", "matching", "models", "pipeline", "studies", "submissions")
@@ -62,10 +58,10 @@ def use_ray(where: str | None, gpu_share: float = 1.0, say: Callable[[str], None
         UserError: when several processes were started by torchrun, `gpu_share` is out of range, Ray is not installed, or the
             cluster cannot be used.
     """
-    if process_count() > 1:
+    if process.process_count() > 1:
         raise UserError(
-            f"{process_count()} processes were started by torchrun, which is for 01_train only: start this command once. It "
-            "works on several processes or machines with --ray local, auto or HOST:PORT."
+            f"{process.process_count()} processes were started by torchrun, which is for 01_train only: start this command once. "
+            "It works on several processes or machines with --ray local, auto or HOST:PORT."
         )
     if where is None:
         yield
@@ -80,7 +76,7 @@ def use_ray(where: str | None, gpu_share: float = 1.0, say: Callable[[str], None
         ray = importlib.import_module("ray")
     except ImportError as error:
         raise UserError(
-            f"Ray is not installed, which this needs. Install it, on all nodes, with: {name_install('cluster')}"
+            f"Ray is not installed, which this needs. Install it, on all nodes, with: {commands.name_install('cluster')}"
         ) from error
     try:
         with use_engine(RayEngine(ray, where, gpu_share, say)):
@@ -130,7 +126,7 @@ class RayEngine:
         tasks = ((shard, make_task()(shard)) for shard in shards)
         sizes = list[int]()
         with tqdm(total=total, initial=done, desc=work.name, unit=work.unit, leave=False) as bar:
-            for shard, task in draw_ahead(tasks, MAX_AHEAD):
+            for shard, task in threads.draw_ahead(tasks, MAX_AHEAD):
                 yield self._await(make_task(), shard, task)
                 sizes.append(work.size(shard))
                 bar.update(sizes[-1])
@@ -228,8 +224,8 @@ def describe_needed(work: ShardWork[Any, Any, Any]) -> dict[str, str]:
     """Return what a work's results depend on: versions, a digest of the sources, those of inputs, the results' folder."""
     described = dict(_describe_machine())
     for path in work.inputs:
-        described[str(path)] = digest_file(path)[:16] if path.is_file() else "none"
-    if work.folder is not None and not is_remote(work.folder):  # object stores have no empty folders
+        described[str(path)] = files.digest_file(path)[:16] if path.is_file() else "none"
+    if work.folder is not None and not remote.is_remote(work.folder):  # object stores have no empty folders
         described[f"the folder {work.folder}"] = "there" if work.folder.is_dir() else "none"
     return described
 

@@ -11,10 +11,8 @@ from itertools import accumulate
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ..commands import name_install
+from .. import commands, formats, remote
 from ..errors import UserError
-from ..formats import IMAGE_ENDINGS
-from ..remote import RemotePath
 
 PARQUET_ENDINGS = (".parquet", ".pq")
 TABLE_ENDINGS = (*PARQUET_ENDINGS, ".arrow")
@@ -47,7 +45,9 @@ def import_pyarrow(needed: str = "Parquet needs") -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise UserError(f"{needed} pyarrow. Install it with: {name_install('interchange')}") from error
+        raise UserError(
+            f"{needed} pyarrow. Install it with: {commands.name_install('interchange')}"
+        ) from error
     return pyarrow, pyarrow.parquet
 
 
@@ -122,7 +122,7 @@ def _open_parquet(path: Path) -> _Groups:
 def _open_arrow(path: Path) -> _Groups:
     import pyarrow as pa
 
-    source = path.open("rb") if isinstance(path, RemotePath) else pa.memory_map(str(path))
+    source = path.open("rb") if isinstance(path, remote.RemotePath) else pa.memory_map(str(path))
     is_stream = source.read(len(FILE_MAGIC)) != FILE_MAGIC
     source.seek(0)
     with pa.ipc.open_stream(source) if is_stream else pa.ipc.open_file(source) as reader:
@@ -172,4 +172,4 @@ def _list_paths(cells: Any) -> list[str | None]:
 def _find_ending(path: str | None) -> str:
     """Return the ending of a picture's path; "" for one without, whose format is then found by its content."""
     ending = PurePosixPath(path or "").suffix.lower()
-    return ending if ending in IMAGE_ENDINGS else ""
+    return ending if ending in formats.IMAGE_ENDINGS else ""

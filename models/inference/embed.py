@@ -17,9 +17,7 @@ from image_copies.data.images import ImageSet
 
 from ..device import autocast, best_device, mark_arrival, report_lack_of_memory
 from ..network.checkpoint import Checkpoint
-from .embedders import EmbeddedBlock, check_finite
-from .folding import fold_batch_norms
-from .parallel import map_in_parallel
+from . import embedders, folding, parallel
 from .settings import EmbeddingSettings
 
 MEMORY_REMEDY = (
@@ -44,7 +42,7 @@ Batch = Sequence[Tensor]  # pixels uint8 [n, 3, s, s], and which images could be
 
 def embed_images(
     checkpoint: Checkpoint, images: ImageSet, settings: EmbeddingSettings
-) -> Iterator[EmbeddedBlock]:
+) -> Iterator[embedders.EmbeddedBlock]:
     """Embed images batch by batch, in order, on the best device, by default at the size that the descriptor was trained at.
 
     Raises:
@@ -60,13 +58,13 @@ def embed_images(
         worker_init_fn=_lower_priority,
     )
     if device.type == "cpu":
-        embedded = map_in_parallel(lambda loaded: read_launched(launch(loaded)), batches, device)
+        embedded = parallel.map_in_parallel(lambda loaded: read_launched(launch(loaded)), batches, device)
     else:
         embedded = threads.overlap(launch, read_launched, batches)
     first = 0
     for vectors, unreadable in embedded:
-        check_finite(vectors, images.paths[first : first + len(vectors)])
-        yield EmbeddedBlock(first, vectors, unreadable)
+        embedders.check_finite(vectors, images.paths[first : first + len(vectors)])
+        yield embedders.EmbeddedBlock(first, vectors, unreadable)
         first += len(vectors)
 
 
@@ -76,7 +74,7 @@ def prepare_network(
     """Put a copy of a network, for inference, on the device and return what sends a batch through it."""
     size = settings.image_size or checkpoint.image_size
     with report_lack_of_memory("while a network was put on the device", MEMORY_REMEDY):
-        descriptor = fold_batch_norms(checkpoint.descriptor, size).to(
+        descriptor = folding.fold_batch_norms(checkpoint.descriptor, size).to(
             device, memory_format=torch.channels_last
         )  # type: ignore[call-overload]  # torch's types lack memory_format
     descriptor.pool_with(settings.pooling_exponent)

@@ -9,12 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from image_copies.data import decode, process, remote
 from image_copies.data.arrays import Bools, Float32s, UInt8s
-from image_copies.data.decode import Decoded
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
-from image_copies.data.process import choose_workers
-from image_copies.data.remote import map_files
 from image_copies.data.squares import decode_squares, read_or_nothing
 from image_copies.data.threads import map_in_threads, overlap
 
@@ -26,7 +24,9 @@ MOST_SIDE_BY_SIDE = 16
 Squares = Mapping[int, UInt8s]  # size → uint8 [n, 3, size, size], the same images at several sizes
 Waiting = Callable[[], Float32s]
 Source = tuple[Path, bytes | None]  # an image file, and its bytes where they have been read
-Look = Callable[[Path, bytes, Decoded], None]  # is shown a file, its bytes, and what has been decoded of them
+Look = Callable[
+    [Path, bytes, decode.Decoded], None
+]  # is shown a file, its bytes, and what has been decoded of them
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def embed_batches(
     Raises:
         UserError: A vector is not finite.
     """
-    threads = max(1, choose_workers(settings.workers))
+    threads = max(1, process.choose_workers(settings.workers))
 
     def launch(loaded: AnyLoaded) -> tuple[AnyLoaded, list[Waiting]]:
         return loaded, [network.begin(loaded.squares) for network in networks if loaded.paths]
@@ -144,11 +144,11 @@ def any_on_gpu(networks: Sequence[Embedder]) -> bool:
 
 def load_batch(batch: Sequence[Source], sizes: Sequence[int], look: Look | None = None) -> Loaded:
     """Decode images, after reading those that have not been read, at each size; `look` is shown each."""
-    read = iter(map_files(read_or_nothing, [path for path, content in batch if content is None]))
+    read = iter(remote.map_files(read_or_nothing, [path for path, content in batch if content is None]))
     images = []
     for path, known in batch:
         content = next(read) if known is None else known
-        decoded = Decoded()
+        decoded = decode.Decoded()
         images.append(decode_squares(content, sizes, decoded))
         if look is not None:
             look(path, content, decoded)

@@ -26,10 +26,7 @@ from image_copies.data.squares import decode_square, resize_square
 from ..network import joined
 from ..network.checkpoint import Checkpoint, load_descriptor
 from ..network.descriptor import Descriptor
-from .embed import embed_views
-from .embedders import SAME_VECTORS, Embedder
-from .folding import draw_pictures
-from .graph import GRAPH, VIEWS
+from . import embed, embedders, folding, graph
 from .onnx_embedder import DESCRIPTION, MADE_OF, VECTORS, input_name, open_session
 from .settings import EmbeddingSettings
 
@@ -88,7 +85,7 @@ class Exported(nn.Module):
         return nn.functional.normalize((vectors - self.mean) @ self.axes) if self.projects else vectors
 
     def _describe(self, descriptor: Descriptor, pixels: Tensor, flip: bool) -> Tensor:
-        return embed_views(descriptor, normalize_pixels(pixels, descriptor.mean, descriptor.std), flip)
+        return embed.embed_views(descriptor, normalize_pixels(pixels, descriptor.mean, descriptor.std), flip)
 
 
 def export_onnx(
@@ -130,8 +127,8 @@ def add_graph(checkpoint: Path, photographs: Sequence[Path] = ()) -> float:
     """
     checkpoint = checkpoint.resolve()
     loaded = load_descriptor(checkpoint)
-    views = checkpoint.with_suffix(VIEWS)
-    difference = _write_graph(checkpoint.with_suffix(GRAPH), checkpoint, loaded, photographs)
+    views = checkpoint.with_suffix(graph.VIEWS)
+    difference = _write_graph(checkpoint.with_suffix(graph.GRAPH), checkpoint, loaded, photographs)
     views.unlink(missing_ok=True)
     if not isinstance(loaded.descriptor, joined.JoinedDescriptor):
         return difference
@@ -152,7 +149,7 @@ def _write_graph(path: Path, checkpoint: Path, loaded: Checkpoint, photographs: 
     _leave_weights(model, checkpoint)
     _describe(model, module, loaded.descriptor.dimensions, {MADE_OF: files.digest_file(checkpoint)})
     content = ir.to_proto(model).SerializeToString()
-    difference = _verify(module, open_session(path, content, checkpoint), SAME_VECTORS, photographs)
+    difference = _verify(module, open_session(path, content, checkpoint), embedders.SAME_VECTORS, photographs)
     with files.whole_file(path) as temporary:
         temporary.write_bytes(content)
     return difference
@@ -164,7 +161,7 @@ def _make_graph(module: Exported) -> ir.Model:
     Raises:
         UserError: The network cannot be exported.
     """
-    example = tuple(draw_pictures(size, 3) for size in module.sizes)
+    example = tuple(folding.draw_pictures(size, 3) for size in module.sizes)
     batch = torch.export.Dim("batch")
     try:
         with warnings.catch_warnings():
@@ -236,7 +233,7 @@ def _describe(model: ir.Model, module: Exported, dimensions: int, notes: dict[st
     model.metadata_props[DESCRIPTION] = json.dumps(description)
 
 
-def _verify(module: Exported, network: Embedder, most: float, photographs: Sequence[Path]) -> float:
+def _verify(module: Exported, network: embedders.Embedder, most: float, photographs: Sequence[Path]) -> float:
     """Return by how much the vectors of an exported network differ from torch's.
 
     Raises:
@@ -251,7 +248,9 @@ def _verify(module: Exported, network: Embedder, most: float, photographs: Seque
 
 
 @torch.inference_mode()
-def largest_difference(module: Exported, network: Embedder, photographs: Sequence[Path] = ()) -> float:
+def largest_difference(
+    module: Exported, network: embedders.Embedder, photographs: Sequence[Path] = ()
+) -> float:
     """Return the largest difference of a coordinate between what was exported and torch, over batches of different sizes.
 
     Half of every third drawn picture is plain, as in screenshots and scans: small constants decide what such an area gives.

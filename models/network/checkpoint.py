@@ -12,11 +12,9 @@ from safetensors.torch import save_file
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import whole_file
 
-from .base import ImageDescriptor
+from . import base, handmade, joined
 from .description import DESCRIPTION, OLD_GRAPH, parse_description
 from .descriptor import Descriptor
-from .handmade import HandmadeDescriptor
-from .joined import JoinedDescriptor
 from .settings import DescriptorSettings, HandmadeSettings, JoinedSettings, is_local
 
 
@@ -24,12 +22,14 @@ from .settings import DescriptorSettings, HandmadeSettings, JoinedSettings, is_l
 class Checkpoint:
     """A descriptor read from a file."""
 
-    descriptor: ImageDescriptor  # the network with its weights, on the CPU
+    descriptor: base.ImageDescriptor  # the network with its weights, on the CPU
     image_size: int  # input size in pixels that it was trained at
     notes: dict[str, Any]  # JSON values noted when it was saved, such as stage, loss and validation µAP
 
 
-def save_descriptor(path: Path, descriptor: ImageDescriptor, image_size: int, notes: dict[str, Any]) -> None:
+def save_descriptor(
+    path: Path, descriptor: base.ImageDescriptor, image_size: int, notes: dict[str, Any]
+) -> None:
     """Write a checkpoint atomically, with the input size in pixels that it was trained at, and JSON values as notes.
 
     Raises:
@@ -90,7 +90,9 @@ def load_descriptor(path: Path) -> Checkpoint:
     return Checkpoint(descriptor, description.image_size, description.notes)
 
 
-def build_descriptor(settings: DescriptorSettings | HandmadeSettings | JoinedSettings) -> ImageDescriptor:
+def build_descriptor(
+    settings: DescriptorSettings | HandmadeSettings | JoinedSettings,
+) -> base.ImageDescriptor:
     """Build the descriptor that the settings describe, without loading weights.
 
     Raises:
@@ -98,9 +100,9 @@ def build_descriptor(settings: DescriptorSettings | HandmadeSettings | JoinedSet
     """
     match settings:
         case HandmadeSettings():
-            return HandmadeDescriptor(settings)
+            return handmade.HandmadeDescriptor(settings)
         case JoinedSettings():
-            return JoinedDescriptor(
+            return joined.JoinedDescriptor(
                 settings, [build_descriptor(member.descriptor) for member in settings.members]
             )
         case _:

@@ -9,9 +9,7 @@ from torch import Tensor, nn
 from image_copies.data.errors import UserError
 
 from ..distributed import group_rank
-from .base import ImageDescriptor
-from .settings import weights_path
-from .weights_file import read_member_names, read_weights_file, require_weights_file, state_of
+from . import base, settings, weights_file
 
 # data parallel training adds the first, a descriptor that of its backbone
 PREFIXES = ("module.", "backbone.")
@@ -27,7 +25,7 @@ HEADS = (
 LEAST_SHARE = 0.9  # of the backbone's tensors; fewer are those of another backbone
 
 
-def load_start(descriptor: ImageDescriptor, backbone: nn.Module, weights: str) -> None:
+def load_start(descriptor: base.ImageDescriptor, backbone: nn.Module, weights: str) -> None:
     """Load a backbone's weights from a file, and the projection and GeM's p too where the file holds those of the same shape.
 
     `weights` are named as in `DescriptorSettings.weights`: a file, "shipped", or either followed by `#` and a member's name.
@@ -36,7 +34,7 @@ def load_start(descriptor: ImageDescriptor, backbone: nn.Module, weights: str) -
         UserError: The file cannot be read, has no such member, or belongs to another backbone.
     """
     path, prefix = find_start(weights)
-    content = state_of(read_weights_file(path), path)
+    content = weights_file.state_of(weights_file.read_weights_file(path), path)
     state = {name.removeprefix(prefix): value for name, value in content.items() if name.startswith(prefix)}
     load_backbone(backbone, without_prefixes(state), path, LEAST_SHARE)
     own = {
@@ -60,13 +58,13 @@ def find_start(weights: str) -> tuple[Path, str]:
     Raises:
         UserError: It names no file, the file is missing, or it has no such member.
     """
-    path, member = weights_path(weights)
+    path, member = settings.weights_path(weights)
     if path is None:
         raise UserError(
             f"weights: {weights!r}; expected none, pretrained, shipped#MEMBER, or a .pth, .pt or .safetensors file."
         )
-    require_weights_file(path)
-    names = read_member_names(path)
+    weights_file.require_weights_file(path)
+    names = weights_file.read_member_names(path)
     if not names and member is None:
         return path, ""
     if member not in names:

@@ -9,15 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from image_copies.data import layout
+from image_copies.data import commands, layout, locks, process, remote
 from image_copies.data.arrays import Int64s
-from image_copies.data.commands import name_command
 from image_copies.data.errors import StorageError, UserError
 from image_copies.data.files import describe_no_folder, is_folder, read_json, write_text
 from image_copies.data.images import ImageSet, find_images
-from image_copies.data.locks import hold_folder
-from image_copies.data.process import is_first_process
-from image_copies.data.remote import as_path
 from image_copies.models.inference.settings import EmbeddingSettings
 
 from .paths import RUNS, RunPaths, list_runs
@@ -85,7 +81,7 @@ class Run:
         """
         if not path.exists():
             step = self.paths.maker(path)
-            command = f"{name_command(step)} --run {self.folder}"
+            command = f"{commands.name_command(step)} --run {self.folder}"
             raise UserError(
                 f"{path} is missing: step {step} has not been done in {self.folder}. Run: {command}"
             )
@@ -120,7 +116,7 @@ def open_run(
         raise UserError(
             f"{folder} is not a run yet: add --data DIR (in the ISC2021 layout), or start with: bash run_all.sh"
         )
-    given, data = data, as_path(known["data"]) if data is None else data.resolve()
+    given, data = data, remote.as_path(known["data"]) if data is None else data.resolve()
     if not is_folder(data):
         remedy = (
             "Give the folder of a data set"
@@ -137,7 +133,7 @@ def open_run(
     content = read_recipe(source)
     if source != paths.recipe:  # an existing run must open
         refuse_pca_after_whitening(content)
-    if is_first_process():
+    if process.is_first_process():
         _remember(paths, known, source, data, share)
     return Run(folder, content if share == 1 else scale_recipe(content, share), data)
 
@@ -190,7 +186,7 @@ def _remember(paths: RunPaths, known: dict[str, object], recipe: Path, data: Pat
     changed = not paths.recipe.is_file() or text != paths.recipe.read_text(encoding="utf-8", errors="replace")
     if not changed and about == known:
         return
-    with hold_folder(paths.folder, "the run's recipe"):
+    with locks.hold_folder(paths.folder, "the run's recipe"):
         if changed:
             write_text(paths.recipe, text)
         if about != known:

@@ -17,13 +17,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from image_copies.data.commands import find_version, name_command
+from image_copies.data import commands, files, locks, settings
 from image_copies.data.errors import UserError
-from image_copies.data.files import read_json, write_text
 from image_copies.data.images import ImageSet
-from image_copies.data.locks import SESSION_VARIABLE, hold_folder
 from image_copies.data.process import has_gpu, is_first_process, print_once
-from image_copies.data.settings import Settings, read_recorded
 from image_copies.submissions.search.neighbours import use_device
 
 from .run import Run
@@ -64,7 +61,7 @@ def code_version() -> str:
     except (OSError, subprocess.SubprocessError):
         pass
     try:
-        return find_version()
+        return commands.find_version()
     except PackageNotFoundError:
         return "unknown"
 
@@ -92,12 +89,12 @@ Manifest = dict[str, Any]
 
 def read_manifest(run: Run, label: str) -> Manifest:
     """Read what was recorded when this product was last made; empty if it never was."""
-    return read_json(run.paths.manifest(label))
+    return files.read_json(run.paths.manifest(label))
 
 
 def write_manifest(run: Run, label: str, manifest: Manifest) -> None:
     """Record what a product was made from."""
-    write_text(run.paths.manifest(label), json.dumps(manifest, indent=1, default=_item_to_json))
+    files.write_text(run.paths.manifest(label), json.dumps(manifest, indent=1, default=_item_to_json))
 
 
 def describe_state(inputs: Mapping[str, Any], parameters: Any) -> Manifest:
@@ -124,7 +121,7 @@ def find_changes(before: Manifest, now: Manifest, outputs: list[Path]) -> list[s
 
 def _compare_parameters(recorded: Any, parameters: Any) -> list[str]:
     """Describe the differences; what was recorded of settings is read as today's, so that keys added since make none."""
-    if isinstance(parameters, Settings):
+    if isinstance(parameters, settings.Settings):
         recorded = _as_today(recorded, parameters)
     elif isinstance(recorded, dict) and isinstance(parameters, dict):
         recorded = {key: _as_today(value, parameters.get(key)) for key, value in recorded.items()}
@@ -133,10 +130,10 @@ def _compare_parameters(recorded: Any, parameters: Any) -> list[str]:
 
 def _as_today(recorded: Any, now: Any) -> Any:
     """Return what was recorded of settings as today's, or why it is not valid any more; anything else stays as recorded."""
-    if not isinstance(recorded, dict) or not isinstance(now, Settings):
+    if not isinstance(recorded, dict) or not isinstance(now, settings.Settings):
         return recorded
     try:
-        return to_json(read_recorded(type(now), recorded))
+        return to_json(settings.read_recorded(type(now), recorded))
     except ValidationError as error:
         return error
 
@@ -263,7 +260,7 @@ def make_product(run: Run, step: Step, product: Product, force: bool = False) ->
     print_once(
         f"{label}: {'; '.join(changed) if changed and before else 'starting' if not before else 'forced'}"
     )
-    with hold_folder(run.folder, label) if is_first_process() else nullcontext():
+    with locks.hold_folder(run.folder, label) if is_first_process() else nullcontext():
         if force and is_first_process():
             for folder in product.unfinished:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -296,7 +293,7 @@ def report_stale(run: Run, steps: Sequence[Step]) -> None:
 
     Nothing is said within `run_all.sh`, which has just had each of these steps done or found up to date.
     """
-    if SESSION_VARIABLE in os.environ:
+    if locks.SESSION_VARIABLE in os.environ:
         return
     for step in steps:
         found: list[str] = []
@@ -307,7 +304,7 @@ def report_stale(run: Run, steps: Sequence[Step]) -> None:
             others = f" and {len(found) - 1} more" if len(found) > 1 else ""
             print_once(
                 f"step {step.name} is stale ({found[0]}{others}): its earlier results are used. "
-                f"Repeat it: {name_command(step.name)} --run {run.folder}"
+                f"Repeat it: {commands.name_command(step.name)} --run {run.folder}"
             )
 
 

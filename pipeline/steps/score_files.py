@@ -4,12 +4,9 @@ import json
 import sys
 from pathlib import Path
 
-from image_copies.data.commands import name_command
+from image_copies.data import commands, files, layout, remote
 from image_copies.data.errors import UserError, prefix_errors
-from image_copies.data.files import digest_file, read_json, write_text
 from image_copies.data.ground_truth import GroundTruth, read_ground_truth
-from image_copies.data.layout import open_isc_folder
-from image_copies.data.remote import as_path
 from image_copies.submissions.formats.matching_track import evaluate_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission
 from image_copies.submissions.scoring import any_vectors, breakdown, metrics
@@ -77,7 +74,7 @@ def write_details(
     breakdown.write_curve(folder / "precision_recall.csv", ranked)
     if edits_file is not None:
         edits = breakdown.read_edits(edits_file)
-        write_text(
+        files.write_text(
             folder / "recall_by_edit.csv",
             breakdown.tabulate_recall_by_edit(ranked, truth, edits).to_csv(index=False),
         )
@@ -117,7 +114,7 @@ def score_vectors(
 
 def _print_scores(scores: metrics.Scores, given: dict[str, Path], output: Path | None, as_json: bool) -> None:
     """Print the scores, a line each, or `as_json` with what they were made from, as `output` gets them."""
-    origin = describe_origin(**{name: digest_file(path) for name, path in given.items()})
+    origin = describe_origin(**{name: files.digest_file(path) for name, path in given.items()})
     text = json.dumps(scores.as_dict() | {"made_from": origin}, indent=1)
     if as_json:
         print(text)
@@ -128,7 +125,7 @@ def _print_scores(scores: metrics.Scores, given: dict[str, Path], output: Path |
             f"of {scores.queries:,} queries, {scores.references:,} references and {scores.true_pairs:,} copies"
         )
     if output is not None:
-        write_text(output, text + "\n")
+        files.write_text(output, text + "\n")
 
 
 def compare(paths: list[Path], data: Path | None = None, ground_truth: Path | None = None) -> None:
@@ -161,13 +158,13 @@ def _find_submission(path: Path) -> Path:
     submission = RunPaths(path).submission
     if not submission.is_file():
         raise UserError(
-            f"{path} has no {submission.name}. Finish the run: {name_command('05_submit')} --run {path}"
+            f"{path} has no {submission.name}. Finish the run: {commands.name_command('05_submit')} --run {path}"
         )
     return submission
 
 
 def _find_ground_truth(data: Path | None, paths: list[Path]) -> Path | None:
     """Return the ground truth of the given data set, or else of that of the second run or the first; None for none."""
-    known = [read_json(RunPaths(path).description).get("data") for path in reversed(paths)]
-    folder = data or next((as_path(name) for name in known if name), None)
-    return open_isc_folder(folder).ground_truth if folder is not None else None
+    known = [files.read_json(RunPaths(path).description).get("data") for path in reversed(paths)]
+    folder = data or next((remote.as_path(name) for name in known if name), None)
+    return layout.open_isc_folder(folder).ground_truth if folder is not None else None

@@ -10,11 +10,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from image_copies.data import ground_truth, kinds, layout, preprocessing
 from image_copies.data.errors import UserError
-from image_copies.data.ground_truth import read_ground_truth
-from image_copies.data.kinds import TEST_SETS, load_kind
-from image_copies.data.layout import GROUND_TRUTH, IscFolder, open_isc_folder
-from image_copies.data.preprocessing import TestProtocol
 from image_copies.matching.extractor import checkpoint_extractor, split_size
 from image_copies.models.device import best_device
 from image_copies.models.inference.protocols import View
@@ -44,7 +41,7 @@ def evaluate_checkpoint(
     *,
     distractors: Path | None = None,
     image_size: int | None = None,
-    protocol: TestProtocol | None = None,
+    protocol: preprocessing.TestProtocol | None = None,
     pooling_exponent: float | None = None,
 ) -> None:
     """Print a table of the metrics of one of TEST_SETS, whose archive is unpacked in `root`.
@@ -64,7 +61,9 @@ def evaluate_checkpoint(
     view = View(
         descriptor, size, protocol or ("center_crop" if size <= checkpoint.image_size else "long_side")
     )
-    figures: Figures = load_kind(TEST_SETS, data_set)(view, Source(checkpoint_file, root, distractors))
+    figures: Figures = kinds.load_kind(kinds.TEST_SETS, data_set)(
+        view, Source(checkpoint_file, root, distractors)
+    )
     exponent = float(descriptor.pooling.exponent.detach())
     print(f"{data_set}: {checkpoint_file}, {view.size} px, {view.protocol}, p {exponent:.2f}")
     table = Table()
@@ -86,12 +85,12 @@ def compare_descriptors(data: Path, compared: list[str]) -> None:
             raise UserError(
                 f"{name}: there is no such file; give a checkpoint, shipped, timm:NAME, a .onnx, a .h5 or a .npy."
             )
-    folder = open_isc_folder(data)
+    folder = layout.open_isc_folder(data)
     if folder.ground_truth is None:
         raise UserError(
-            f"{data} has no {GROUND_TRUTH}, so nothing can be scored. Add it: query_id,reference_id."
+            f"{data} has no {layout.GROUND_TRUTH}, so nothing can be scored. Add it: query_id,reference_id."
         )
-    truth = read_ground_truth(folder.ground_truth)
+    truth = ground_truth.read_ground_truth(folder.ground_truth)
     table, first = (
         Table(title=f"{data}: {len(truth.query_ids):,} queries, {len(folder.reference):,} references"),
         None,
@@ -136,7 +135,7 @@ def _format_interval(interval: metrics.Interval | None, form: str) -> tuple[str,
     return format(interval.value, form), f"{interval.low:{form}} … {interval.high:{form}}"
 
 
-def _open(name: str, folder: IscFolder) -> tuple[Vectors, VectorSet, float | None]:
+def _open(name: str, folder: layout.IscFolder) -> tuple[Vectors, VectorSet, float | None]:
     """Return the vectors of queries and references, and processor seconds for each picture where they were made here."""
     if _is_stored(name):
         return *(
@@ -164,7 +163,7 @@ def _processor_seconds() -> float:
     return sum(os.times()[:4])  # of child processes, too
 
 
-def _read_array(path: Path, folder: IscFolder) -> tuple[Vectors, Vectors]:
+def _read_array(path: Path, folder: layout.IscFolder) -> tuple[Vectors, Vectors]:
     """Read vectors [queries + references, d], in the order of the sorted ids."""
     found = any_vectors.read_set(path)
     counts = (len(folder.query), len(folder.reference))

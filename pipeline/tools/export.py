@@ -11,10 +11,8 @@ from tqdm import tqdm
 
 from image_copies.augmentations.query_set import make_query_set
 from image_copies.augmentations.settings import TableSettings
-from image_copies.data.decode import decode_rgb
+from image_copies.data import decode, images, layout
 from image_copies.data.errors import UserError
-from image_copies.data.images import find_images
-from image_copies.data.layout import QUERY
 from image_copies.data.sources.discovery import discover
 from image_copies.matching import threshold
 from image_copies.matching.extractor import checkpoint_extractor
@@ -210,12 +208,12 @@ def export_synthetic(checkpoint: Path, source: Path, others: Path) -> Path:
             folder=Path(place) / "made",
             left_out=QUERIES.left_out_edits,
         )
-        queries = find_images(Path(place) / "made" / QUERY)
+        queries = images.find_images(Path(place) / "made" / layout.QUERY)
         whole, views = extractor.extract_all(queries), []
         for path in tqdm(queries.paths, desc="embedding views", unit="image", leave=False):
             drawn = rng.choice(VIEWS, threshold.DRAWN_VIEWS, replace=False)
             views.append(
-                embed_views_of(extractor, decode_rgb(path, short_side=smallest_side(extractor)))[drawn]
+                embed_views_of(extractor, decode.decode_rgb(path, short_side=smallest_side(extractor)))[drawn]
             )
     normalized = extractor.normalize(np.concatenate(views)).reshape(len(views), threshold.DRAWN_VIEWS, -1)
     references = extractor.extract_all(kept).readable()

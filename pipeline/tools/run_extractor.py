@@ -18,9 +18,7 @@ from image_copies.matching.extractor import (
     Normalizer,
     digest_files,
 )
-from image_copies.models.inference.embedders import Embedder
-from image_copies.models.inference.onnx_embedder import open_onnx
-from image_copies.models.inference.settings import EmbeddingSettings, OnnxModelSettings
+from image_copies.models.inference import embedders, onnx_embedder, settings
 from image_copies.models.shipped import SHIPPED
 from image_copies.submissions.ensemble.projection import load_projection
 from image_copies.submissions.ensemble.variant import read_choice
@@ -51,11 +49,11 @@ def run_extractor(run: Run) -> Extractor:
     normalizer = run_normalizer(run)
     variant = normalizer.variant
     projection = load_projection(projection_file)
-    files, networks = list[Path](), list[Embedder]()
+    files, networks = list[Path](), list[embedders.Embedder]()
     for name, model in run.recipe.models.items():
-        if isinstance(model, OnnxModelSettings):
+        if isinstance(model, settings.OnnxModelSettings):
             files.append(model.file)
-            networks.append(open_onnx(model.file, size=model.image_size))
+            networks.append(onnx_embedder.open_onnx(model.file, size=model.image_size))
         else:
             files.append(run.require(run.checkpoint(name)))
             networks.append(load_embedder(files[-1], run.embedding(name)))
@@ -109,7 +107,7 @@ def run_checkpoints(run: Run) -> list[Path]:
     return [run.require(run.checkpoint(name)) for name in run.recipe.networks]
 
 
-def run_embeddings(run: Run) -> list[EmbeddingSettings]:
+def run_embeddings(run: Run) -> list[settings.EmbeddingSettings]:
     """Return the embedding settings of each model, in the same order as `run_checkpoints`."""
     return [run.embedding(name) for name in run.recipe.models]
 

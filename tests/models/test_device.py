@@ -14,7 +14,6 @@ from image_copies.data.images import ImageSet
 from image_copies.models import distributed as together
 from image_copies.models.device import autocast, best_device, choose_precision, describe_device, report_lack_of_memory
 from image_copies.models.distributed import report_lost_process
-from image_copies.models.inference import embed
 from image_copies.models.inference.embed import embed_images
 from image_copies.models.inference.embedders import embed_with_all
 from image_copies.models.inference.settings import EmbeddingSettings
@@ -97,7 +96,8 @@ def test_embedding_and_whitening_name_batch_and_size_when_memory_runs_out(
     images, embedding = images.select(images.ids[:3]), EmbeddingSettings(workers=0)
     descriptor = make_small(dimensions=2, whiten=True)
     embedder = load_embedder(save_small(tmp_path / "one.safetensors", dimensions=2), embedding)
-    monkeypatch.setattr(embed, "fold_batch_norms", lambda descriptor, _: descriptor)  # which tries the network on pictures
+    # which tries the network on pictures
+    monkeypatch.setattr("image_copies.models.inference.folding.fold_batch_norms", lambda descriptor, _: descriptor)
     monkeypatch.setattr(Descriptor, "forward", run_out_of_memory)
     checkpoint = Checkpoint(descriptor, 32, {})
     for blocks in (embed_images(checkpoint, images, embedding), embed_with_all([embedder], images, embedding)):
