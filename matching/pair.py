@@ -11,11 +11,12 @@ from image_copies.data.errors import ImageError
 
 from .verification.alignment import MAX_SIDE, NARROW, Aligned, align, invert, reduce_picture
 from .verification.blocks import Grey
-from .verification.colours import compare_colours, lay_colours
 from .verification.contents import NEXT_DIFFER, list_missing, match_contents
 from .verification.differences import (
     CLOSE_EXCESS,
     MIN_DIFFERING,
+    compare_colours,
+    lay_colours,
     measure_differences,
     shows_another_thing,
     shows_other_colours,
@@ -29,14 +30,16 @@ from .verification.judgement import (
     FEW_FEATURES,
     MAX_CERTAIN,
     MAX_LIKELY,
+    TONES,
     TOO_LITTLE,
     Judgement,
+    describe_edits,
     judge,
+    list_edits,
 )
 from .verification.picture import Picture
 from .verification.recompression import follow_by_compression
 from .verification.registration import Registration, register
-from .verification.words import TONES, describe_edits, list_edits
 
 CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which copies are looked at again
 # blocks that must agree where the tones do not: a disc of one colour is like any other one

@@ -16,8 +16,13 @@ from ..verification.detail import MAX_DENSITY, compare_detail
 from ..verification.differences import MIN_DIFFERING
 from ..verification.edits import Comparison, Edits
 from ..verification.geometry import map_pixels
-from ..verification.quantisation import LOSSLESS, find_coding, measure_step
-from ..verification.recompression import MAX_PIXELS, follow_by_compression
+from ..verification.recompression import (
+    LOSSLESS,
+    MAX_PIXELS,
+    find_coding,
+    follow_by_compression,
+    measure_step,
+)
 from .facts import Facts
 
 PLANNED_TOGETHER = 4  # groups that threads plan side by side

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .alignment import Homography, find_steps, invert, map_points
 from .blocks import Grey
-from .quantisation import GREY, MIN_COMB, SIDE, measure_phases, read_steps, transform_blocks
+from .recompression import GREY, MIN_COMB, SIDE, measure_phases, read_steps, transform_blocks
 
 Pixels = NDArray[np.uint8]
 Saved = tuple[Pixels, bytes]  # the pixels [h, w, 3] of a file, and its bytes

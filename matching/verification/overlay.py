@@ -14,10 +14,9 @@ from .alignment import find_covered, invert, map_resized
 from .differences import CLEAR_EXCESS, measure_differences
 from .edits import find_clearly_differing, find_differing
 from .geometry import MIN_INLIERS
-from .judgement import OTHER_MEDIAN
+from .judgement import MAX_SHOWN, OTHER_MEDIAN
 from .picture import Picture
 from .registration import register
-from .words import MAX_SHOWN
 
 SHOWN_SIDE = 1000  # pixels of the frame's longer side, at most
 PALE = 0.35  # strength of a picture's own colours outside the other one, and under the red of differences

@@ -12,7 +12,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from ..device import choose_precision
 from ..distributed import sum_over_processes
-from ..network.layers import GeM
+from ..network.descriptor import GeM
 from ..objectives.base import Objective
 from .settings import OptimizerSettings, SchedulerSettings
 

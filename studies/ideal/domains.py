@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from image_copies.models.network.layers import apply_linear
+from image_copies.models.network.descriptor import apply_linear
 from image_copies.models.objectives.base import Objective, ObjectiveOutput
 
 DOMAINS = (0, 90, 180, 270)  # degrees, counter-clockwise

@@ -10,8 +10,7 @@ from image_copies.data.images import ImageSet, find_images
 from image_copies.models.device import report_lack_of_memory
 from image_copies.models.inference.handmade import compute_raw
 from image_copies.models.inference.settings import EmbeddingSettings
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.layers import whiten
+from image_copies.models.network.descriptor import Descriptor, whiten
 from image_copies.models.training.model_settings import ModelSettings
 
 VARIANCE_FLOOR = 1e-6  # minimum variance along an axis, as a fraction of the largest

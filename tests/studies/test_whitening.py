@@ -13,8 +13,7 @@ from image_copies.models.inference.embedders import embed_with_all
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.checkpoint import Checkpoint, load_descriptor, save_descriptor
-from image_copies.models.network.descriptor import Descriptor
-from image_copies.models.network.layers import whiten
+from image_copies.models.network.descriptor import Descriptor, whiten
 from image_copies.models.network.settings import DescriptorSettings
 from image_copies.studies.multigrain.whitening import compute_folded_logits, fit_whitening
 

@@ -19,9 +19,8 @@ from image_copies.data.decode import decode_rgb
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.verification.alignment import Aligned
 from image_copies.matching.verification.judgement import Judgement, judge
-from image_copies.matching.verification.picture import Picture
+from image_copies.matching.verification.picture import Picture, Shot, read_shot, tell_shots_apart
 from image_copies.matching.verification.registration import Registration, register
-from image_copies.matching.verification.shots import Shot, read_shot, tell_shots_apart
 
 Pixels = NDArray[np.uint8]
 NOON = datetime(2024, 5, 4, 12, 0, 0)

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFilter
 
 from image_copies.data.procedural import draw_picture
-from image_copies.matching.verification.quantisation import read_tables
-from image_copies.matching.verification.recompression import EXACT, ROWS, follow_by_compression
+from image_copies.matching.verification.recompression import EXACT, ROWS, follow_by_compression, read_tables
 from tests.pictures import decode, encode
 
 Pixels = NDArray[np.uint8]

@@ -8,8 +8,7 @@ from safetensors.torch import save_file
 
 from image_copies.data.errors import UserError
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
-from image_copies.models.network.descriptor import Descriptor, check_image_sizes
-from image_copies.models.network.layers import GeM
+from image_copies.models.network.descriptor import Descriptor, GeM, check_image_sizes
 from image_copies.models.network.settings import DescriptorSettings
 
 SETTINGS = DescriptorSettings(backbone="test_efficientnet", dimensions=32)
