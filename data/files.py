@@ -10,7 +10,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any
@@ -153,14 +153,15 @@ def whole_folder(path: Path) -> Iterator[Path]:
     """Write a folder atomically: yield one of the same name in a temporary folder beside it, rename that folder on success.
 
     Its files are flushed to disk before the rename. An existing folder is moved aside just before, so `path` is missing only for
-    an instant.
+    an instant; what may not be removed of it, as another user's files, stays beside it under a hidden name.
 
     Raises:
         UserError: the disk is full.
     """
     with _folder_beside(path) as place:
         temporary = place / path.name
-        old = place / ".replaced"
+        # a sibling: only its owner may move a folder to another parent
+        old = place.with_name(f"{place.name}-old")
         temporary.mkdir()
         yield temporary
         _flush_below(temporary)
@@ -173,6 +174,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
                 old.replace(path)
             raise
         _flush(path.parent)
+        _remove(old)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -223,12 +225,22 @@ def temporary_prefix(path: Path) -> str:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files and folders of dead processes of this machine; they may be as large as an image cache."""
+    """Remove the temporary files and folders of dead processes of this machine; they may be as large as an image cache.
+
+    What another process removes at the same time, or another user wrote, is left to them.
+    """
     owner = re.compile(rf"\..*\.{re.escape(HOST)}-(\d+)-[^.]*\.part")
     for path in folder.glob(".*.part*"):
         match = owner.match(path.name)
         if match and not is_running(int(match[1])):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove what is at a path, a file, a link or a folder, as far as this user may."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        path.unlink()
 
 
 def _umask() -> int:

@@ -62,9 +62,11 @@ def load_kind(places: Places, kind: object) -> Any:
     Raises:
         ValueError: there is no such kind.
     """
-    place = places.get(str(kind))
+    if not isinstance(kind, str):
+        raise ValueError(f"kind is a {type(kind).__name__}; expected one of {', '.join(places)}")
+    place = places.get(kind)
     if place is None:
-        nearest = difflib.get_close_matches(str(kind), places, n=1)
+        nearest = difflib.get_close_matches(kind, places, n=1)
         meant = f" (did you mean {nearest[0]!r}?)" if nearest else ""
         raise ValueError(f"unknown kind {kind!r}{meant}; there are {', '.join(places)}")
     module, _, name = place.partition(":")

@@ -86,6 +86,11 @@ def check_backbone(name: str) -> None:
 def _build_timm(name: str, arguments: dict[str, Any], pretrained: bool, pools: bool = False) -> Backbone:
     """One of timm's networks without classifier and, unless it `pools`, pooling."""
     tokens = not name.startswith("hf-hub:") and is_model_in_modules(name.split(".")[0], TOKENS)
+    if arguments.get("features_only"):
+        raise UserError(
+            "model_args features_only makes a backbone return a list of feature maps, but a descriptor pools the last one: "
+            "leave it out."
+        )
     any_size = {"dynamic_img_size": True, "dynamic_img_pad": True} if tokens else {}
     pooling = {} if pools else {"global_pool": ""}
     given = {"num_classes": 0} | pooling | any_size | arguments

@@ -480,7 +480,11 @@ class Trainer:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Restore a saved state, except the descriptor's weights, which are loaded already."""
-        self.objective.load_state_dict(state["objective"])
+        objective = state["objective"]
+        if self.settings.svmax is None:
+            # states of before 28 November have every objective in a wrapper
+            objective = {name.removeprefix("objective."): value for name, value in objective.items()}
+        self.objective.load_state_dict(objective)
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
             _arrange_like_parameters(getattr(optimizer, "optimizer", optimizer))

@@ -53,6 +53,7 @@ GONE = (  # keys of earlier recipes
     "aspect", "baselines", "class_rows", "clean", "distillation", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap",
     "memory", "minutes", "procedural", "scales", "teacher", "validate_minutes", "watch", "weight_average",
 )  # fmt: skip
+MAX_SHOWN = 100  # characters of a wrong value in a message
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -152,7 +153,8 @@ def _kind_of_model(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
     if kind is None:
         return "[trained]"
-    return {"file": "[a file]", "onnx": "[an ONNX file]"}.get(str(kind), "[made by hand]")
+    files = {"file": "[a file]", "onnx": "[an ONNX file]"}
+    return files.get(kind, "[made by hand]") if isinstance(kind, str) else "[made by hand]"
 
 
 AnyModel = Annotated[
@@ -349,15 +351,16 @@ def _describe_problem(item: dict[str, Any]) -> str:
         for part in item["loc"]
         if not str(part).startswith("[")
     )
+    found = reprlib.repr(item["input"])[:MAX_SHOWN]
     # where the input is a whole section, the message itself says what was found
     if item["type"] == "value_error":
         return f"{where}: {item['ctx']['error']}" + (
-            "" if isinstance(item["input"], dict) else f" (found {reprlib.repr(item['input'])})"
+            "" if isinstance(item["input"], dict) else f" (found {found})"
         )
     if item["type"] == "missing":
         return f"{where}: this key is required"
     if item["type"] != "extra_forbidden":
-        return f"{where}: {item['msg']} (found {reprlib.repr(item['input'])})"
+        return f"{where}: {item['msg']} (found {found})"
     if item["loc"][-1] in GONE:
         return f"{where}: this key is gone, as nothing was gained by it; remove it from the recipe"
     key = str(item["loc"][-1])

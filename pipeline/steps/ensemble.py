@@ -26,8 +26,8 @@ from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, o
 from image_copies.submissions.vectors.files import open_vectors, write_vectors
 
 from ..run.paths import SETS, RunPaths
-from ..run.recipe import Recipe, refuse_pca_after_whitening
-from ..run.run import Run, TrainingRoles, assign_training_roles
+from ..run.recipe import refuse_pca_after_whitening
+from ..run.run import Run, assign_training_roles
 from ..run.step import search_on_gpu
 from .augment import synthetic_truths
 
@@ -49,8 +49,9 @@ def join_models(run: Run) -> None:
     require_training_only(
         training.ids, {name: open_joined(paths, models, name).ids for name in ("reference", "query")}
     )
-    synthetic = open_joined(paths, models, "synthetic")
-    variant, table = _choose(recipe, training, synthetic, assign_training_roles(run), paths)
+    variant, table = selection.find_only_candidate(recipe.ensemble, recipe.normalization, models) or _choose(
+        run, training
+    )
     weighted = training.weighted(variant.weights or (1.0,) * len(models))
     rows = weighted.choose_rows(recipe.ensemble.training_sample, recipe.seed)
     with prefix_errors(training.name):
@@ -69,7 +70,7 @@ def _report(variant: Variant, table: pd.DataFrame, models: list[str]) -> None:
         f", {name} × {weight:g}" for name, weight in zip(models, variant.weights or (), strict=False)
     )
     print(
-        f"  chosen on the synthetic queries: {variant.dimensions} dimensions, eigenvalue power {variant.eigen_power:g}, "
+        f"  the variant: {variant.dimensions} dimensions, eigenvalue power {variant.eigen_power:g}, "
         f"{variant.method}, β {variant.beta:g}{weights}"
     )
     if LEFT_OUT_FAMILIES in table:
@@ -99,14 +100,12 @@ def _require_same_dimensions(paths: RunPaths, models: list[str]) -> None:
                 )
 
 
-def _choose(
-    recipe: Recipe,
-    training: ConcatenatedVectors,
-    synthetic: ConcatenatedVectors,
-    roles: TrainingRoles,
-    paths: RunPaths,
-) -> tuple[Variant, pd.DataFrame]:
+def _choose(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFrame]:
     """Return the best candidate and the table of all."""
+    recipe = run.recipe
+    models = list(recipe.models)
+    roles = assign_training_roles(run)
+    synthetic = open_joined(run.paths, models, "synthetic")
     others = len(training) - len(roles.references) - len(roles.distractors)
     usable = selection.find_usable_methods(recipe.normalization, others)
     for method in recipe.normalization.methods:
@@ -116,41 +115,26 @@ def _choose(
                 f"  skipped: {method} needs {needed} training neighbours, but there are "
                 f"{others}. Add training images or lower the numbers of neighbours under normalization in the recipe."
             )
-    truth, left_out = synthetic_truths(paths, recipe.queries.left_out)
+    truth, left_out = synthetic_truths(run.paths, recipe.queries.left_out)
+    held_out = roles.references.ids + roles.distractors.ids
     tables = []
-    for weights in recipe.ensemble.weightings(list(recipe.models)):
-        most = max(recipe.ensemble.dimensions)
-        candidates = project_candidates(training, synthetic, roles, recipe, most, weights)
+    for weights in recipe.ensemble.weightings(models):
+        factors = weights or (1.0,) * len(models)
+        candidates = selection.project_validation(
+            training.weighted(factors),
+            roles.references.ids,
+            held_out,
+            synthetic.weighted(factors),
+            max(recipe.ensemble.dimensions),
+            recipe.ensemble.training_sample,
+            recipe.seed,
+        )
         tables.append(
             selection.choose_variant(
                 candidates, truth, recipe.ensemble, recipe.normalization, weights, left_out
             )[1]
         )
     return selection.merge_candidates(tables)
-
-
-def project_candidates(
-    training: ConcatenatedVectors,
-    synthetic: ConcatenatedVectors,
-    roles: TrainingRoles,
-    recipe: Recipe,
-    dimensions: int,
-    weights: tuple[float, ...] = (),
-) -> selection.ValidationVectors:
-    """Project the vectors that the variant is chosen on: synthetic queries and training images, no real query or reference.
-
-    They are all models' vectors, to be weighted by the models' weights; () if all are 1.
-
-    Raises:
-        UserError: when an image has no vector, or there are too few training images.
-    """
-    if weights:
-        training, synthetic = training.weighted(weights), synthetic.weighted(weights)
-    held_out = roles.references.ids + roles.distractors.ids
-    sample = recipe.ensemble.training_sample
-    return selection.project_validation(
-        training, roles.references.ids, held_out, synthetic, dimensions, sample, recipe.seed
-    )
 
 
 def _project_set(part: ConcatenatedVectors, projection: Projection, variant: Variant, output: Path) -> None:

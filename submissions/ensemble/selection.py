@@ -156,6 +156,21 @@ def _score_normalizations(
     return rows
 
 
+def find_only_candidate(
+    ensemble: EnsembleSettings, normalization: NormalizationSettings, models: Sequence[str]
+) -> tuple[Variant, pd.DataFrame] | None:
+    """Return the only candidate and its table, without µAP; None where the recipe leaves a choice."""
+    methods = normalization.methods
+    betas = normalizing.list_betas(normalization, methods[0])
+    only, *others = product(
+        ensemble.dimensions, ensemble.eigen_power, methods, betas, ensemble.weightings(models)
+    )
+    if others:
+        return None
+    variant = Variant(*only)
+    return variant, pd.DataFrame([tabulate_variant(variant)])
+
+
 def apply_normalizations(
     queries: Float32s, training: VectorRows, settings: NormalizationSettings
 ) -> list[tuple[Method, float, Float32s]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from image_copies.data.errors import UserError
-from image_copies.data.files import whole_file, whole_folder
+from image_copies.data.files import HOST, whole_file, whole_folder
 from image_copies.data.targets import begins_with, check_target, check_target_folder
 
 
@@ -92,6 +92,34 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     assert len(left) == 2
     with whole_file(tmp_path / "c.h5"), whole_file(tmp_path / "c.h5"):  # what this process writes stays
         assert len(list(tmp_path.iterdir())) == 2 and left.isdisjoint(path.name for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
+def test_what_another_user_or_writer_has_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    """What a killed write of another user left, or another process removes, and a folder that one may not move away."""
+    subprocess.run([sys.executable, "-c", WRITER, str(tmp_path)], cwd=Path(__file__).parents[2])
+    (tmp_path / f".c.{HOST}-4194305-x.part").touch()
+    target = tmp_path / "report"
+    target.mkdir()
+    (target / "old").touch()
+    replace = Path.replace
+
+    def replace_here(path: Path, place: Path) -> Path:
+        if path == target and place.parent != path.parent:
+            raise error
+        return replace(path, place)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Path, "replace", replace_here)
+    for name in ("unlink", "rmdir"):
+        monkeypatch.setattr(os, name, refuse)
+    with whole_folder(target) as temporary:
+        (temporary / "new").touch()
+    assert [path.name for path in target.iterdir()] == ["new"]
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no list of open files here")

@@ -143,6 +143,8 @@ def test_arguments_of_timm_and_pixel_statistics_come_from_the_settings_and_other
     assert loaded.settings == settings and loaded.mean == (0.5,) * 3
     with pytest.raises(UserError, match=r"cannot build the backbone 'test_efficientnet' with model_args {'colour': 'red'}"):
         Descriptor(SETTINGS.model_copy(update={"model_args": {"colour": "red"}}))
+    with pytest.raises(UserError, match=r"model_args features_only makes .*leave it out"):
+        Descriptor(SETTINGS.model_copy(update={"model_args": {"features_only": True}}))
     with pytest.raises(UserError, match=r"no backbone 'test_eficientnet'. Did you mean test_efficientnet"):
         Descriptor(DescriptorSettings(backbone="test_eficientnet"))
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 
 from image_copies.data.errors import UserError
 from image_copies.data.images import ImageSet
@@ -54,6 +56,26 @@ def test_a_training_that_is_interrupted_goes_on_from_the_step_before(
         train()
     assert json.loads((tmp_path / "model/state.json").read_text())["progress"]["step"] == 3
     assert [path.name for path in (tmp_path / "model").glob("state-*")] == ["state-3-0.safetensors"]
+
+
+def test_a_state_with_a_wrapped_objective_goes_on_to_the_same_weights(
+    train: Callable[[], Path], tmp_path: Path, stop_at: Callable[[int], list[Trainer]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As every training before 28 November saved it; it ended in a traceback."""
+    whole = load_file(train())
+    shutil.rmtree(tmp_path / "model")
+    own = Trainer.state
+
+    def wrapped(trainer: Trainer) -> dict[str, Any]:
+        found = own(trainer)
+        return found | {"objective": {f"objective.{name}": value for name, value in found["objective"].items()}}
+
+    stop_at(4)
+    with monkeypatch.context() as before, pytest.raises(KeyboardInterrupt):
+        before.setattr(Trainer, "state", wrapped)
+        train()
+    continued = load_file(train())
+    assert all(torch.equal(continued[name], value) for name, value in whole.items())
 
 
 def test_a_state_that_cannot_be_written_ends_the_training(

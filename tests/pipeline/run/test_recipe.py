@@ -23,6 +23,8 @@ models:
     descriptor: {backbone: test_efficientnet}
     stages: [{classes: 10}]
 """
+# a list of 10¹² items in a few hundred bytes
+BOMB = "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 13))
 
 
 def test_the_recipe_at_the_head_of_the_documentation_is_valid(tmp_path: Path) -> None:
@@ -53,6 +55,8 @@ def test_the_fast_form_differs_in_batches_and_rates() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (BOMB + "models: {x: {kind: *a12}}\n", r"models\.x\.kind: Input should be 'gabor' \(found .{,100}\)\n"),
+        (BOMB + "models: {x: {objective: {kind: *a12}}}\n", "objective: kind is a list; expected one of arcface, "),
         (
             MINIMAL + "    extra_edits: true\nqueries: {left_out: [warp, text]}\n",
             r"queries.left_out names 'text', from which the model 'small' learns: .*without_edits: \[text\]",

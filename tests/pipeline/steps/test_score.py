@@ -20,7 +20,7 @@ from image_copies.pipeline.steps.score_table import (
     read_steps,
     read_synthetic,
 )
-from image_copies.submissions.ensemble.variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, read_choice
+from image_copies.submissions.ensemble.variant import LEARNT_FAMILIES, LEFT_OUT_FAMILIES, MEAN, Variant, read_choice
 from image_copies.submissions.formats.matching_track import read_matches
 from tests.runs import RunCommand, copy_run
 
@@ -42,6 +42,16 @@ def test_both_halves_of_the_queries_are_scored(small_run: Path, tmp_path: Path, 
     print_unscored(synthetic, ["vectors collapse"])
     said = capsys.readouterr().out
     assert f"µAP {synthetic['µAP']:.3f}, learnt families" in said and "warning: vectors collapse" in said
+
+
+def test_step_03_chooses_nothing_where_there_is_one_candidate(
+    small_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The choice wanted more training images than the vectors need that are written."""
+    run = copy_run(small_run, tmp_path / "run", ("direction_neighbours: 10", "direction_neighbours: 70"))
+    run_step(run, ENSEMBLE)
+    assert read_choice(run.paths.choice)[0] == Variant(8, 0.0, "method2", 1.8)
+    assert not read_synthetic(run.paths.choice) and "the variant: 8 dimensions" in capsys.readouterr().out
 
 
 def test_a_left_out_family_without_edits_is_refused_by_step_00(small_run: Path, tmp_path: Path) -> None:
