@@ -22,17 +22,7 @@ from image_copies.data.settings import read_recorded
 from image_copies.data.shards import Place
 from image_copies.data.sources.discovery import discover
 from image_copies.data.squares import resize_square
-from image_copies.models.inference.embedders import (
-    AnyLoaded,
-    Batch,
-    EmbeddedBlock,
-    Embedder,
-    embed_batches,
-    embed_with_all,
-    list_square_sizes,
-)
-from image_copies.models.inference.graph import list_graphs, open_network
-from image_copies.models.inference.onnx_embedder import open_onnx
+from image_copies.models.inference import embedders, graph, onnx_embedder
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.description import Stored, read_stored
 from image_copies.submissions.ensemble.normalization import normalize_by_variant
@@ -42,21 +32,11 @@ from image_copies.submissions.search.neighbours import Neighbours
 from image_copies.submissions.settings import NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
 
+from . import threshold as tails
 from .matches import FALSE_ALARMS, Rule
-from .threshold import (
-    COPY_RATE,
-    MIN_QUERIES,
-    TAIL_SHARE,
-    Floats,
-    Tail,
-    choose_sample,
-    fit_minima,
-    fit_tail,
-    read_synthetic,
-)
 
-Project = Callable[[Floats], Floats]
-UNFITTED = Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy
+Project = Callable[[tails.Floats], tails.Floats]
+UNFITTED = tails.Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy
 MOST_QUERIES, NEAREST = (
     2000,
     10,
@@ -73,11 +53,11 @@ class Normalizer:
     settings: NormalizationSettings
 
     @cached_property
-    def readable(self) -> Floats:
+    def readable(self) -> tails.Floats:
         """Training vectors [m, d] of readable images only, selected once."""
         return self.training.readable()
 
-    def __call__(self, queries: Floats) -> Floats:
+    def __call__(self, queries: tails.Floats) -> tails.Floats:
         """Return the normalised queries [n, d].
 
         Raises:
@@ -91,7 +71,7 @@ class Normalizer:
 class Extractor:
     """Networks and a projection that turn images into vectors, and the query normalisation."""
 
-    networks: list[Embedder]  # their vectors are concatenated
+    networks: list[embedders.Embedder]  # their vectors are concatenated
     settings: EmbeddingSettings
     project: Project  # concatenated vectors [n, Σ d] to [n, dimensions] float32 of unit length
     dimensions: int
@@ -99,21 +79,21 @@ class Extractor:
     identity: str
     normalizer: Normalizer | None = None
     # the tail of unrelated pairs' distances; None where it is not known
-    calibrate: Callable[[], Tail | None] = lambda: None
+    calibrate: Callable[[], tails.Tail | None] = lambda: None
     # opens the same extractor in another process, if it can be
     source: "Callable[[], Extractor] | None" = None
     files: tuple[Path, ...] = ()  # that it is opened from
 
-    def extract(self, images: ImageSet) -> Iterator[EmbeddedBlock]:
+    def extract(self, images: ImageSet) -> Iterator[embedders.EmbeddedBlock]:
         """Yield vectors [m, dimensions] of files block by block; rows of unreadable images are zero and flagged."""
-        for block in embed_with_all(self.networks, images, self.settings):
-            yield EmbeddedBlock(block.first, self.project(block.vectors), block.unreadable)
+        for block in embedders.embed_with_all(self.networks, images, self.settings):
+            yield embedders.EmbeddedBlock(block.first, self.project(block.vectors), block.unreadable)
 
     def extract_batches(
-        self, batches: Iterable[Batch], load: Callable[[Batch], AnyLoaded]
-    ) -> Iterator[tuple[AnyLoaded, Floats]]:
+        self, batches: Iterable[embedders.Batch], load: Callable[[embedders.Batch], embedders.AnyLoaded]
+    ) -> Iterator[tuple[embedders.AnyLoaded, tails.Floats]]:
         """Yield each batch as it was loaded, with its vectors [n, dimensions]."""
-        for loaded, vectors in embed_batches(self.networks, batches, load, self.settings):
+        for loaded, vectors in embedders.embed_batches(self.networks, batches, load, self.settings):
             made = self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)
             yield loaded, made
 
@@ -128,15 +108,15 @@ class Extractor:
             advance(len(block.vectors))
         return Vectors(images.ids, vectors, unreadable)
 
-    def extract_picture(self, pixels: NDArray[np.uint8]) -> Floats:
+    def extract_picture(self, pixels: NDArray[np.uint8]) -> tails.Floats:
         """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""
         squares = {
             size: resize_square(pixels, size).transpose(2, 0, 1)[None]
-            for size in list_square_sizes(self.networks)
+            for size in embedders.list_square_sizes(self.networks)
         }
         return self.project(np.concatenate([network.embed(squares) for network in self.networks], axis=1))
 
-    def normalize(self, queries: Floats) -> Floats:
+    def normalize(self, queries: tails.Floats) -> tails.Floats:
         """Return the normalised queries [n, dimensions]; the queries themselves without a normalizer.
 
         Raises:
@@ -153,7 +133,11 @@ def checkpoint_extractor(checkpoint: Path) -> Extractor:
     """
     file, size = split_size(checkpoint)
     settings = EmbeddingSettings()
-    network = open_onnx(file, size=size) if file.suffix == ".onnx" else open_network(file, settings)
+    network = (
+        onnx_embedder.open_onnx(file, size=size)
+        if file.suffix == ".onnx"
+        else graph.open_network(file, settings)
+    )
     stored = read_stored(file)
     return Extractor(
         networks=[network],
@@ -164,7 +148,7 @@ def checkpoint_extractor(checkpoint: Path) -> Extractor:
         normalizer=None if stored is None or not len(stored.background) else _make_normalizer(stored),
         calibrate=partial(_find_tail, file, stored),
         source=partial(checkpoint_extractor, checkpoint.absolute()),
-        files=(file.absolute(), *list_graphs(file)),
+        files=(file.absolute(), *graph.list_graphs(file)),
     )
 
 
@@ -174,12 +158,12 @@ def split_size(path: Path) -> tuple[Path, int | None]:
     return (Path(f"{name}.onnx"), int(size)) if mark and size.isdecimal() else (path, None)
 
 
-def _find_tail(checkpoint: Path, stored: Stored | None) -> Tail | None:
+def _find_tail(checkpoint: Path, stored: Stored | None) -> tails.Tail | None:
     """Return the tail of the synthetic queries next to a checkpoint, or the one that the checkpoint stores, if any."""
-    synthetic = read_synthetic(checkpoint)
+    synthetic = tails.read_synthetic(checkpoint)
     if synthetic is not None:
         return synthetic.tail
-    return None if stored is None else Tail(**stored.notes["tail"])
+    return None if stored is None else tails.Tail(**stored.notes["tail"])
 
 
 def _make_normalizer(stored: Stored) -> Normalizer:
@@ -218,7 +202,7 @@ def join_extractors(first: Extractor, other: Extractor) -> Extractor:
     """
     width = sum(network.dimensions for network in first.networks)
 
-    def project(vectors: Floats) -> Floats:
+    def project(vectors: tails.Floats) -> tails.Floats:
         parts = [first.project(vectors[:, :width]), other.project(vectors[:, width:])]
         return np.concatenate(parts, axis=1) * HALF
 
@@ -239,18 +223,22 @@ def _join_opened(first: Callable[[], Extractor], other: Callable[[], Extractor])
     return join_extractors(first(), other())
 
 
-def _fit_joined(first: Extractor, references: Floats) -> Tail:
+def _fit_joined(first: Extractor, references: tails.Floats) -> tails.Tail:
     """Return the tail of the distances from references [m, d] to the nearest other that is no copy; UNFITTED for too few."""
     own = references[:, : first.dimensions] / HALF
     tail = first.calibrate()
-    limit = 0.0 if tail is None else tail.against(lambda: own).threshold(COPY_RATE, len(own))
-    rows = choose_sample(len(references), MOST_QUERIES)
+    limit = 0.0 if tail is None else tail.against(lambda: own).threshold(tails.COPY_RATE, len(own))
+    rows = tails.choose_sample(len(references), MOST_QUERIES)
     near = Neighbours(references).nearest(references[rows], NEAREST)
     differences = first.normalize(own[rows])[:, None] - own[near.rows]
     others = (np.square(differences).sum(axis=2) > limit) & (near.rows != rows[:, None])
     minima = np.where(others, near.values, np.inf).min(axis=1, initial=np.inf)
     minima = minima[np.isfinite(minima)]
-    return UNFITTED if len(minima) < MIN_QUERIES else fit_minima(minima, len(references), TAIL_SHARE)
+    return (
+        UNFITTED
+        if len(minima) < tails.MIN_QUERIES
+        else tails.fit_minima(minima, len(references), tails.TAIL_SHARE)
+    )
 
 
 def make_rule(
@@ -268,7 +256,7 @@ def make_rule(
         UserError: when calibration fails and no threshold is given.
     """
     if unrelated:
-        tail: Tail | None = _calibrate_on(extractor, discover(unrelated).images())
+        tail: tails.Tail | None = _calibrate_on(extractor, discover(unrelated).images())
     else:
         try:
             tail = extractor.calibrate()
@@ -279,8 +267,8 @@ def make_rule(
     return Rule(threshold, tail, rate)
 
 
-def _calibrate_on(extractor: Extractor, images: ImageSet) -> Tail:
+def _calibrate_on(extractor: Extractor, images: ImageSet) -> tails.Tail:
     """Fit the tail on unedited pictures that are not copies of each other: each is compared with all others."""
     with tqdm(total=len(images), desc="embedding unrelated pictures", unit="image", leave=False) as bar:
         vectors = extractor.extract_all(images, bar.update).readable()
-    return fit_tail(extractor.normalize(vectors), vectors, np.arange(len(vectors)))
+    return tails.fit_tail(extractor.normalize(vectors), vectors, np.arange(len(vectors)))

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from image_copies.data.commands import name_command
+from image_copies.data import commands, ground_truth, remote
 from image_copies.data.errors import UserError, text_of
-from image_copies.data.ground_truth import write_table
-from image_copies.data.remote import as_path
 
 from .threshold import Doubles, Floats, Tail
 from .verification.features import CHANGES, Box, Change
@@ -31,9 +29,9 @@ ESCAPED_BYTE = re.compile(rb"\\x([0-9a-f]{2})")  # a byte of a name that is not 
 
 def _parse_path(text: str) -> Path:
     """Return the path that `text_of` wrote; escapes stand for their bytes, unless a file has the text as its literal name."""
-    path = as_path(text)
+    path = remote.as_path(text)
     if "\\x" in text and not path.exists():
-        return as_path(
+        return remote.as_path(
             os.fsdecode(ESCAPED_BYTE.sub(lambda escape: bytes([int(escape[1], 16)]), text.encode()))
         )
     return path
@@ -282,7 +280,7 @@ def write_matches_csv(path: Path, matches: Matches) -> None:
     columns = [*MATCH_CELLS, *(EVIDENCE_CELLS if matches.verified else ()), *JUDGEMENT_CELLS, *SERIES_CELLS]
     found = [{"inliers": 0} | match_values(match) for match in matches.pairs]
     rows = [[_format_cell(values.get(name, "")) for name in columns] for values in found]
-    write_table(path, columns, rows)
+    ground_truth.write_table(path, columns, rows)
 
 
 def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
@@ -296,7 +294,7 @@ def read_matches_csv(path: Path, most: int | None = None) -> list[Match]:
             return [_parse_match(line) for line in islice(csv.DictReader(file), most)]
     except FileNotFoundError as error:
         raise UserError(
-            f"{path}: there are no matches. Search first: {name_command('match')} DIR writes them."
+            f"{path}: there are no matches. Search first: {commands.name_command('match')} DIR writes them."
         ) from error
     except (OSError, UnicodeDecodeError, csv.Error, KeyError, ValueError, TypeError) as error:
         raise UserError(

@@ -9,8 +9,8 @@ import numpy as np
 
 from image_copies.data.errors import ImageError
 
-from .verification.alignment import MAX_SIDE, NARROW, Aligned, align, invert, reduce_picture
-from .verification.blocks import Grey
+from .verification import judgement as judging
+from .verification.alignment import MAX_SIDE, NARROW, Aligned, Grey, align, invert, reduce_picture
 from .verification.contents import NEXT_DIFFER, list_missing, match_contents
 from .verification.differences import (
     CLOSE_EXCESS,
@@ -23,20 +23,6 @@ from .verification.differences import (
 )
 from .verification.edits import Comparison, compare_edits
 from .verification.geometry import Evidence, map_pixels
-from .verification.judgement import (
-    AGREE,
-    APART,
-    EQUAL_PIXELS,
-    FEW_FEATURES,
-    MAX_CERTAIN,
-    MAX_LIKELY,
-    TONES,
-    TOO_LITTLE,
-    Judgement,
-    describe_edits,
-    judge,
-    list_edits,
-)
 from .verification.picture import Picture
 from .verification.recompression import follow_by_compression
 from .verification.registration import Registration, register
@@ -84,7 +70,8 @@ class Pair:
     def has_few_features(self) -> bool:
         """Whether one of them has less detail than a pair needs to be confirmed."""
         return (
-            min(len(picture.close_features.points) for picture in (self.query, self.reference)) < FEW_FEATURES
+            min(len(picture.close_features.points) for picture in (self.query, self.reference))
+            < judging.FEW_FEATURES
         )
 
     @cached_property
@@ -96,45 +83,53 @@ class Pair:
             return f"what they hold cannot be compared: {error}"
         return match_contents(self.query.file, self.reference.file, held, self.shows_same)
 
-    def judge(self) -> tuple[Judgement, Comparison | None]:
+    def judge(self) -> tuple[judging.Judgement, Comparison | None]:
         """Return the class of the two and, if one certainly is a copy of the other, which of them was edited."""
         if self.shows_same:
             return self._judge_alike(), None
         found = self.registration
         verified = self.evidence is not None
         far_beyond = self.far_beyond and self.has_few_features
-        judgement = judge(found, (self.query.shot, self.reference.shot), self.described, far_beyond, verified)
+        judgement = judging.judge(
+            found, (self.query.shot, self.reference.shot), self.described, far_beyond, verified
+        )
         if found is None or judgement.kind != "certain":
             return judgement, None
         if self.conflict:
-            return Judgement("likely", f"{self.conflict}; {judgement.reason}", MAX_LIKELY), None
+            return judging.Judgement(
+                "likely", f"{self.conflict}; {judgement.reason}", judging.MAX_LIKELY
+            ), None
         shown = self.query.pixels, self.reference.pixels
         shapes = shown[0].shape, shown[1].shape
         colours = lay_colours(found.aligned, *shown)
         tones = compare_colours(*colours, found.aligned.inside)
         edits = compare_edits(found.aligned, *shapes).add(tones)
-        said = list_edits(edits, found.aligned, *shapes)
+        said = judging.list_edits(edits, found.aligned, *shapes)
         doubt, differing = self._find_doubt(found, edits, said, colours)
         if doubt:
-            return Judgement("likely", judgement.reason.replace(AGREE, doubt), MAX_LIKELY), None
+            return judging.Judgement(
+                "likely", judgement.reason.replace(judging.AGREE, doubt), judging.MAX_LIKELY
+            ), None
         alike = not said and shown[0].shape == shown[1].shape  # smaller pictures are less sharp, too
         said += ["blurred"] * (alike and edits.query.blurred != edits.reference.blurred)
-        judgement = replace(judgement, reason=judgement.reason.replace(AGREE, describe_edits(said)))
+        judgement = replace(
+            judgement, reason=judgement.reason.replace(judging.AGREE, judging.describe_edits(said))
+        )
         return judgement, replace(edits, differing=differing)
 
-    def _judge_alike(self) -> Judgement:
+    def _judge_alike(self) -> judging.Judgement:
         """Judge two files that show the same pixels first."""
         if self.conflict is None:
-            return EQUAL_PIXELS
+            return judging.EQUAL_PIXELS
         if self.conflict:
             said = f"{ALIKE}, but {self.conflict}"
             if self.conflict.endswith(NEXT_DIFFER):
-                return Judgement("same scene", said, APART)
-            return Judgement("likely", said, MAX_LIKELY)
+                return judging.Judgement("same scene", said, judging.APART)
+            return judging.Judgement("likely", said, judging.MAX_LIKELY)
         one, other = self.query.contents, self.reference.contents
         more = list_missing(one, other) + list_missing(other, one)
-        return Judgement(
-            "certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, MAX_CERTAIN
+        return judging.Judgement(
+            "certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, judging.MAX_CERTAIN
         )
 
     def _find_doubt(
@@ -158,8 +153,8 @@ class Pair:
         apart = stays and shows_another_thing(aligned, differences)
         if apart and not self._follows(edits):
             return OTHER_THING, 0.0
-        if found.blocks < MIN_TONE_BLOCKS and not TONES.isdisjoint(said):
-            return TOO_LITTLE, 0.0
+        if found.blocks < MIN_TONE_BLOCKS and not judging.TONES.isdisjoint(said):
+            return judging.TOO_LITTLE, 0.0
         if edits.query.covered or edits.reference.covered or found.is_covered:
             return "", float(differences.max())
         if shows_other_colours(*colours, aligned.inside):

@@ -9,8 +9,7 @@ likelihoods, unless both files were saved with the same steps.
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import Homography, find_steps, invert, map_points
-from .blocks import Grey
+from .alignment import Grey, Homography, find_steps, invert, map_points
 from .recompression import GREY, MIN_COMB, SIDE, measure_phases, read_steps, transform_blocks
 
 Pixels = NDArray[np.uint8]

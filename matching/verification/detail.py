@@ -6,8 +6,18 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import Homography, cut_middle, find_covered, find_steps, invert, warp
-from .blocks import BLOCK, Grey, block_means, to_grey
+from .alignment import (
+    BLOCK,
+    Grey,
+    Homography,
+    block_means,
+    cut_middle,
+    find_covered,
+    find_steps,
+    invert,
+    to_grey,
+    warp,
+)
 from .edits import Comparison, Fields
 from .geometry import map_pixels
 

@@ -6,8 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import Aligned, match_tones, take_means, take_some, vary, warp
-from .blocks import Grey
+from .alignment import Aligned, Grey, match_tones, take_means, take_some, vary, warp
 from .edits import MIN_DIFFERENCE, Fields, differ_by, find_covered_side, find_differing
 
 COARSE = 16.0  # pixels: differences wider than this are those of tones

@@ -12,8 +12,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import Aligned, Homography, find_covered, invert, map_resized, warp
-from .blocks import Grey
+from .alignment import Aligned, Grey, Homography, find_covered, invert, map_resized, warp
 from .geometry import from_shares
 
 MIN_DIFFERENCE = 24.0  # grey levels by which a pixel differs

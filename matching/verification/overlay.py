@@ -10,13 +10,9 @@ from numpy.typing import NDArray
 from image_copies.data.decode import decode_rgb
 from image_copies.data.squares import shrink
 
-from .alignment import find_covered, invert, map_resized
+from . import alignment, edits, geometry, judgement, registration
 from .differences import CLEAR_EXCESS, measure_differences
-from .edits import find_clearly_differing, find_differing
-from .geometry import MIN_INLIERS
-from .judgement import MAX_SHOWN, OTHER_MEDIAN
 from .picture import Picture
-from .registration import register
 
 SHOWN_SIDE = 1000  # pixels of the frame's longer side, at most
 PALE = 0.35  # strength of a picture's own colours outside the other one, and under the red of differences
@@ -53,24 +49,28 @@ def lay_on_each_other(first: Path, second: Path) -> Overlay | None:
         ImageError: One of them cannot be read.
     """
     pictures = [shrink(decode_rgb(path, SHOWN_SIDE), SHOWN_SIDE) for path in (first, second)]
-    found = register(Picture(first), Picture(second))
-    if found is None or (found.inliers < MIN_INLIERS and found.median < OTHER_MEDIAN):
+    found = registration.register(Picture(first), Picture(second))
+    if found is None or (found.inliers < geometry.MIN_INLIERS and found.median < judgement.OTHER_MEDIAN):
         return None
     aligned = found.aligned
     fixed = 0 if found.aligned.swapped else 1
-    to_fixed = aligned.homography @ map_resized(aligned.moving.shape, pictures[1 - fixed].shape)
-    to_shown = map_resized(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
+    to_fixed = aligned.homography @ alignment.map_resized(aligned.moving.shape, pictures[1 - fixed].shape)
+    to_shown = alignment.map_resized(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
     # by how much the one that gives the alignment's frame shows more
     more = aligned.seen.mean() - aligned.covered.mean()
     larger = int(pictures[0].size < pictures[1].size)
-    frame = larger if abs(more) <= 1 - MAX_SHOWN else fixed if more > 0 else 1 - fixed
+    frame = larger if abs(more) <= 1 - judgement.MAX_SHOWN else fixed if more > 0 else 1 - fixed
     under, other = pictures[frame], pictures[1 - frame]
     size = under.shape[1], under.shape[0]
-    onto = to_shown if frame == fixed else invert(to_shown)
+    onto = to_shown if frame == fixed else alignment.invert(to_shown)
     warped = cv2.warpPerspective(other, onto, size, flags=cv2.INTER_LINEAR)
-    covered = find_covered(other.shape, onto, under.shape)[..., None] > 0.5
-    back = invert(to_fixed) if frame != fixed else map_resized(pictures[fixed].shape, aligned.fixed.shape)
-    apart = find_differing(aligned) | find_clearly_differing(aligned)
+    covered = alignment.find_covered(other.shape, onto, under.shape)[..., None] > 0.5
+    back = (
+        alignment.invert(to_fixed)
+        if frame != fixed
+        else alignment.map_resized(pictures[fixed].shape, aligned.fixed.shape)
+    )
+    apart = edits.find_differing(aligned) | edits.find_clearly_differing(aligned)
     measured = np.maximum(measure_differences(aligned, spots=False), STRONG * apart)
     excess = cv2.warpPerspective(measured, back, size, flags=cv2.INTER_LINEAR)
     differences, frames = _draw_differences(under, np.asarray(excess, np.float32))

@@ -22,8 +22,7 @@ from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 
-from .alignment import Homography, invert, map_points
-from .blocks import Grey, to_grey
+from .alignment import Grey, Homography, invert, map_points, to_grey
 
 SIDE = 8  # pixels of a side of JPEG's blocks
 GREY = np.array([0.299, 0.587, 0.114], np.float32)

@@ -7,8 +7,22 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from .alignment import LAST_REACH, Aligned, Homography, align, invert, map_points, vary
-from .blocks import BLOCK, MIN_TEXTURE, STRIDE, Grey, block_centres, block_means, find_displacements
+from .alignment import (
+    BLOCK,
+    LAST_REACH,
+    MIN_TEXTURE,
+    STRIDE,
+    Aligned,
+    Grey,
+    Homography,
+    align,
+    block_centres,
+    block_means,
+    find_displacements,
+    invert,
+    map_points,
+    vary,
+)
 from .edits import MIN_COVERED
 from .geometry import Evidence, map_pixels, verify
 from .picture import Picture

@@ -24,13 +24,7 @@ from image_copies.augmentations.settings import AugmentationSettings, EditFamily
 from image_copies.data.errors import UserError
 from image_copies.data.kinds import OBJECTIVES, REGULARIZERS, OfKind
 from image_copies.data.settings import Place, Settings
-from image_copies.models.inference.settings import (
-    EmbeddingSettings,
-    FileModelSettings,
-    HandmadeModelSettings,
-    OnnxModelSettings,
-    UntrainedModelSettings,
-)
+from image_copies.models.inference import settings as inference
 from image_copies.models.training.model_settings import ModelSettings
 from image_copies.submissions.settings import EnsembleSettings, NormalizationSettings
 
@@ -159,9 +153,9 @@ def _kind_of_model(value: Any) -> str:
 
 AnyModel = Annotated[
     Annotated[ModelSettings, Tag("[trained]")]
-    | Annotated[HandmadeModelSettings, Tag("[made by hand]")]
-    | Annotated[FileModelSettings, Tag("[a file]")]
-    | Annotated[OnnxModelSettings, Tag("[an ONNX file]")],
+    | Annotated[inference.HandmadeModelSettings, Tag("[made by hand]")]
+    | Annotated[inference.FileModelSettings, Tag("[a file]")]
+    | Annotated[inference.OnnxModelSettings, Tag("[an ONNX file]")],
     Discriminator(_kind_of_model),
 ]
 
@@ -187,7 +181,7 @@ class Recipe(Settings):
     queries: QuerySettings = QuerySettings()
     models: dict[Annotated[str, AfterValidator(_check_name)], AnyModel] = Field(min_length=1)
     side_by_side: bool = False
-    embedding: EmbeddingSettings = EmbeddingSettings()
+    embedding: inference.EmbeddingSettings = inference.EmbeddingSettings()
     ensemble: EnsembleSettings = EnsembleSettings()
     normalization: NormalizationSettings = NormalizationSettings()
 
@@ -197,17 +191,21 @@ class Recipe(Settings):
         return {name: model for name, model in self.models.items() if isinstance(model, ModelSettings)}
 
     @property
-    def untrained_models(self) -> dict[str, UntrainedModelSettings]:
+    def untrained_models(self) -> dict[str, inference.UntrainedModelSettings]:
         """The handmade models and files, by name."""
         return {
-            name: model for name, model in self.models.items() if isinstance(model, UntrainedModelSettings)
+            name: model
+            for name, model in self.models.items()
+            if isinstance(model, inference.UntrainedModelSettings)
         }
 
     @property
-    def networks(self) -> dict[str, ModelSettings | UntrainedModelSettings]:
+    def networks(self) -> dict[str, ModelSettings | inference.UntrainedModelSettings]:
         """The models that have checkpoints, by name; without ONNX files."""
         return {
-            name: model for name, model in self.models.items() if not isinstance(model, OnnxModelSettings)
+            name: model
+            for name, model in self.models.items()
+            if not isinstance(model, inference.OnnxModelSettings)
         }
 
     def fingerprint(self) -> str:

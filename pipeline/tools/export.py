@@ -20,15 +20,10 @@ from image_copies.matching.views import VIEWS, embed_views_of, smallest_side
 from image_copies.models.inference.onnx_export import LinearMap, add_graph, export_onnx
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network import backbones, base
+from image_copies.models.network import settings as network
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.joined import JoinedDescriptor
-from image_copies.models.network.settings import (
-    DescriptorSettings,
-    JoinedSettings,
-    MemberSettings,
-    without_weights_files,
-)
 from image_copies.submissions.ensemble.projection import load_projection, scale_to_unit_length
 from image_copies.submissions.ensemble.variant import read_choice
 from image_copies.submissions.vectors.files import Vectors
@@ -112,7 +107,9 @@ def export_joined(run: Run, output: Path) -> None:
         _choose_background(run, normalizer.training) if variant.method != "none" else []
     )
     background = torch.from_numpy(chosen.vectors)
-    settings = JoinedSettings(members=members, dimensions=variant.dimensions, background=len(background))
+    settings = network.JoinedSettings(
+        members=members, dimensions=variant.dimensions, background=len(background)
+    )
     joined = JoinedDescriptor(settings, [descriptor for descriptor, _ in opened])
     joined.projection_mean.copy_(torch.from_numpy(projection.mean))
     joined.projection_axes.copy_(
@@ -140,7 +137,9 @@ def _choose_background(run: Run, training: Vectors) -> list[str]:
     return [training.ids[row] for row in sorted(chosen)]
 
 
-def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[base.ImageDescriptor, MemberSettings]:
+def _open_member(
+    path: Path, embedding: EmbeddingSettings
+) -> tuple[base.ImageDescriptor, network.MemberSettings]:
     """Return a model of the run as it embeds, and what the checkpoint says of it."""
     checkpoint = load_descriptor(path)
     descriptor = checkpoint.descriptor
@@ -156,8 +155,10 @@ def _open_member(path: Path, embedding: EmbeddingSettings) -> tuple[base.ImageDe
         "flips": embedding.flip,
         "views": embedding.views,
     }
-    member = MemberSettings.model_validate(about)
-    return descriptor, member.model_copy(update={"descriptor": without_weights_files(member.descriptor)})
+    member = network.MemberSettings.model_validate(about)
+    return descriptor, member.model_copy(
+        update={"descriptor": network.without_weights_files(member.descriptor)}
+    )
 
 
 QUERIES = QuerySettings(
@@ -237,11 +238,11 @@ def write_timm(named: str, path: Path) -> None:
         raise UserError(
             "timm: names no network; expected timm:NAME, such as timm:resnet50. See timm.list_models()."
         )
-    settings = DescriptorSettings(backbone=name, weights=weights or "pretrained", dimensions=None)
+    settings = network.DescriptorSettings(backbone=name, weights=weights or "pretrained", dimensions=None)
     descriptor = Descriptor(settings)
     published = getattr(descriptor.backbone, "pretrained_cfg", None) or {}
     side = int(published.get("input_size", (3, DEFAULT_SIDE, DEFAULT_SIDE))[-1])
-    kept = without_weights_files(settings)
-    assert isinstance(kept, DescriptorSettings)
+    kept = network.without_weights_files(settings)
+    assert isinstance(kept, network.DescriptorSettings)
     descriptor.settings = kept
     save_descriptor(path, descriptor, side, {"timm": name.removeprefix(backbones.TIMM)})

@@ -21,11 +21,13 @@ def test_a_picture_is_read_once_by_each_call_and_known_afterwards(tmp_path: Path
     text.write_text("no picture")
     pictures, read, extractor = [*paths, double, text, missing], Counter[Path](), checkpoint_extractor(SHIPPED)
 
+    read_content = store.read_content
+
     def count(path: Path, most: int) -> tuple[bytes, bytes | None]:
         read[path] += 1
-        return store.read_content(path, most)
+        return read_content(path, most)
 
-    monkeypatch.setattr(filling, "read_content", count)
+    monkeypatch.setattr(store, "read_content", count)
     monkeypatch.setattr(filling, "choose_batch", lambda networks, settings: 4)
     with open_store(tmp_path / "index", extractor.identity, extractor.dimensions) as opened:
         assert len(embed_queries(opened, extractor, pictures[4:6])) == 2
