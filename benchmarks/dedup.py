@@ -1,4 +1,4 @@
-"""What image-copies dedup takes.
+"""What image-copies dedup finds, compares and takes, beside exact search and k-means clusters.
 
     python benchmarks/dedup.py vectors --output DIR [--count 1000000]     made-up vectors of empty files, a tenth of them copies;
                                                                           joins dedup.json
@@ -6,7 +6,8 @@
     python benchmarks/dedup.py judging --source PICTURES                  pictures made small, and re-encoded; joins dedup.json
     python benchmarks/dedup.py --docs                                     writes the tables of scale.md
 
-Memory is the driver's, without mapped files.
+Recall is that of exact search: of the pairs under the threshold that `SAMPLE` pictures drawn at random are in. The clusters are
+compared as NeMo Curator does: each vector with those of its own list only. Memory is the driver's, without mapped files.
 """
 
 import argparse
@@ -26,6 +27,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
+from faiss import pairwise_distances
 from made_up_vectors import MATCH_DISTANCE, Population, watch_memory
 from measurements import Figures, Measurements
 from numpy.typing import NDArray
@@ -35,7 +37,7 @@ from threadpoolctl import threadpool_limits
 
 from image_copies.data.images import find_images
 from image_copies.data.sources.containers import Container
-from image_copies.matching.dedup.blocks import Comparing, find_pairs
+from image_copies.matching.dedup.blocks import Lists, Packed, find_pairs, load_array
 from image_copies.matching.dedup.deciding import UNSEEN, Verdict, decide, find_candidates, make_knowledge, plan_pair
 from image_copies.matching.dedup.deduplication import write_lists
 from image_copies.matching.dedup.inputs import list_containers
@@ -52,7 +54,7 @@ from image_copies.matching.output import Output
 
 RESULTS = Path(__file__).with_name("dedup.json")
 COMMAND = "benchmarks/dedup.py --docs"
-FILES_PER_FOLDER = 1000
+SAMPLE, FILES_PER_FOLDER = 4000, 1000
 SIDES, JUDGED = (64, 96, 128), 200  # pixels of the long side of small pictures, and how many are judged
 PAIRS_PER_BLOCK, LARGEST_FAMILY = 250_000, 6
 FROM_BOTH_SIDES, BETWEEN_FAMILIES = 0.9, 0.02  # shares of the pairs
@@ -117,17 +119,51 @@ def list_parts(embedding: Embedding, sources: Sequence[Path]) -> Collection:
 
 
 def measure(embedding: Embedding, source: Path, limit: float) -> Figures:
-    """Print and return what each step takes of a run whose pictures are embedded."""
+    """Print and return what each step takes of a run whose pictures are embedded, and what it finds."""
     figures: Figures = {}
     collection = take("list and open", lambda: list_parts(embedding, [source]), figures)
+    lists = Lists(embedding, collection, limit)
     OPENED.clear()
-    pairs = take("find pairs", lambda: find_pairs(Comparing(embedding, collection, limit)), figures)
+    pairs = take("find pairs", lambda: find_pairs(lists), figures)
     figures |= {f"opened: {kind}": OPENED[kind] for kind in KINDS}
     candidates = take("join and group", lambda: find_candidates(collection, pairs), figures)
     decided = decide(candidates, [UNSEEN] * len(candidates), ())
     take("write lists", lambda: write_lists(embedding.folder, collection, *decided, []), figures)
-    print(f"{len(collection):,} pictures, {len(pairs):,} pairs; {figures}")
-    return figures
+    print(f"{len(collection):,} pictures, {lists.count:,} lists, {len(pairs):,} pairs; {figures}")
+    return figures | compare_exactly(collection, lists, set(map(tuple, pairs[["first", "second"]].tolist())))
+
+
+def compare_exactly(collection: Collection, lists: Lists, found: set[tuple[int, int]]) -> Figures:
+    """Print and return recall and share of pairs compared of the lists, and of clusters with the same centroids."""
+    limit, extractor = lists.limit, lists.embedding.open()
+    chosen = np.sort(np.random.default_rng(0).choice(len(collection), min(SAMPLE, len(collection)), replace=False))
+    blocks = list[tuple[NDArray[np.float32], NDArray[np.int64]]]()  # vectors and numbers of pictures that show something
+    for file, first in enumerate(collection.starts[:-1]):
+        vectors, readable, flat, _ = collection.read_vectors(file)
+        shown = np.flatnonzero(readable & ~flat)
+        blocks.append((vectors[shown], shown + first))
+    chosen = chosen[np.isin(chosen, np.concatenate([own for _, own in blocks]))]
+    sample = np.concatenate([vectors[np.isin(own, chosen)] for vectors, own in blocks])
+    queries, centroids, labels = extractor.normalize(sample), load_array("centroids", lists.centroids), dict[int, int]()
+    pairs = set[tuple[int, int]]()
+    for vectors, own in blocks:
+        far = pairwise_distances(queries, vectors)
+        if queries is not sample:
+            far = np.minimum(far, pairwise_distances(sample, extractor.normalize(vectors)))
+        near = np.stack(np.nonzero((far <= limit) & (chosen[:, None] != own)))
+        pairs |= {(min(pair), max(pair)) for pair in zip(chosen[near[0]].tolist(), own[near[1]].tolist(), strict=True)}
+        wanted = np.unique(np.append(near[1], np.flatnonzero(np.isin(own, chosen))))
+        labels |= zip(own[wanted].tolist(), pairwise_distances(vectors[wanted], centroids).argmin(axis=1).tolist(), strict=True)
+    sizes = np.sum([np.diff(Packed.read(path).starts) for path in (lists.folder / "blocks").iterdir()], axis=0)
+    compared = (sizes * (sizes - 1)).sum() / len(collection) / (len(collection) - 1)
+    drawn = np.unique([labels[number] for number in chosen.tolist()], return_counts=True)[1]
+    clustered = (drawn * (drawn - 1)).sum() / len(chosen) / (len(chosen) - 1)
+    together = sum(labels[one] == labels[other] for one, other in pairs)
+    print(f"{len(pairs):,} pairs within {limit:.3f} by exact comparison of {len(chosen):,} pictures with all")
+    print(f"lists: recall {len(pairs & found) / len(pairs):.4f}, {compared:.4%} of all pairs compared")
+    print(f"clusters: recall {together / len(pairs):.4f}, {clustered:.4%} of all pairs compared")
+    figures = {"lists: recall": len(pairs & found) / len(pairs), "lists: compared": float(compared)}
+    return figures | {"clusters: recall": together / len(pairs), "clusters: compared": float(clustered)}
 
 
 def draw_pairs(count: int) -> Iterator[Pairs]:
@@ -162,7 +198,7 @@ def group(count: int) -> None:
 
 
 def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:
-    """Return what so many made-up vectors take in this process; then what a hundredth more takes."""
+    """Return what so many made-up vectors take in this process, and what is found of them; then what a hundredth more takes."""
     sys.addaudithook(count_opened)
     with ProcessPoolExecutor(1) as pool:
         pool.submit(make_up, folder, "in", count).result()
@@ -171,7 +207,7 @@ def measure_made_up(folder: Path, count: int, _seed: int) -> Figures:
     with ProcessPoolExecutor(1) as pool:
         pool.submit(make_up, folder, "more", count // 100).result()
     collection = list_parts(embedding, [folder / "in", folder / "more"])
-    take("find pairs of 1 % more", lambda: find_pairs(Comparing(embedding, collection, MATCH_DISTANCE)), figures)
+    take("find pairs of 1 % more", lambda: find_pairs(Lists(embedding, collection, MATCH_DISTANCE)), figures)
     return figures
 
 
@@ -201,11 +237,15 @@ def find_figures(store: Measurements, name: str, about: str) -> list[tuple[int, 
 
 
 def make_tables(store: Measurements) -> dict[str, str]:
-    """Return the tables of scale.md: what made-up vectors take, and what judging takes."""
+    """Return the tables of scale.md: what made-up vectors take and how many pairs are found, and what judging takes."""
     found = find_figures(store, "vectors", "vectors")
+    rows = [
+        [f"{name}: recall; pairs compared", *(f"{each[f'{of}: recall']:.3f}; {each[f'{of}: compared']:.2%}" for _, each in found)]
+        for name, of in (("lists", "lists"), ("k-means clusters with these centroids", "clusters"))
+    ]
     steps = "list and open", "find pairs", "join and group", "write lists"
     spent = ["; ".join(f"{each[f'{step}: processor s']:.1f}" for step in steps) for _, each in found]
-    rows = [[f"processor seconds: {'; '.join(steps)}", *spent]]
+    rows.append([f"processor seconds: {'; '.join(steps)}", *spent])
     opened = ["; ".join(f"{each[f'opened: {kind}']:,.0f}" for kind in KINDS) for _, each in found]
     rows.append(["files opened to find pairs: of vectors; of blocks; of pairs", *opened])
     more = [f"{each['find pairs of 1 % more: processor s']:.1f}" for _, each in found]

@@ -1,14 +1,16 @@
-"""The pairs of pictures within a squared distance, all of which are compared, block by block.
+"""The pairs of pictures within a squared distance. Each vector goes to its nearest of many lists; what meets in one is compared.
 
-Pictures are packed into blocks, each one file. Two blocks are compared by one job, which opens two files. As blocks grow with the
-square root of the number of pictures, the number of files that are opened grows with the number of pictures itself. Blocks, and
-the pairs of every two of them, stay for later runs: new pictures are compared with the old ones.
+Pictures are packed into blocks, each one file, with the lists that its vectors go to. Two blocks are compared by one job, which
+opens two files. As blocks grow with the square root of the number of pictures, the number of files that are opened grows with the
+number of pictures itself. Blocks, and the pairs of every two of them, stay for later runs: new pictures are compared with the old
+ones.
 """
 
 import hashlib
 import math
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations_with_replacement, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,14 +27,20 @@ from ..groups.groups import PAIR, Pairs, keep_once, pack_pairs
 from .vectors import Collection, Embedding, do_missing
 
 FOLDER = "lists"  # of the results
-FORMAT = 3  # of its files
+FORMAT = 2  # of its files
+EXACT = 20_000  # pictures up to which all are compared with all
+LISTS_PER_ROOT = 2  # lists per square root of the number of pictures
+# lists that a vector goes to, of EXACT pictures; the power of their number with which they grow
+NEAREST, GROWTH = 13, 1 / 8
+SAMPLES = 48  # vectors per list that the centroids are computed from
+ROUNDS = 10  # iterations of k-means
 # limits per unit of squared distance, to which one is raised: a slightly other threshold then finds what it
 # needs
 LIMITS = 32
 PICTURES_PER_ROOT = 64  # pictures of a block, at most, per square root of the number of pictures
 MOST_PICTURES = 2**18  # most pictures of a block; a job holds two blocks
-MOST_NEAR = 256  # pictures of a block that one picture is paired with, at most: the nearest
-ASKED_AT_ONCE = 2048  # pictures of a block that are compared with another block together
+MOST_NEAR = 256  # pictures of a list and a block that one picture is paired with, at most: the nearest
+MOST_WAITING = 2**22  # pairs that are held before equal ones are joined
 SAME_BYTES = 1.0  # score of a pair of equal bytes; that of any other is −‖q − r‖²
 
 
@@ -48,8 +56,8 @@ Meeting = tuple[Block, Block]  # two blocks to be compared, or one with itself
 
 
 @dataclass(frozen=True)
-class Comparing:
-    """What is compared, and when a pair counts: what every process needs to know.
+class Lists:
+    """Where vectors are compared, and when a pair counts: what every process needs to know.
 
     Attributes:
         embedding: How the pictures were embedded; its extractor's query normalisation is used.
@@ -62,16 +70,36 @@ class Comparing:
     limit: float
 
     @property
+    def planned(self) -> int:
+        """The number of pictures that lists and blocks are made for, which lasts until there are twice as many."""
+        return 1 << (len(self.collection) - 1).bit_length()
+
+    @property
+    def count(self) -> int:
+        """How many lists there are."""
+        return 1 if len(self.collection) <= EXACT else round(LISTS_PER_ROOT * math.sqrt(self.planned))
+
+    @property
+    def copies(self) -> int:
+        """How many lists a vector goes to."""
+        growth = math.pow(max(1.0, self.planned / EXACT), GROWTH)
+        return min(round(NEAREST * growth), self.count)
+
+    @property
     def block_size(self) -> int:
-        """Number of pictures of a block, at most; it lasts until there are twice as many pictures."""
-        planned = 1 << (len(self.collection) - 1).bit_length()
-        return min(MOST_PICTURES, max(1, round(PICTURES_PER_ROOT * math.sqrt(planned))))
+        """Number of pictures of a block, at most."""
+        return min(MOST_PICTURES, max(1, round(PICTURES_PER_ROOT * math.sqrt(self.planned))))
 
     @property
     def folder(self) -> Path:
-        """The folder of blocks and pairs."""
-        said = f"{FORMAT} {self.embedding.identity}"
+        """The folder of centroids, blocks and pairs."""
+        said = f"{FORMAT} {self.embedding.identity} {self.count} {self.copies} {PICTURES_PER_ROOT}"
         return self.embedding.folder / FOLDER / hashlib.sha256(said.encode()).hexdigest()[:20]
+
+    @property
+    def centroids(self) -> Path:
+        """The file of the centroids."""
+        return self.folder / "centroids.npz"
 
     @property
     def found_within(self) -> float:
@@ -87,27 +115,30 @@ class Comparing:
         return self.folder / "pairs" / f"{self.found_within}" / f"{meeting[0].key}-{meeting[1].key}.npz"
 
 
-def find_pairs(comparing: Comparing) -> Pairs:
+def find_pairs(lists: Lists) -> Pairs:
     """Return the pairs within the limit, sorted by their numbers; what an earlier run has done is not done again.
 
     With test sets, the equal pictures of a block of inputs are pairs, too. What this run does not need is removed.
     """
-    collection = comparing.collection
-    inputs = plan_blocks(collection, 0, collection.border, comparing.block_size)
-    tests = plan_blocks(collection, collection.border, len(collection.files), comparing.block_size)
+    collection = lists.collection
+    inputs = plan_blocks(collection, 0, collection.border, lists.block_size)
+    tests = plan_blocks(collection, collection.border, len(collection.files), lists.block_size)
     both = product(inputs, tests) if tests else combinations_with_replacement(inputs, 2)
-    met = {comparing.pairs(meeting): meeting for meeting in ((min(pair), max(pair)) for pair in both)}
-    blocks = {comparing.block(block): block for block in [*inputs, *tests]}
-    results = comparing.embedding.folder
-    do_missing("packing", comparing, write_block, blocks, results)
-    do_missing("comparing", comparing, write_pairs, met, results)
+    met = {lists.pairs(meeting): meeting for meeting in ((min(pair), max(pair)) for pair in both)}
+    blocks = {lists.block(block): block for block in [*inputs, *tests]}
+    results = lists.embedding.folder
+    do_missing("choosing lists", lists, write_centroids, {lists.centroids: None}, results)
+    do_missing("sorting into lists", lists, write_block, blocks, results)
+    do_missing("comparing", lists, write_pairs, met, results)
+    needed = {lists.centroids, *blocks, *met}
     for path in walk(results / FOLDER, hidden=False):
-        if path not in blocks and path not in met and path.suffix == ".npz":
+        if path not in needed and path.suffix == ".npz":
             path.unlink()
     found = [np.empty(0, PAIR)]
-    held = met | {comparing.block(block): (block, block) for block in inputs}
-    for meeting, pairs in zip(held.values(), map_files(load_pairs, list(held)), strict=True):
-        own = pairs[pairs["score"] >= -comparing.limit]
+    held = met | {lists.block(block): (block, block) for block in inputs}
+    loaded = map_files(partial(load_array, "pairs"), list(held))
+    for meeting, pairs in zip(held.values(), loaded, strict=True):
+        own = pairs[pairs["score"] >= -lists.limit]
         ranges = [np.arange(*collection.starts[[block.first, block.end]]) for block in meeting]
         numbers = np.concatenate(ranges)
         found.append(pack_pairs(numbers[own["first"]], numbers[own["second"]], own["score"]))
@@ -142,12 +173,14 @@ class Packed:
         sides: The vectors, and behind them the same normalised where that changes them, float16 [1 or 2, n, d].
         digests: SHA-256 of each picture, bytes [n]; of one that cannot be read a name of its own.
         pairs: Pictures with equal bytes, the first of them and another one.
-        members: The pictures that are compared, int64 [m].
+        starts: Where each list begins in `members`, and the end, int64 [lists + 1].
+        members: The pictures of each list, int64.
     """
 
     sides: NDArray[np.float16]
     digests: NDArray[np.bytes_]
     pairs: Pairs
+    starts: Rows
     members: Rows
 
     @classmethod
@@ -156,6 +189,10 @@ class Packed:
         with path.open("rb") as file, np.load(file) as arrays:
             return cls(**arrays)
 
+    def lists(self) -> list[Rows]:
+        """Return the pictures of each list."""
+        return np.split(self.members, self.starts[1:-1])
+
 
 def save_arrays(path: Path, **arrays: NDArray[Any]) -> None:
     """Write arrays [n, …] by their names, whole."""
@@ -163,40 +200,58 @@ def save_arrays(path: Path, **arrays: NDArray[Any]) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # its stubs know no names
 
 
-def load_pairs(path: Path) -> Pairs:
-    """Return the pairs of a file on a disk or an object store, without its other arrays."""
+def load_array(name: str, path: Path) -> NDArray[Any]:
+    """Return one of the arrays [n, …] of a file on a disk or an object store, without the others."""
     with path.open("rb") as file, np.load(file) as arrays:
-        return np.asarray(arrays["pairs"])
+        return np.asarray(arrays[name])
 
 
-def write_block(comparing: Comparing, block: Block) -> None:
-    """Read the files of a block and write what is compared of it."""
-    parts = [comparing.collection.read_vectors(file) for file in range(block.first, block.end)]
+def write_centroids(lists: Lists, _: None) -> None:
+    """Compute the lists' centroids [lists, d] from vectors of files that are drawn at random, and write them."""
+    sample = lists.collection.draw(SAMPLES * lists.count)
+    centroids = np.resize(sample, (lists.count, sample.shape[1]))  # one list, or hardly anything can be read
+    if 1 < lists.count < len(sample):
+        import faiss  # imported here: small sets need none
+
+        points = {"min_points_per_centroid": 1, "max_points_per_centroid": SAMPLES}
+        means = faiss.Kmeans(sample.shape[1], lists.count, niter=ROUNDS, seed=0, **points)
+        means.train(sample)
+        centroids = np.asarray(means.centroids)
+    save_arrays(lists.centroids, centroids=centroids)
+
+
+def write_block(lists: Lists, block: Block) -> None:
+    """Read the files of a block, find the nearest lists of each vector, and write what is compared."""
+    parts = [lists.collection.read_vectors(file) for file in range(block.first, block.end)]
     vectors, readable, flat, digests = map(np.concatenate, zip(*parts, strict=True))
     for row in np.flatnonzero(~readable):
         digests[row] = f"{block.key} {row}".encode()
     _, first, contents = np.unique(digests, return_index=True, return_inverse=True)
     stands = first[contents]
     alone = stands == np.arange(len(stands))
-    members = np.flatnonzero(alone & readable & ~flat)
+    compared = np.flatnonzero(alone & readable & ~flat)
     queries = vectors.copy()
-    if len(members):
-        queries[members] = comparing.embedding.open().normalize(vectors[members])
+    if len(compared):
+        queries[compared] = lists.embedding.open().normalize(vectors[compared])
+    centroids = load_array("centroids", lists.centroids)
+    nearest = Neighbours(centroids).nearest(vectors[compared], lists.copies).rows
+    sizes = np.bincount(nearest.ravel(), minlength=len(centroids))
     sides = np.stack([vectors, queries]).astype(np.float16)
     packed = Packed(
         sides=sides[:1] if np.array_equal(*sides) else sides,
         digests=digests,
         pairs=pack_pairs(stands[~alone], np.flatnonzero(~alone), np.full((~alone).sum(), SAME_BYTES)),
-        members=members,
+        starts=np.append(0, np.cumsum(sizes)),
+        members=compared[np.argsort(nearest, axis=None, kind="stable") // lists.copies],
     )
-    save_arrays(comparing.block(block), **vars(packed))
+    save_arrays(lists.block(block), **vars(packed))
 
 
-def write_pairs(comparing: Comparing, meeting: Meeting) -> None:
+def write_pairs(lists: Lists, meeting: Meeting) -> None:
     """Write the pairs of two blocks."""
-    one = Packed.read(comparing.block(meeting[0]))
-    other = one if meeting[0] == meeting[1] else Packed.read(comparing.block(meeting[1]))
-    save_arrays(comparing.pairs(meeting), pairs=compare_blocks(one, other, comparing.found_within))
+    one = Packed.read(lists.block(meeting[0]))
+    other = one if meeting[0] == meeting[1] else Packed.read(lists.block(meeting[1]))
+    save_arrays(lists.pairs(meeting), pairs=compare_blocks(one, other, lists.found_within))
 
 
 def compare_blocks(one: Packed, other: Packed, limit: float) -> Pairs:
@@ -206,7 +261,8 @@ def compare_blocks(one: Packed, other: Packed, limit: float) -> Pairs:
     equal bytes are then its own ones.
     """
     count = 0 if one is other else len(one.digests)
-    found = list[Pairs]()
+    found = [one.pairs[:0]]
+    waiting = 0
     directions = [(one, 0, other, count)]
     if count:
         _, first, second = np.intersect1d(one.digests, other.digests, return_indices=True)
@@ -214,15 +270,18 @@ def compare_blocks(one: Packed, other: Packed, limit: float) -> Pairs:
         if max(len(one.sides), len(other.sides)) > 1:
             directions.append((other, count, one, 0))
     for asked, before, compared, after in directions:
-        references = Neighbours(compared.sides[0][compared.members].astype(np.float32))
-        for start in range(0, len(asked.members), ASKED_AT_ONCE):
-            members = asked.members[start : start + ASKED_AT_ONCE]
+        for members, others in zip(asked.lists(), compared.lists(), strict=True):
+            references = Neighbours(compared.sides[0][others].astype(np.float32))
             near = _keep_nearest(references.within(asked.sides[-1][members].astype(np.float32), limit))
             first = members[near.queries] + before
-            second = compared.members[near.references] + after
+            second = others[near.references] + after
             apart = first != second
             found.append(pack_pairs(first[apart], second[apart], 0 - near.distances[apart]))
-    return keep_once(np.concatenate([one.pairs[:0], *found]), count + len(other.digests))
+            waiting += len(first)
+            if waiting > MOST_WAITING:
+                found = [keep_once(np.concatenate(found), count + len(other.digests))]
+                waiting = len(found[0]) // 2
+    return keep_once(np.concatenate(found), count + len(other.digests))
 
 
 def _keep_nearest(pairs: ScoredPairs) -> ScoredPairs:

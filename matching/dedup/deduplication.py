@@ -20,7 +20,7 @@ from ..matches import Rule, judgement_values
 from ..output import Output
 from ..threshold import MAX_REFERENCES
 from . import blocks, deciding
-from .blocks import Comparing, find_pairs
+from .blocks import Lists, find_pairs
 from .deciding import Candidates, Judging, Verdict, decide, find_candidates, judge_candidates
 from .inputs import list_containers
 from .vectors import Collection, Embedded, Embedding, Numbers, Row, embed_containers, make_collection
@@ -88,7 +88,7 @@ def deduplicate(extractor: Extractor, rule: Rule, settings: DedupSettings, outpu
         raise UserError("nothing calibrates a threshold for this network. Give one with --threshold.")
     also = f", {compared:,} of test sets" if tests else ""
     output.say(f"{collection.inputs:,} pictures{also}; score ≥ {threshold:.3f}")
-    pairs = find_pairs(Comparing(embedding, collection, -threshold))
+    pairs = find_pairs(Lists(embedding, collection, -threshold))
     candidates = find_candidates(collection, pairs, {source for source, _ in problems})
     judging = Judging(collection, folder, settings.column)
     decided = decide(candidates, judge_candidates(judging, candidates), settings.removes)

@@ -1,4 +1,4 @@
-"""The pairs that blocks find are those of all against all, each once."""
+"""The pairs that blocks and lists find are those of all against all, each once."""
 
 import tempfile
 from collections.abc import Sequence
@@ -19,10 +19,12 @@ from image_copies.matching.dedup.blocks import (
     MOST_NEAR,
     SAME_BYTES,
     Block,
-    Comparing,
+    Lists,
     Packed,
     compare_blocks,
     find_pairs,
+    load_array,
+    save_arrays,
     write_block,
 )
 from image_copies.matching.dedup.vectors import Collection, Embedding
@@ -42,7 +44,7 @@ def pack(
     flat: bool = False,
     unreadable: Sequence[int] = (),
 ) -> Packed:
-    """Pictures in one block."""
+    """Pictures in one list."""
     known = range(len(vectors)) if digests is None else digests
     readable = ~np.isin(np.arange(len(vectors)), unreadable)
     contents = np.array([digest.to_bytes(32, "big") for digest in known], "S32")
@@ -55,7 +57,10 @@ def pack(
             collection=SimpleNamespace(read_vectors=lambda file: found),
             embedding=SimpleNamespace(open=lambda: SimpleNamespace(normalize=lambda _: asked[alone].astype(np.float32))),
             block=lambda block: Path(folder, "block.npz"),
+            centroids=Path(folder, "centroids.npz"),
+            copies=1,
         )
+        save_arrays(place.centroids, centroids=np.zeros((1, 8), np.float32))
         write_block(place, block)
         return Packed.read(place.block(block))
 
@@ -136,6 +141,7 @@ COUNT, FILES, LIMIT_OF_MANY = 2000, 40, 0.1
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Collection, NDArray[np.float16]]:
     """2,000 pictures of which 490 are copies of others, and 10 have their bytes."""
+    pytest.importorskip("faiss")
     folder = tmp_path_factory.mktemp("many")
     originals = unit(1500, 16, seed=1)
     near = originals[:500] + 0.02 * np.random.default_rng(2).standard_normal((500, 16))
@@ -151,7 +157,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Collection, NDArray[
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of few pictures."""
+    """Many lists and blocks of few pictures."""
+    monkeypatch.setattr(blocks, "EXACT", 100)
     monkeypatch.setattr(blocks, "PICTURES_PER_ROOT", 12)
 
 
@@ -162,20 +169,27 @@ def take_part(collection: Collection, files: Sequence[int], border: int | None =
     return Collection(own, starts, len(files) if border is None else border, [str(path) for path in own])
 
 
-def compare_all(vectors: NDArray[np.float16], scale: float) -> Pairs:
-    """All pairs without blocks; of equal vectors the first is compared."""
-    asked = (np.float32(scale) * vectors.astype(np.float32)).astype(np.float16).astype(np.float64)
+def find_by_lists_alone(vectors: NDArray[np.float16], centroids: NDArray[np.float32], settings: Lists) -> Pairs:
+    """All pairs that meet in a list, without blocks; of equal vectors the first is compared."""
+    wide = vectors.astype(np.float32)
+    asked = settings.embedding.open().normalize(wide).astype(np.float16).astype(np.float64)
+    far = np.einsum("kd,kd->k", centroids, centroids) - 2 * (wide @ centroids.T)
+    nearest = np.argpartition(far, settings.copies - 1, axis=1)[:, : settings.copies]
+    met = np.zeros((COUNT, COUNT), bool)
+    for number in range(settings.count):
+        members = np.flatnonzero((nearest == number).any(axis=1))
+        met[np.ix_(members, members)] = True
     found = np.stack([np.einsum("nd,nd->n", query - vectors, query - vectors) for query in asked])
     found = np.minimum(found, found.T)
-    found[1990:], found[:, 1990:] = np.inf, np.inf  # which have equal bytes
-    first, second = np.nonzero(np.triu(found <= LIMIT_OF_MANY, 1))
+    met[1990:], met[:, 1990:] = False, False  # which have equal bytes
+    first, second = np.nonzero(np.triu(met & (found <= LIMIT_OF_MANY), 1))
     pairs = [(*pair, -found[pair]) for pair in zip(first.tolist(), second.tolist(), strict=True)]
     pairs += [(number - 500, number, SAME_BYTES) for number in range(1990, 2000)]
     return np.sort(np.array(pairs, PAIR))
 
 
-def plan(collection: Collection, folder: Path, limit: float = LIMIT_OF_MANY, scale: float = 1) -> Comparing:
-    return Comparing(Embedding(partial(open_scaling, scale), "", folder), collection, limit)
+def plan(collection: Collection, folder: Path, limit: float = LIMIT_OF_MANY, scale: float = 1) -> Lists:
+    return Lists(Embedding(partial(open_scaling, scale), "", folder), collection, limit)
 
 
 def list_times(folder: Path) -> dict[Path, int]:
@@ -183,12 +197,16 @@ def list_times(folder: Path) -> dict[Path, int]:
 
 
 @pytest.mark.parametrize("scale", [1, 0.95])
-def test_blocks_find_to_the_byte_what_all_against_all_does(scale: float, small: None, many: Any, tmp_path: Path) -> None:
+def test_blocks_find_to_the_byte_what_meets_in_lists(scale: float, small: None, many: Any, tmp_path: Path) -> None:
     collection, vectors = many
     settings = plan(collection, tmp_path, scale=scale)
+    assert settings.count == 91 and settings.copies == 19
     found = find_pairs(settings)
     once = found[(found["second"] < 1990) | (found["score"] > 0)]  # of equal bytes in two blocks, both are compared
-    assert once.tobytes() == compare_all(vectors, scale).tobytes() and len(found) >= 500
+    assert once.tobytes() == find_by_lists_alone(vectors, load_array("centroids", settings.centroids), settings).tobytes()
+    wide = vectors.astype(np.float32)
+    far = ((np.float32(scale) * wide[:, None] - wide[None]) ** 2).sum(axis=2)
+    assert len(found) >= 0.98 * np.triu(far <= LIMIT_OF_MANY, 1).sum() and len(found) >= 500
     count = len(list((settings.folder / "blocks").iterdir()))
 
     engine, pairs = SendingEngine(), sorted(settings.folder.glob("pairs/*/*.npz"))
@@ -214,6 +232,8 @@ def test_new_pictures_are_compared_and_no_others(small: None, many: Any, tmp_pat
     kept = [path for path in before.items() & after.items() if path[0].parent.name == "blocks"]
     assert first.folder == grown.folder and 2 < len(kept) >= len(list((first.folder / "blocks").iterdir())) - 2
     again = plan(collection, tmp_path / "again")
+    again.folder.mkdir(parents=True)
+    again.centroids.write_bytes(first.centroids.read_bytes())
     assert find_pairs(again).tobytes() == found.tobytes()
     assert list_times(again.folder).keys() == {again.folder / path.relative_to(first.folder) for path in after}, "others went"
 
@@ -230,7 +250,8 @@ def test_what_was_an_input_is_not_packed_again_as_a_test_set(small: None, many: 
     assert {*map(tuple, numbers.tolist())} == {*found[["first", "second"]].tolist()} and len(found) >= 480
 
 
-def test_the_size_of_blocks_stays_until_there_are_twice_as_many_pictures(many: Any, tmp_path: Path) -> None:
+def test_lists_and_blocks_stay_until_there_are_twice_as_many_pictures(small: None, many: Any, tmp_path: Path) -> None:
     collection, _ = many
-    sizes = [plan(take_part(collection, range(files)), tmp_path).block_size for files in (20, 21, FILES)]
-    assert sizes[0] < sizes[1] == sizes[2]
+    plans = [plan(take_part(collection, range(files)), tmp_path) for files in (20, 21, FILES)]
+    assert plans[0].folder != plans[1].folder == plans[2].folder
+    assert plans[0].block_size < plans[1].block_size == plans[2].block_size

@@ -66,11 +66,13 @@ def make_up(folder: Path, count: int, paired: bool) -> None:
 def test_the_driver_holds_no_object_for_each_picture(
     paired: bool, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    pytest.importorskip("faiss")
     pytest.importorskip("pyarrow")
     for module, name, value in (
         (inputs, "BATCH_FILES", 250),
         (vectors, "FILE_PICTURES", 250),
         (deduplication, "ROWS_AT_ONCE", 100),
+        (blocks, "EXACT", 100),
         (blocks, "PICTURES_PER_ROOT", 20),
     ):
         monkeypatch.setattr(module, name, value)
