@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from image_copies.data.errors import UserError, text_of
+from image_copies.data.errors import text_of
 from image_copies.data.sources.walking import known_path
 from image_copies.data.targets import check_target_folder
 from image_copies.models.inference.embedders import Look
@@ -93,8 +93,6 @@ def decide(place: Path, first: Path, second: Path, word: Word, output: Output) -
         UserError: One of them cannot be read, or they hold the same bytes.
     """
     digests = stored.digest_of(first), stored.digest_of(second)
-    if digests[0] == digests[1] and word != "undecided":
-        raise UserError(f"{first} and {second} hold the same bytes: there is nothing to decide.")
     before = Decisions(place).record((first, second), digests, word)
     copy = None if word == "undecided" else word == "copy"
     output.record("decision", {"first": first, "second": second, "copy": copy})

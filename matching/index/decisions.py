@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from image_copies.data.errors import UserError
 from image_copies.data.remote import as_path
 
 from .store import DATABASE, Store, open_store, write_together
@@ -81,9 +82,15 @@ class Decisions:
         return {decision.pair: decision.word for decision in self.read()}
 
     def record(self, files: tuple[Path, Path], digests: tuple[bytes, bytes], word: Word) -> Word:
-        """Keep or forget a decision about two files with these SHA-256, and return the earlier one."""
+        """Keep or forget a decision about two files with these SHA-256, and return the earlier one.
+
+        Raises:
+            UserError: They hold the same bytes, and are to be copies or not.
+        """
         now = datetime.now().isoformat(sep=" ", timespec="seconds")
         (first, one), (second, other) = sorted(zip(digests, map(os.fsencode, files), strict=True))
+        if first == second and word != "undecided":
+            raise UserError("The two files hold the same bytes: there is nothing to decide.")
         with open_store(self.index) as store, write_together(store.database):
             before = map_decisions(store).get(frozenset(digests))
             forget = "DELETE FROM decisions WHERE first = ? AND second = ?"

@@ -110,13 +110,14 @@ class Results:
         removed = results.list_removed(self.folder)
         rows = self.rows.values()
         going = _list_going(rows, removed)
+        named = hash(tuple((row.file, row.kept) for row in going))
         ranked = [
             [group, len(rows), _rank(rows), _sum_bytes(_list_going(rows, removed))]
             for group, rows in self.groups.items()
         ]
         return {
             "groups": sorted(ranked, key=lambda group: (group[2], -group[3], group[0])),
-            "remove": {"files": len(going), "bytes": _sum_bytes(going), "plan": self.state},
+            "remove": {"files": len(going), "bytes": _sum_bytes(going), "plan": str(named)},
             "review": sum(row.action == "review" for row in rows),
             "removed": len(removed),
             "gone": [self._numbers[path] for path in removed if path in self._numbers and not is_there(path)],
@@ -186,12 +187,11 @@ class Results:
         Raises:
             UserError: A file has changed since it was shown, both hold the same bytes, or the index cannot be used.
         """
-        paths = self.file(first), self.file(second)
+        paths = Path(), Path()
         if word != "undecided":
+            paths = self.file(first), self.file(second)
             if [digest_of(path).hex() for path in paths] != list(sha256):
                 raise UserError("One of the two files has changed since it was shown. Look at them again.")
-            if sha256[0] == sha256[1]:
-                raise UserError("The two files hold the same bytes: there is nothing to decide.")
         one, other = map(bytes.fromhex, sha256)
         with self._changing:
             before = self._decisions.record(paths, (one, other), word)
@@ -233,10 +233,10 @@ class Results:
         """Carry out the plan, and return how many files were dealt with and which were left alone, with the reasons.
 
         Raises:
-            UserError: Its state is not the one that the page has `shown`, or it cannot be carried out.
+            UserError: It is not the one that the page has `shown`, or it cannot be carried out.
         """
         with self._changing:
-            if not self.current or shown != self.state:
+            if not self.current or self.summarize_plan()["remove"]["plan"] != shown:
                 raise UserError(CHANGED)
             return _describe_outcome(results.carry_out(self.folder, way, self._decisions.index))
 

@@ -35,7 +35,6 @@ SAFE_HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-TOO_LARGE = f"The file is larger than {MAX_PICTURE_BYTES // 2**20} MB."
 OWN_PAGES = ("same-origin", "none")  # Sec-Fetch-Site of this page, and of an address that a person typed
 
 
@@ -119,22 +118,23 @@ def _answer_problem(message: str, status: int) -> JSONResponse:
 
 async def _refuse(request: Request) -> Response | None:
     """Return the answer to a request that is not looked at: of another site's page, too large, or of unknown length."""
-    asked_by = request.headers.get("sec-fetch-site", OWN_PAGES[0])  # every browser says it
+    asked_by = request.headers.get("sec-fetch-site", "none")  # every browser says it
     origin = request.headers.get("origin")
     foreign = request.url.path.startswith("/api/") and asked_by not in OWN_PAGES
     if foreign or (origin is not None and origin.partition("://")[2] != request.headers.get("host")):
         return _answer_problem("Only the service's own page is answered.", 403)
     length = request.headers.get("content-length", "")
-    if request.method == "POST" and not length.isdecimal():
-        return _answer_problem("The request has no Content-Length. Send one, in bytes.", 411)
+    sized = length.isdecimal() and "transfer-encoding" not in request.headers  # which overrides the length
+    if request.method == "POST" and not sized:
+        return _answer_problem("Send the length in bytes as Content-Length, and no Transfer-Encoding.", 411)
     most = MAX_PICTURE_BYTES if request.url.path in LARGE_REQUESTS else MAX_REQUEST_BYTES
-    if not length.isdecimal() or int(length) <= most:
+    if not sized or int(length) <= most:
         return None
     with suppress(TimeoutError, ClientDisconnect):
         async with asyncio.timeout(MAX_ARRIVAL_SECONDS):
             async for _ in request.stream():
                 pass  # many clients read no answer before they have sent everything
-    return _answer_problem(TOO_LARGE, 413)
+    return _answer_problem(f"What is sent is larger than {most / 2**20:g} MB.", 413)
 
 
 class Room:

@@ -15,11 +15,12 @@ from PIL import Image
 
 from image_copies.data.errors import UserError
 from image_copies.matching.files.facts import picture_facts
-from image_copies.matching.files.plan import read_plan
+from image_copies.matching.files.plan import PlanRow, read_plan
 from image_copies.matching.index.decisions import read_decisions
 from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.matches import Match, read_matches_csv
 from image_copies.matching.results import PLAN, SEARCH, SearchNotes, hold_results_folder, write_notes
+from image_copies.matching.show import review
 from image_copies.matching.show.review import Results
 from image_copies.matching.show.routes import review_app
 from image_copies.matching.verification.geometry import Evidence
@@ -246,6 +247,38 @@ def test_the_plan_is_carried_out_from_the_page_only_as_it_is_shown(client: TestC
     assert set(read_tree(album)) == set(before) and client.get("/api/plan").json()["removed"] == 0
     (results / PLAN).write_bytes((results / PLAN).read_bytes().replace(b"1,remove", b"1,leave", 1))
     assert "plan was edited" in client.post("/api/apply", json=question).json()["detail"]
+
+
+def test_another_plan_than_the_one_that_is_shown_is_not_carried_out(
+    client: TestClient, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files that were put back since, and those beside a file that is kept since, went without having been shown."""
+    album, token = results.parent / "album", overview(client)["token"]
+    before = read_tree(album)
+    question = {"token": token, "way": "move", "plan": overview(client)["remove"]["plan"]}
+    assert client.post("/api/apply", json=question).json()["done"] == 3
+    question["plan"] = overview(client)["remove"]["plan"]
+    assert main(["--undo", "--output", str(results)]) == 0
+    assert client.post("/api/apply", json=question).status_code == 400 and read_tree(album) == before
+    kept, rank = {"token": token, "group": 1, "file": numbers(results)["small.png"]}, review._rank
+
+    def keep_meanwhile(rows: list[PlanRow]) -> int:
+        assert client.post("/api/kept", json=kept).status_code == 200
+        return rank(rows)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(review, "_rank", keep_meanwhile)
+        question["plan"] = client.get("/api/plan").json()["remove"]["plan"]
+    assert client.post("/api/apply", json=question).status_code == 400 and read_tree(album) == before
+
+
+def test_a_decision_is_taken_back_where_the_results_hold_no_file(client: TestClient, results: Path) -> None:
+    assert say(client, 0, 1, "not-a-copy").status_code == 200
+    write_results(results, [], [])
+    question = {"token": overview(client)["token"], "decision": "undecided"}
+    (line,) = client.get("/api/decisions").json()["decisions"]
+    assert client.post("/api/decisions", json=question | {"sha256": line["sha256"]}).json() == {"before": "not-a-copy"}
+    assert decided(results) == []
 
 
 def test_without_the_folder_of_results_nothing_is_said_to_be_put_back(client: TestClient, results: Path) -> None:
