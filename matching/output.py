@@ -2,13 +2,17 @@
 
 import io
 import json
+import os
 import sys
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext, redirect_stderr
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
+from threading import Event, Thread
 from typing import Any
 
 from image_copies.data.errors import text_of
+
+PERIOD = 60.0  # seconds between messages on how far the work is
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,25 @@ class Output:
         if not self.quiet:
             with _without_bars():
                 print(message, file=sys.stderr if self.json else sys.stdout, flush=True)
+
+    @contextmanager
+    def say_how_far(self) -> Iterator[None]:
+        """Say every minute how far the work in the block is, where messages go to no terminal."""
+        from tqdm import tqdm  # imported here, as in _without_bars
+
+        done = Event()
+
+        def watch() -> None:
+            while not done.wait(PERIOD):
+                for bar in list(tqdm._instances):  # type: ignore[attr-defined]
+                    self.say(f"{bar.desc}: {bar.n:,} of {bar.total or 0:,} {bar.unit}s")
+
+        if not os.isatty(2 if self.json else 1):
+            Thread(target=watch, daemon=True).start()
+        try:
+            yield
+        finally:
+            done.set()
 
     def silence(self) -> AbstractContextManager[object]:
         """Show no other messages and no progress bars while the block runs, with --quiet."""

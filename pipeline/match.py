@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _act(task, options, output)
     if task not in ("", "leakage", "add"):
         return _change_index(task, options, output)
-    with output.silence():
+    with output.silence(), output.say_how_far():
         if task == "add":
             return _add(options, output)
         return _compare(options, output) if is_comparison(options) else _search(options, output)
@@ -50,9 +50,10 @@ def _act(task: str, options: argparse.Namespace, output: Output) -> int:
     folder = options.output
     if task == "--undo":
         return results.report_outcome(folder, results.take_back(folder), "undo", output)
-    way, to, merging = options.apply, options.to, options.merge_metadata
-    outcome = results.carry_out(folder, way, options.index, to, options.read_only, merging)
-    return results.report_outcome(folder, outcome, way, output)
+    outcome = results.carry_out(
+        folder, options.apply, options.index, options.to, options.read_only, options.merge_metadata
+    )
+    return results.report_outcome(folder, outcome, options.apply, output)
 
 
 def _change_index(task: str, options: argparse.Namespace, output: Output) -> int:

@@ -11,15 +11,17 @@ UNREAD = 141  # exit code, as of a program that SIGPIPE ends
 
 
 def prepare_streams() -> None:
-    """Print characters that the encoding lacks as escapes, and show no bars where standard error is no terminal.
+    """Print characters that the encoding lacks as escapes, and draw no bars where standard error is no terminal.
 
-    Bars are tqdm's, which reads the variable when it is imported.
+    Bars are tqdm's, which reads the variables when it is imported. What they count is known even where they are not drawn.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    if sys.stderr is None or not sys.stderr.isatty():
+    if sys.stderr is None:
         os.environ.setdefault("TQDM_DISABLE", "1")
+    elif not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_NROWS", "-1")  # rows of the terminal
 
 
 @contextmanager
