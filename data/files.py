@@ -30,8 +30,9 @@ MAX_SINGLE_FLUSHES = 100  # a folder of more files is flushed by one os.sync()
 def whole_file(path: Path) -> Iterator[Path]:
     """Write a file atomically: yield a path of the same name in a temporary folder beside it, rename that file on success.
 
-    The bytes are flushed to disk before the rename: after a power cut `path` is either the old file or the complete new one. What
-    a library writes next to the file is removed, as is what a killed process left behind, by the next call in the same folder.
+    The bytes are flushed to disk before the rename: after a power cut `path` is either the old file or the complete new one, with
+    the rights of the old one. What a library writes next to the file is removed, as is what a killed process left behind, by the
+    next call in the same folder.
 
     A file on an object store is written locally and uploaded whole.
 
@@ -46,8 +47,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     with _folder_beside(path) as place:
         temporary = place / path.name
         temporary.touch()
+        mode = (path if is_file(path) else temporary).stat().st_mode
         yield temporary
-        temporary.chmod(0o666 & ~_umask())  # some libraries let nobody else read it
+        temporary.chmod(stat.S_IMODE(mode))  # some libraries let nobody else read it
         _flush(temporary)
         temporary.replace(path)
         _flush(path.parent)
@@ -178,9 +180,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a UTF-8 text file atomically."""
+    """Write a UTF-8 text file atomically, with the same bytes on every system."""
     with whole_file(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", newline="")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -241,9 +243,3 @@ def _remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
     with suppress(OSError):
         path.unlink()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path, PurePath
 
 from image_copies.data.errors import UserError, text_of
-from image_copies.data.files import disk_full, is_file, is_link, remove_leftovers
+from image_copies.data.files import disk_full, is_file, is_link, remove_leftovers, write_text
 from image_copies.data.sources.walking import set_aside
 
 from .companions import find_companions
@@ -30,7 +30,7 @@ from .moving import (
     write_note,
 )
 from .plan import PlanRow, list_companions, remove_merged
-from .surplus import plan_merge, write_sidecar
+from .surplus import plan_merge
 
 try:
     import fcntl
@@ -59,7 +59,7 @@ def apply_plan(
     rejected: Collection[frozenset[bytes]] = (),
     merging: bool = False,
 ) -> Outcome:
-    """Do to every file that the plan removes what `way` says; first take back what a kill left half done.
+    """Do to every file that the plan removes what `way` says; first finish what a kill left half done.
 
     Args:
         rows: The rows of the plan.
@@ -77,7 +77,7 @@ def apply_plan(
     Raises:
         UserError: The disk is full. Everything done before is in the journal.
     """
-    outcome = Outcome(left=_take_back(journal, journal.in_state("begin")).left)
+    outcome = _settle(journal, journal.in_state("begin"), forward=True)
     rows = remove_merged(list(rows)) if merging else list(rows)
     staying = {row.file: row for row in rows if row.action == "keep"}
     finished = {step.file: step for step in journal.in_state("done") if step.way != MERGE}
@@ -118,8 +118,6 @@ def apply_plan(
                         merge = plan_merge(row.file, row.kept, bool(row.merged), is_protected)
                 finished |= _remove_together(journal, row, pending, way, moved_to, merge)
             outcome.done += pending
-        except BlockingIOError:
-            outcome.left.append((row.file, f"another process works with it, or with {row.kept}"))
         except LeftAloneError as reason:
             outcome.left.append((row.file, str(reason)))
     return outcome
@@ -144,14 +142,14 @@ def _remove_together(
     files: Sequence[Path],
     way: Way,
     moved_to: Path,
-    merge: tuple[FileStep, bytes] | None,
+    merge: tuple[FileStep, str] | None,
 ) -> dict[Path, FileStep]:
     """Write notes, then remove files that belong together: all, or none where one is left alone; return the step of each file."""
     steps = list[FileStep]()
     try:
         if merge is not None:
             step, content = merge
-            _carry_out(journal, step, partial(write_sidecar, step.file, content))
+            _carry_out(journal, step, partial(write_text, step.file, content))
             steps.append(step)
         for file in files:
             with _leave_on_error(file):
@@ -188,12 +186,12 @@ def _carry_out(journal: Journal, step: FileStep, work: Callable[[], None]) -> No
     journal.end(step, "done")
 
 
-def _remove(step: FileStep) -> None:
-    """Move a file to its place, and make the link that takes its own; raises OSError."""
+def _remove(step: FileStep, resumed: bool = False) -> None:
+    """Move a file to its place, if it is not there yet, and make the link that takes its own; raises OSError."""
     file, kept = step.file, step.kept
     if step.note:
         write_note(step.note, file)
-    relocate(file, step.place, step.sha256)
+    relocate(file, step.place, step.sha256, resumed)
     try:
         if not kept.is_file():  # it was the same file by another path, or has gone in the meantime
             raise FileNotFoundError(errno.ENOENT, "the file to keep instead is gone", os.fspath(kept))
@@ -213,14 +211,16 @@ def _restore_sidecar(step: FileStep) -> None:
         LeftAloneError: It has changed since.
         OSError: It cannot be written.
     """
-    before = step.before.encode()
+    remove_leftovers(step.file.parent)  # also of an undo that was killed
+    before = step.before
     now = digest_if_regular(step.file)
-    if now == step.sha256 and before:
-        write_sidecar(step.file, before)
-    elif now == step.sha256:
+    if now != step.sha256:
+        if now != hashlib.sha256(before.encode()).hexdigest() if before else os.path.lexists(step.file):
+            raise LeftAloneError("it has changed since notes were added to it")
+    elif before:
+        write_text(step.file, before)
+    else:
         step.file.unlink()
-    elif now != hashlib.sha256(before).hexdigest() if before else os.path.lexists(step.file):
-        raise LeftAloneError("it has changed since notes were added to it")
 
 
 def undo(journal: Journal) -> Outcome:
@@ -228,24 +228,37 @@ def undo(journal: Journal) -> Outcome:
 
     A file is put back only if it holds the bytes that were taken away and nothing else has taken its place since.
     """
-    return _take_back(journal, [*journal.in_state("done"), *journal.in_state("begin")])
+    return _settle(journal, [*journal.in_state("done"), *journal.in_state("begin")], forward=False)
 
 
-def _take_back(journal: Journal, steps: Sequence[FileStep]) -> Outcome:
-    """Put the files of steps back, the last first; those of state "begin" a kill left half done."""
+def _settle(journal: Journal, steps: Sequence[FileStep], forward: bool) -> Outcome:
+    """Put the files of steps back, the last first; those of state "begin" a kill left half done.
+
+    `forward`: a file that has reached its place stays there, and the step is finished. Another machine, which no lock reaches,
+    may be about to remove the old path.
+    """
     outcome = Outcome()
+    noted_by = set[Path]()  # the kept files of what is left alone
     for step in reversed(steps):
         try:
             with hold_files(step.place, step.file), _leave_on_error(step.file):
                 if journal.states[step.number] == "begin":
                     remove_leftovers(step.place.parent)
-                _put_back(step)
-            journal.end(step, "undone")
-            outcome.done.append(step.file)
-        except BlockingIOError:
-            outcome.left.append((step.file, "another process works with it"))
+                    if step.note:
+                        remove_leftovers(step.note.parent)
+                if step.way == MERGE and step.kept in noted_by:
+                    raise LeftAloneError("it notes what a file that is not put back does")
+                finished = forward and _is_moved(step)
+                if not finished:
+                    _put_back(step)
+                elif step.way != MERGE and not _is_link(step):
+                    _remove(step, resumed=True)
+            journal.end(step, "done" if finished else "undone")
+            if finished == forward:
+                outcome.done.append(step.file)
         except LeftAloneError as reason:
             outcome.left.append((step.file, str(reason)))
+            noted_by.add(step.kept)
     return outcome
 
 
@@ -311,9 +324,11 @@ def whole_path(file: PurePath) -> PurePath:
     return PurePath(drive, *file.parts[1:])
 
 
-def _is_others_note(step: FileStep) -> bool:
-    """Whether another file was put into the trash under the name that the step chose, before the step itself began."""
-    return step.note is not None and os.path.lexists(step.note) and not is_note_of(step.note, step.file)
+def _is_moved(step: FileStep) -> bool:
+    """Whether the file of a step is at its place; in the trash, another one may have got the name before the step began."""
+    if step.note and os.path.lexists(step.note) and not is_note_of(step.note, step.file):
+        return False
+    return digest_if_regular(step.place) == step.sha256
 
 
 def _describe(error: OSError) -> str:
@@ -353,16 +368,12 @@ def _put_back(step: FileStep) -> None:
         if step.way == MERGE:
             return _restore_sidecar(step)
         linked = _is_link(step)
-        is_back = digest_if_regular(file) == step.sha256 and not linked
-        taken = os.path.lexists(place) and not _is_others_note(step)
-        if taken and digest_if_regular(place) == step.sha256:
-            if os.path.lexists(file) and not linked and not is_back:
-                raise LeftAloneError("another file has taken its place")
+        if _is_moved(step):
             if linked:
                 file.unlink()
             relocate(place, file, step.sha256, resumed=True)
-        elif not is_back:
-            raise LeftAloneError(f"{place} {'has changed since' if taken else 'is gone'}")
+        elif linked or digest_if_regular(file) != step.sha256:
+            raise LeftAloneError(f"{place} {'has changed since' if os.path.lexists(place) else 'is gone'}")
         if step.note:  # or the next file of its name would get another one in the trash
             remove_orphaned_note(step.note, file, place)
 
@@ -375,7 +386,7 @@ def hold_files(file: Path, kept: Path) -> Iterator[None]:
     not held; nor is one that both paths lead to held twice.
 
     Raises:
-        BlockingIOError: another process holds one of them.
+        LeftAloneError: another process holds one of them.
     """
     with ExitStack() as held:
         handles: list[int] = []
@@ -389,8 +400,8 @@ def hold_files(file: Path, kept: Path) -> Iterator[None]:
                 continue
             try:
                 fcntl.flock(handles[-1], (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise
+            except BlockingIOError as error:
+                raise LeftAloneError(f"another process works with {path}") from error
             except OSError:  # a file system without such locks
                 continue
         yield

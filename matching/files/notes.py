@@ -178,6 +178,7 @@ class Note:
     form: Form = ""
 
 
+NOWHERE = Note(("0.000000",))  # both coordinates where a device knows none
 Notes = Mapping[Key, Note]
 Read = Iterable[tuple[Key, Note]]
 
@@ -235,11 +236,13 @@ def read_notes(content: bytes, sidecars: Iterable[Path] = ()) -> dict[Key, Note]
             except parts.DAMAGED:
                 _gather(found, [(name, _digest(data))])
     for path in sidecars:
+        said = bytes(path)  # of one that cannot be opened
         try:
             with open_regular(path) as file:
-                _gather(found, _iterate_properties(file.read(MAX_SIDECAR_BYTES)))
+                said = file.read(MAX_SIDECAR_BYTES)
+            _gather(found, _iterate_properties(said))
         except (OSError, ValueError):
-            _gather(found, [(path.name, Note((path.name,), "structure"))])
+            _gather(found, [(path.name, _digest(said))])
     return found
 
 
@@ -286,6 +289,8 @@ def _gather(found: dict[Key, Note], properties: Read) -> None:
         form = FORMS.get(key, known.form or note.form)
         if values:
             found[key] = Note(tuple(values), form if writable and known.form != "structure" else "structure")
+    if found.get(LATITUDE) == found.get(LONGITUDE) == NOWHERE:
+        del found[LATITUDE], found[LONGITUDE]
 
 
 def _name_property(name: str) -> Key:
@@ -389,7 +394,7 @@ def _clean(key: Key, text: str) -> str:
         return ""
     if key in PLACE and (found := DEGREES.fullmatch(text)) is not None:
         degrees = int(found[1]) + float(found[2]) / 60 + float(found[3] or 0) / 3600
-        return f"{-degrees if found[4] in 'SW' else degrees:.6f}" if degrees else ""
+        return f"{-degrees if found[4] in 'SW' else degrees:z.6f}"
     nothing = (key in DATES and not text.strip(": ")) or (key == RATING and text in ("0", "0.0"))
     nothing = nothing or (key in WRITERS and WRITER.fullmatch(text) is not None)
     return "" if nothing or DEFAULTS.fullmatch(text) else text

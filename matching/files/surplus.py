@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 from image_copies.data.errors import ImageError
-from image_copies.data.files import is_there, whole_file
+from image_copies.data.files import open_regular
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import read_image_bytes
 
@@ -153,7 +153,7 @@ def _is_equal(one: Path, other: Path) -> bool:
 
 def plan_merge(
     file: Path, kept: Path, alone: bool, is_protected: Callable[[Path], bool]
-) -> tuple[FileStep, bytes] | None:
+) -> tuple[FileStep, str] | None:
     """Return the step that writes notes next to the kept file before another one goes, and what it writes; None for nothing.
 
     Args:
@@ -175,7 +175,10 @@ def plan_merge(
             return None
         if is_protected(kept) or is_protected(sidecar):
             raise LeftAloneError(f"{kept} is protected, and its notes are not written next to it")
-        before = sidecar.read_bytes().decode() if os.path.lexists(sidecar) else ""
+        before = ""
+        if os.path.lexists(sidecar):
+            with open_regular(sidecar) as opened:
+                before = opened.read().decode()
         said = parse_xmp(before.encode()) if before else {}
         if sidecar.is_symlink() or format_sidecar(said) != before:
             raise LeftAloneError(
@@ -187,27 +190,11 @@ def plan_merge(
         ):  # those of a sidecar replace the picture's
             joined = held[0].notes[KEYWORDS].values + surplus.notes[KEYWORDS].values
             wanted[KEYWORDS] = Note(joined, "Bag")
-        content = format_sidecar(wanted).encode()
-        digest = hashlib.sha256(content).hexdigest()
+        content = format_sidecar(wanted)
+        digest = hashlib.sha256(content.encode()).hexdigest()
         return FileStep(MERGE, sidecar, sidecar, kept, digest, before=before), content
-    except ValueError as error:  # of UnicodeError, too
+    except (OSError, ValueError, ImageError) as error:
         raise LeftAloneError(f"its notes cannot be added to {sidecar}: {error}") from error
-    except (OSError, ImageError) as error:
-        raise LeftAloneError(f"its notes cannot be read or written ({error})") from error
-
-
-def write_sidecar(sidecar: Path, content: bytes) -> None:
-    """Write a sidecar whole, with the rights of the one that was there.
-
-    Raises:
-        OSError: It cannot be written.
-        UserError: The disk is full.
-    """
-    mode = sidecar.stat().st_mode if is_there(sidecar) else None
-    with whole_file(sidecar) as temporary:
-        temporary.write_bytes(content)
-        if mode is not None:
-            temporary.chmod(mode & 0o7777)
 
 
 def format_sidecar(notes: Notes) -> str:

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from image_copies.data.errors import UserError
 from image_copies.data.sources.discovery import SET_ASIDE, discover
-from image_copies.matching.files import acting, moving
+from image_copies.matching.files import acting, journal, moving
 from image_copies.matching.files.companions import find_companions
 from image_copies.matching.files.facts import Facts
 from image_copies.matching.files.journal import Journal, Way
@@ -100,7 +100,7 @@ def test_a_plan_is_carried_out_and_undone(album: Path, way: Way) -> None:
 def test_what_belongs_together_stays_together_after_a_kill_though_it_was_called_no_copy_since(
     album: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What belongs to a picture that has gone follows; one that was on its way comes back."""
+    """What belongs to a picture that has gone follows, also where it was still at its old path, too."""
     before, rows, left = read_tree(album), with_companions(album, album / "1" / "copy.jpg"), list[int]()
     called = {frozenset(bytes.fromhex(digest(before[f"1/{name}.jpg"])) for name in ("keep", "copy"))}
     for at in range(1, 8):
@@ -110,7 +110,7 @@ def test_what_belongs_together_stays_together_after_a_kill_though_it_was_called_
         apply(album, rows, "move", rejected=called)
         left.append(len(list((album / "1").glob("copy.*"))))
         undo(album)
-    assert left == [3, 3, 3, 3, 0, 0, 0]
+    assert left == [3, 3, 0, 0, 0, 0, 0]
 
 
 KILLED = [(way, "") for way in WAYS] + [(way, "across disks") for way in WAYS if way != "hardlink"] + [("move", "companions")]
@@ -145,7 +145,7 @@ def test_killed_at_any_moment_it_goes_on_or_back(album: Path, way: Way, what: st
         lost = set(all_contents) - set(contents(album.parent))
         assert not lost, f"killed at change {at}: {lost}"
         if at % 3:
-            apply(album, rows, way)
+            assert not apply(album, rows, way).left
             assert all(not os.path.lexists(row.file) or row.file.samefile(row.kept) for row in rows if row.action == "remove")
             assert read_tree(album.parent).keys() == unbroken, f"killed at change {at}"
         with monkeypatch.context() as patched, suppress(Killed):
@@ -287,29 +287,36 @@ def test_undo_leaves_alone_what_has_changed_meanwhile(album: Path) -> None:
     assert (album / "1" / "copy.jpg").read_bytes() == b"a new picture" and moved.read_bytes() == b"edited in the trash"
 
 
-def test_a_file_that_another_process_takes_meanwhile_is_kept_where_it_was_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("way", WAYS)
+def test_a_machine_that_no_lock_reaches_finishes_what_another_one_is_doing(
+    album: Path, way: Way, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was removed from its new place, too."""
-    file, place, unlink = tmp_path / "a.jpg", tmp_path / "moved" / "a.jpg", Path.unlink
-    file.write_bytes(b"picture")
+    """It put the file back by removing its new path, just before the first one removed the old path."""
+    before, rows, unlink, first = read_tree(album), plan_of(album), Path.unlink, [album / "1" / "copy.jpg"]
 
-    def taken(path: Path, missing_ok: bool = False) -> None:
-        if path == file:
-            os.unlink(path)  # noqa: PTH108 - by the other process
+    def meanwhile(path: Path, missing_ok: bool = False) -> None:
+        if [path] == first:
+            first.clear()
+            apply(album, rows[:1], way)
         unlink(path, missing_ok)
 
-    monkeypatch.setattr(Path, "unlink", taken)
-    relocate(file, place, digest(b"picture"))
-    assert place.read_bytes() == b"picture"
+    monkeypatch.setattr(acting, "fcntl", None)
+    monkeypatch.setattr(journal, "hold_lock_file", lambda *_: nullcontext())
+    monkeypatch.setattr(Path, "unlink", meanwhile)
+    all_contents = contents(album.parent)
+    apply(album, rows, way)
+    assert not first and contents(album.parent) == all_contents
+    undo(album)
+    assert read_tree(album) == before
 
 
 def test_what_another_process_works_with_is_not_put_back(album: Path) -> None:
     """Each could remove the path that the other one leaves."""
     before, file = read_tree(album), album / "1" / "copy.jpg"
+    place = album.parent / "moved" / file.relative_to("/")
     apply(album, plan_of(album), "move")
-    with acting.hold_files(album.parent / "moved" / file.relative_to("/"), album / "1" / "keep.jpg"):
-        assert undo(album).left == [(file, "another process works with it")]
+    with acting.hold_files(place, album / "1" / "keep.jpg"):
+        assert undo(album).left == [(file, f"another process works with {place}")]
     assert undo(album).done == [file] and read_tree(album) == before
 
 

@@ -14,7 +14,7 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file
 from image_copies.matching import results
 from image_copies.matching.files.acting import hold_files
-from image_copies.matching.files.journal import Way
+from image_copies.matching.files.journal import LeftAloneError, Way
 from image_copies.matching.files.plan import PlanRow, write_plan
 from image_copies.matching.results import SearchNotes, write_notes
 from image_copies.pipeline.match import main
@@ -122,7 +122,7 @@ def test_a_file_that_another_process_relies_on_or_removes_is_left_alone(own_desk
     one, other, third = files
     with hold_files(one, other):
         for file, kept in ((one, other), (one, third), (other, one), (other, third), (third, one)):
-            with pytest.raises(BlockingIOError), hold_files(file, kept):
+            with pytest.raises(LeftAloneError), hold_files(file, kept):
                 pass
         with hold_files(third, other), hold_files(own_desk / "missing", other):
             pass

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from image_copies.data.files import HOST
 from image_copies.matching.files import acting
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.keeping import KeepSettings
@@ -16,11 +17,12 @@ from image_copies.matching.files.plan import PlanRow, read_plan, write_plan
 from image_copies.matching.files.surplus import format_sidecar, read_holdings
 from image_copies.matching.groups.group_plan import plan_group
 from image_copies.matching.verification.judgement import Judgement
-from tests.albums import Killed, apply, kill_at, undo
+from tests.albums import Killed, apply, kill, kill_at, undo
 from tests.folders import read_tree
 from tests.matching.files.test_surplus import NOTED, PACKET, Save, draw, pack, place, save
 from tests.search_results import know_all_alike
 
+DEAD = 2**30  # no system has so many processes
 merge = partial(apply, way="move", merging=True)
 KEYWORDS_OF = "><dc:subject><rdf:Bag>{}</rdf:Bag></dc:subject>"
 
@@ -46,7 +48,7 @@ def test_what_only_a_copy_notes_is_written_next_to_the_kept_file(album: Path, wr
     before, rows = read_tree(album), plan(album)
     noted = read_holdings(rows[1].file).notes
     outcome = merge(album, rows)
-    if "of its own" in what:  # what cannot be written
+    if "of its own" in what or "read" in what:  # what cannot be written
         assert not rows[1].merged and not outcome.done and read_tree(album) == before
         return
     assert rows[1].merged == what and outcome.done[0] == rows[1].file and not outcome.left
@@ -92,9 +94,11 @@ def test_several_copies_add_to_one_sidecar(album: Path) -> None:
     save("a.jpg", exif=place(47))(album)
     save("b.jpg", **pack('xmp:Rating="4">'))(album)
     draw(200).save(album / "c.jpg", comment=b"Grandma, Basel")
-    before, rows = read_tree(album), plan(album)
-    assert len(merge(album, rows).done) == 3
-    assert len(parse_xmp((album / "large.jpg.xmp").read_bytes())) == 4
+    before, rows, sidecar = read_tree(album), plan(album), album / "large.jpg.xmp"
+    assert len(merge(album, rows[:2]).done) == 1
+    sidecar.chmod(0o600)
+    assert len(merge(album, rows).done) == 2
+    assert len(parse_xmp(sidecar.read_bytes())) == 4 and sidecar.stat().st_mode & 0o777 == 0o600
     undo(album)
     assert read_tree(album) == before
 
@@ -127,14 +131,16 @@ def test_nothing_is_written_next_to_protected_files_or_through_links(album: Path
     before = read_tree(album)
     outcome = merge(album, rows, is_protected=lambda path: path.name.startswith("large"))
     assert "is protected, and its notes are not written next to it" in outcome.left[0][1]
-    (album.parent / "elsewhere").touch()
-    (album / "large.jpg.xmp").symlink_to(album.parent / "elsewhere")
-    assert "which this program has not written" in merge(album, rows).left[0][1]
-    (album / "large.jpg.xmp").unlink()
+    elsewhere = album.parent / "elsewhere"
+    elsewhere.touch()
+    for target, reason in ((elsewhere, "which this program has not written"), ("/dev/null", "is not a regular file")):
+        (album / "large.jpg.xmp").symlink_to(target)
+        assert reason in merge(album, rows).left[0][1]
+        (album / "large.jpg.xmp").unlink()
     assert read_tree(album) == before
 
 
-@pytest.mark.parametrize("refused", ["relocate", "write_sidecar"])
+@pytest.mark.parametrize("refused", ["relocate", "write_text"])
 def test_where_a_right_is_missing_the_copy_stays_and_no_sidecar_is_left(
     album: Path, refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +163,30 @@ def test_a_sidecar_that_has_changed_since_is_left_alone(album: Path) -> None:
     outcome = undo(album)
     assert (album / "small.jpg").exists()
     assert outcome.left == [(album / "large.jpg.xmp", "it has changed since notes were added to it")]
+
+
+def test_the_notes_stay_until_the_file_that_had_them_is_back(album: Path) -> None:
+    save(exif=place(47))(album)
+    before, small = read_tree(album), album / "small.jpg"
+    merge(album, plan(album))
+    small.write_bytes(b"another file")
+    after = read_tree(album)
+    assert [file for file, _ in undo(album).left] == [small, album / "large.jpg.xmp"] and read_tree(album) == after
+    small.unlink()
+    assert not undo(album).left and read_tree(album) == before
+
+
+def test_what_a_kill_left_beside_a_sidecar_and_a_note_goes(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(exif=place(47))(album)
+    before, rows, notes = read_tree(album), plan(album), album.parent / "data" / "Trash" / "info"
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr(acting, "write_note", kill)
+        merge(album, rows, way="delete-to-trash")
+    for folder in (album, notes):
+        part = folder / f".large.jpg.xmp.{HOST}-{DEAD}-abc.part"
+        part.mkdir(parents=True)
+        (part / "half").touch()
+    assert not undo(album).left and read_tree(album) == before and not list(notes.iterdir())
 
 
 def test_killed_at_any_moment_notes_are_in_one_of_two_files(album: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.notes import parse_xmp
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.files.surplus import find_surplus, read_holdings
+from image_copies.matching.files.surplus import Holdings, find_surplus, read_holdings
 from image_copies.matching.groups.group_plan import plan_group
 from tests.pictures import encode
 from tests.search_results import know_all_alike
@@ -30,6 +30,7 @@ HISTORY = """xmlns:xmpMM="http://ns.adobe.com/xap/1.0/mm/" xmlns:stEvt="http://n
 RETOUCHED = "the left man removed"
 ATTRIBUTE_OR_ELEMENT = f'stEvt:parameters="{RETOUCHED}">', f"><stEvt:parameters>{RETOUCHED}</stEvt:parameters>"
 DEEP = PACKET.format("><dc:title>" + 9999 * "<dc:title>" + 9999 * "</dc:title>" + "</dc:title>").encode()
+POSITION = 'exif:GPSLatitude="{}" exif:GPSLongitude="{}">'
 Save = Callable[[Path], None]
 
 
@@ -180,6 +181,7 @@ def test_what_is_noted_in_one_file_alone_is_not_lost(tmp_path: Path, write: Save
         write_sidecar(">"),
         write_text("Software", "gnome-screenshot"),
         write_text("date:create", "2024-05-04T12:00:00+00:00"),
+        write_sidecar(POSITION.format("0,0S", "0,0.00E")),
     ],
 )
 def test_what_programs_note_is_nothing_to_lose(tmp_path: Path, write: Save) -> None:
@@ -206,6 +208,23 @@ def test_what_both_note_goes_however_it_is_written(tmp_path: Path) -> None:
     save(exif=exif)(tmp_path)
     row = plan(tmp_path)
     assert row.action == "remove", row
+
+
+@pytest.mark.parametrize(
+    ("kept", "other", "what"),
+    [
+        (POSITION.format("51,28.68N", "8,0E"), POSITION.format("51,28.68N", "0,0E"), "a GPS position"),
+        ("no XMP", "none either", "the note small.jpg.xmp"),
+    ],
+)
+def test_what_both_note_otherwise_is_not_lost(tmp_path: Path, kept: str, other: str, what: str) -> None:
+    held = list[Holdings]()
+    for inside in (kept, other):
+        folder = tmp_path / str(len(held))
+        folder.mkdir()
+        write_sidecar(inside)(folder)
+        held.append(read_holdings(folder / "small.jpg"))
+    assert find_surplus(*held).lasting == (f"{what} of its own",)
 
 
 @pytest.mark.parametrize("same_bytes", [False, True])
