@@ -253,7 +253,7 @@ def test_a_bare_copy_of_the_code_has_an_unknown_version(monkeypatch: pytest.Monk
         raise PackageNotFoundError("image-copy-detection")
 
     monkeypatch.setattr(subprocess, "run", fail)
-    monkeypatch.setattr(step_module, "find_version", missing)
+    monkeypatch.setattr("image_copies.data.commands.find_version", missing)
     assert code_version() == "unknown"
 
 
@@ -266,7 +266,7 @@ def test_an_environment_within_another_checkout_does_not_take_its_commit(tmp_pat
     for command in (("init", "--quiet"), (*author, "commit", "--quiet", "--allow-empty", "--message", "theirs")):
         subprocess.run(["git", "-C", tmp_path, *command], check=True)
     monkeypatch.setattr(step_module, "__file__", str(installed))
-    monkeypatch.setattr(step_module, "find_version", lambda: "1.2.3")
+    monkeypatch.setattr("image_copies.data.commands.find_version", lambda: "1.2.3")
     assert code_version() == "1.2.3"
 
 
