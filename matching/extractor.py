@@ -12,9 +12,9 @@ from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
+from image_copies.data.arrays import UInt8s
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
@@ -108,7 +108,7 @@ class Extractor:
             advance(len(block.vectors))
         return Vectors(images.ids, vectors, unreadable)
 
-    def extract_picture(self, pixels: NDArray[np.uint8]) -> tails.Floats:
+    def extract_picture(self, pixels: UInt8s) -> tails.Floats:
         """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""
         squares = {
             size: resize_square(pixels, size).transpose(2, 0, 1)[None]

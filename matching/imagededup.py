@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from tqdm import tqdm
 
+from image_copies.data.arrays import Float32s
 from image_copies.data.images import ImageSet
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
 from image_copies.submissions.search.neighbours import Neighbours
@@ -34,7 +35,7 @@ class CNN:
     def __init__(self, verbose: bool = True) -> None:
         self.verbose = verbose
 
-    def encode_images(self, image_dir: Place, recursive: bool = False) -> dict[str, NDArray[np.float32]]:
+    def encode_images(self, image_dir: Place, recursive: bool = False) -> dict[str, Float32s]:
         """Return the vector [256] of each picture of a folder, by its path below it; what is no picture is left out.
 
         Raises:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from threatexchange.content_type.content_base import ContentType
 from threatexchange.content_type.photo import PhotoContent
 from threatexchange.extensions.manifest import ThreatExchangeExtensionManifest
@@ -21,6 +20,7 @@ from threatexchange.signal_type.index import (
 )
 from threatexchange.signal_type.signal_base import BytesHasher, SignalComparisonResult, SimpleSignalType
 
+from image_copies.data.arrays import Float32s
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError
 
@@ -82,7 +82,7 @@ class ImageCopyIndex(SignalTypeIndex[Any]):
     """Compares a signal with all that were added."""
 
     def __init__(self) -> None:
-        self.vectors = list[NDArray[np.float32]]()
+        self.vectors = list[Float32s]()
         self.entries = list[Any]()
         self.stacked = np.empty((0, DIMENSIONS), np.float32)
 
@@ -108,11 +108,11 @@ class ImageCopyIndex(SignalTypeIndex[Any]):
 TX_MANIFEST = ThreatExchangeExtensionManifest(signal_types=(ImageCopySignal,))
 
 
-def _encode(vector: NDArray[np.float32]) -> str:
+def _encode(vector: Float32s) -> str:
     return base64.b64encode(vector.astype("<f2").tobytes()).decode()
 
 
-def _decode(signal: str) -> NDArray[np.float32]:
+def _decode(signal: str) -> Float32s:
     """Return the vector [256] of a signal.
 
     Raises:

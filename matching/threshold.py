@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from image_copies.data.arrays import Float32s, Float64s, UInt8s
 from image_copies.data.errors import UserError
 from image_copies.data.files import digest_file, whole_file
 from image_copies.submissions.search.neighbours import Neighbours, Rows
 
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
+Floats = Float32s
+Doubles = Float64s
 TAIL_SHARE = 0.2  # share of the queries that the tail is fitted on: those that are nearest to a reference
 MIN_QUERIES = 20  # fewest queries that a tail is fitted on
 MAX_REFERENCES = 20_000  # of an index that the tail is fitted on; of more, a sample of this size
@@ -211,7 +212,7 @@ def read_synthetic(checkpoint: Path) -> SyntheticQueries | None:
     return SyntheticQueries(whole, views, pictures)
 
 
-def _pack(vectors: Floats) -> tuple[NDArray[np.uint8], Floats]:
+def _pack(vectors: Floats) -> tuple[UInt8s, Floats]:
     """Return vectors [..., d] in 4 bits a number, two in a byte [..., d / 2], and the scale of each, which keeps its length."""
     steps = np.abs(vectors).max(axis=-1, keepdims=True) / LEVELS
     numbers = np.rint(vectors / np.maximum(steps, np.float32(1e-12)))
@@ -220,7 +221,7 @@ def _pack(vectors: Floats) -> tuple[NDArray[np.uint8], Floats]:
     return halves[..., ::2] << 4 | halves[..., 1::2], scales.astype(np.float32)
 
 
-def _unpack(packed: NDArray[np.uint8], scales: Floats) -> Floats:
+def _unpack(packed: UInt8s, scales: Floats) -> Floats:
     """Return the vectors [..., d] that `_pack` packed."""
     numbers = (
         np.stack([packed >> 4, packed & 15], axis=-1).reshape(*packed.shape[:-1], -1).astype(np.float32)

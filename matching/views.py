@@ -22,9 +22,9 @@ from typing import IO
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from tqdm import tqdm
 
+from image_copies.data.arrays import UInt8s
 from image_copies.data.decode import Decoded, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.process import choose_workers
@@ -37,7 +37,7 @@ from .threshold import Floats
 from .verification.features import DECODED_SIDE, Box, Features, local_features
 from .verification.picture import Picture
 
-Pixels = NDArray[np.uint8]
+Pixels = UInt8s
 
 
 CROPS: tuple[Box, ...] = (

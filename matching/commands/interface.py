@@ -9,9 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from image_copies.data.arrays import Float32s
 from image_copies.data.errors import UserError
 from image_copies.models.shipped import SHIPPED
 
@@ -177,7 +175,7 @@ def compare(first: Place, second: Place) -> comparing.Compared:
     return comparing.compare_bytes(*files) or comparing.compare(open_shipped(None), rule, *files)
 
 
-def embed(pictures: Place | Sequence[Place], joined_with: Place | None = None) -> NDArray[np.float32]:
+def embed(pictures: Place | Sequence[Place], joined_with: Place | None = None) -> Float32s:
     """Return the vectors [n, 256] float32, of unit length, of pictures, or of one; near each other for copies.
 
     With `joined_with`, as in `find_copies`, they have the other network's dimensions besides.

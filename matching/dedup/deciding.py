@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.arrays import Bools
 from image_copies.data.errors import ImageError
 from image_copies.data.files import is_link, is_there, read_json, write_text
 from image_copies.data.remote import map_files
@@ -148,7 +149,7 @@ def find_candidates(collection: Collection, pairs: Pairs, damaged: Container[str
 
 
 def _look_up(
-    collection: Collection, numbers: Numbers, is_shared: NDArray[np.bool_], damaged: Container[str]
+    collection: Collection, numbers: Numbers, is_shared: Bools, damaged: Container[str]
 ) -> NDArray[np.void]:
     """Look up what decides which of pictures [n] stays, of type KNOWN [n]; `is_shared`: of which others have the bytes."""
     known = np.empty(len(numbers), KNOWN)
@@ -216,7 +217,7 @@ def judge_candidates(judging: Judging, candidates: Candidates) -> list[Verdict]:
 
 def decide(
     candidates: Candidates, verdicts: Sequence[Verdict], removes: Container[str]
-) -> tuple[Candidates, list[Verdict], NDArray[np.bool_]]:
+) -> tuple[Candidates, list[Verdict], Bools]:
     """Return candidates with what stays for each, what that says of it, and whether it goes, bool [n].
 
     Pictures go of classes that are to be removed, but for what a person would miss. What is true of bytes that go is true of

@@ -8,8 +8,8 @@ from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Bools
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import whole_file, write_text
 from image_copies.data.sources.containers import name_picture
@@ -111,7 +111,7 @@ def write_lists(
     collection: Collection,
     candidates: Candidates,
     verdicts: Sequence[Verdict],
-    going: NDArray[np.bool_],
+    going: Bools,
     problems: Sequence[tuple[str, str]],
 ) -> dict[str, int]:
     """Write the lists as Parquet, all with the same columns, the one of what goes last, and return their lengths.

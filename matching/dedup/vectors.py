@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from image_copies.data.arrays import Bools, Float32s, Int64s
 from image_copies.data.decode import find_problem, measure_size
 from image_copies.data.errors import text_of
 from image_copies.data.files import is_folder, read_json, whole_file, write_text
@@ -31,7 +32,7 @@ FILE_PICTURES = 1024  # pictures of a file of vectors
 COLUMNS = {"id": "string", "source": "string", "place": "int64", "bytes": "int64", "sha256": "binary"}
 COLUMNS |= {"width": "int32", "height": "int32", "flat": "bool", "error": "string"}
 Row = dict[str, Any]  # what is known of a picture, by the names of columns
-Numbers = NDArray[np.int64]
+Numbers = Int64s
 State = TypeVar("State")
 Job = TypeVar("Job")
 
@@ -143,7 +144,7 @@ def embed_container(embedding: Embedding, opened: Extractor, container: Containe
     batches = iter(lambda: list(islice(pictures, count)), [])
     decode = partial(_decode_batch, list_square_sizes(extractor.networks), text_of(container.source))
 
-    def embed() -> Iterator[tuple[Row, NDArray[np.float32]]]:
+    def embed() -> Iterator[tuple[Row, Float32s]]:
         for decoded, vectors in extractor.extract_batches(batches, decode):
             place.advance(len(vectors))
             yield from zip(decoded.rows, vectors, strict=True)
@@ -154,7 +155,7 @@ def embed_container(embedding: Embedding, opened: Extractor, container: Containe
 def write_container(
     embedding: Embedding,
     container: Container,
-    found: Iterator[tuple[Row, NDArray[np.float32]]],
+    found: Iterator[tuple[Row, Float32s]],
     problems: list[str],
 ) -> Embedded:
     """Write a row and a vector [d] of each of a container's pictures, and at last its record, which is returned."""
@@ -201,7 +202,7 @@ def _decode_batch(sizes: Sequence[int], source: str, pictures: Sequence[Picture]
     return _Decoded(loaded.paths, loaded.squares, loaded.unreadable, rows)
 
 
-def _write_vectors(path: Path, rows: Sequence[Row], vectors: NDArray[np.float32]) -> None:
+def _write_vectors(path: Path, rows: Sequence[Row], vectors: Float32s) -> None:
     """Write vectors [n, d], as float16, with what is known of each picture, whole."""
     pa, parquet = import_pyarrow()
     values = pa.array(vectors.astype(np.float16).ravel())
@@ -245,9 +246,7 @@ class Collection:
         with open_table(self.files[file]) as table:
             return table.read(list(columns))
 
-    def read_vectors(
-        self, file: int
-    ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bytes_]]:
+    def read_vectors(self, file: int) -> tuple[Float32s, Bools, Bools, NDArray[np.bytes_]]:
         """Return the vectors [n, d] of a file, whether each picture can be read, whether it shows nothing, and its SHA-256."""
         table = self.read(file, ["vector", "error", "flat", "sha256"])
         column = table["vector"].combine_chunks()
@@ -275,9 +274,9 @@ class Collection:
         file = int(np.searchsorted(self.starts, number, side="right")) - 1
         return f"{self.names[file]} {number - self.starts[file]}"
 
-    def draw(self, count: int, first: int = 0) -> NDArray[np.float32]:
+    def draw(self, count: int, first: int = 0) -> Float32s:
         """Return vectors [≤ count, d] of pictures in files that are drawn at random, from the file `first` on."""
-        drawn, left = list[NDArray[np.float32]](), count
+        drawn, left = list[Float32s](), count
         for file in np.random.default_rng(0).permutation(np.arange(first, len(self.files))).tolist():
             vectors, readable, *_ = self.read_vectors(file)
             drawn.append(vectors[readable][:left])

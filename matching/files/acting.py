@@ -18,17 +18,9 @@ from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import disk_full, is_file, is_link, remove_leftovers, write_text
 from image_copies.data.sources.walking import set_aside
 
+from . import moving
 from .companions import find_companions
 from .journal import MERGE, FileStep, Journal, LeftAloneError, Way
-from .moving import (
-    digest_if_regular,
-    find_trash,
-    find_trash_place,
-    is_note_of,
-    relocate,
-    remove_orphaned_note,
-    write_note,
-)
 from .plan import PlanRow, list_companions, remove_merged
 from .surplus import plan_merge
 
@@ -154,7 +146,7 @@ def _remove_together(
         for file in files:
             with _leave_on_error(file):
                 place, note = _choose_place(file, way, moved_to)
-                sha256 = row.sha256 if file == row.file else digest_if_regular(file)
+                sha256 = row.sha256 if file == row.file else moving.digest_if_regular(file)
             step = FileStep(way, file, place, row.kept, sha256, note)
             _carry_out(journal, step, partial(_remove, step))
             steps.append(step)
@@ -179,7 +171,7 @@ def _carry_out(journal: Journal, step: FileStep, work: Callable[[], None]) -> No
             work()
     except (LeftAloneError, UserError) as reason:
         if step.note:
-            remove_orphaned_note(step.note, step.file, step.place)
+            moving.remove_orphaned_note(step.note, step.file, step.place)
         if step.way == MERGE or os.path.lexists(step.file):
             journal.end(step, "left", str(reason))
         raise
@@ -190,8 +182,8 @@ def _remove(step: FileStep, resumed: bool = False) -> None:
     """Move a file to its place, if it is not there yet, and make the link that takes its own; raises OSError."""
     file, kept = step.file, step.kept
     if step.note:
-        write_note(step.note, file)
-    relocate(file, step.place, step.sha256, resumed)
+        moving.write_note(step.note, file)
+    moving.relocate(file, step.place, step.sha256, resumed)
     try:
         if not kept.is_file():  # it was the same file by another path, or has gone in the meantime
             raise FileNotFoundError(errno.ENOENT, "the file to keep instead is gone", os.fspath(kept))
@@ -200,7 +192,7 @@ def _remove(step: FileStep, resumed: bool = False) -> None:
         elif step.way == "symlink":
             file.symlink_to(kept)
     except OSError:
-        relocate(step.place, file, step.sha256)
+        moving.relocate(step.place, file, step.sha256)
         raise
 
 
@@ -213,7 +205,7 @@ def _restore_sidecar(step: FileStep) -> None:
     """
     remove_leftovers(step.file.parent)  # also of an undo that was killed
     before = step.before
-    now = digest_if_regular(step.file)
+    now = moving.digest_if_regular(step.file)
     if now != step.sha256:
         if now != hashlib.sha256(before.encode()).hexdigest() if before else os.path.lexists(step.file):
             raise LeftAloneError("it has changed since notes were added to it")
@@ -282,9 +274,9 @@ def _find_change(row: PlanRow, kept_row: PlanRow, way: Way) -> str:
             return f"the file to keep instead, {kept}, is gone"
         if file.samefile(kept):
             return "the same file on the disk as the kept one"
-        if digest_if_regular(file) != row.sha256:
+        if moving.digest_if_regular(file) != row.sha256:
             return "changed since the plan was made"
-        if digest_if_regular(kept) != kept_row.sha256:
+        if moving.digest_if_regular(kept) != kept_row.sha256:
             return f"the file to keep instead, {kept}, has changed since the plan was made"
         if way == "hardlink" and file.stat().st_dev != kept.stat().st_dev:
             return "on another disk than the kept file, which a hard link cannot reach"
@@ -309,7 +301,7 @@ def _choose_place(file: Path, way: Way, moved_to: Path) -> tuple[Path, Path | No
     if way == "move":
         place, note = moved_to / whole_path(file), None
     else:
-        place, note = find_trash_place(file, find_trash(file, moved_to / "trash"))
+        place, note = moving.find_trash_place(file, moving.find_trash(file, moved_to / "trash"))
     if place.is_relative_to(moved_to):
         # before anything is there: a search that found it could keep it, and remove the last one elsewhere
         set_aside(moved_to)
@@ -326,9 +318,9 @@ def whole_path(file: PurePath) -> PurePath:
 
 def _is_moved(step: FileStep) -> bool:
     """Whether the file of a step is at its place; in the trash, another one may have got the name before the step began."""
-    if step.note and os.path.lexists(step.note) and not is_note_of(step.note, step.file):
+    if step.note and os.path.lexists(step.note) and not moving.is_note_of(step.note, step.file):
         return False
-    return digest_if_regular(step.place) == step.sha256
+    return moving.digest_if_regular(step.place) == step.sha256
 
 
 def _describe(error: OSError) -> str:
@@ -371,11 +363,11 @@ def _put_back(step: FileStep) -> None:
         if _is_moved(step):
             if linked:
                 file.unlink()
-            relocate(place, file, step.sha256, resumed=True)
-        elif linked or digest_if_regular(file) != step.sha256:
+            moving.relocate(place, file, step.sha256, resumed=True)
+        elif linked or moving.digest_if_regular(file) != step.sha256:
             raise LeftAloneError(f"{place} {'has changed since' if os.path.lexists(place) else 'is gone'}")
         if step.note:  # or the next file of its name would get another one in the trash
-            remove_orphaned_note(step.note, file, place)
+            moving.remove_orphaned_note(step.note, file, place)
 
 
 @contextmanager

@@ -12,9 +12,9 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from PIL import ExifTags
 
+from image_copies.data.arrays import UInt8s
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import ImageError, StorageError, UserError, text_of
 from image_copies.data.files import is_link, is_there
@@ -125,7 +125,7 @@ def read_content_facts(path: Path) -> dict[str, Any]:
     return {"size": len(content), "form": form, "sharpness": sharpness, "flat": flat} | _read_header(content)
 
 
-def is_flat(pixels: NDArray[np.uint8]) -> bool:
+def is_flat(pixels: UInt8s) -> bool:
     """Whether a picture [h, w, 3] shows nothing: every channel lies within about two grey levels of a plane."""
     height, width = pixels.shape[:2]
     rows, columns = np.mgrid[0:height, 0:width]
@@ -158,7 +158,7 @@ def _parse_date(stamp: str) -> str:
     return "" if date.startswith(RESET_CLOCKS) else date
 
 
-def measure_picture(pixels: NDArray[np.uint8]) -> tuple[float, bool]:
+def measure_picture(pixels: UInt8s) -> tuple[float, bool]:
     """Return the sharpness of a picture [h, w, 3], at least MEASURED_SIDE if its file is, and whether it shows nothing."""
     scale = MEASURED_SIDE / max(pixels.shape[:2])
     if scale < 1:

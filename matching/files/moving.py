@@ -14,14 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from image_copies.data.files import (
-    digest_file,
-    is_there,
-    open_regular,
-    remove_leftovers,
-    temporary_prefix,
-    write_text,
-)
+from image_copies.data import files
 
 HARD_LINK_UNSUPPORTED = {errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES}
 NOTE = ".trashinfo"
@@ -41,7 +34,7 @@ def relocate(file: Path, place: Path, sha256: str, resumed: bool = False) -> Non
         OSError: when it cannot be moved; it then stays at its old path.
     """
     if resumed and os.path.lexists(place):
-        remove_leftovers(place.parent)  # a kill may have come between the last two steps of a copy
+        files.remove_leftovers(place.parent)  # a kill may have come between the last two steps of a copy
     else:
         _make_folder(place.parent, file.parent)
         _link_or_copy(file, place, sha256)
@@ -65,7 +58,7 @@ def _taken(path: Path) -> FileExistsError:
 
 def digest_if_regular(path: Path) -> str:
     """Return the hexadecimal SHA-256 of a regular file; empty for anything else, including links."""
-    return "" if path.is_symlink() or not path.is_file() else digest_file(path)
+    return "" if path.is_symlink() or not path.is_file() else files.digest_file(path)
 
 
 def _link_or_copy(file: Path, place: Path, sha256: str) -> None:
@@ -75,8 +68,8 @@ def _link_or_copy(file: Path, place: Path, sha256: str) -> None:
     except OSError as error:
         if error.errno not in HARD_LINK_UNSUPPORTED:
             raise
-    remove_leftovers(place.parent)
-    handle, name = tempfile.mkstemp(prefix=temporary_prefix(place), suffix=".part", dir=place.parent)
+    files.remove_leftovers(place.parent)
+    handle, name = tempfile.mkstemp(prefix=files.temporary_prefix(place), suffix=".part", dir=place.parent)
     copied = Path(name)
     try:
         with file.open("rb") as source, os.fdopen(handle, "wb") as target:
@@ -129,7 +122,7 @@ def find_trash(file: Path, spare: Path) -> Path:
         return spare
     home = Path.home() / ".Trash" if sys.platform == "darwin" else find_home_trash()
     device = file.lstat().st_dev
-    there = next(folder for folder in (home, *home.parents) if is_there(folder))
+    there = next(folder for folder in (home, *home.parents) if files.is_there(folder))
     if there.stat().st_dev == device and os.access(there, os.W_OK):
         return home
     if sys.platform == "darwin":
@@ -166,13 +159,13 @@ def _shorten(stem: str, ending: str) -> str:
 def write_note(note: Path, file: Path) -> None:
     """Write the original path of a file in the trash, so that the desktop can restore it."""
     stamp = datetime.now().isoformat(timespec="seconds")
-    write_text(note, f"[Trash Info]\n{_path_line(file)}\nDeletionDate={stamp}\n")
+    files.write_text(note, f"[Trash Info]\n{_path_line(file)}\nDeletionDate={stamp}\n")
 
 
 def is_note_of(note: Path, file: Path) -> bool:
     """Whether a note is there and has this original path; False where it cannot be read."""
     try:
-        with open_regular(note) as content:
+        with files.open_regular(note) as content:
             return _path_line(file).encode() in content.read().splitlines()
     except OSError:
         return False

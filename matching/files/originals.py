@@ -11,18 +11,12 @@ from image_copies.data.sources.archives import read_image_bytes
 
 from ..pair import PART_DIFFERS
 from ..pairs import LastUsed, PairJudge
+from ..verification import recompression
 from ..verification.derivation import find_made
 from ..verification.detail import MAX_DENSITY, compare_detail
 from ..verification.differences import MIN_DIFFERING
 from ..verification.edits import Comparison, Edits
 from ..verification.geometry import map_pixels
-from ..verification.recompression import (
-    LOSSLESS,
-    MAX_PIXELS,
-    find_coding,
-    follow_by_compression,
-    measure_step,
-)
 from .facts import Facts
 
 PLANNED_TOGETHER = 4  # groups that threads plan side by side
@@ -44,8 +38,8 @@ class EditComparer:
     def __init__(self, judge: PairJudge) -> None:
         self._judge = judge
         self._pixels = LastUsed(decode_rgb, MAX_DECODED)
-        self._steps = LastUsed(lambda path: measure_step(read_image_bytes(path)), MAX_KNOWN)
-        self._codings = LastUsed(lambda path: find_coding(read_image_bytes(path)), MAX_KNOWN)
+        self._steps = LastUsed(lambda path: recompression.measure_step(read_image_bytes(path)), MAX_KNOWN)
+        self._codings = LastUsed(lambda path: recompression.find_coding(read_image_bytes(path)), MAX_KNOWN)
 
     def compare(self, one: Facts, other: Facts) -> Comparison | None:
         """Return what was done to each of two files; None where that cannot be seen, or they show the same pixels."""
@@ -70,7 +64,10 @@ class EditComparer:
             found: What was done to each.
         """
         if found is None:
-            late = [(coding != "JPEG") + (coding == LOSSLESS) for coding in self._find_codings(one, other)]
+            late = [
+                (coding != "JPEG") + (coding == recompression.LOSSLESS)
+                for coding in self._find_codings(one, other)
+            ]
             made = int(late[0] < late[1])
             return None if late[0] == late[1] else (made, "holds the pixels of a compressed file")
         own, theirs, unclear = _sort_changes(found)
@@ -142,12 +139,12 @@ class EditComparer:
         ]
         found = found.add({"new_detail": detail})
         codings = self._find_codings(one, other)
-        foreign = codings[0] != codings[1] and not {"JPEG", LOSSLESS}.issuperset(codings)
+        foreign = codings[0] != codings[1] and not {"JPEG", recompression.LOSSLESS}.issuperset(codings)
         if _is_same_scale(found) and (all(made) or (any(made) and foreign)):
             derived = self._find_derived(one, other, found)
             if derived is not None:
                 made = [derived == 0, derived == 1]
-            elif foreign and codings[made.index(True)] not in MAX_PIXELS:
+            elif foreign and codings[made.index(True)] not in recompression.MAX_PIXELS:
                 made = [True, True]  # that it follows does not say that it was made so
         return replace(found, reversed=made[0], compressed=made[1])
 
@@ -160,7 +157,7 @@ class EditComparer:
             source, pixels = self._pixels.require(query), self._pixels.require(reference)
         except ImageError:
             return None
-        return follow_by_compression(
+        return recompression.follow_by_compression(
             content=read_image_bytes(reference),
             pixels=pixels,
             source=source,

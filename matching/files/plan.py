@@ -9,11 +9,8 @@ from typing import Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from image_copies.data.commands import name_command
+from image_copies.data import commands, files, ground_truth, remote
 from image_copies.data.errors import UserError
-from image_copies.data.files import is_link, is_there, open_regular
-from image_copies.data.ground_truth import write_table
-from image_copies.data.remote import as_path, is_remote
 from image_copies.data.sources.archives import find_archive
 
 from ..verification.judgement import Judgement
@@ -98,7 +95,9 @@ def list_companions(row: PlanRow) -> list[Path]:
 
 def write_plan(path: Path, rows: Iterable[PlanRow]) -> None:
     """Write the plan whole; bytes of names that are no UTF-8 are kept as they are."""
-    write_table(path, COLUMNS, ([plan_values(row).get(name, "") for name in COLUMNS] for row in rows))
+    ground_truth.write_table(
+        path, COLUMNS, ([plan_values(row).get(name, "") for name in COLUMNS] for row in rows)
+    )
 
 
 def plan_values(row: PlanRow) -> dict[str, object]:
@@ -127,7 +126,7 @@ def read_plan(path: Path) -> list[PlanRow]:
     """
     try:
         with (
-            open_regular(path) as content,
+            files.open_regular(path) as content,
             io.TextIOWrapper(content, encoding="utf-8-sig", errors="surrogateescape", newline="") as file,
         ):
             first = file.readline()
@@ -137,7 +136,7 @@ def read_plan(path: Path) -> list[PlanRow]:
             columns = reader.fieldnames or []
     except FileNotFoundError as error:
         raise UserError(
-            f"{path}: there is no plan. Search first: {name_command('match')} DIR writes one."
+            f"{path}: there is no plan. Search first: {commands.name_command('match')} DIR writes one."
         ) from error
     except (OSError, csv.Error) as error:
         raise UserError(f"{path} is not a plan that can be read ({error}).") from error
@@ -150,8 +149,8 @@ def read_plan(path: Path) -> list[PlanRow]:
 
 
 def _parse_row(place: str, line: dict[str, str]) -> PlanRow:
-    file, kept = as_path(line["file"]), as_path(line["kept"])
-    if is_remote(file) or is_remote(kept):
+    file, kept = remote.as_path(line["file"]), remote.as_path(line["kept"])
+    if remote.is_remote(file) or remote.is_remote(kept):
         raise UserError(
             f"{place}: {line['file']} or {line['kept']} is on an object store, where no file is moved, linked or "
             "deleted from here. Carry out the plan with the store's own tools: its lines with the action 'remove' name the files."
@@ -185,8 +184,8 @@ def _parse_facts(file: Path, line: dict[str, str]) -> Facts | None:
     known: dict[str, object] = {field: line.get(name, "") for name, field in FACTS.items()}
     names = line.get("companions", "").split("/")
     known["companions"] = [name for name in names if name not in ("", ".", "..")]
-    known |= {"path": file, "linked": is_link(file)}
-    known["archived"] = not is_there(file) and find_archive(file) is not None
+    known |= {"path": file, "linked": files.is_link(file)}
+    known["archived"] = not files.is_there(file) and find_archive(file) is not None
     try:
         return READ_FACTS.validate_python(known)
     except ValidationError:

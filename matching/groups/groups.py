@@ -23,6 +23,8 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.arrays import Int64s
+
 T = TypeVar("T")
 PAIR = np.dtype([("first", "<i8"), ("second", "<i8"), ("score", "<f8")])
 MAX_COMPONENT_PAIRS = 2**18  # of a larger component, only the pairs with the highest scores are considered
@@ -66,7 +68,7 @@ def match_none(pairs: Sequence[tuple[int, int]]) -> list[bool]:
     return [False] * len(pairs)
 
 
-def pack_pairs(first: NDArray[np.int64], second: NDArray[np.int64], score: NDArray[np.floating]) -> Pairs:
+def pack_pairs(first: Int64s, second: Int64s, score: NDArray[np.floating]) -> Pairs:
     """Return pairs PAIR [n] of two contents' numbers [n] and scores −‖q − r‖² [n]."""
     pairs = np.empty(len(first), PAIR)
     pairs["first"] = first
@@ -116,7 +118,7 @@ def keep_once(pairs: Pairs, contents: int) -> Pairs:
     return pack_pairs(first, second, pairs["score"][order[best]])
 
 
-def label_components(first: NDArray[np.int64], second: NDArray[np.int64], contents: int) -> NDArray[np.int64]:
+def label_components(first: Int64s, second: Int64s, contents: int) -> Int64s:
     """Return for each content the lowest number in its component, int64 [contents], of pairs of numbers [n].
 
     Every root takes the lowest root next to it as its parent, until no pair connects two: about log₂(contents) rounds at most.

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
+from image_copies.data.arrays import UInt8s
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError, text_of
 from image_copies.data.files import whole_file
@@ -135,13 +135,13 @@ def is_sheet(path: Path) -> bool:
     return False
 
 
-def encode_jpeg(pixels: NDArray[np.uint8], long_side: int) -> bytes:
+def encode_jpeg(pixels: UInt8s, long_side: int) -> bytes:
     """Encode a picture, uint8 [h, w, 3], as JPEG, with its long side reduced to at most `long_side` pixels."""
     content = io.BytesIO()
     Image.fromarray(shrink(pixels, long_side)).save(content, "JPEG", quality=85)
     return content.getvalue()
 
 
-def data_url(pixels: NDArray[np.uint8], long_side: int = SHOWN_SIDE) -> str:
+def data_url(pixels: UInt8s, long_side: int = SHOWN_SIDE) -> str:
     """Encode a picture, uint8 [h, w, 3], as `encode_jpeg` does, as a data URL for an <img>."""
     return f"data:image/jpeg;base64,{base64.b64encode(encode_jpeg(pixels, long_side)).decode()}"

@@ -5,10 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from image_copies.data.commands import name_command, name_review
-from image_copies.data.decode import list_unreadable
+from image_copies.data import commands, decode, ground_truth
 from image_copies.data.errors import line_of, text_of
-from image_copies.data.ground_truth import write_table
 from image_copies.data.sources.walking import known_path
 
 from .. import results
@@ -57,7 +55,9 @@ def write_results(
         _write_grouped(folder, grouped, list_series(matches.pairs, grouped.rows), output)
     output.say(f"matches: {folder / results.MATCHES}\ngallery: {page}")
     if matches.pairs:
-        output.say(f"decide pairs and choose what to keep: {name_review()} {shlex.quote(text_of(folder))}")
+        output.say(
+            f"decide pairs and choose what to keep: {commands.name_review()} {shlex.quote(text_of(folder))}"
+        )
 
 
 def report_shares(
@@ -85,7 +85,7 @@ def report_unreadable(images: Sequence[Path], listed: Path, output: Output) -> N
     Raises:
         UserError: The disk is full.
     """
-    list_unreadable(listed, images)
+    decode.list_unreadable(listed, images)
     for image in images:
         output.record("unreadable", {"file": image})
     if images:
@@ -103,7 +103,7 @@ def write_groups_csv(path: Path, groups: Iterable[CopyGroup]) -> None:
     """
     columns = ["group", "file", "suggestion", "reason", "score", "class", "certainty", *FACTS]
     rows = [plan_values(row) | {"suggestion": row.action} for group in groups for row in group.rows]
-    write_table(path, columns, ([values.get(name, "") for name in columns] for values in rows))
+    ground_truth.write_table(path, columns, ([values.get(name, "") for name in columns] for values in rows))
 
 
 def _write_grouped(folder: Path, grouped: Grouped, series: Sequence[Sequence[Path]], output: Output) -> None:
@@ -132,7 +132,7 @@ def _write_grouped(folder: Path, grouped: Grouped, series: Sequence[Sequence[Pat
 def _write_hubs(path: Path, hubs: Sequence[Hub[list[Path]]], output: Output) -> None:
     """List the files that match many others which do not match each other, the one with the most matches first."""
     rows = ([file, hub.matches, f"{hub.related:.4f}"] for hub in hubs for file in hub.content)
-    write_table(path, ["file", "matches", "related_share"], rows)
+    ground_truth.write_table(path, ["file", "matches", "related_share"], rows)
     for hub in hubs:
         output.record("hub", {"files": hub.content, "matches": hub.matches, "related_share": hub.related})
     if hubs:
@@ -164,5 +164,5 @@ def _write_plan(folder: Path, rows: Sequence[PlanRow], output: Output) -> None:
     output.say(words)
     if removed:
         place = "" if folder == Path("matches") else f" --output {shlex.quote(text_of(folder))}"
-        carried_out = f"{name_command('match')} --apply move|hardlink|symlink|delete-to-trash{place}"
+        carried_out = f"{commands.name_command('match')} --apply move|hardlink|symlink|delete-to-trash{place}"
         output.say(f"plan: {path}; nothing has been touched. Carry it out with: {carried_out}")

@@ -5,7 +5,8 @@ from functools import cached_property
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+
+from image_copies.data.arrays import Bools, Float32s, Float64s, UInt8s
 
 BLOCK, STRIDE = 32, 16  # pixels
 COARSE = 13  # pixels: structure wider than this is removed, so that light and shade do not count as agreement
@@ -13,11 +14,11 @@ MIN_TEXTURE = 3.0  # grey levels: standard deviation of a block that shows somet
 FULL = 0.999  # share of a block that both pictures must cover
 MIN_PEAK = 0.7  # correlation from which a displaced block counts as found
 
-Grey = NDArray[np.float32]
-Grid = NDArray[np.float32]  # one value for each block [rows, columns]
+Grey = Float32s
+Grid = Float32s  # one value for each block [rows, columns]
 
 
-def to_grey(pixels: NDArray[np.uint8]) -> Grey:
+def to_grey(pixels: UInt8s) -> Grey:
     """Return pixels [h, w, 3] as grey levels [h, w]."""
     return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.float32)
 
@@ -38,7 +39,7 @@ def block_means(values: Grey) -> Grid:
     return found
 
 
-def block_centres(shape: tuple[int, ...]) -> NDArray[np.float64]:
+def block_centres(shape: tuple[int, ...]) -> Float64s:
     """Return the centres [rows, columns, 2] of a grid of blocks of this shape, x and y in pixels."""
     rows, columns = np.mgrid[0 : shape[0], 0 : shape[1]].astype(np.float64)
     return np.stack([columns, rows], axis=-1) * STRIDE + (BLOCK - 1) / 2
@@ -59,9 +60,7 @@ def compare_blocks(first: Grey, second: Grey) -> tuple[Grid, Grid, Grid]:
     return correlation, np.sqrt(variance_first), np.sqrt(variance_second)
 
 
-def find_displacements(
-    first: Grey, second: Grey, chosen: NDArray[np.bool_], reach: int
-) -> NDArray[np.float64]:
+def find_displacements(first: Grey, second: Grey, chosen: Bools, reach: int) -> Float64s:
     """Search each chosen block of the second picture in the first, around its place.
 
     Args:
@@ -89,7 +88,7 @@ def find_displacements(
     return found
 
 
-def _refine_peak(values: NDArray[np.float32], place: int) -> float:
+def _refine_peak(values: Float32s, place: int) -> float:
     """Return the offset of a parabola's top from the largest of some values; 0 at an end."""
     if not 0 < place < len(values) - 1:
         return 0.0
@@ -114,7 +113,7 @@ MEASURED = 40_000  # pixels, about, by which tones and usual differences are mea
 MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
 NO_SCALE = 0.95  # a picture is not reduced for a scale above this
 
-Homography = NDArray[np.float64]
+Homography = Float64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,12 +171,12 @@ class Aligned:
         return compare_blocks(*self.details)
 
     @cached_property
-    def shared(self) -> NDArray[np.bool_]:
+    def shared(self) -> Bools:
         """Blocks that both cover whole."""
         return block_means(self.covered) > FULL
 
     @cached_property
-    def textured(self) -> NDArray[np.bool_]:
+    def textured(self) -> Bools:
         """Shared blocks that show something in both."""
         _, first, second = self.blocks
         return np.asarray(self.shared & (np.minimum(first, second) > MIN_TEXTURE), np.bool_)
@@ -189,7 +188,7 @@ class Aligned:
         return float(np.median(values)) if len(values) >= 3 else -1.0
 
     @cached_property
-    def inside(self) -> NDArray[np.bool_]:
+    def inside(self) -> Bools:
         """Where both are seen [h, w], but for the edges."""
         around = np.ones((WINDOW, WINDOW), np.uint8)
         eroded = cv2.erode(self.covered, around, borderType=cv2.BORDER_CONSTANT, borderValue=0.0)
@@ -205,14 +204,14 @@ class Aligned:
         )
 
 
-def reduce_picture(pixels: NDArray[np.uint8], side: int = MAX_SIDE) -> NDArray[np.uint8]:
+def reduce_picture(pixels: UInt8s, side: int = MAX_SIDE) -> UInt8s:
     """Return a picture [h, w, 3] with at most so many pixels on its longer side; a strip has more."""
     shorter, longer = sorted(pixels.shape[:2])
     factor = side / min(longer, max(NARROW * shorter, longer / MAX_LONGER))
     return resize_by(pixels, factor) if factor < 1 else pixels
 
 
-def resize_by(pixels: NDArray[np.uint8], factor: float) -> NDArray[np.uint8]:
+def resize_by(pixels: UInt8s, factor: float) -> UInt8s:
     """Return a picture [h, w, 3] or [h, w] reduced by a factor below 1."""
     height, width = pixels.shape[:2]
     size = max(MIN_SIDE, round(width * factor)), max(MIN_SIDE, round(height * factor))
@@ -227,9 +226,7 @@ def map_resized(new: tuple[int, ...], old: tuple[int, ...]) -> Homography:
     )
 
 
-def align(
-    query: NDArray[np.uint8], reference: NDArray[np.uint8], homography: Homography, negative: bool
-) -> Aligned | None:
+def align(query: UInt8s, reference: UInt8s, homography: Homography, negative: bool) -> Aligned | None:
     """Lay a picture on another.
 
     Args:
@@ -286,21 +283,21 @@ def invert(homography: Homography) -> Homography:
     return np.asarray(np.linalg.inv(homography), np.float64)
 
 
-def map_points(homography: Homography, points: NDArray[np.float64]) -> NDArray[np.float64]:
+def map_points(homography: Homography, points: Float64s) -> Float64s:
     """Return points [n, 2] mapped by a homography."""
     mapped = np.c_[points, np.ones(len(points))] @ homography.T
-    found: NDArray[np.float64] = mapped[:, :2] / mapped[:, 2:]
+    found: Float64s = mapped[:, :2] / mapped[:, 2:]
     return found
 
 
-def find_steps(homography: Homography, size: tuple[int, ...]) -> NDArray[np.float64]:
+def find_steps(homography: Homography, size: tuple[int, ...]) -> Float64s:
     """Return what steps of a pixel along x and along y become in the middle of a picture, as columns [2, 2]."""
     middle = np.array(size, np.float64) / 2
     start, x, y = map_points(homography, np.stack([middle, middle + (1, 0), middle + (0, 1)]))
     return np.stack([x - start, y - start], axis=1)
 
 
-def match_tones(picture: Grey, model: Grey, inside: NDArray[np.bool_]) -> Grey:
+def match_tones(picture: Grey, model: Grey, inside: Bools) -> Grey:
     """Return a picture [h, w] with the tones that the model [h, w] has at the same places, as after a change of contrast."""
     if not inside.any():
         return picture
@@ -361,7 +358,7 @@ def _refine(aligned: Aligned, reach: int) -> Aligned:
     return again if again.median > aligned.median else aligned
 
 
-def _thin_out(chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _thin_out(chosen: Bools) -> Bools:
     """Return every second or third block of as many rows, where these are enough: their neighbours overlap them."""
     for apart in (3, 2):
         thinned = np.zeros_like(chosen)

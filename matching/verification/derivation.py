@@ -7,12 +7,13 @@ likelihoods, unless both files were saved with the same steps.
 """
 
 import numpy as np
-from numpy.typing import NDArray
+
+from image_copies.data.arrays import Bools, Int64s, UInt8s
 
 from .alignment import Grey, Homography, find_steps, invert, map_points
 from .recompression import GREY, MIN_COMB, SIDE, measure_phases, read_steps, transform_blocks
 
-Pixels = NDArray[np.uint8]
+Pixels = UInt8s
 Saved = tuple[Pixels, bytes]  # the pixels [h, w, 3] of a file, and its bytes
 SAME_SCALE = 0.012  # by which a map may differ from one that only turns, mirrors and shifts
 # pixels of the part in the middle that is compared, and blocks
@@ -87,7 +88,7 @@ def _lay(target: Pixels, source: Pixels, homography: Homography) -> tuple[Pixels
     return None if size.min() <= 0 else (_cut(target, low, size), _cut(turned, low - corner, size))
 
 
-def _cut(pixels: Pixels, corner: NDArray[np.int64], size: NDArray[np.int64]) -> Pixels:
+def _cut(pixels: Pixels, corner: Int64s, size: Int64s) -> Pixels:
     (top, left), (bottom, right) = corner, corner + size
     return pixels[top:bottom, left:right]
 
@@ -129,7 +130,7 @@ def _weigh(rest: Grey, step: Grey) -> Grey:
     )
 
 
-def _predict(source: Pixels, wanted: Grey, used: NDArray[np.bool_]) -> Grey:
+def _predict(source: Pixels, wanted: Grey, used: Bools) -> Grey:
     """Return the brightness [h, w] that the curves of channels which fit best make of a picture [h, w, 3]."""
     rows, columns = np.nonzero(used)
     step = max(1, len(rows) // SAMPLES)

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+
+from image_copies.data.arrays import Bools, Float64s, UInt8s
 
 from .alignment import (
     BLOCK,
@@ -74,7 +75,7 @@ def measure_new_detail(picture: Grey, other: Grey, homography: Homography) -> fl
     return _judge((new - _predict(new, inputs, counted), new, shared), counted, density)
 
 
-def _judge(bands: tuple[Grey, Grey, Grey], counted: NDArray[np.bool_], density: float) -> float:
+def _judge(bands: tuple[Grey, Grey, Grey], counted: Bools, density: float) -> float:
     """Return the size of what was not predicted where most is seen, if that is detail.
 
     Args:
@@ -113,7 +114,7 @@ def _cut_band(picture: Grey, densities: tuple[float, float], low: float, high: f
     return np.asarray(cv2.idct(cv2.dct(picture) * ((frequency >= low) & (frequency < high))), np.float32)
 
 
-def _predict(wanted: Grey, inputs: list[Grey], counted: NDArray[np.bool_]) -> Grey:
+def _predict(wanted: Grey, inputs: list[Grey], counted: Bools) -> Grey:
     """Return what the filters of some inputs make of them that fit best what is wanted, where it counts."""
     rows, columns = np.nonzero(counted)
     step = max(1, len(rows) // SAMPLES)
@@ -130,7 +131,7 @@ def _predict(wanted: Grey, inputs: list[Grey], counted: NDArray[np.bool_]) -> Gr
     return made
 
 
-Pixels = NDArray[np.uint8]
+Pixels = UInt8s
 # resolution, as a share of the other picture's, from which a picture may have been enlarged
 MIN_DENSITY = 1.15
 MAX_DENSITY = 1.1  # pixels per length up to which a picture shows no more than the other one
@@ -189,18 +190,18 @@ def compare_detail(
     }
 
 
-def measure_anisotropy(steps: NDArray[np.float64]) -> float:
+def measure_anisotropy(steps: Float64s) -> float:
     """Return the ratio of the largest to the smallest scale of a map [2, 2]."""
     most, least = np.linalg.svd(steps, compute_uv=False)
     return float(most / max(least, 1e-9))
 
 
-def measure_angle(steps: NDArray[np.float64]) -> float:
+def measure_angle(steps: Float64s) -> float:
     """Return by how many degrees a map [2, 2] turns."""
     return float(np.degrees(np.arctan2(steps[1, 0], steps[0, 0])))
 
 
-def _measure_gains(picture: Grey, other: Grey, homography: Homography) -> NDArray[np.float64]:
+def _measure_gains(picture: Grey, other: Grey, homography: Homography) -> Float64s:
     """Return how much more detail a picture has along x and y than the other one, enlarged to its size; infinite if unknown.
 
     Args:

@@ -4,7 +4,8 @@ import itertools
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+
+from image_copies.data.arrays import Bools, UInt8s
 
 from .alignment import Aligned, Grey, match_tones, take_means, take_some, vary, warp
 from .edits import MIN_DIFFERENCE, Fields, differ_by, find_covered_side, find_differing
@@ -76,7 +77,7 @@ def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
     return not ((covered[0] and drawn) or (covered[1] and also_drawn))
 
 
-def shows_other_colours(query: Grey, reference: Grey, inside: NDArray[np.bool_]) -> bool:
+def shows_other_colours(query: Grey, reference: Grey, inside: Bools) -> bool:
     """Whether a part of two pictures of the same colours has another colour, as a lamp that is red in one and green in the other.
 
     Args:
@@ -90,15 +91,15 @@ def shows_other_colours(query: Grey, reference: Grey, inside: NDArray[np.bool_])
     return bool(cv2.morphologyEx(found.astype(np.uint8), cv2.MORPH_OPEN, kernel).any())
 
 
-def _find_other_colours(own: Grey, others: Grey, inside: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _find_other_colours(own: Grey, others: Grey, inside: Bools) -> Bools:
     """Return where [h, w] two pictures' colours [2, h, w] differ, also if one of them was made stronger, weaker or a negative."""
     strength = float((own * others)[:, inside].sum() / max(1.0, float((own * own)[:, inside].sum())))
     pairs = zip(own * np.float32(strength), others, strict=True)
-    found: NDArray[np.bool_] = np.logical_or.reduce([differ_by(*pair, inside) for pair in pairs])
+    found: Bools = np.logical_or.reduce([differ_by(*pair, inside) for pair in pairs])
     return found
 
 
-def _look_at_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> tuple[float, bool, bool]:
+def _look_at_drawn(picture: Grey, other: Grey, differing: Bools) -> tuple[float, bool, bool]:
     """Look at what a picture shows where it differs from another one.
 
     Returns:
@@ -125,7 +126,7 @@ def _look_at_drawn(picture: Grey, other: Grey, differing: NDArray[np.bool_]) -> 
     return strokes, drawn, bool(ground.any() and ground.mean() > 0.5)
 
 
-def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Grey) -> Grey:
+def _measure_excess(one: Grey, other: Grey, inside: Bools, share: Grey) -> Grey:
     """Return for each pixel's window the logarithm of its difference over the usual one, as it is and smoothed, [2, h, w].
 
     Args:
@@ -156,7 +157,7 @@ def _measure_excess(one: Grey, other: Grey, inside: NDArray[np.bool_], share: Gr
     return np.stack([exceed_usual(difference, NOISE), exceed_usual(smoothed, SPOT_NOISE) - SPOT_MARGIN])
 
 
-Pixels = NDArray[np.uint8]
+Pixels = UInt8s
 SIDE = 128  # pixels of the square in which colours are compared
 MIN_COLOURS = 6.0  # levels of colour by which a coloured picture varies
 MAX_LEFT = 0.25  # share of them by which one varies at most that has lost its colours
@@ -179,7 +180,7 @@ def lay_colours(aligned: Aligned, query: Pixels, reference: Pixels) -> tuple[Gre
     return (frame, np.stack(laid)) if aligned.swapped else (np.stack(laid), frame)
 
 
-def compare_colours(query: Grey, reference: Grey, inside: NDArray[np.bool_]) -> Fields:
+def compare_colours(query: Grey, reference: Grey, inside: Bools) -> Fields:
     """Return which of two copies has lost its colours, and whether their tones differ.
 
     Args:
@@ -202,7 +203,7 @@ def _reduce(channel: Grey) -> Grey:
     return np.asarray(cv2.resize(channel, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.float32)
 
 
-def _measure_colours(channels: list[Grey], shared: NDArray[np.bool_]) -> float:
+def _measure_colours(channels: list[Grey], shared: Bools) -> float:
     """Return how much the colours of a picture vary, but for what follows from its brightness, as a tint does."""
     brightness, *colours = (channel[shared].astype(np.float64) for channel in channels)
     tones = np.clip(brightness / TINT_STEP, 0, 255 // TINT_STEP).astype(np.int64)
@@ -210,7 +211,7 @@ def _measure_colours(channels: list[Grey], shared: NDArray[np.bool_]) -> float:
     return sum(float((colour - (np.bincount(tones, colour) / counts)[tones]).std()) for colour in colours)
 
 
-def _have_other_tones(one: list[Grey], other: list[Grey], shared: NDArray[np.bool_]) -> bool:
+def _have_other_tones(one: list[Grey], other: list[Grey], shared: Bools) -> bool:
     """Whether most of the pixels of two pictures differ, or of those that have one tone; whatever is laid over a part of them."""
     smooth = [
         np.stack([cv2.GaussianBlur(channel, (0, 0), BLUR)[shared] for channel in channels])

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image, ImageOps
+
+from image_copies.data.arrays import Float64s
 
 CELLS = 16  # parts of a side in which two pictures are compared
 MAX_PIXELS = 5_000_000  # of a thumbnail that is decoded
@@ -121,13 +122,13 @@ def shows_picture(thumbnail: bytes, picture: Image.Image) -> bool:
     return any(_agree(_reduce(one), _reduce(picture)) for one in (grey, without_bars))
 
 
-def _reduce(image: Image.Image) -> NDArray[np.float64]:
+def _reduce(image: Image.Image) -> Float64s:
     """Return the grey values of the cells of a picture [CELLS, CELLS], mean 0."""
     cells = np.asarray(image.convert("L").resize((CELLS, CELLS), Image.Resampling.BOX), np.float64)
     return np.asarray(cells - cells.mean(), np.float64)
 
 
-def _agree(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
+def _agree(one: Float64s, other: Float64s) -> bool:
     """Whether cells are those of the other picture in some turn, or mirrored."""
     for turn in range(4):
         for own in (np.rot90(one, turn), np.rot90(one, turn)[::-1]):

@@ -10,7 +10,8 @@ from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+
+from image_copies.data.arrays import Bools
 
 from .alignment import Aligned, Grey, Homography, find_covered, invert, map_resized, warp
 from .geometry import from_shares
@@ -156,7 +157,7 @@ def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     return bool(STRONGER_EDGES * own > other), bool(STRONGER_EDGES * other > own)
 
 
-def find_differing(aligned: Aligned) -> NDArray[np.bool_]:
+def find_differing(aligned: Aligned) -> Bools:
     """Return where two pictures [h, w] differ by more than pictures displaced by a pixel do, whichever has the other's tones."""
     # tones that a change of contrast has cut off are not unlike each other: a difference shows whichever is matched
     differing = np.logical_and.reduce([differ_by(*pair, aligned.inside) for pair in aligned.toned])
@@ -165,7 +166,7 @@ def find_differing(aligned: Aligned) -> NDArray[np.bool_]:
     return cv2.morphologyEx(opened, cv2.MORPH_CLOSE, np.ones((CLOSED, CLOSED), np.uint8)).astype(bool)
 
 
-def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
+def find_clearly_differing(aligned: Aligned) -> Bools:
     """Return where [h, w] solid parts differ by more than a change of contrast does, whichever has the other's tones."""
     differing = np.logical_or.reduce(
         [differ_by(*pair, aligned.inside, CLEAR_DIFFERENCE) for pair in aligned.toned]
@@ -175,16 +176,14 @@ def find_clearly_differing(aligned: Aligned) -> NDArray[np.bool_]:
     ).astype(bool)
 
 
-def _compare_edges(picture: Grey, outline: NDArray[np.bool_], elsewhere: NDArray[np.bool_]) -> float:
+def _compare_edges(picture: Grey, outline: Bools, elsewhere: Bools) -> float:
     """Return how much stronger the edges along an outline are than elsewhere."""
     slopes = cv2.Sobel(picture, cv2.CV_32F, 1, 0), cv2.Sobel(picture, cv2.CV_32F, 0, 1)
     edges = cv2.dilate(np.hypot(*slopes), np.ones((5, 5), np.uint8))
     return float(edges[outline].mean() / max(edges[elsewhere].mean(), 1.0))
 
 
-def differ_by(
-    one: Grey, other: Grey, inside: NDArray[np.bool_], by: float = MIN_DIFFERENCE
-) -> NDArray[np.bool_]:
+def differ_by(one: Grey, other: Grey, inside: Bools, by: float = MIN_DIFFERENCE) -> Bools:
     """Return where two pictures [h, w] differ by so many grey levels, and by more than pictures displaced by a pixel do."""
     if not inside.any():
         return inside
@@ -194,7 +193,7 @@ def differ_by(
         [np.maximum(a - cv2.dilate(b, around), cv2.erode(b, around) - a) for a, b in sides], axis=0
     )
     usual = float(np.median(np.abs(one - other)[inside]))
-    found: NDArray[np.bool_] = (difference > max(by, USUAL_DIFFERENCES * usual)) & inside
+    found: Bools = (difference > max(by, USUAL_DIFFERENCES * usual)) & inside
     return found
 
 

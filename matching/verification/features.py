@@ -11,8 +11,8 @@ from typing import Literal, get_args
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Float32s, UInt8s
 from image_copies.data.decode import as_uint8
 
 from .alignment import resize_by
@@ -38,15 +38,15 @@ class Features:
         height: Height of the reduced picture in pixels.
     """
 
-    points: NDArray[np.float32]
-    histograms: NDArray[np.uint8]
+    points: Float32s
+    histograms: UInt8s
     width: int
     height: int
-    _changed: dict[Change, tuple[NDArray[np.float32], NDArray[np.float32]]] = field(
+    _changed: dict[Change, tuple[Float32s, Float32s]] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
 
-    def changed(self, change: Change) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def changed(self, change: Change) -> tuple[Float32s, Float32s]:
         """Return points and descriptors of the picture with a change, in the same order; they are made once."""
         if change not in self._changed:
             points = self.points
@@ -60,14 +60,14 @@ class Features:
         return self._changed[change]
 
 
-def describe(histograms: NDArray[np.uint8]) -> NDArray[np.float32]:
+def describe(histograms: UInt8s) -> Float32s:
     """Return the descriptors [n, 128] of histograms: square roots of the L1-normalised ones, unit length."""
     values = histograms.astype(np.float32)
     sums = np.maximum(values.sum(axis=1, keepdims=True), np.float32(1e-9))
     return np.asarray(np.sqrt(values / sums), np.float32)
 
 
-def local_features(pixels: NDArray[np.uint8]) -> Features:
+def local_features(pixels: UInt8s) -> Features:
     """Find the strongest features of a picture.
 
     Args:
@@ -79,14 +79,14 @@ def local_features(pixels: NDArray[np.uint8]) -> Features:
     return detect_features(reduce_to_grey(pixels))
 
 
-def reduce_to_grey(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def reduce_to_grey(pixels: UInt8s) -> UInt8s:
     """Return the grey values [h, w] of a picture [h, w, 3], reduced to `MAX_SIDE` if it is larger."""
     grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
     factor = MAX_SIDE / max(grey.shape)
     return resize_by(as_uint8(grey), factor) if factor < 1 else as_uint8(grey)
 
 
-def detect_features(grey: NDArray[np.uint8]) -> Features:
+def detect_features(grey: UInt8s) -> Features:
     """Find the strongest features of a reduced picture [h, w]."""
     found, histograms = _make_detector().detectAndCompute(grey, None)
     height, width = grey.shape
@@ -96,7 +96,7 @@ def detect_features(grey: NDArray[np.uint8]) -> Features:
     return Features(points, histograms[:MAX_FEATURES].astype(np.uint8), width, height)
 
 
-def crop_features(pixels: NDArray[np.uint8], box: Box, whole: Features) -> Features:
+def crop_features(pixels: UInt8s, box: Box, whole: Features) -> Features:
     """Find the strongest features of a part of a picture; its points are in pixels of the reduced whole.
 
     Args:

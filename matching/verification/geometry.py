@@ -8,6 +8,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from image_copies.data.arrays import Float32s, Float64s
+
 from .features import CHANGES, Box, Change, Features, describe
 
 # distance of the nearest descriptor over that of the second nearest (Lowe's ratio test)
@@ -35,7 +37,7 @@ class Evidence:
     change: Change
     query_region: Box
     reference_region: Box
-    homography: NDArray[np.float64] | None = field(default=None, compare=False, repr=False)
+    homography: Float64s | None = field(default=None, compare=False, repr=False)
 
 
 def verify(
@@ -66,7 +68,7 @@ def verify(
 
 
 def _fit_homography(
-    query: Features, reference: Features, descriptors: NDArray[np.float32], change: Change, least: int
+    query: Features, reference: Features, descriptors: Float32s, change: Change, least: int
 ) -> Evidence | None:
     points, own = query.changed(change)
     rows, others = _match_descriptors(own, descriptors)
@@ -96,22 +98,18 @@ def _fit_homography(
     )
 
 
-def from_shares(shape: tuple[int, ...]) -> NDArray[np.float64]:
+def from_shares(shape: tuple[int, ...]) -> Float64s:
     """Return the map from shares of a frame [h, w] to its pixels."""
     height, width = shape[:2]
     return np.array([[width, 0, -0.5], [0, height, -0.5], [0, 0, 1]], np.float64)
 
 
-def map_pixels(
-    shares: NDArray[np.float64], query: tuple[int, ...], reference: tuple[int, ...]
-) -> NDArray[np.float64]:
+def map_pixels(shares: Float64s, query: tuple[int, ...], reference: tuple[int, ...]) -> Float64s:
     """Return the map of a query's pixels [h, w] to a reference's that is given in shares of both [3, 3]."""
     return np.asarray(from_shares(reference) @ shares @ np.linalg.inv(from_shares(query)), np.float64)
 
 
-def _match_descriptors(
-    query: NDArray[np.float32], reference: NDArray[np.float32]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _match_descriptors(query: Float32s, reference: Float32s) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the rows of the query [n, 128] that pass the ratio test, and their matches' rows in the reference [m, 128]."""
     cosines = query @ reference.T
     best = cosines.argmax(axis=1)
@@ -123,7 +121,7 @@ def _match_descriptors(
     return rows[kept], best[kept]
 
 
-def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool:
+def _is_plausible(homography: NDArray[Any], points: Float32s) -> bool:
     """Return whether a homography [3, 3] neither folds the box of some points nor collapses it."""
     left, top = points.min(axis=0)
     right, bottom = points.max(axis=0)
@@ -136,7 +134,7 @@ def _is_plausible(homography: NDArray[Any], points: NDArray[np.float32]) -> bool
     return bool(cv2.isContourConvex(shape)) and 1 / MAX_SCALE < np.sqrt(ratio) < MAX_SCALE
 
 
-def _compute_box(points: NDArray[np.float32], of: Features) -> Box:
+def _compute_box(points: Float32s, of: Features) -> Box:
     shares = points / (of.width, of.height)
     left, top = shares.min(axis=0).tolist()
     right, bottom = shares.max(axis=0).tolist()

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from image_copies.data.arrays import Float64s
 
 from .alignment import MAX_SIDE, Aligned
 from .detail import MAX_ANISOTROPY, MAX_TILT, measure_angle, measure_anisotropy
@@ -214,7 +215,7 @@ def describe_edits(said: Sequence[str]) -> str:
     return ", ".join(said if not ADDED.isdisjoint(said) else [*said, "otherwise the same"])
 
 
-def _describe_map(homography: NDArray[np.float64]) -> list[str]:
+def _describe_map(homography: Float64s) -> list[str]:
     linear = homography[:2, :2] / homography[2, 2]
     mirrored = bool(np.linalg.det(linear) < 0)
     linear = linear @ np.diag([-1.0, 1.0]) if mirrored else linear

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
+from image_copies.data.arrays import Float32s, UInt8s
 from image_copies.data.decode import decode_rgb
 from image_copies.data.squares import shrink
 
@@ -20,7 +20,7 @@ FAINT, STRONG = 1.2, 3.0  # excess of a difference (`differences.py`) from which
 JOINED = 31  # pixels within which differences share a frame
 RED = (214, 40, 40)
 
-Pixels = NDArray[np.uint8]
+Pixels = UInt8s
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def _pale(picture: Pixels) -> Pixels:
     return np.asarray(PALE * picture + (1 - PALE) * 235, np.uint8)
 
 
-def _draw_differences(picture: Pixels, excess: NDArray[np.float32]) -> tuple[Pixels, int]:
+def _draw_differences(picture: Pixels, excess: Float32s) -> tuple[Pixels, int]:
     """Return a picture, paled, with what differs in red, each part framed; and the number of frames."""
     red = np.clip((excess - FAINT) / (STRONG - FAINT), 0, 1)[..., None]
     drawn = np.asarray((1 - red) * _pale(picture) + red * np.array(RED), np.uint8)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from PIL import ExifTags
 
+from image_copies.data.arrays import Float32s, UInt8s
 from image_copies.data.decode import MAX_FILE_BYTES, Decoded, decode_rgb
 from image_copies.data.errors import ImageError
 from image_copies.data.sources.archives import read_image_bytes
@@ -89,7 +89,7 @@ def _clean(value: object) -> str:
 
 # pixels of the side of a thumbnail, from which structure wider than an eighth of it is removed
 THUMBNAIL = 32
-Pixels = NDArray[np.uint8]
+Pixels = UInt8s
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +160,7 @@ class Picture:
         return detect_features(self._shown[1])
 
     @cached_property
-    def thumbnail(self) -> NDArray[np.float32]:
+    def thumbnail(self) -> Float32s:
         """Details [THUMBNAIL, THUMBNAIL] of the whole frame; all 0 where there are none."""
         grey = cv2.cvtColor(self.pixels, cv2.COLOR_RGB2GRAY).astype(np.float32)
         small = cv2.resize(grey, (THUMBNAIL, THUMBNAIL), interpolation=cv2.INTER_AREA)

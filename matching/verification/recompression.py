@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
+from image_copies.data.arrays import Float32s, UInt8s
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 
 from .alignment import Grey, Homography, invert, map_points, to_grey
@@ -71,7 +71,7 @@ def read_tables(content: bytes) -> Tables | None:
         return None
 
 
-def read_steps(content: bytes) -> NDArray[np.float32] | None:
+def read_steps(content: bytes) -> Float32s | None:
     """Return the steps of the coefficients of a file's brightness [8, 8], 1 for none; None where they are not known."""
     if tables := read_tables(content):
         return np.array(tables.steps[0], np.float32).reshape(SIDE, SIDE)
@@ -84,14 +84,14 @@ def measure_step(content: bytes) -> float | None:
     return None if steps is None else float(np.exp(np.log(steps[:LOW, :LOW]).mean()))
 
 
-def transform_blocks(grey: NDArray[np.float32]) -> NDArray[np.float32]:
+def transform_blocks(grey: Float32s) -> Float32s:
     """Return the coefficients [rows, columns, 8, 8] of the whole blocks of a picture [h, w]."""
     rows, columns = (side // SIDE for side in grey.shape)
     blocks = grey[: rows * SIDE, : columns * SIDE].reshape(rows, SIDE, columns, SIDE).swapaxes(1, 2)
     return np.asarray(COSINES @ blocks @ COSINES.T, np.float32)
 
 
-def measure_phases(pixels: NDArray[np.uint8], steps: NDArray[np.float32]) -> float:
+def measure_phases(pixels: UInt8s, steps: Float32s) -> float:
     """Return how near coefficients of a picture [h, w, 3] lie to multiples of a file's steps: 1 for all; NaN if few are known."""
     sizes = np.abs(transform_blocks(pixels @ GREY))
     shown = (sizes >= steps / 2) & (steps >= MIN_STEP)
@@ -100,7 +100,7 @@ def measure_phases(pixels: NDArray[np.uint8], steps: NDArray[np.float32]) -> flo
     return float(phases.mean()) if phases.size >= MIN_PHASES else np.nan
 
 
-Pixels = NDArray[np.uint8]
+Pixels = UInt8s
 # with which programs and libraries in common use scale: Pillow's filters, but for those that sharpen, and OpenCV's
 PILLOW_FILTERS = tuple(map(Image.Resampling, (1, 3, 2, 4, 5, 0)))
 OPENCV_FILTERS = cv2.INTER_AREA, cv2.INTER_LINEAR, cv2.INTER_CUBIC, cv2.INTER_NEAREST

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
+
+from image_copies.data.arrays import Bools, Float64s
 
 from .alignment import (
     BLOCK,
@@ -144,13 +145,13 @@ def _compare(aligned: Aligned, inliers: int, matched: int) -> Registration:
     )
 
 
-def _find_alike(aligned: Aligned) -> NDArray[np.bool_]:
+def _find_alike(aligned: Aligned) -> Bools:
     """Return which blocks [rows, columns] are the same with the tones of one picture, as where the other's tones were cut off."""
     apart = [block_means(np.square(own - other)) for own, other in aligned.toned]
     return np.asarray(np.minimum(*apart) < MIN_TEXTURE**2, np.bool_)
 
 
-def _measure_parallax(moved: NDArray[np.float64]) -> float:
+def _measure_parallax(moved: Float64s) -> float:
     """Return the upper quartile of the mean displacements of neighbouring blocks: noise averages out, depth does not."""
     found = ~np.isnan(moved[..., 0])
     count = _sum_neighbours(found.astype(np.float32))
@@ -162,7 +163,7 @@ def _measure_parallax(moved: NDArray[np.float64]) -> float:
     return float(np.percentile(lengths, 75)) if len(lengths) else float("nan")
 
 
-def _measure_perspective(aligned: Aligned, moved: NDArray[np.float64]) -> float:
+def _measure_perspective(aligned: Aligned, moved: Float64s) -> float:
     """Return by how many pixels the projective map that fits the displaced blocks differs from an affine one."""
     found = ~np.isnan(moved[..., 0])
     if found.sum() < HOMOGRAPHY_BLOCKS:
@@ -181,14 +182,14 @@ def _measure_perspective(aligned: Aligned, moved: NDArray[np.float64]) -> float:
     return float(np.percentile(np.linalg.norm(places @ affine - mapped, axis=1), 90))
 
 
-def _find_corners(details: Grey) -> NDArray[np.bool_]:
+def _find_corners(details: Grey) -> Bools:
     """Return which blocks [rows, columns] have structure in more than one direction."""
     height, width = details.shape
     half = BLOCK // 2
     values = cv2.cornerEigenValsAndVecs(details, BLOCK, 3)[
         half : height - half + 1 : STRIDE, half : width - half + 1 : STRIDE, :2
     ]
-    found: NDArray[np.bool_] = values.min(axis=2) > MIN_CORNER * values.max(axis=2)
+    found: Bools = values.min(axis=2) > MIN_CORNER * values.max(axis=2)
     return found
 
 
@@ -199,7 +200,7 @@ def _sum_neighbours(values: Grey) -> Grey:
     )
 
 
-def _measure_motion(aligned: Aligned, apart: NDArray[np.bool_], alike: NDArray[np.bool_]) -> float:
+def _measure_motion(aligned: Aligned, apart: Bools, alike: Bools) -> float:
     """Return the share of blocks that lie elsewhere in the other picture: what moved, unlike what was laid over or is alike."""
     places = np.argwhere(apart)
     places = places[:: max(1, -(-len(places) // MAX_MOTION_TESTS))]

@@ -189,7 +189,7 @@ def test_what_another_put_into_the_trash_after_a_kill_is_left_there(
     """The name is taken from a step that was killed before it wrote its note, by a file with another path."""
     rows, trash = plan_of(album), album.parent / "data" / "Trash"
     with monkeypatch.context() as patched:
-        patched.setattr(acting, "write_note", kill)
+        patched.setattr(moving, "write_note", kill)
         with pytest.raises(Killed):
             apply(album, rows, "delete-to-trash")
     others = [trash / "files" / "copy.jpg", trash / "info" / "copy.jpg.trashinfo"]
@@ -513,7 +513,7 @@ def test_a_file_without_which_the_kept_one_is_gone_comes_back(album: Path, way: 
     for name in ("copy", "keep"):
         (album / "1" / f"{name}.jpg").write_bytes(b"one file")
     before = read_tree(album)
-    monkeypatch.setattr(acting, "relocate", relocate_both)
+    monkeypatch.setattr(moving, "relocate", relocate_both)
     outcome = apply(album, plan_of(album), way)
     assert [file for file, _ in outcome.left] == [
         album / "1" / "copy.jpg"

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from image_copies.data.files import HOST
-from image_copies.matching.files import acting
+from image_copies.matching.files import acting, moving
 from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.notes import KEYWORDS, Note, find_missing, parse_xmp
@@ -180,7 +180,7 @@ def test_what_a_kill_left_beside_a_sidecar_and_a_note_goes(album: Path, monkeypa
     save(exif=place(47))(album)
     before, rows, notes = read_tree(album), plan(album), album.parent / "data" / "Trash" / "info"
     with monkeypatch.context() as patched, suppress(Killed):
-        patched.setattr(acting, "write_note", kill)
+        patched.setattr(moving, "write_note", kill)
         merge(album, rows, way="delete-to-trash")
     for folder in (album, notes):
         part = folder / f".large.jpg.xmp.{HOST}-{DEAD}-abc.part"
