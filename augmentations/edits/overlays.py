@@ -25,7 +25,14 @@ GLYPH_PIXELS = 40  # font size at which text is rendered before it is resized
 
 
 @pasting_edit("overlay")
-def overlay_image(image: Image, overlay: Image, opacity: float, size: float, x: float, y: float) -> Image:
+def overlay_image(
+    image: Image,
+    overlay: Image,
+    opacity: float,
+    size: float,
+    x: float,
+    y: float,
+) -> Image:
     """Put `overlay` on the image: its height is `size` of the image's, its upper left corner at (x, y)."""
     height = max(2, round(image.shape[0] * size))
     width = max(2, round(overlay.shape[1] * height / overlay.shape[0]))
@@ -35,7 +42,12 @@ def overlay_image(image: Image, overlay: Image, opacity: float, size: float, x: 
 
 @pasting_edit("background")
 def overlay_onto_image(
-    image: Image, background: Image, opacity: float, size: float, x: float, y: float
+    image: Image,
+    background: Image,
+    opacity: float,
+    size: float,
+    x: float,
+    y: float,
 ) -> Image:
     """Put the image on `background`, inside, its height `size` of that one's; (x, y) go from top left to bottom right."""
     height = max(8, round(background.shape[0] * size))
@@ -47,7 +59,14 @@ def overlay_onto_image(
 
 
 @edit("text")
-def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: float, y: float) -> Image:
+def overlay_emoji(
+    image: Image,
+    emoji: int,
+    opacity: float,
+    size: float,
+    x: float,
+    y: float,
+) -> Image:
     """Put AugLy's emoji number `emoji`, modulo their count, at (x, y) on the image: its height is `size` of the image's."""
     side = max(2, round(image.shape[0] * size))
     picture = cv2.resize(_emoji(emoji % len(_emoji_files())), (side, side), interpolation=cv2.INTER_AREA)
@@ -58,7 +77,14 @@ def overlay_emoji(image: Image, emoji: int, opacity: float, size: float, x: floa
 
 @edit("text")
 def overlay_text(
-    image: Image, text: str, font: int, size: float, colour: list[int], opacity: float, x: float, y: float
+    image: Image,
+    text: str,
+    font: int,
+    size: float,
+    colour: list[int],
+    opacity: float,
+    x: float,
+    y: float,
 ) -> Image:
     """Write `text` in one of AugLy's fonts and a `colour`: its height is `size` of the short side, its corner at (x, y)."""
     mask = text_mask(text, font)
@@ -76,7 +102,13 @@ def overlay_text(
 
 @edit("text")
 def overlay_stripes(
-    image: Image, width: float, degrees: float, density: float, line: str, opacity: float, colour: list[int]
+    image: Image,
+    width: float,
+    degrees: float,
+    density: float,
+    line: str,
+    opacity: float,
+    colour: list[int],
 ) -> Image:
     """Draw stripes of a `colour`, rotated by `degrees`, over the whole image.
 
@@ -96,7 +128,12 @@ def overlay_stripes(
 
 @edit("frame")
 def meme_format(
-    image: Image, text: str, font: int, caption: float, background: list[int], colour: list[int]
+    image: Image,
+    text: str,
+    font: int,
+    caption: float,
+    background: list[int],
+    colour: list[int],
 ) -> Image:
     """Add a caption above the image, `caption` × the image's height high: `text` in a `font` and a `colour` on a `background`."""
     height, width = image.shape[:2]
@@ -147,7 +184,14 @@ def border(image: Image, width: float, colour: list[int], bar: float) -> Image:
 
 
 @edit("text")
-def watermark(image: Image, text: str, font: int, opacity: float, size: float, degrees: float) -> Image:
+def watermark(
+    image: Image,
+    text: str,
+    font: int,
+    opacity: float,
+    size: float,
+    degrees: float,
+) -> Image:
     """Repeat `text` in white all over the image, rotated by `degrees`; its height is `size` of the short side."""
     height, width = image.shape[:2]
     word = text_mask(text, font)
@@ -184,7 +228,14 @@ def collage(image: Image, overlay: Image, side_by_side: bool, first: bool, share
 
 
 @pasting_edit("overlay")
-def sticker(image: Image, overlay: Image, size: float, x: float, y: float, seed: int) -> Image:
+def sticker(
+    image: Image,
+    overlay: Image,
+    size: float,
+    x: float,
+    y: float,
+    seed: int,
+) -> Image:
     """Put a cut-out of `overlay`, with a white rim, at (x, y) on the image: its height is `size` of the image's."""
     side = max(8, round(image.shape[0] * size))
     rng = np.random.default_rng(seed)

@@ -20,7 +20,14 @@ from .registry import (
 
 
 @edit("weather")
-def rain(image: Image, drops: int, length: float, degrees: float, strength: float, seed: int) -> Image:
+def rain(
+    image: Image,
+    drops: int,
+    length: float,
+    degrees: float,
+    strength: float,
+    seed: int,
+) -> Image:
     """Draw `drops` light streaks, `length` of the short side long, at `degrees` from upright, and dull the image."""
     height, width = image.shape[:2]
     cover = np.zeros((height, width), np.uint8)
@@ -62,7 +69,14 @@ def shadow(image: Image, x: float, degrees: float, width: float, darkness: float
 
 
 @edit("weather")
-def glow(image: Image, x: float, y: float, reach: float, colour: list[int], strength: float) -> Image:
+def glow(
+    image: Image,
+    x: float,
+    y: float,
+    reach: float,
+    colour: list[int],
+    strength: float,
+) -> Image:
     """Let light of a `colour` leak in around (x, y), `reach` wide, all in units of half a side."""
     down, right = unit_grid(image)
     light = np.exp(-((down - y) ** 2 + (right - x) ** 2) / reach**2)
@@ -74,7 +88,13 @@ def glow(image: Image, x: float, y: float, reach: float, colour: list[int], stre
 
 @edit("weather")
 def vignette(
-    image: Image, x: float, y: float, reach: float, stretch: float, power: float, darkness: float
+    image: Image,
+    x: float,
+    y: float,
+    reach: float,
+    stretch: float,
+    power: float,
+    darkness: float,
 ) -> Image:
     """Darken smoothly away from (x, y), by `darkness` 0…1 from `reach` on: an ellipse `stretch` times as wide as high.
 
@@ -86,7 +106,14 @@ def vignette(
 
 
 @edit("paper")
-def in_document(image: Image, size: float, x: float, y: float, lines: int, seed: int) -> Image:
+def in_document(
+    image: Image,
+    size: float,
+    x: float,
+    y: float,
+    lines: int,
+    seed: int,
+) -> Image:
     """Put the image on a page of `lines` of writing, `size` of its width wide; (x, y) go from top left to bottom right."""
     height, width = image.shape[:2]
     wide = round(width / size)
@@ -146,7 +173,12 @@ def stains(image: Image, share: float, colour: list[int], strength: float, seed:
 
 @edit("paper")
 def photographed_print(
-    image: Image, yellow: float, shade: float, fibre: float, shifts: list[list[float]], seed: int
+    image: Image,
+    yellow: float,
+    shade: float,
+    fibre: float,
+    shifts: list[list[float]],
+    seed: int,
 ) -> Image:
     """Photograph a print: pale `yellow`ish paper with `fibre`, `shade`d to one side, corners moved by `shifts` [4, 2]."""
     height, width = image.shape[:2]

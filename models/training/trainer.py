@@ -352,7 +352,12 @@ class Trainer:
         return made
 
     def _make_step(
-        self, pixels: Tensor, labels: Tensor, instances: Tensor, count: int, last: bool
+        self,
+        pixels: Tensor,
+        labels: Tensor,
+        instances: Tensor,
+        count: int,
+        last: bool,
     ) -> ObjectiveOutput:
         """Add the gradients of one of `count` batches, make the optimisers' step after the last, and return the detached loss."""
         with self.fabric.no_backward_sync(self.network, enabled=not last):

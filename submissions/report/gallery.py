@@ -142,7 +142,12 @@ def _draw_pair(ranked: RankedPairs, edits: Mapping[str, str], row: int, label: s
 
 
 def _draw_two(
-    query_id: str, reference_id: str, label: str, score: float, rank: int, edits: Mapping[str, str]
+    query_id: str,
+    reference_id: str,
+    label: str,
+    score: float,
+    rank: int,
+    edits: Mapping[str, str],
 ) -> Card:
     pictures = (Tile("query", query_id, "query"), _show_reference(reference_id, label, score))
     return Card(pictures, f"rank {rank}", edits.get(query_id, ""))
