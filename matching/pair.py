@@ -9,18 +9,10 @@ import numpy as np
 
 from image_copies.data.errors import ImageError
 
+from .verification import differences as unlike
 from .verification import judgement as judging
 from .verification.alignment import MAX_SIDE, NARROW, Aligned, Grey, align, invert, reduce_picture
 from .verification.contents import NEXT_DIFFER, list_missing, match_contents
-from .verification.differences import (
-    CLOSE_EXCESS,
-    MIN_DIFFERING,
-    compare_colours,
-    lay_colours,
-    measure_differences,
-    shows_another_thing,
-    shows_other_colours,
-)
 from .verification.edits import Comparison, compare_edits
 from .verification.geometry import Evidence, map_pixels
 from .verification.picture import Picture
@@ -101,8 +93,8 @@ class Pair:
             ), None
         shown = self.query.pixels, self.reference.pixels
         shapes = shown[0].shape, shown[1].shape
-        colours = lay_colours(found.aligned, *shown)
-        tones = compare_colours(*colours, found.aligned.inside)
+        colours = unlike.lay_colours(found.aligned, *shown)
+        tones = unlike.compare_colours(*colours, found.aligned.inside)
         edits = compare_edits(found.aligned, *shapes).add(tones)
         said = judging.list_edits(edits, found.aligned, *shapes)
         doubt, differing = self._find_doubt(found, edits, said, colours)
@@ -146,24 +138,24 @@ class Pair:
         aligned = found.aligned
         closer = self._look_closer(edits, aligned.negative)
         finer = closer is not None and closer.fixed.shape != aligned.fixed.shape
-        differences = measure_differences(aligned)
-        close = differences if closer is None else measure_differences(closer)
+        differences = unlike.measure_differences(aligned)
+        close = differences if closer is None else unlike.measure_differences(closer)
         # where both are scaled once at most
-        stays = finer or closer is None or shows_another_thing(closer, close)
-        apart = stays and shows_another_thing(aligned, differences)
+        stays = finer or closer is None or unlike.shows_another_thing(closer, close)
+        apart = stays and unlike.shows_another_thing(aligned, differences)
         if apart and not self._follows(edits):
             return OTHER_THING, 0.0
         if found.blocks < MIN_TONE_BLOCKS and not judging.TONES.isdisjoint(said):
             return judging.TOO_LITTLE, 0.0
         if edits.query.covered or edits.reference.covered or found.is_covered:
             return "", float(differences.max())
-        if shows_other_colours(*colours, aligned.inside):
+        if unlike.shows_other_colours(*colours, aligned.inside):
             return PART_DIFFERS, 0.0
         differing = float(min(differences.max(), close.max()) if finer else differences.max())
         plain = all(word.startswith("cropped") for word in said)
-        doubted = plain and differing >= MIN_DIFFERING
-        if closer is not None and close.max() > CLOSE_EXCESS:
-            doubted = doubted or shows_another_thing(closer, close)
+        doubted = plain and differing >= unlike.MIN_DIFFERING
+        if closer is not None and close.max() > unlike.CLOSE_EXCESS:
+            doubted = doubted or unlike.shows_another_thing(closer, close)
         return (PART_DIFFERS if doubted and not (apart or self._follows(edits)) else ""), differing
 
     def _look_closer(self, edits: Comparison, negative: bool) -> Aligned | None:

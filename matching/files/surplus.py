@@ -17,30 +17,16 @@ from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import read_image_bytes
 
 from ..verification.contents import Contents, list_missing, read_contents
+from . import notes as noting
 from .companions import find_companions
 from .journal import MERGE, FileStep, LeftAloneError
-from .notes import (
-    KEYWORDS,
-    LATITUDE,
-    PLACE,
-    RDF,
-    SPACES,
-    WORDS,
-    Key,
-    Note,
-    Notes,
-    describe,
-    find_missing,
-    parse_xmp,
-    read_notes,
-)
 
 SIDECAR = ".xmp"
 DOWNLOADED = ("user.xdg.origin.", "user.xdg.referrer.", "user.mime_type")  # attributes that programs write
 MAX_NAMED = 6  # of what a file has, in a reason
 PACKET = f'''<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/">
-<rdf:RDF xmlns:rdf="{RDF}">
+<rdf:RDF xmlns:rdf="{noting.RDF}">
 <rdf:Description rdf:about="" {{names}}>
 {{notes}}</rdf:Description>
 </rdf:RDF>
@@ -54,7 +40,7 @@ class Holdings:
     """What a file holds, what it and its sidecars note, further files that belong to it, and its extended attributes."""
 
     contents: Contents
-    notes: Notes
+    notes: noting.Notes
     companions: tuple[Path, ...]
     attributes: Mapping[str, bytes]
 
@@ -69,12 +55,12 @@ class Surplus:
     """
 
     lasting: tuple[str, ...] = ()
-    notes: Mapping[Key, Note] = field(default_factory=dict)
+    notes: Mapping[noting.Key, noting.Note] = field(default_factory=dict)
 
     @property
     def noted(self) -> str:
         """The notes in words."""
-        return join_words(map(describe, sorted(self.notes, key=lambda key: key not in WORDS)))
+        return join_words(map(noting.describe, sorted(self.notes, key=lambda key: key not in noting.WORDS)))
 
 
 def join_words(words: Iterable[str]) -> str:
@@ -101,7 +87,9 @@ def read_holdings(path: Path) -> Holdings:
     sidecars = list_sidecars(path)
     others = [path.with_name(name) for name in find_companions(path)]
     companions = tuple(other for other in others if other not in sidecars)
-    return Holdings(read_contents(content), read_notes(content, sidecars), companions, read_attributes(path))
+    return Holdings(
+        read_contents(content), noting.read_notes(content, sidecars), companions, read_attributes(path)
+    )
 
 
 def read_attributes(path: Path) -> dict[str, bytes]:
@@ -123,10 +111,10 @@ def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
     """Return what a file has that the kept one lacks; of one that cannot be read, all that there may be."""
     if kept is None or file is None:
         return Surplus(("what cannot be read",))
-    added, other = find_missing(kept.notes, file.notes)
+    added, other = noting.find_missing(kept.notes, file.notes)
     lasting = [
         *list_missing(kept.contents, file.contents),
-        *(f"{describe(key)} of its own" for key in other),
+        *(f"{noting.describe(key)} of its own" for key in other),
         *(
             f"the attribute {name}"
             for name, value in file.attributes.items()
@@ -179,17 +167,17 @@ def plan_merge(
         if os.path.lexists(sidecar):
             with open_regular(sidecar) as opened:
                 before = opened.read().decode()
-        said = parse_xmp(before.encode()) if before else {}
+        said = noting.parse_xmp(before.encode()) if before else {}
         if sidecar.is_symlink() or format_sidecar(said) != before:
             raise LeftAloneError(
                 f"its notes cannot be added to {sidecar}, which this program has not written"
             )
         wanted = {**said, **surplus.notes}
         if (
-            KEYWORDS in surplus.notes and KEYWORDS in held[0].notes
+            noting.KEYWORDS in surplus.notes and noting.KEYWORDS in held[0].notes
         ):  # those of a sidecar replace the picture's
-            joined = held[0].notes[KEYWORDS].values + surplus.notes[KEYWORDS].values
-            wanted[KEYWORDS] = Note(joined, "Bag")
+            joined = held[0].notes[noting.KEYWORDS].values + surplus.notes[noting.KEYWORDS].values
+            wanted[noting.KEYWORDS] = noting.Note(joined, "Bag")
         content = format_sidecar(wanted)
         digest = hashlib.sha256(content.encode()).hexdigest()
         return FileStep(MERGE, sidecar, sidecar, kept, digest, before=before), content
@@ -197,7 +185,7 @@ def plan_merge(
         raise LeftAloneError(f"its notes cannot be added to {sidecar}: {error}") from error
 
 
-def format_sidecar(notes: Notes) -> str:
+def format_sidecar(notes: noting.Notes) -> str:
     """Return the text of a sidecar that notes this, always in one way; empty for nothing.
 
     Raises:
@@ -206,15 +194,17 @@ def format_sidecar(notes: Notes) -> str:
     if not notes or any(note.form == "structure" for note in notes.values()):
         return ""
     prefixes = sorted({key.partition(":")[0] for key in notes})
-    names = " ".join(f"xmlns:{prefix}={quoteattr(SPACES[prefix])}" for prefix in prefixes)
+    names = " ".join(f"xmlns:{prefix}={quoteattr(noting.SPACES[prefix])}" for prefix in prefixes)
     text = PACKET.format(names=names, notes="".join(_write(*noted) for noted in sorted(notes.items())))
-    if find_missing(parse_xmp(text.encode()), notes) != ({}, []):
-        raise ValueError(f"{', '.join(map(describe, notes))} cannot be written")
+    if noting.find_missing(noting.parse_xmp(text.encode()), notes) != ({}, []):
+        raise ValueError(f"{', '.join(map(noting.describe, notes))} cannot be written")
     return text
 
 
-def _write(key: Key, note: Note) -> str:
-    values = [escape(_format_degrees(float(value), key) if key in PLACE else value) for value in note.values]
+def _write(key: noting.Key, note: noting.Note) -> str:
+    values = [
+        escape(_format_degrees(float(value), key) if key in noting.PLACE else value) for value in note.values
+    ]
     if note.form == "Alt":  # of texts in several languages, which are which is not known
         return f'<{key}><rdf:Alt><rdf:li xml:lang="x-default">{values[0]}</rdf:li></rdf:Alt></{key}>\n'
     if note.form:
@@ -223,6 +213,6 @@ def _write(key: Key, note: Note) -> str:
     return f"<{key}>{values[0]}</{key}>\n"
 
 
-def _format_degrees(value: float, key: Key) -> str:
+def _format_degrees(value: float, key: noting.Key) -> str:
     degrees, rest = divmod(round(abs(value) * 60, 6), 60)
-    return f"{degrees:.0f},{rest:.6f}{('NS' if key == LATITUDE else 'EW')[value < 0]}"
+    return f"{degrees:.0f},{rest:.6f}{('NS' if key == noting.LATITUDE else 'EW')[value < 0]}"

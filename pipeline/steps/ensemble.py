@@ -10,18 +10,8 @@ from image_copies.data.arrays import Float32s
 from image_copies.data.commands import name_command
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.submissions.ensemble import normalization, selection
-from image_copies.submissions.ensemble.projection import (
-    Projection,
-    fit_projection_on_rows,
-    require_training_only,
-    save_projection,
-)
-from image_copies.submissions.ensemble.variant import (
-    LEARNT_FAMILIES,
-    LEFT_OUT_FAMILIES,
-    Variant,
-    write_choice,
-)
+from image_copies.submissions.ensemble import projection as projecting
+from image_copies.submissions.ensemble import variant as variants
 from image_copies.submissions.vectors.concatenated import ConcatenatedVectors, open_concatenated
 from image_copies.submissions.vectors.files import open_vectors, write_vectors
 
@@ -46,7 +36,7 @@ def join_models(run: Run) -> None:
     refuse_pca_after_whitening(recipe)
     _require_same_dimensions(paths, models)
     training = open_joined(paths, models, "training")
-    require_training_only(
+    projecting.require_training_only(
         training.ids, {name: open_joined(paths, models, name).ids for name in ("reference", "query")}
     )
     variant, table = selection.find_only_candidate(recipe.ensemble, recipe.normalization, models) or _choose(
@@ -55,17 +45,17 @@ def join_models(run: Run) -> None:
     weighted = training.weighted(variant.weights or (1.0,) * len(models))
     rows = weighted.choose_rows(recipe.ensemble.training_sample, recipe.seed)
     with prefix_errors(training.name):
-        fitted = fit_projection_on_rows(weighted, rows, variant.dimensions)
+        fitted = projecting.fit_projection_on_rows(weighted, rows, variant.dimensions)
     projection = fitted.of_unweighted(weighted.weight_of_dimensions())
     paths.choice.unlink(missing_ok=True)  # written last: where it exists, the projected sets are consistent
     for name in SETS:
         _project_set(open_joined(paths, models, name), projection, variant, paths.projected(name))
-    save_projection(paths.projection, projection)
-    write_choice(paths.choice, table)
+    projecting.save_projection(paths.projection, projection)
+    variants.write_choice(paths.choice, table)
     _report(variant, table, models)
 
 
-def _report(variant: Variant, table: pd.DataFrame, models: list[str]) -> None:
+def _report(variant: variants.Variant, table: pd.DataFrame, models: list[str]) -> None:
     weights = "".join(
         f", {name} × {weight:g}" for name, weight in zip(models, variant.weights or (), strict=False)
     )
@@ -73,9 +63,9 @@ def _report(variant: Variant, table: pd.DataFrame, models: list[str]) -> None:
         f"  the variant: {variant.dimensions} dimensions, eigenvalue power {variant.eigen_power:g}, "
         f"{variant.method}, β {variant.beta:g}{weights}"
     )
-    if LEFT_OUT_FAMILIES in table:
-        learnt = table.iloc[0][LEARNT_FAMILIES]
-        other = table.iloc[0][LEFT_OUT_FAMILIES]
+    if variants.LEFT_OUT_FAMILIES in table:
+        learnt = table.iloc[0][variants.LEARNT_FAMILIES]
+        other = table.iloc[0][variants.LEFT_OUT_FAMILIES]
         print(
             f"  its µAP: {learnt:.3f} on queries of learnt families of edits, {other:.3f} of families left out of training"
         )
@@ -100,7 +90,7 @@ def _require_same_dimensions(paths: RunPaths, models: list[str]) -> None:
                 )
 
 
-def _choose(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFrame]:
+def _choose(run: Run, training: ConcatenatedVectors) -> tuple[variants.Variant, pd.DataFrame]:
     """Return the best candidate and the table of all."""
     recipe = run.recipe
     models = list(recipe.models)
@@ -137,7 +127,9 @@ def _choose(run: Run, training: ConcatenatedVectors) -> tuple[Variant, pd.DataFr
     return selection.merge_candidates(tables)
 
 
-def _project_set(part: ConcatenatedVectors, projection: Projection, variant: Variant, output: Path) -> None:
+def _project_set(
+    part: ConcatenatedVectors, projection: projecting.Projection, variant: variants.Variant, output: Path
+) -> None:
     """Project all vectors of a set into a file, with one thread: the last bits may depend on the number."""
 
     def project() -> Iterator[Float32s]:
