@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from image_copies.matching.files import acting
+from image_copies.matching.files import acting, moving
 from image_copies.matching.files.journal import Journal, Way
 from image_copies.matching.files.plan import PlanRow, write_plan
 
@@ -71,7 +71,7 @@ def kill_at(patched: pytest.MonkeyPatch, at: int) -> list[int]:
 
         return watched
 
-    changes = (os, "link"), (Path, "unlink"), (Path, "symlink_to"), (Path, "replace"), (Journal, "_write"), (acting, "write_note")
+    changes = (os, "link"), (Path, "unlink"), (Path, "symlink_to"), (Path, "replace"), (Journal, "_write"), (moving, "write_note")
     for owner, name in changes:
         patched.setattr(owner, name, watch(getattr(owner, name)))
     return calls

@@ -70,7 +70,7 @@ def test_a_command_refuses_what_is_not_its_own(
 
 
 def test_no_option_that_names_a_target_is_forgotten() -> None:
-    named = r'"(--(?:out\w*|details|report|show|to|apply|save\w*|write\w*))"(?:,\s*type=|: (?:DIR|FILE|PLACE)\b)'
+    named = r'"(--(?:out\w*|details|report|show|to|apply|save\w*|write\w*))"(?:,\s*type=|: (?:cli\.)?(?:DIR|FILE|PLACE)\b)'
     found: dict[str, set[str]] = {}
     for path in [*PIPELINE.glob("*.py"), *(PIPELINE / "tools").glob("*.py")]:
         for option in re.findall(named, path.read_text(encoding="utf-8")):

@@ -11,7 +11,6 @@ from image_copies.pipeline.run.recipe import read_recipe
 from image_copies.pipeline.run.run import Run
 from image_copies.pipeline.steps.submit import submit
 from image_copies.submissions.ensemble.projection import scale_to_unit_length
-from image_copies.submissions.formats import submission
 from image_copies.submissions.formats.matching_track import write_matches
 from image_copies.submissions.formats.submission import describe_oddities, open_submission, write_submission
 from image_copies.submissions.scoring.metrics import evaluate
@@ -26,8 +25,7 @@ TRUTH = GroundTruth([f"Q{row}" for row in range(30)], frozenset((f"Q{row}", f"R{
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (files, submission):
-        monkeypatch.setattr(module, "ROWS_PER_BLOCK", BLOCK)
+    monkeypatch.setattr(files, "ROWS_PER_BLOCK", BLOCK)
     monkeypatch.setattr(neighbours, "REFERENCES_PER_SHARD", BLOCK)
 
 

@@ -180,7 +180,7 @@ def test_a_file_that_cannot_be_opened_stops_no_one(
     def denied(path: Path, most: int) -> tuple[bytes, bytes | None]:
         return read_content(path if path.name != closed.name else path / "denied", most)
 
-    monkeypatch.setattr(filling, "read_content", denied)
+    monkeypatch.setattr("image_copies.matching.index.store.read_content", denied)
     assert add_pictures(store, extractor, below(pictures / "references")) == (7, [closed])
     assert closed not in stored_files(store)
 

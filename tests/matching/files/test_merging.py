@@ -4,6 +4,7 @@ import io
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from PIL import Image
@@ -140,9 +141,9 @@ def test_nothing_is_written_next_to_protected_files_or_through_links(album: Path
     assert read_tree(album) == before
 
 
-@pytest.mark.parametrize("refused", ["relocate", "write_text"])
+@pytest.mark.parametrize(("module", "refused"), [(moving, "relocate"), (acting, "write_text")])
 def test_where_a_right_is_missing_the_copy_stays_and_no_sidecar_is_left(
-    album: Path, refused: str, monkeypatch: pytest.MonkeyPatch
+    album: Path, module: ModuleType, refused: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(exif=place(47))(album)
     before, rows = read_tree(album), plan(album)
@@ -150,7 +151,7 @@ def test_where_a_right_is_missing_the_copy_stays_and_no_sidecar_is_left(
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "no right", str(album))
 
-    monkeypatch.setattr(acting, refused, refuse)
+    monkeypatch.setattr(module, refused, refuse)
     outcome = merge(album, rows)
     assert not outcome.done and "no right" in outcome.left[0][1] and read_tree(album) == before
 
