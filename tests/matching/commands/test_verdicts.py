@@ -20,6 +20,7 @@ from image_copies.matching.index import verdicts
 from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.index.verdicts import Verdicts
 from image_copies.matching.pair import Pair
+from image_copies.matching.verification import recompression
 from image_copies.matching.verification.edits import Comparison, Edits
 from image_copies.matching.views import Looks
 from image_copies.pipeline.match import main
@@ -31,8 +32,8 @@ LOOKS = [  # all that reads pixels after a picture has its vector
     (Pair, "judge"),
     (planning, "read_content_facts"),
     (originals.EditComparer, "_add_detail"),
-    (originals, "follow_by_compression"),
-    (originals, "find_coding"),
+    (recompression, "follow_by_compression"),
+    (recompression, "find_coding"),
     (Looks, "views"),
 ]
 
