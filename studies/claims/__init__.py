@@ -1,1 +1,0 @@
-"""Claims of papers, measured at small sizes: what the rooms share, and the claims of the ISC2021 paper."""

@@ -1,1 +1,0 @@
-"""IDEAL: independent domain embedding augmentation learning (Z. Chen et al.)."""

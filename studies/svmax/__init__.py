@@ -1,1 +1,0 @@
-"""SVMax: a feature embedding regularizer (A. Taha et al., 2020)."""
