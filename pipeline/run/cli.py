@@ -150,6 +150,7 @@ def report_errors() -> Iterator[None]:
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as error:
+        sys.excepthook = lambda *_: None  # of threads that still serve a worker, which is gone
         print(
             "\nstopped; finished files and vectors are kept, the same command does the rest again",
             file=sys.stderr,
