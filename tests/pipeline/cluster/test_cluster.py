@@ -57,7 +57,8 @@ def test_a_step_makes_the_bytes_of_one_process(
     monkeypatch.setenv("RAY_ADDRESS", nodes.address)
     done = run_command(tmp_path, step, "--run", two_runs[1], "--ray", "auto")
     assert done.returncode == 0, done.stderr
-    assert "shards on Ray" in done.stdout
+    # the only candidate of this recipe needs no search
+    assert ("shards on Ray" in done.stdout) == (step != "03_ensemble")
     alone, together = (read_folder(run / made) for run in two_runs)
     assert alone.keys() == together.keys() and len(alone) > 0
     assert [name for name in alone if alone[name] != together[name]] == []
@@ -153,10 +154,10 @@ def test_copies_in_a_bucket_are_those_on_a_disk(
 
     on_nodes = ("--ray", nodes.address)
     here, there = run(sources, tmp_path / "out"), run(f"{bucket}/in", f"{bucket}/out", *on_nodes)
-    assert here == there and [len(found) for found in there] == [7, 3, 1, 1]
+    assert here == there and [len(found) for found in there] == [6, 4, 0, 1]
     capsys.readouterr()
     assert run(f"{bucket}/in", f"{bucket}/out", *on_nodes) == there
     assert "11 pictures are embedded already" in capsys.readouterr().out
     assert deduplicate(["--output", f"{bucket}/out", "--apply", f"{bucket}/filtered"]) == 0
     written = {path.name for path in as_path(f"{bucket}/filtered").iterdir()}
-    assert written == {"000001-table.parquet", "manifest.csv"}
+    assert written == {"000001-shard.tar", "000002-table.parquet", "manifest.csv"}
