@@ -114,7 +114,8 @@ def test_two_nodes_read_pictures_in_a_bucket_as_one_process_does_on_a_disk(
         for run, more in zip(runs, ((), () if step == "05_submit" else ("--ray", nodes.address)), strict=True):
             done = run_command(tmp_path, step, "--run", run, *more)
             assert done.returncode == 0, done.stderr
-            assert ("shards on Ray" in done.stdout) == bool(more), done.stdout
+            # the only candidate of this recipe needs no search
+            assert ("shards on Ray" in done.stdout) == (bool(more) and step != "03_ensemble"), done.stdout
     made = [path.relative_to(runs[0]) for path in sorted(runs[0].rglob("*")) if path.suffix in (".h5", ".csv")]
     assert {"embeddings", "ensemble", "normalized", "submission.h5"} <= {path.parts[0] for path in made}
     assert [path for path in made if (runs[0] / path).read_bytes() != (runs[1] / path).read_bytes()] == []

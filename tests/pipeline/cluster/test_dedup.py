@@ -93,8 +93,8 @@ def test_inputs_are_compared_with_test_sets_only(
     arguments = ["--input", str(sources / "shard.tar"), str(sources / "shard.tar"), "--against", str(sources / "folder")]
     assert main([*arguments, "--output", str(tmp_path / "out"), "--ray", nodes.address]) == 0
     removed, review = read(tmp_path / "out", "remove"), read(tmp_path / "out", "review")
-    assert set(removed["id"]) == {"a.jpg"} and removed["copy_of"].str.endswith("R000000.jpg").all()
-    assert set(review["id"]) == {"b.jpg"} and set(review["class"]) == {"likely"}
+    assert set(removed["id"]) == {"a.jpg", "b.jpg"} and removed["copy_of"].str.endswith(("R000000.jpg", "R000001.jpg")).all()
+    assert review.empty
 
     capsys.readouterr()
     turned = ["--input", str(sources / "folder"), "--against", str(sources / "shard.tar")]
