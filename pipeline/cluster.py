@@ -43,20 +43,18 @@ def add_ray_options(parser: argparse._ActionsContainer) -> None:
         help="work on a Ray cluster: local (started on this machine for the command), auto (the one running here, or "
         "RAY_ADDRESS) or HOST:PORT; without it in one process, with the same results",
     )
-    gpu_help = "share of a GPU for each worker with a network (1); 0 for none"
-    parser.add_argument("--ray-gpu", type=float, default=1.0, metavar="SHARE", help=gpu_help)
+    share = "a worker's share of a GPU (1); 0 for none"
+    parser.add_argument("--ray-gpu", type=float, default=1.0, metavar="SHARE", help=share)
 
 
 @contextmanager
 def use_ray(where: str | None, gpu_share: float = 1.0, say: Callable[[str], None] = print) -> Iterator[None]:
     """Work on shards on a cluster inside the `with` block; it is reached, or started, when there is work.
 
-    `where` and `gpu_share` are those of the options --ray, without which this process works, and --ray-gpu; `say` is called with
-    a line about each finished work.
+    `where` is that of --ray, without which this process works, `gpu_share` of --ray-gpu; `say` prints a line about each work.
 
     Raises:
-        UserError: when several processes were started by torchrun, `gpu_share` is out of range, Ray is not installed, or the
-            cluster cannot be used.
+        UserError: There are several processes of torchrun, `gpu_share` is out of range, or Ray or the cluster cannot be used.
     """
     if process.process_count() > 1:
         raise UserError(
@@ -67,17 +65,14 @@ def use_ray(where: str | None, gpu_share: float = 1.0, say: Callable[[str], None
         yield
         return
     if not 0 <= gpu_share <= 1:
-        raise UserError(
-            f"--ray-gpu {gpu_share}: give the share of a GPU that a worker takes, from 0 (none) to 1."
-        )
+        raise UserError(f"--ray-gpu {gpu_share}: give a worker's share of a GPU, from 0 (none) to 1.")
     # the first error is reported
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_IGNORE_UNHANDLED_ERRORS": "1"}
     try:
         ray = importlib.import_module("ray")
     except ImportError as error:
-        raise UserError(
-            f"Ray is not installed, which this needs. Install it, on all nodes, with: {commands.name_install('cluster')}"
-        ) from error
+        install = commands.name_install("cluster")
+        raise UserError(f"Ray is not installed. Install it, on all nodes, with: {install}") from error
     try:
         with use_engine(RayEngine(ray, where, gpu_share, say)):
             yield
@@ -97,19 +92,12 @@ class Order:
 
 @dataclass(frozen=True)
 class RayEngine:
-    """A `data.shards.Engine`: every shard is a task. A worker keeps what it has opened for the shards that follow.
+    """A `data.shards.Engine`: every shard is a task. A worker keeps what it has opened for the shards that follow."""
 
-    Attributes:
-        ray: The module.
-        address: Of the cluster, as --ray takes it.
-        gpu_share: Share of a GPU for each worker with a network.
-        say: Called with a line about each finished work.
-    """
-
-    ray: Any
-    address: str
-    gpu_share: float
-    say: Callable[[str], None]
+    ray: Any  # the module
+    address: str  # of the cluster, as --ray takes it
+    gpu_share: float  # of a GPU for each worker with a network
+    say: Callable[[str], None]  # is called with a line about each finished work
 
     def run(
         self, work: ShardWork[Any, Any, Any], shards: Iterable[Any], total: int | None, done: int
@@ -117,8 +105,7 @@ class RayEngine:
         """See `data.shards.Engine`.
 
         Raises:
-            UserError: when the cluster cannot be used, a node does not fit, or the work fails for a reason that the user can fix.
-                What is finished stays.
+            UserError: The cluster cannot be used, a node does not fit, or the work fails; what is finished stays.
         """
         from tqdm import tqdm  # as in data.shards
 
@@ -140,9 +127,8 @@ class RayEngine:
         cores, gpus = have.get("CPU", 1.0), have.get("GPU", 0.0)
         share = self.gpu_share if work.uses_gpu and gpus else 0.0
         decoders = max(1, min(MAX_DECODERS, int(cores / gpus * share) - 1)) if share else 0
-        reference = self.ray.put(
-            Order(work, work.opened_as or secrets.token_hex(), describe_needed(work), decoders)
-        )
+        order = Order(work, work.opened_as or secrets.token_hex(), describe_needed(work), decoders)
+        reference = self.ray.put(order)
         # without `max_calls`, a worker with a GPU would end after each shard
         task = self.ray.remote(num_cpus=1 + decoders, num_gpus=share, max_retries=RETRIES, max_calls=0)(
             work_on_shard
@@ -183,7 +169,7 @@ def work_on_shard(references: Sequence[Any], shard: Any, tolerated: Sequence[Pat
 
     Raises:
         AbsentError: when this node lacks other inputs.
-        UserError: when this node does not fit, or the work fails for a reason that the user can fix.
+        UserError: This node does not fit, or the work fails for a reason that the user can fix.
     """
     from image_copies.pipeline.run.step import search_on_gpu  # as in _describe_machine
 

@@ -51,7 +51,7 @@ def test_an_address_that_nobody_answers_is_named(address: str) -> None:
 
 def test_without_ray_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # as where it is not installed
-    message = r"Ray is not installed, which this needs\. .* python -m pip install -e '.*\[cluster\]'$"
+    message = r"Ray is not installed\. .* python -m pip install -e '.*\[cluster\]'$"
     with pytest.raises(UserError, match=message), use_ray("local"):
         pass
 
