@@ -34,18 +34,9 @@ from image_copies.data.errors import UserError
 from image_copies.data.files import write_text
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.tools.datasets import make_sample
-from image_copies.studies.claims import isc2021
+from image_copies.studies.claims import isc2021, summary
 from image_copies.studies.claims.claim import Claim
 from image_copies.studies.claims.row import MIN_DECIDING_RUNS, Row, read_number
-from image_copies.studies.claims.summary import (
-    COMMAND,
-    DOCUMENT,
-    SUMMARY,
-    TABLE,
-    Summary,
-    as_markdown,
-    count_outcomes,
-)
 from image_copies.studies.claims.training import Bench
 from image_copies.studies.ideal import claims as ideal
 from image_copies.studies.multigrain import claims as multigrain
@@ -227,17 +218,17 @@ def main() -> None:
     store = Measurements.open(
         options.results or Path("runs") / ("claims-quick.json" if options.quick else "claims.json")
     )
-    summary = Summary.open(SUMMARY)
+    kept = summary.Summary.open(summary.SUMMARY)
     seeds = options.seeds or (QUICK_SEEDS if options.quick else MIN_DECIDING_RUNS)
-    rows, failed = summary.rows, list[str]()
+    rows, failed = kept.rows, list[str]()
     if options.only is None or options.only:
         with tempfile.TemporaryDirectory() as name:
             rows, failed = measure_claims(store, list_claims(Path(name), options, seeds), seeds)
-    print(as_markdown(rows))
+    print(summary.as_markdown(rows))
     if options.docs:
-        summary.put(rows)
-        write_text(TABLE, as_markdown(summary.rows) + "\n")
-        write_table(DOCUMENT, COMMAND, count_outcomes(summary.rows))
+        kept.put(rows)
+        write_text(summary.TABLE, summary.as_markdown(kept.rows) + "\n")
+        write_table(summary.DOCUMENT, summary.COMMAND, summary.count_outcomes(kept.rows))
     if options.plot:
         plot_tradeoff(collect_tradeoff(store.measurements), options.plot)
     if failed:
