@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -82,7 +82,7 @@ class OfKind:
         default: The kind of a value that names none.
     """
 
-    places: Places
+    places: Places = field(hash=False)  # Python below 3.13 hashes what a field's type is annotated with
     default: str
 
     def __call__(self, value: Any) -> Any:

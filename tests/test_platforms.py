@@ -1,4 +1,4 @@
-"""What other operating systems lack or spell differently: modules of POSIX alone, drive letters, backslashes, other GPUs."""
+"""What other systems and older Pythons lack or do otherwise: modules of POSIX alone, drive letters, backslashes, other GPUs."""
 
 import ast
 import subprocess
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from image_copies.data.errors import UserError
+from image_copies.data.kinds import OBJECTIVES, OfKind
 from image_copies.data.process import DEVICE_VARIABLE
 from image_copies.matching.files.acting import whole_path
 from image_copies.matching.index.store import names_below
@@ -105,3 +106,8 @@ def test_apples_gpu_is_used_when_it_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setenv(DEVICE_VARIABLE, "cpu")
     assert best_device() == torch.device("cpu") and DEVICE_VARIABLE in describe_device(best_device())
+
+
+def test_what_a_type_is_annotated_with_can_be_hashed() -> None:
+    """Python 3.11 and 3.12 do so where the type is one of a union; newer ones do not."""
+    assert hash(OfKind(OBJECTIVES, "arcface")) == hash(OfKind(OBJECTIVES, "arcface"))
