@@ -154,6 +154,7 @@ def _find_and_group(
         verdicts.forget_others()
     verdicts.know(found.digests.items())
     judge = PairJudge(verdicts=verdicts, find=looks.features)
+    judge.verdicts.keep()  # of the views, which take longest
     if verified:
         found = _verify_pairs(found, lookup.fitted, judge)
     facts = read_facts(sorted({path for match in found.pairs for path in match.files}), verdicts)

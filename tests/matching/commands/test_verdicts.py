@@ -127,13 +127,15 @@ def test_verdicts_of_another_version_are_dropped(album: Path, looked: list[str],
 
 
 def test_a_search_that_was_killed_leaves_whole_stages(album: Path, looked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(searching, "make_groups", None)
-        with pytest.raises(TypeError):
-            search()
-    looked.clear()
-    assert search() == search(output="fresh")
-    assert "verify" in looked
+    for where, name in ((pairs.PairJudge, "verify_all"), (searching, "make_groups")):
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, None)
+            with pytest.raises(TypeError):
+                search()
+        looked.clear()
+    again = search()
+    assert "_embed_views" not in looked and "verify" not in looked
+    assert again == search(output="fresh")
 
 
 FOUND = Comparison(Edits(covered=True, density=1 / 3), Edits(new_detail=float("nan")), np.linspace(0, 1, 9).reshape(3, 3))
