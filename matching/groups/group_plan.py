@@ -90,7 +90,11 @@ def _plan_remaining(
         ]
         if copies and not knowledge.is_intact(file):
             copies = [row for row in copies if row.sha256 == center.sha256]
-        part = plan_around([center, *copies], file, center.reason, knowledge)
+        why = center.reason
+        if center.action != "keep":
+            members = [facts, *(row.facts for row in copies if row.facts is not None)]
+            why = choose_kept(members, settings)[1]
+        part = plan_around([center, *copies], file, why, knowledge)
         gone = [row for row in part if row.action == "remove" or row.merged]
         if gone:
             rows |= {row.file: row for row in gone} | {file: part[0]}
