@@ -39,7 +39,7 @@ PARTS: Places = {
     "mixup": "studies.multigrain.batches:Mixup",
     "whiten": "studies.multigrain.whitening:FinalWhitening",
 }
-# functions of a network and the files of a set, which return its figures; and those that read a set's two parts
+# functions of a network and the files of a set, which return its figures
 TEST_SETS: Places = {
     "holidays": "studies.multigrain.sets:evaluate_holidays",
     "copydays": "studies.multigrain.sets:evaluate_copydays",
@@ -49,6 +49,7 @@ TEST_SETS: Places = {
     "online_products": "studies.svmax.sets:evaluate_online_products",
     "class_folders": "studies.svmax.sets:evaluate_class_folders",
 }
+# functions that read the two parts of a set, to train on and to test
 TRAINING_SETS: Places = {
     "cub": "studies.svmax.sets:read_cub",
     "cars": "studies.svmax.sets:read_cars",

@@ -51,6 +51,6 @@ def find_positive_pairs(labels: Tensor) -> tuple[Tensor, Tensor]:
     if len(anchors) == 0:
         raise UserError(
             f"no two of the {len(labels)} images of a batch share a class, but this objective compares such pairs. "
-            "Sample several images of each class (PK batches, K ≥ 2) or several edited copies of each image (repetitions ≥ 2)."
+            "Sample several images of each class (PK batches, K ≥ 2) or several edited copies of each image (copies ≥ 2)."
         )
     return anchors, positives

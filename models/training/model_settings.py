@@ -153,7 +153,7 @@ class ModelSettings(Settings):
             raise ValueError(f"objective {kind} compares images of one class: set sampling.kind to {groups}")
         if positives == "instance" and sampling.kind == "pk":
             raise ValueError(
-                "multigrain compares copies of one image: set sampling.kind to repeated, or use objective margin"
+                f"{kind} compares copies of one image: set sampling.kind to repeated, or use objective margin"
             )
         if self.descriptor.domains and positives != "class":
             raise ValueError(
