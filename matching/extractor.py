@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from image_copies.data.arrays import UInt8s
+from image_copies.data.arrays import Float32s, UInt8s
 from image_copies.data.errors import UserError, prefix_errors
 from image_copies.data.files import digest_file
 from image_copies.data.images import ImageSet
@@ -32,11 +32,11 @@ from image_copies.submissions.search.neighbours import Neighbours
 from image_copies.submissions.settings import NormalizationSettings
 from image_copies.submissions.vectors.files import Vectors
 
-from . import threshold as tails
+from . import threshold as thresholds
 from .matches import FALSE_ALARMS, Rule
 
-Project = Callable[[tails.Floats], tails.Floats]
-UNFITTED = tails.Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy
+Project = Callable[[Float32s], Float32s]
+UNFITTED = thresholds.Tail(start=0.0, scale=1e-9, share=1.0, pairs=0)  # nothing but the same vector is a copy
 MOST_QUERIES, NEAREST = (
     2000,
     10,
@@ -53,11 +53,11 @@ class Normalizer:
     settings: NormalizationSettings
 
     @cached_property
-    def readable(self) -> tails.Floats:
+    def readable(self) -> Float32s:
         """Training vectors [m, d] of readable images only, selected once."""
         return self.training.readable()
 
-    def __call__(self, queries: tails.Floats) -> tails.Floats:
+    def __call__(self, queries: Float32s) -> Float32s:
         """Return the normalised queries [n, d].
 
         Raises:
@@ -79,7 +79,7 @@ class Extractor:
     identity: str
     normalizer: Normalizer | None = None
     # the tail of unrelated pairs' distances; None where it is not known
-    calibrate: Callable[[], tails.Tail | None] = lambda: None
+    calibrate: Callable[[], thresholds.Tail | None] = lambda: None
     # opens the same extractor in another process, if it can be
     source: "Callable[[], Extractor] | None" = None
     files: tuple[Path, ...] = ()  # that it is opened from
@@ -91,7 +91,7 @@ class Extractor:
 
     def extract_batches(
         self, batches: Iterable[embedders.Batch], load: Callable[[embedders.Batch], embedders.AnyLoaded]
-    ) -> Iterator[tuple[embedders.AnyLoaded, tails.Floats]]:
+    ) -> Iterator[tuple[embedders.AnyLoaded, Float32s]]:
         """Yield each batch as it was loaded, with its vectors [n, dimensions]."""
         for loaded, vectors in embedders.embed_batches(self.networks, batches, load, self.settings):
             made = self.project(vectors) if len(vectors) else np.zeros((0, self.dimensions), np.float32)
@@ -108,7 +108,7 @@ class Extractor:
             advance(len(block.vectors))
         return Vectors(images.ids, vectors, unreadable)
 
-    def extract_picture(self, pixels: UInt8s) -> tails.Floats:
+    def extract_picture(self, pixels: UInt8s) -> Float32s:
         """Return the vector [1, dimensions] of one RGB picture, uint8 [h, w, 3]."""
         squares = {
             size: resize_square(pixels, size).transpose(2, 0, 1)[None]
@@ -116,7 +116,7 @@ class Extractor:
         }
         return self.project(np.concatenate([network.embed(squares) for network in self.networks], axis=1))
 
-    def normalize(self, queries: tails.Floats) -> tails.Floats:
+    def normalize(self, queries: Float32s) -> Float32s:
         """Return the normalised queries [n, dimensions]; the queries themselves without a normalizer.
 
         Raises:
@@ -158,12 +158,12 @@ def split_size(path: Path) -> tuple[Path, int | None]:
     return (Path(f"{name}.onnx"), int(size)) if mark and size.isdecimal() else (path, None)
 
 
-def _find_tail(checkpoint: Path, stored: Stored | None) -> tails.Tail | None:
+def _find_tail(checkpoint: Path, stored: Stored | None) -> thresholds.Tail | None:
     """Return the tail of the synthetic queries next to a checkpoint, or the one that the checkpoint stores, if any."""
-    synthetic = tails.read_synthetic(checkpoint)
+    synthetic = thresholds.read_synthetic(checkpoint)
     if synthetic is not None:
         return synthetic.tail
-    return None if stored is None else tails.Tail(**stored.notes["tail"])
+    return None if stored is None else thresholds.Tail(**stored.notes["tail"])
 
 
 def _make_normalizer(stored: Stored) -> Normalizer:
@@ -202,7 +202,7 @@ def join_extractors(first: Extractor, other: Extractor) -> Extractor:
     """
     width = sum(network.dimensions for network in first.networks)
 
-    def project(vectors: tails.Floats) -> tails.Floats:
+    def project(vectors: Float32s) -> Float32s:
         parts = [first.project(vectors[:, :width]), other.project(vectors[:, width:])]
         return np.concatenate(parts, axis=1) * HALF
 
@@ -223,12 +223,12 @@ def _join_opened(first: Callable[[], Extractor], other: Callable[[], Extractor])
     return join_extractors(first(), other())
 
 
-def _fit_joined(first: Extractor, references: tails.Floats) -> tails.Tail:
+def _fit_joined(first: Extractor, references: Float32s) -> thresholds.Tail:
     """Return the tail of the distances from references [m, d] to the nearest other that is no copy; UNFITTED for too few."""
     own = references[:, : first.dimensions] / HALF
     tail = first.calibrate()
-    limit = 0.0 if tail is None else tail.against(lambda: own).threshold(tails.COPY_RATE, len(own))
-    rows = tails.choose_sample(len(references), MOST_QUERIES)
+    limit = 0.0 if tail is None else tail.against(lambda: own).threshold(thresholds.COPY_RATE, len(own))
+    rows = thresholds.choose_sample(len(references), MOST_QUERIES)
     near = Neighbours(references).nearest(references[rows], NEAREST)
     differences = first.normalize(own[rows])[:, None] - own[near.rows]
     others = (np.square(differences).sum(axis=2) > limit) & (near.rows != rows[:, None])
@@ -236,8 +236,8 @@ def _fit_joined(first: Extractor, references: tails.Floats) -> tails.Tail:
     minima = minima[np.isfinite(minima)]
     return (
         UNFITTED
-        if len(minima) < tails.MIN_QUERIES
-        else tails.fit_minima(minima, len(references), tails.TAIL_SHARE)
+        if len(minima) < thresholds.MIN_QUERIES
+        else thresholds.fit_minima(minima, len(references), thresholds.TAIL_SHARE)
     )
 
 
@@ -256,7 +256,7 @@ def make_rule(
         UserError: when calibration fails and no threshold is given.
     """
     if unrelated:
-        tail: tails.Tail | None = _calibrate_on(extractor, discover(unrelated).images())
+        tail: thresholds.Tail | None = _calibrate_on(extractor, discover(unrelated).images())
     else:
         try:
             tail = extractor.calibrate()
@@ -267,8 +267,8 @@ def make_rule(
     return Rule(threshold, tail, rate)
 
 
-def _calibrate_on(extractor: Extractor, images: ImageSet) -> tails.Tail:
+def _calibrate_on(extractor: Extractor, images: ImageSet) -> thresholds.Tail:
     """Fit the tail on unedited pictures that are not copies of each other: each is compared with all others."""
     with tqdm(total=len(images), desc="embedding unrelated pictures", unit="image", leave=False) as bar:
         vectors = extractor.extract_all(images, bar.update).readable()
-    return tails.fit_tail(extractor.normalize(vectors), vectors, np.arange(len(vectors)))
+    return thresholds.fit_tail(extractor.normalize(vectors), vectors, np.arange(len(vectors)))

@@ -9,8 +9,7 @@ import numpy as np
 
 from image_copies.data.errors import ImageError
 
-from .verification import differences as unlike
-from .verification import judgement as judging
+from .verification import differences, judgement
 from .verification.alignment import MAX_SIDE, NARROW, Aligned, Grey, align, invert, reduce_picture
 from .verification.contents import NEXT_DIFFER, list_missing, match_contents
 from .verification.edits import Comparison, compare_edits
@@ -63,7 +62,7 @@ class Pair:
         """Whether one of them has less detail than a pair needs to be confirmed."""
         return (
             min(len(picture.close_features.points) for picture in (self.query, self.reference))
-            < judging.FEW_FEATURES
+            < judgement.FEW_FEATURES
         )
 
     @cached_property
@@ -75,54 +74,53 @@ class Pair:
             return f"what they hold cannot be compared: {error}"
         return match_contents(self.query.file, self.reference.file, held, self.shows_same)
 
-    def judge(self) -> tuple[judging.Judgement, Comparison | None]:
+    def judge(self) -> tuple[judgement.Judgement, Comparison | None]:
         """Return the class of the two and, if one certainly is a copy of the other, which of them was edited."""
         if self.shows_same:
             return self._judge_alike(), None
         found = self.registration
         verified = self.evidence is not None
         far_beyond = self.far_beyond and self.has_few_features
-        judgement = judging.judge(
+        judged = judgement.judge(
             found, (self.query.shot, self.reference.shot), self.described, far_beyond, verified
         )
-        if found is None or judgement.kind != "certain":
-            return judgement, None
+        if found is None or judged.kind != "certain":
+            return judged, None
         if self.conflict:
-            return judging.Judgement(
-                "likely", f"{self.conflict}; {judgement.reason}", judging.MAX_LIKELY
+            return judgement.Judgement(
+                "likely", f"{self.conflict}; {judged.reason}", judgement.MAX_LIKELY
             ), None
         shown = self.query.pixels, self.reference.pixels
         shapes = shown[0].shape, shown[1].shape
-        colours = unlike.lay_colours(found.aligned, *shown)
-        tones = unlike.compare_colours(*colours, found.aligned.inside)
+        colours = differences.lay_colours(found.aligned, *shown)
+        tones = differences.compare_colours(*colours, found.aligned.inside)
         edits = compare_edits(found.aligned, *shapes).add(tones)
-        said = judging.list_edits(edits, found.aligned, *shapes)
+        said = judgement.list_edits(edits, found.aligned, *shapes)
         doubt, differing = self._find_doubt(found, edits, said, colours)
         if doubt:
-            return judging.Judgement(
-                "likely", judgement.reason.replace(judging.AGREE, doubt), judging.MAX_LIKELY
+            return judgement.Judgement(
+                "likely", judged.reason.replace(judgement.AGREE, doubt), judgement.MAX_LIKELY
             ), None
         alike = not said and shown[0].shape == shown[1].shape  # smaller pictures are less sharp, too
         said += ["blurred"] * (alike and edits.query.blurred != edits.reference.blurred)
-        judgement = replace(
-            judgement, reason=judgement.reason.replace(judging.AGREE, judging.describe_edits(said))
+        judged = replace(
+            judged, reason=judged.reason.replace(judgement.AGREE, judgement.describe_edits(said))
         )
-        return judgement, replace(edits, differing=differing)
+        return judged, replace(edits, differing=differing)
 
-    def _judge_alike(self) -> judging.Judgement:
+    def _judge_alike(self) -> judgement.Judgement:
         """Judge two files that show the same pixels first."""
         if self.conflict is None:
-            return judging.EQUAL_PIXELS
+            return judgement.EQUAL_PIXELS
         if self.conflict:
             said = f"{ALIKE}, but {self.conflict}"
             if self.conflict.endswith(NEXT_DIFFER):
-                return judging.Judgement("same scene", said, judging.APART)
-            return judging.Judgement("likely", said, judging.MAX_LIKELY)
+                return judgement.Judgement("same scene", said, judgement.APART)
+            return judgement.Judgement("likely", said, judgement.MAX_LIKELY)
         one, other = self.query.contents, self.reference.contents
-        more = list_missing(one, other) + list_missing(other, one)
-        return judging.Judgement(
-            "certain", f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE, judging.MAX_CERTAIN
-        )
+        more = sorted({*list_missing(one, other), *list_missing(other, one)})
+        said = f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE
+        return judgement.Judgement("certain", said, judgement.MAX_CERTAIN)
 
     def _find_doubt(
         self, found: Registration, edits: Comparison, said: Sequence[str], colours: tuple[Grey, Grey]
@@ -138,24 +136,24 @@ class Pair:
         aligned = found.aligned
         closer = self._look_closer(edits, aligned.negative)
         finer = closer is not None and closer.fixed.shape != aligned.fixed.shape
-        differences = unlike.measure_differences(aligned)
-        close = differences if closer is None else unlike.measure_differences(closer)
+        shares = differences.measure_differences(aligned)
+        close = shares if closer is None else differences.measure_differences(closer)
         # where both are scaled once at most
-        stays = finer or closer is None or unlike.shows_another_thing(closer, close)
-        apart = stays and unlike.shows_another_thing(aligned, differences)
+        stays = finer or closer is None or differences.shows_another_thing(closer, close)
+        apart = stays and differences.shows_another_thing(aligned, shares)
         if apart and not self._follows(edits):
             return OTHER_THING, 0.0
-        if found.blocks < MIN_TONE_BLOCKS and not judging.TONES.isdisjoint(said):
-            return judging.TOO_LITTLE, 0.0
+        if found.blocks < MIN_TONE_BLOCKS and not judgement.TONES.isdisjoint(said):
+            return judgement.TOO_LITTLE, 0.0
         if edits.query.covered or edits.reference.covered or found.is_covered:
-            return "", float(differences.max())
-        if unlike.shows_other_colours(*colours, aligned.inside):
+            return "", float(shares.max())
+        if differences.shows_other_colours(*colours, aligned.inside):
             return PART_DIFFERS, 0.0
-        differing = float(min(differences.max(), close.max()) if finer else differences.max())
+        differing = float(min(shares.max(), close.max()) if finer else shares.max())
         plain = all(word.startswith("cropped") for word in said)
-        doubted = plain and differing >= unlike.MIN_DIFFERING
-        if closer is not None and close.max() > unlike.CLOSE_EXCESS:
-            doubted = doubted or unlike.shows_another_thing(closer, close)
+        doubted = plain and differing >= differences.MIN_DIFFERING
+        if closer is not None and close.max() > differences.CLOSE_EXCESS:
+            doubted = doubted or differences.shows_another_thing(closer, close)
         return (PART_DIFFERS if doubted and not (apart or self._follows(edits)) else ""), differing
 
     def _look_closer(self, edits: Comparison, negative: bool) -> Aligned | None:

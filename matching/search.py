@@ -12,7 +12,7 @@ import numpy as np
 from image_copies.data.errors import UserError
 
 from .extractor import Extractor
-from .index import store as stores
+from .index import store as index_store
 from .index.filling import embed_queries
 from .index.search import Neighbours
 from .index.verdicts import NOTHING_KEPT, Verdicts
@@ -33,7 +33,7 @@ Hit = tuple[float, int, int]
 class Search:
     """One search: the store, its vectors, the rule, and what a person decided."""
 
-    store: stores.Store
+    store: index_store.Store
     index: Neighbours
     extractor: Extractor
     rule: Rule
@@ -58,7 +58,7 @@ class Search:
     @cached_property
     def _read(self) -> Callable[[bytes], Sequence[Path]]:
         """Returns the files of a content, in the state of the store in which it is first asked for."""
-        return lru_cache(MAX_KNOWN_FILES)(partial(stores.files_of, self.store))
+        return lru_cache(MAX_KNOWN_FILES)(partial(index_store.files_of, self.store))
 
     @property
     def wanted(self) -> int:
@@ -75,9 +75,9 @@ class Search:
         digests = embed_queries(self.store, self.extractor, paths, look)
         found = self._search_files({path: digests[path] for path in paths if path in digests})
         pairs = [match for matches in found.values() for match in matches[: self.wanted]]
-        known = stores.digests_of_files(self.store, {match.reference for match in pairs})
+        known = index_store.digests_of_files(self.store, {match.reference for match in pairs})
         unreadable = [path for path in paths if path not in found]
-        unreadable += [path for path in stores.unreadable_files(self.store) if path not in unreadable]
+        unreadable += [path for path in index_store.unreadable_files(self.store) if path not in unreadable]
         return self._collect_matches(pairs, len(paths), unreadable, known | digests)
 
     def near(
@@ -101,7 +101,7 @@ class Search:
         Raises:
             UserError: when the index is damaged, or there are too few training vectors to normalise against.
         """
-        files = stores.stored_files(self.store)
+        files = index_store.stored_files(self.store)
         first: dict[bytes, Path] = {}
         for path, digest in files.items():
             first.setdefault(digest, path)
@@ -109,7 +109,9 @@ class Search:
         best: dict[frozenset[Path], Match] = {}
         for match in sorted(chain.from_iterable(found.values()), key=lambda match: -match.score):
             best.setdefault(frozenset(match.files), match)
-        return self._collect_matches(best.values(), len(files), stores.unreadable_files(self.store), files)
+        return self._collect_matches(
+            best.values(), len(files), index_store.unreadable_files(self.store), files
+        )
 
     def _search_files(self, digests: Mapping[Path, bytes]) -> dict[Path, list[Match]]:
         """Return the matches of each file that can be read, by what the index knows of its digest."""
@@ -117,7 +119,7 @@ class Search:
         paths = list(digests)
         for start in range(0, len(paths), QUERIES_PER_BLOCK):
             part = paths[start : start + QUERIES_PER_BLOCK]
-            vectors = stores.vectors_by_digest(self.store, {digests[path] for path in part})
+            vectors = index_store.vectors_by_digest(self.store, {digests[path] for path in part})
             asked = [(path, digests[path]) for path in part if vectors.get(digests[path]) is not None]
             if asked:
                 views = self._make_views(asked) if self.views else {}
@@ -236,7 +238,7 @@ class Search:
         return accepted
 
 
-def read_scores(store: stores.Store, extractor: Extractor, digests: Iterable[bytes]) -> PairScorer:
+def read_scores(store: index_store.Store, extractor: Extractor, digests: Iterable[bytes]) -> PairScorer:
     """Return what scores pairs of these pictures, given their digests, as a search does: −‖q − r‖², float64 [pairs].
 
     Of the two directions the higher score counts; −∞ stands for a pair with an unreadable or unknown picture.
@@ -245,7 +247,7 @@ def read_scores(store: stores.Store, extractor: Extractor, digests: Iterable[byt
         UserError: when the index is damaged.
     """
     known: dict[bytes, Doubles] = {}  # vectors [2, d], as a reference and as a query
-    found = stores.vectors_by_digest(store, set(digests))
+    found = index_store.vectors_by_digest(store, set(digests))
     readable = {digest: vector for digest, vector in found.items() if vector is not None}
     if readable:
         raw = np.stack(list(readable.values()))

@@ -9,7 +9,7 @@ from image_copies.data.targets import check_target_folder
 from image_copies.models.inference.embedders import Look
 
 from ..extractor import Extractor
-from ..index import store as stored
+from ..index import store as index_store
 from ..index.decisions import Decisions, Word
 from ..index.filling import add_pictures
 from ..output import Output, count
@@ -26,7 +26,7 @@ def find_added(index: Path, sources: Sequence[Path], results: Path, output: Outp
     Raises:
         UserError: A source is missing or holds no picture, or the index would be made in a folder that is not its own.
     """
-    check_target_folder(index, "--index", [stored.DATABASE], [UNREADABLE])
+    check_target_folder(index, "--index", [index_store.DATABASE], [UNREADABLE])
     return look_in(sources, results, output)
 
 
@@ -36,13 +36,13 @@ def add(index: Path, extractor: Extractor, pictures: Sequence[Path], output: Out
     Raises:
         UserError: The index is damaged or was made with another network, or the disk is full.
     """
-    with stored.open_store(index, extractor.identity, extractor.dimensions) as store:
+    with index_store.open_store(index, extractor.identity, extractor.dimensions) as store:
         closed = add_and_say(store, extractor, pictures, output)
-        report_unreadable([*closed, *stored.unreadable_files(store)], index / UNREADABLE, output)
+        report_unreadable([*closed, *index_store.unreadable_files(store)], index / UNREADABLE, output)
 
 
 def add_and_say(
-    store: stored.Store,
+    store: index_store.Store,
     extractor: Extractor,
     pictures: Sequence[Path],
     output: Output,
@@ -63,8 +63,8 @@ def remove(index: Path, paths: Sequence[Path], output: Output) -> None:
     Raises:
         UserError: There is no index, it is damaged, or the disk is full.
     """
-    with stored.open_store(index) as store:
-        files = stored.remove_files(store, map(known_path, paths))
+    with index_store.open_store(index) as store:
+        files = index_store.remove_files(store, map(known_path, paths))
     output.say(f"removed {count(sum(files.values()), 'file')} from {index}")
     for path, held in files.items():
         output.record("removed", {"path": path, "files": held})
@@ -78,8 +78,8 @@ def check(index: Path, output: Output) -> None:
     Raises:
         UserError: There is no index, or its database is damaged.
     """
-    with stored.open_store(index) as store:
-        vectors = stored.check_vectors(store)
+    with index_store.open_store(index) as store:
+        vectors = index_store.check_vectors(store)
     output.record("check", {"vectors": vectors})
     output.say(f"{index}: {vectors:,} vectors are whole")
 
@@ -92,7 +92,7 @@ def decide(place: Path, first: Path, second: Path, word: Word, output: Output) -
     Raises:
         UserError: One of them cannot be read, or they hold the same bytes.
     """
-    digests = stored.digest_of(first), stored.digest_of(second)
+    digests = index_store.digest_of(first), index_store.digest_of(second)
     before = Decisions(place).record((first, second), digests, word)
     copy = None if word == "undecided" else word == "copy"
     output.record("decision", {"first": first, "second": second, "copy": copy})

@@ -17,7 +17,7 @@ from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import read_image_bytes
 
 from ..verification.contents import Contents, list_missing, read_contents
-from . import notes as noting
+from . import notes as file_notes
 from .companions import find_companions
 from .journal import MERGE, FileStep, LeftAloneError
 
@@ -26,7 +26,7 @@ DOWNLOADED = ("user.xdg.origin.", "user.xdg.referrer.", "user.mime_type")  # att
 MAX_NAMED = 6  # of what a file has, in a reason
 PACKET = f'''<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 <x:xmpmeta xmlns:x="adobe:ns:meta/">
-<rdf:RDF xmlns:rdf="{noting.RDF}">
+<rdf:RDF xmlns:rdf="{file_notes.RDF}">
 <rdf:Description rdf:about="" {{names}}>
 {{notes}}</rdf:Description>
 </rdf:RDF>
@@ -40,7 +40,7 @@ class Holdings:
     """What a file holds, what it and its sidecars note, further files that belong to it, and its extended attributes."""
 
     contents: Contents
-    notes: noting.Notes
+    notes: file_notes.Notes
     companions: tuple[Path, ...]
     attributes: Mapping[str, bytes]
 
@@ -55,12 +55,14 @@ class Surplus:
     """
 
     lasting: tuple[str, ...] = ()
-    notes: Mapping[noting.Key, noting.Note] = field(default_factory=dict)
+    notes: Mapping[file_notes.Key, file_notes.Note] = field(default_factory=dict)
 
     @property
     def noted(self) -> str:
         """The notes in words."""
-        return join_words(map(noting.describe, sorted(self.notes, key=lambda key: key not in noting.WORDS)))
+        return join_words(
+            map(file_notes.describe, sorted(self.notes, key=lambda key: key not in file_notes.WORDS))
+        )
 
 
 def join_words(words: Iterable[str]) -> str:
@@ -88,7 +90,7 @@ def read_holdings(path: Path) -> Holdings:
     others = [path.with_name(name) for name in find_companions(path)]
     companions = tuple(other for other in others if other not in sidecars)
     return Holdings(
-        read_contents(content), noting.read_notes(content, sidecars), companions, read_attributes(path)
+        read_contents(content), file_notes.read_notes(content, sidecars), companions, read_attributes(path)
     )
 
 
@@ -111,10 +113,10 @@ def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
     """Return what a file has that the kept one lacks; of one that cannot be read, all that there may be."""
     if kept is None or file is None:
         return Surplus(("what cannot be read",))
-    added, other = noting.find_missing(kept.notes, file.notes)
+    added, other = file_notes.find_missing(kept.notes, file.notes)
     lasting = [
         *list_missing(kept.contents, file.contents),
-        *(f"{noting.describe(key)} of its own" for key in other),
+        *(f"{file_notes.describe(key)} of its own" for key in other),
         *(
             f"the attribute {name}"
             for name, value in file.attributes.items()
@@ -167,17 +169,17 @@ def plan_merge(
         if os.path.lexists(sidecar):
             with open_regular(sidecar) as opened:
                 before = opened.read().decode()
-        said = noting.parse_xmp(before.encode()) if before else {}
+        said = file_notes.parse_xmp(before.encode()) if before else {}
         if sidecar.is_symlink() or format_sidecar(said) != before:
             raise LeftAloneError(
                 f"its notes cannot be added to {sidecar}, which this program has not written"
             )
         wanted = {**said, **surplus.notes}
         if (
-            noting.KEYWORDS in surplus.notes and noting.KEYWORDS in held[0].notes
+            file_notes.KEYWORDS in surplus.notes and file_notes.KEYWORDS in held[0].notes
         ):  # those of a sidecar replace the picture's
-            joined = held[0].notes[noting.KEYWORDS].values + surplus.notes[noting.KEYWORDS].values
-            wanted[noting.KEYWORDS] = noting.Note(joined, "Bag")
+            joined = held[0].notes[file_notes.KEYWORDS].values + surplus.notes[file_notes.KEYWORDS].values
+            wanted[file_notes.KEYWORDS] = file_notes.Note(joined, "Bag")
         content = format_sidecar(wanted)
         digest = hashlib.sha256(content.encode()).hexdigest()
         return FileStep(MERGE, sidecar, sidecar, kept, digest, before=before), content
@@ -185,7 +187,7 @@ def plan_merge(
         raise LeftAloneError(f"its notes cannot be added to {sidecar}: {error}") from error
 
 
-def format_sidecar(notes: noting.Notes) -> str:
+def format_sidecar(notes: file_notes.Notes) -> str:
     """Return the text of a sidecar that notes this, always in one way; empty for nothing.
 
     Raises:
@@ -194,16 +196,17 @@ def format_sidecar(notes: noting.Notes) -> str:
     if not notes or any(note.form == "structure" for note in notes.values()):
         return ""
     prefixes = sorted({key.partition(":")[0] for key in notes})
-    names = " ".join(f"xmlns:{prefix}={quoteattr(noting.SPACES[prefix])}" for prefix in prefixes)
+    names = " ".join(f"xmlns:{prefix}={quoteattr(file_notes.SPACES[prefix])}" for prefix in prefixes)
     text = PACKET.format(names=names, notes="".join(_write(*noted) for noted in sorted(notes.items())))
-    if noting.find_missing(noting.parse_xmp(text.encode()), notes) != ({}, []):
-        raise ValueError(f"{', '.join(map(noting.describe, notes))} cannot be written")
+    if file_notes.find_missing(file_notes.parse_xmp(text.encode()), notes) != ({}, []):
+        raise ValueError(f"{', '.join(map(file_notes.describe, notes))} cannot be written")
     return text
 
 
-def _write(key: noting.Key, note: noting.Note) -> str:
+def _write(key: file_notes.Key, note: file_notes.Note) -> str:
     values = [
-        escape(_format_degrees(float(value), key) if key in noting.PLACE else value) for value in note.values
+        escape(_format_degrees(float(value), key) if key in file_notes.PLACE else value)
+        for value in note.values
     ]
     if note.form == "Alt":  # of texts in several languages, which are which is not known
         return f'<{key}><rdf:Alt><rdf:li xml:lang="x-default">{values[0]}</rdf:li></rdf:Alt></{key}>\n'
@@ -213,6 +216,6 @@ def _write(key: noting.Key, note: noting.Note) -> str:
     return f"<{key}>{values[0]}</{key}>\n"
 
 
-def _format_degrees(value: float, key: noting.Key) -> str:
+def _format_degrees(value: float, key: file_notes.Key) -> str:
     degrees, rest = divmod(round(abs(value) * 60, 6), 60)
-    return f"{degrees:.0f},{rest:.6f}{('NS' if key == noting.LATITUDE else 'EW')[value < 0]}"
+    return f"{degrees:.0f},{rest:.6f}{('NS' if key == file_notes.LATITUDE else 'EW')[value < 0]}"

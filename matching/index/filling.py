@@ -15,7 +15,7 @@ from image_copies.models.inference.embedders import Look, Source, choose_batch, 
 
 from ..extractor import Extractor
 from ..threshold import Floats
-from . import store as stores
+from . import store as index_store
 
 MOST_KEPT_BYTES = 32 * 2**20  # of files that wait to be decoded together; a larger file is read again
 Digests = dict[Path, bytes]  # SHA-256 of each file that can be opened
@@ -23,7 +23,7 @@ Opened = tuple[Path, bytes, bytes | None]  # a file, its SHA-256, and its bytes 
 
 
 def add_pictures(
-    store: stores.Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None
+    store: index_store.Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None
 ) -> tuple[int, list[Path]]:
     """Add pictures as references; only contents that are new to the index are embedded, and shown to `look`.
 
@@ -35,24 +35,24 @@ def add_pictures(
     embedded, opened = 0, set[Path]()
     for digests, made in _embed_unknown(store, extractor, paths, look, "adding references"):
         opened.update(digests)
-        known = stores.digests_of_files(store, digests)
+        known = index_store.digests_of_files(store, digests)
         new = {path: own for path, own in digests.items() if known.get(path) != own}
         if new:
-            stores.add_files(store, new, made)
+            index_store.add_files(store, new, made)
         embedded += sum(vector is not None for vector in made.values())
     return embedded, [path for path in paths if path not in opened]
 
 
-def forget_missing(store: stores.Store, paths: Iterable[Path]) -> None:
+def forget_missing(store: index_store.Store, paths: Iterable[Path]) -> None:
     """Remove every file from the index that is not among `paths`."""
     there = set(paths)
-    gone = [path for path in stores.stored_files(store) if path not in there]
+    gone = [path for path in index_store.stored_files(store) if path not in there]
     if gone:
-        stores.remove_files(store, gone)
+        index_store.remove_files(store, gone)
 
 
 def embed_queries(
-    store: stores.Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None
+    store: index_store.Store, extractor: Extractor, paths: Sequence[Path], look: Look | None = None
 ) -> Digests:
     """Embed the queries whose contents the index knows neither as references nor from an earlier search.
 
@@ -65,12 +65,12 @@ def embed_queries(
     for digests, made in _embed_unknown(store, extractor, paths, look, "embedding queries"):
         found |= digests
         if made:
-            stores.keep_queries(store, made)
+            index_store.keep_queries(store, made)
     return found
 
 
 def _embed_unknown(
-    store: stores.Store, extractor: Extractor, paths: Sequence[Path], look: Look | None, name: str
+    store: index_store.Store, extractor: Extractor, paths: Sequence[Path], look: Look | None, name: str
 ) -> Iterator[tuple[Digests, dict[bytes, Floats | None]]]:
     """Yield the digests of each batch of files, which are read once, and the vectors of those contents that nothing knows yet.
 
@@ -82,7 +82,7 @@ def _embed_unknown(
     def batches() -> Iterator[list[Source]]:
         for opened in _read_batches(extractor, paths):
             digests = {path: digest for path, digest, _ in opened}
-            known = stores.vectors_by_digest(store, set(digests.values()))
+            known = index_store.vectors_by_digest(store, set(digests.values()))
             first: dict[bytes, Source] = {}
             for path, digest, content in opened:
                 if digest not in chosen and digest not in known:
@@ -128,7 +128,7 @@ def open_or_none(path: Path, most: int) -> tuple[bytes, bytes | None] | tuple[No
         StorageError: the object store that holds the file cannot be used.
     """
     try:
-        return stores.read_content(path, most)
+        return index_store.read_content(path, most)
     except StorageError:
         raise
     except UserError:
