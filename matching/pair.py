@@ -118,7 +118,7 @@ class Pair:
                 return judgement.Judgement("same scene", said, judgement.APART)
             return judgement.Judgement("likely", said, judgement.MAX_LIKELY)
         one, other = self.query.contents, self.reference.contents
-        more = sorted({*list_missing(one, other), *list_missing(other, one)})
+        more = dict.fromkeys([*list_missing(one, other), *list_missing(other, one)])  # each once
         said = f"{ALIKE}, but one file has {', '.join(more)}" if more else ALIKE
         return judgement.Judgement("certain", said, judgement.MAX_CERTAIN)
 
