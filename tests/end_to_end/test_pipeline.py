@@ -261,7 +261,8 @@ def test_a_stopped_run_all_leaves_no_step_behind(tmp_path: Path, number: int, co
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever started the tests may ignore it
     )
     end = time.monotonic() + 60
-    while not list(tmp_path.glob("runs/data/.sample.*/training_images/T*")) and time.monotonic() < end:
+    while not list(tmp_path.glob("runs/data/.sample.*.part/sample/training_images/T*")):
+        assert time.monotonic() < end
         time.sleep(0.05)
     process.send_signal(number)
     _, message = process.communicate(timeout=60)
