@@ -1,1 +1,0 @@
-"""Deduplicating collections too large for one machine: `pipeline/deduplicate.py`."""

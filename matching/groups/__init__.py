@@ -1,1 +1,0 @@
-"""Groups of copies from the pairs that match."""

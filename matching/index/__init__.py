@@ -1,1 +1,0 @@
-"""A stored index of references that grows file by file."""

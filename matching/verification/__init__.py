@@ -1,1 +1,0 @@
-"""Geometric verification: local features and a robust homography tell whether two pictures share content, and where."""
