@@ -18,7 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,15 +34,8 @@ MIN_HUB_MATCHES = 50  # contents that a hub matches
 MAX_RELATED_SHARE = 0.1  # share 0…1 of the pairs among a hub's matches that match each other
 MAX_SAMPLED_PAIRS = 500  # pairs among its matches that are compared
 Pairs = NDArray[np.void]  # of type PAIR
+Link = tuple[int, int, float]  # two contents that match, by their numbers, and their score −‖q − r‖²
 Matching = Callable[[Sequence[tuple[int, int]]], Sequence[bool]]  # which of these pairs of contents match
-
-
-class Link(NamedTuple):
-    """Two contents that match, by their numbers, and their score −‖q − r‖²."""
-
-    first: int
-    second: int
-    score: float
 
 
 @dataclass(frozen=True)
@@ -97,13 +90,13 @@ def group_components(
         component = kept[order[start:end]]
         if len(component) > MAX_COMPONENT_PAIRS:
             component = component[np.argsort(-component["score"], kind="stable")[:MAX_COMPONENT_PAIRS]]
-        links = [Link(*pair) for pair in component.tolist()]
+        links: list[Link] = component.tolist()
         if len(links) == 1 < bound:
-            yield Grouping([[links[0].first, links[0].second]])
+            yield Grouping([list(links[0][:2])])
             continue
         hubs = find_hubs(links, matching, least_of_hub) if len(links) >= least_of_hub else []
         apart = {hub.content for hub in hubs}
-        joining = [link for link in links if not {link.first, link.second} & apart]
+        joining = [link for link in links if apart.isdisjoint(link[:2])]
         yield Grouping(group_copies(joining, matching, bound), hubs, end - start - len(component))
 
 
@@ -140,9 +133,9 @@ def group_copies(links: Iterable[Link], matching: Matching, bound: int = MAX_GRO
 
     Returned are the groups, the largest first, each ascending.
     """
-    ordered = sorted(links, key=lambda link: (-link.score, link.first, link.second))
-    known = {_order_pair(link.first, link.second): True for link in ordered}
-    group_of = {content: [content] for link in ordered for content in (link.first, link.second)}
+    ordered = sorted(links, key=lambda link: (-link[2], link))
+    known = {_order_pair(first, second): True for first, second, _ in ordered}
+    group_of = {content: [content] for link in ordered for content in link[:2]}
     refused = set[frozenset[tuple[int, int]]]()
 
     def fit(one: list[int], other: list[int]) -> bool:
@@ -157,8 +150,8 @@ def group_copies(links: Iterable[Link], matching: Matching, bound: int = MAX_GRO
     grown = True
     while grown:  # a group that has grown may be merged by a link that was refused before
         grown = False
-        for link in ordered:
-            one, other = group_of[link.first], group_of[link.second]
+        for first, second, _ in ordered:
+            one, other = group_of[first], group_of[second]
             both = frozenset([(one[0], len(one)), (other[0], len(other))])
             if one is other or both in refused:
                 continue

@@ -18,7 +18,6 @@ from image_copies.matching.groups import groups
 from image_copies.matching.groups.groups import (
     PAIR,
     Hub,
-    Link,
     find_hubs,
     group_components,
     group_copies,
@@ -34,19 +33,19 @@ from image_copies.matching.verification.judgement import Judgement, Kind
 
 
 def test_copies_that_all_match_are_one_group() -> None:
-    assert group_copies([Link(1, 2, -0.1), Link(2, 3, -0.3), Link(3, 1, -0.2)], match_none) == [[1, 2, 3]]
+    assert group_copies([(1, 2, -0.1), (2, 3, -0.3), (3, 1, -0.2)], match_none) == [[1, 2, 3]]
 
 
 def test_a_chain_through_a_collage_is_cut_at_the_weaker_link() -> None:
     picture, collage, other = 1, 2, 3
-    assert group_copies([Link(picture, collage, -0.4), Link(other, collage, -0.2)], match_none) == [[2, 3]]
+    assert group_copies([(picture, collage, -0.4), (other, collage, -0.2)], match_none) == [[2, 3]]
 
 
 def test_a_collage_does_not_join_two_groups_of_copies() -> None:
-    def within(members: range, score: float) -> list[Link]:
-        return [Link(a, b, score) for a in members for b in members if a < b]
+    def within(members: range, score: float) -> list[tuple[int, int, float]]:
+        return [(a, b, score) for a in members for b in members if a < b]
 
-    links = [*within(range(3), -0.1), *within(range(10, 13), -0.1), *(Link(99, number, -0.5) for number in (0, 1, 2, 10, 11, 12))]
+    links = [*within(range(3), -0.1), *within(range(10, 13), -0.1), *((99, number, -0.5) for number in (0, 1, 2, 10, 11, 12))]
     assert group_copies(links, match_none) == [[0, 1, 2, 99], [10, 11, 12]]
 
 
@@ -57,27 +56,27 @@ def test_pairs_that_the_search_did_not_list_are_asked_about() -> None:
         asked.extend(pairs)
         return [True] * len(pairs)
 
-    assert group_copies([Link(1, 2, -0.1), Link(2, 3, -0.2)], all_match) == [[1, 2, 3]] and asked == [(1, 3)]
+    assert group_copies([(1, 2, -0.1), (2, 3, -0.2)], all_match) == [[1, 2, 3]] and asked == [(1, 3)]
 
 
 def test_a_missing_pair_among_many_keeps_a_copy_in() -> None:
-    links = [Link(0, n, -0.1 * n) for n in (1, 2, 3)] + [Link(1, 2, -0.1), Link(1, 3, -0.4)]
+    links = [(0, n, -0.1 * n) for n in (1, 2, 3)] + [(1, 2, -0.1), (1, 3, -0.4)]
     assert group_copies(links, match_none)[0] == [0, 1, 2, 3]
 
 
 def test_a_group_has_a_bound() -> None:
-    links = [Link(a, b, -0.1) for a in range(6) for b in range(a + 1, 6)]
+    links = [(a, b, -0.1) for a in range(6) for b in range(a + 1, 6)]
     assert sorted(map(len, group_copies(links, match_none, bound=4))) == [2, 4]
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12), st.floats(-2, 0)), max_size=40), st.integers(2, 6))
 def test_every_content_is_in_one_group_at_most_with_one_that_it_matches(raw: list[tuple[int, int, float]], bound: int) -> None:
-    links = [Link(a, b, score) for a, b, score in raw if a != b]
+    links = [(a, b, score) for a, b, score in raw if a != b]
     found = group_copies(links, match_none, bound)
     members = [content for group in found for content in group]
     assert len(members) == len(set(members))
     assert all(2 <= len(group) <= bound for group in found)
-    pairs = {frozenset((link.first, link.second)) for link in links}
+    pairs = {frozenset(link[:2]) for link in links}
     for group in found:
         assert all(any(frozenset((a, b)) in pairs for b in group) for a in group)
 
@@ -85,7 +84,7 @@ def test_every_content_is_in_one_group_at_most_with_one_that_it_matches(raw: lis
 @pytest.mark.parametrize("seed", range(3))
 def test_the_order_of_links_does_not_matter(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    links = [Link(a, b, -float(rng.random())) for a in range(8) for b in range(a + 1, 8) if rng.random() < 0.5]
+    links = [(a, b, -float(rng.random())) for a in range(8) for b in range(a + 1, 8) if rng.random() < 0.5]
     shuffled = [links[row] for row in rng.permutation(len(links))]
     assert group_copies(links, match_none) == group_copies(shuffled, match_none)
 
@@ -93,8 +92,8 @@ def test_the_order_of_links_does_not_matter(seed: int) -> None:
 LOGO = 1000
 
 
-def star(count: int) -> list[Link]:
-    return [Link(LOGO, other, -0.1) if other % 2 else Link(other, LOGO, -0.1) for other in range(count)]
+def star(count: int) -> list[tuple[int, int, float]]:
+    return [(LOGO, other, -0.1) if other % 2 else (other, LOGO, -0.1) for other in range(count)]
 
 
 def test_what_matches_many_unrelated_contents_is_a_hub() -> None:
@@ -107,7 +106,7 @@ def test_an_original_with_many_copies_of_each_other_is_none() -> None:
         return [True] * len(pairs)
 
     assert find_hubs(star(60), all_match) == []
-    chain = [Link(number, number + 1, -0.1) for number in range(59)]  # what is listed need not be asked about
+    chain = [(number, number + 1, -0.1) for number in range(59)]  # what is listed need not be asked about
     asked: list[tuple[int, int]] = []
 
     def notes(pairs: Sequence[tuple[int, int]]) -> list[bool]:
@@ -116,7 +115,7 @@ def test_an_original_with_many_copies_of_each_other_is_none() -> None:
 
     (hub,) = find_hubs(star(60) + chain, notes)
     assert hub.content == LOGO and 0 < hub.related < 0.1
-    assert not {frozenset(pair) for pair in asked} & {frozenset((link.first, link.second)) for link in chain}
+    assert not {frozenset(pair) for pair in asked} & {frozenset(link[:2]) for link in chain}
 
 
 def test_a_hub_joins_no_group_but_its_copies_by_bytes_do(tmp_path: Path) -> None:
@@ -156,9 +155,9 @@ def test_groups_are_those_of_all_pairs_at_once(seed: int) -> None:
     for first, second, score in zip(*(column.tolist() for column in pairs), strict=True):
         key = min(first, second), max(first, second)
         best[key] = max(score, best.get(key, -np.inf))
-    links = [Link(*key, score) for key, score in best.items()]
+    links = [(*key, score) for key, score in best.items()]
     hubs = {hub.content for hub in find_hubs(links, match_none, 8)}
-    wanted = group_copies([link for link in links if not {link.first, link.second} & hubs], match_none, 3)
+    wanted = group_copies([link for link in links if not set(link[:2]) & hubs], match_none, 3)
     found = list(group_components(pack_pairs(*pairs), 300, bound=3, least_of_hub=8))
     groups = [group for part in found for group in part.groups]
     assert sorted(groups) == sorted(wanted) and len(groups) > 20
@@ -184,11 +183,11 @@ def test_files_are_grouped_as_all_their_pairs_at_once(seed: int) -> None:
     def matching(asked: Sequence[tuple[int, int]]) -> list[bool]:
         return [(one + other) % 3 == 0 for one, other in asked]
 
-    best = {frozenset(link[:2]): Link(*link) for link in sorted(drawn, key=lambda link: link[2])}  # each pair once
+    best = {frozenset(link[:2]): link for link in sorted(drawn, key=lambda link: link[2])}  # each pair once
     links = list(best.values())
     hubs = find_hubs(links, matching, 8)
     apart = {hub.content for hub in hubs}
-    wanted = group_copies([link for link in links if not {link.first, link.second} & apart], matching, 4)
+    wanted = group_copies([link for link in links if not set(link[:2]) & apart], matching, 4)
     found = group_files(matches, numbered, score, 0.0, [], {}, 4, least_of_hub=8)
     assert [[int(path.stem) for path in group] for group in found.groups] == wanted
     assert [(int(hub.content[0].stem), hub.matches, hub.related) for hub in found.hubs] == [
