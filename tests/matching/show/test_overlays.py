@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw
 
-from image_copies.matching.show.overlays import LaidPair, lay_pair
-from image_copies.matching.verification.overlay import RED, Overlay, Pixels, lay_on_each_other
+from image_copies.data.arrays import UInt8s
+from image_copies.matching.show.overlays import RED, LaidPair, lay_pair
 from tests.pictures import draw
 
 
@@ -16,15 +16,15 @@ def picture() -> Image.Image:
     return draw(4, 640, 480)
 
 
-def lay(folder: Path, first: Image.Image, second: Image.Image) -> Overlay:
+def lay(folder: Path, first: Image.Image, second: Image.Image) -> LaidPair:
     first.save(folder / "first.png")
     second.save(folder / "second.jpg", quality=90)
-    overlay = lay_on_each_other(folder / "first.png", folder / "second.jpg")
+    overlay = lay_pair(folder / "first.png", folder / "second.jpg")
     assert overlay is not None
     return overlay
 
 
-def apart(one: Pixels, other: Pixels) -> float:
+def apart(one: UInt8s, other: UInt8s) -> float:
     return float(np.abs(one.astype(float) - other).mean())
 
 
@@ -74,7 +74,7 @@ def test_the_first_picture_comes_first_whichever_gives_the_frame(tmp_path: Path,
     assert lay(tmp_path, picture.resize((320, 240)), picture).frame == 1, "it has more pixels"
     red, blue = (np.full((60, 240, 3), colour, np.uint8) for colour in ((200, 0, 0), (0, 0, 200)))
     for frame, first in ((0, (200, 0, 0)), (1, (0, 0, 200))):
-        LaidPair(Overlay(frame, red, blue, red, 0), (tmp_path / "a.jpg", tmp_path / "b.jpg")).save(tmp_path / "out.png")
+        LaidPair((tmp_path / "a.jpg", tmp_path / "b.jpg"), frame, red, blue, red, 0).save(tmp_path / "out.png")
         with Image.open(tmp_path / "out.png") as out:
             assert out.getpixel((120, out.height - 30)) == first
 
