@@ -14,7 +14,7 @@ from .verification.alignment import MAX_SIDE, NARROW, Aligned, Grey, align, inve
 from .verification.contents import NEXT_DIFFER, list_missing, match_contents
 from .verification.edits import Comparison, compare_edits
 from .verification.geometry import Evidence, map_pixels
-from .verification.picture import Picture
+from .verification.picture import Picture, tell_shots_apart
 from .verification.recompression import follow_by_compression
 from .verification.registration import Registration, register
 
@@ -81,9 +81,8 @@ class Pair:
         found = self.registration
         verified = self.evidence is not None
         far_beyond = self.far_beyond and self.has_few_features
-        judged = judgement.judge(
-            found, (self.query.shot, self.reference.shot), self.described, far_beyond, verified
-        )
+        apart = tell_shots_apart(self.query, self.reference)
+        judged = judgement.judge(found, apart, self.described, far_beyond, verified)
         if found is None or judged.kind != "certain":
             return judged, None
         if self.conflict:

@@ -12,7 +12,6 @@ from .alignment import MAX_SIDE, Aligned
 from .detail import MAX_ANISOTROPY, MAX_TILT, measure_angle, measure_anisotropy
 from .edits import Comparison
 from .geometry import MIN_INLIERS, map_pixels
-from .picture import Shot, tell_shots_apart
 from .registration import SURE_MEDIAN, Registration
 
 Kind = Literal["same file", "certain", "likely", "same scene", "unrelated"]
@@ -84,7 +83,7 @@ EQUAL_PIXELS = Judgement("same file", "the same pixels", 100)
 
 def judge(
     registration: Registration | None,
-    shots: tuple[Shot, Shot] = (Shot(), Shot()),
+    apart: str = "",
     described: bool = False,
     far_beyond: bool = False,
     verified: bool = False,
@@ -93,7 +92,7 @@ def judge(
 
     Args:
         registration: The pictures laid on each other; None where that was not possible.
-        shots: When and by which camera each was taken.
+        apart: Why they are two shots, in words; empty where nothing says so.
         described: Whether the descriptor's score is that of a copy.
         far_beyond: Whether it is by far, and one picture has too little detail for more to be known.
         verified: Whether their features agree, as was found before.
@@ -106,7 +105,7 @@ def judge(
     matched = verified or (registration is not None and registration.matched >= MIN_INLIERS)
     if laid is None and not matched and not described:
         return Judgement("unrelated", "neither descriptor nor features say that they share anything", 0)
-    if apart := tell_shots_apart(*shots):
+    if apart:
         return Judgement("same scene", apart, 10)
     if laid is not None:
         return _judge_pixels(laid)

@@ -1,6 +1,8 @@
-"""A picture as it is compared with others: what is made of it is made when it is first asked for, and kept; and its shot."""
+"""A picture as it is compared with others: what is made of it is made when it is first asked for, and kept."""
 
 import hashlib
+from collections import ChainMap
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -21,72 +23,8 @@ from .features import DECODED_SIDE, Features, detect_features, local_features, r
 
 # time zones differ by multiples of it, so clocks that were set right later do, too
 CLOCK_STEP = timedelta(minutes=15)
-
-
-@dataclass(frozen=True)
-class Shot:
-    """When and by which camera a picture was taken.
-
-    Attributes:
-        taken: Date and time of the exposure; None where it is not known. The file's date does not count, nor that of an edit.
-        fraction: Digits of the fraction of its second; empty where they are not known.
-        camera: Make, model and serial number, as far as known; empty where none is.
-    """
-
-    taken: datetime | None = None
-    fraction: str = ""
-    camera: str = ""
-
-
-def read_shot(content: bytes) -> Shot:
-    """Read when and by which camera a picture was taken from the bytes of its file; nothing is known of damaged ones."""
-    try:
-        with open_picture(content, content) as image:
-            outer = image.getexif()
-            inner = outer.get_ifd(ExifTags.IFD.Exif)
-    except ImageError:
-        return Shot()
-    names = (
-        outer.get(ExifTags.Base.Make),
-        outer.get(ExifTags.Base.Model),
-        inner.get(ExifTags.Base.BodySerialNumber),
-    )
-    return Shot(
-        _parse_time(inner.get(ExifTags.Base.DateTimeOriginal)),
-        _clean(inner.get(ExifTags.Base.SubsecTimeOriginal)),
-        " ".join(filter(None, map(_clean, names))),
-    )
-
-
-def tell_shots_apart(first: Shot, second: Shot) -> str:
-    """Return why two pictures are two shots, in words; empty where nothing says so."""
-    if not first.camera or not second.camera:
-        return ""
-    if first.camera != second.camera:
-        return f"taken with two cameras, {first.camera} and {second.camera}"
-    if first.taken is None or second.taken is None:
-        return ""
-    apart = abs(first.taken - second.taken)
-    same_fraction = (
-        not first.fraction or not second.fraction or first.fraction.rstrip("0") == second.fraction.rstrip("0")
-    )
-    if not apart % CLOCK_STEP and same_fraction:
-        return ""
-    return f"taken {apart or 'less than a second'} apart with one camera"
-
-
-def _parse_time(value: object) -> datetime | None:
-    try:
-        return datetime.strptime(_clean(value), "%Y:%m:%d %H:%M:%S")
-    except ValueError:
-        return None
-
-
-def _clean(value: object) -> str:
-    """Return an entry as text, without the zero bytes that some cameras leave."""
-    return "" if value is None else str(value).replace("\0", "").strip()
-
-
+CAMERA = ExifTags.Base.Make, ExifTags.Base.Model, ExifTags.Base.BodySerialNumber
+TAKEN, FRACTION = ExifTags.Base.DateTimeOriginal, ExifTags.Base.SubsecTimeOriginal
 # pixels of the side of a thumbnail, from which structure wider than an eighth of it is removed
 THUMBNAIL = 32
 Pixels = UInt8s
@@ -129,15 +67,13 @@ class Picture:
         return hashlib.sha256(self.content).digest()
 
     @cached_property
-    def _shown(self) -> tuple[Pixels, Pixels, Shot]:
-        """Its reduced pixels, grey values in which features are found, and its shot, of one reading."""
+    def _shown(self) -> tuple[Pixels, Pixels, dict[int, str]]:
+        """Its reduced pixels, grey values in which features are found, and the tags of its shot, of one reading."""
         if isinstance(self.source, np.ndarray):
-            pixels, shot = self.source, Shot()
-        else:
-            content = self.content
-            pixels = decode_rgb(content, MAX_SIDE, self.decoded)
-            shot = read_shot(content)
-        return reduce_picture(pixels), reduce_to_grey(pixels), shot
+            return reduce_picture(self.source), reduce_to_grey(self.source), {}
+        content = self.content
+        pixels = decode_rgb(content, MAX_SIDE, self.decoded)
+        return reduce_picture(pixels), reduce_to_grey(pixels), _read_tags(content)
 
     @property
     def pixels(self) -> Pixels:
@@ -145,9 +81,21 @@ class Picture:
         return self._shown[0]
 
     @property
-    def shot(self) -> Shot:
-        """When and by which camera it was taken."""
-        return self._shown[2]
+    def taken(self) -> datetime | None:
+        """Date and time of the exposure; None where it is not known. The file's date does not count, nor that of an edit."""
+        with suppress(ValueError):
+            return datetime.strptime(self._shown[2].get(TAKEN, ""), "%Y:%m:%d %H:%M:%S")
+        return None
+
+    @property
+    def fraction(self) -> str:
+        """Digits of the fraction of its second; empty where they are not known."""
+        return self._shown[2].get(FRACTION, "")
+
+    @property
+    def camera(self) -> str:
+        """Make, model and serial number, as far as known; empty where none is."""
+        return " ".join(self._shown[2][tag] for tag in CAMERA if self._shown[2].get(tag))
 
     @cached_property
     def features(self) -> Features:
@@ -170,3 +118,34 @@ class Picture:
     def contents(self) -> Contents:
         """What its file holds."""
         return read_contents(self.file)
+
+
+def _read_tags(content: bytes) -> dict[int, str]:
+    """Read when and by which camera a picture was taken, as texts by tag; nothing is known of damaged ones."""
+    try:
+        with open_picture(content, content) as image:
+            exif = image.getexif()
+            tags = ChainMap(exif.get_ifd(ExifTags.IFD.Exif), exif)
+    except ImageError:
+        return {}
+    # without the zero bytes that some cameras leave
+    return {
+        tag: str(tags[tag]).replace("\0", "").strip() for tag in (*CAMERA, TAKEN, FRACTION) if tag in tags
+    }
+
+
+def tell_shots_apart(first: Picture, second: Picture) -> str:
+    """Return why two pictures are two shots, in words; empty where nothing says so."""
+    if not first.camera or not second.camera:
+        return ""
+    if first.camera != second.camera:
+        return f"taken with two cameras, {first.camera} and {second.camera}"
+    if first.taken is None or second.taken is None:
+        return ""
+    apart = abs(first.taken - second.taken)
+    same_fraction = (
+        not first.fraction or not second.fraction or first.fraction.rstrip("0") == second.fraction.rstrip("0")
+    )
+    if not apart % CLOCK_STEP and same_fraction:
+        return ""
+    return f"taken {apart or 'less than a second'} apart with one camera"
