@@ -7,9 +7,10 @@ from pathlib import Path
 
 from .files.facts import Facts, is_intact
 from .files.originals import EditComparer, find_advantage
-from .files.surplus import Holdings, Surplus, find_surplus, join_words, read_attributes, read_holdings
+from .files.surplus import describe_notes, find_surplus, join_words, read_attributes, read_holdings
 from .matches import Match
 from .pairs import LastUsed, PairJudge
+from .verification.contents import Contents, Notes
 from .verification.edits import Comparison
 from .verification.judgement import Judgement
 
@@ -80,11 +81,11 @@ class PairKnowledge:
         return self.same_bytes or (self._seen is not None and self._seen.is_certain)
 
     @cached_property
-    def surplus(self) -> Surplus:
-        """What the file holds, notes, and has belonging to it that the kept one lacks."""
+    def surplus(self) -> tuple[list[str], Notes]:
+        """What the file holds, notes, and has belonging to it that the kept one lacks (`find_surplus`)."""
         beside = self.knowledge.facts[self.file].companions
         if self.same_bytes and not beside and not read_attributes(self.file):
-            return Surplus()
+            return [], {}
         return find_surplus(self.knowledge.held.of(self.kept), self.knowledge.held.of(self.file))
 
     @cached_property
@@ -120,9 +121,10 @@ class PairKnowledge:
         if not self.judgement.is_certain:
             return "", ""
         kept, file = (self.knowledge.facts[path] for path in (self.kept, self.file))
-        noted = "" if self.decision else self.surplus.noted
-        held = f"it has {', '.join(filter(None, (join_words(self.surplus.lasting), noted)))}, unlike the kept file"
-        if self.surplus.lasting:
+        lasting, notes = self.surplus
+        noted = "" if self.decision else describe_notes(notes)
+        held = f"it has {', '.join(filter(None, (join_words(lasting), noted)))}, unlike the kept file"
+        if lasting:
             return held, ""
         seen = by_hand or self.decision or (self.judgement.kind == "same file" and kept.form == file.form)
         doubt = "" if seen else self._find_doubt(kept, file)
@@ -158,7 +160,7 @@ class Knowledge:
     judge: PairJudge = field(default_factory=PairJudge)
 
     @cached_property
-    def held(self) -> LastUsed[Holdings]:
+    def held(self) -> LastUsed[Contents]:
         """What the files that were looked at last hold."""
         return LastUsed(read_holdings, MAX_HELD)
 

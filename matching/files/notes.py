@@ -5,13 +5,12 @@ import re
 import struct
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from xml.etree import ElementTree
 
 from PIL import ExifTags
@@ -19,7 +18,7 @@ from PIL import ExifTags
 from image_copies.data.files import open_regular
 
 from ..verification import parts
-from ..verification.contents import open_picture
+from ..verification.contents import Note, Notes, open_picture
 from ..verification.directories import Directory, Value, iterate_directories
 
 RDF = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
@@ -56,7 +55,6 @@ PARAMETERS = "{http://ns.adobe.com/xap/1.0/sType/ResourceEvent#}parameters"
 DEVELOPED = "http://ns.adobe.com/camera-raw-settings/1.0/", "http://darktable.sf.net/"
 # "dc:title", by a prefix, or a namespace that has none, and a name; tags of EXIF and TIFF as XMP names them
 Key = str
-Form = Literal["", "Alt", "Seq", "Bag", "structure"]
 LATITUDE, LONGITUDE = PLACE = (
     "exif:GPSLatitude",
     "exif:GPSLongitude",
@@ -87,7 +85,7 @@ WORDS: dict[Key, str] = {
     RATING: "a rating",
     "xmp:Label": "a label",
 }
-FORMS: dict[Key, Form] = {
+FORMS: dict[Key, str] = {
     **dict.fromkeys((CAPTION, TITLE, COMMENT, RIGHTS), "Alt"),
     "dc:creator": "Seq",
     KEYWORDS: "Bag",
@@ -170,16 +168,8 @@ MAX_APART = 2e-4  # degrees by which two ways to write one position differ
 MAX_SIDECAR_BYTES = 20_000_000
 
 
-@dataclass(frozen=True)
-class Note:
-    """The values of a property, in order, and how XMP holds them."""
-
-    values: tuple[str, ...]
-    form: Form = ""
-
-
-NOWHERE = Note(("0.000000",))  # both coordinates where a device knows none
-Notes = Mapping[Key, Note]
+NOTHING: Note = ("",)  # is said of a property
+NOWHERE = ("", "0.000000")  # both coordinates where a device knows none
 Read = Iterable[tuple[Key, Note]]
 
 
@@ -208,12 +198,12 @@ def _iterate_properties(packet: bytes) -> Read:
         root = ElementTree.fromstring(packet.strip(b"\0 \t\r\n"))
         for description in root.iter(f"{{{RDF}}}Description"):
             for name, value in description.items():
-                yield _name_property(name), Note((value,))
+                yield _name_property(name), ("", value)
             for element in description:
                 yield _name_property(element.tag), _read_property(element)
         for element in root.iter():
             said = element.text if element.tag == PARAMETERS else element.get(PARAMETERS)
-            yield STEPS, Note((said or "",), "structure")
+            yield STEPS, ("structure", said or "")
     except (ElementTree.ParseError, LookupError, RecursionError) as error:  # of deep ones
         raise ValueError(str(error)) from error
 
@@ -249,15 +239,15 @@ def read_notes(content: bytes, sidecars: Iterable[Path] = ()) -> dict[Key, Note]
 def find_missing(kept: Notes, file: Notes) -> tuple[dict[Key, Note], list[Key]]:
     """Return what a file notes that the kept one lacks: what can be added to that, and of what both say something else."""
     added, other = {}, []
-    for key, note in file.items():
-        known = kept[key].values if key in kept else ()
-        values = tuple(value for value in note.values if not _is_among(key, value, known))
-        if not values:
+    for key, (form, *values) in file.items():
+        _, *known = kept.get(key, NOTHING)
+        lacking = [value for value in values if not _is_among(key, value, known)]
+        if not lacking:
             continue
-        if note.form == "structure" or (known and key != KEYWORDS):
+        if form == "structure" or (known and key != KEYWORDS):
             other.append(key)
         else:
-            added[key] = Note(values, note.form)
+            added[key] = (form, *lacking)
     return added, other
 
 
@@ -275,20 +265,19 @@ def _simplify(text: str) -> str:
 
 def _gather(found: dict[Key, Note], properties: Read) -> None:
     """Add what properties note to what is known, what says the same under one key."""
-    for named, note in properties:
+    for named, (read_form, *noted) in properties:
         key = ALIASES.get(named, named)
         if named in WRITTEN_KEYS or key.startswith(TOOLS):
             continue
         prefix, _, name = key.rpartition(":")
-        writable = prefix in SPACES and name.isidentifier() and note.form != "structure"
-        known = found.get(key, Note(()))
-        values = list(known.values)
-        for value in (_clean(key, value) for value in note.values):
+        writable = prefix in SPACES and name.isidentifier() and read_form != "structure"
+        known_form, *values = found.get(key, NOTHING)
+        for value in (_clean(key, value) for value in noted):
             if value and not _is_among(key, value, values):
                 values.append(value)
-        form = FORMS.get(key, known.form or note.form)
+        form = FORMS.get(key, known_form or read_form)
         if values:
-            found[key] = Note(tuple(values), form if writable and known.form != "structure" else "structure")
+            found[key] = (form if writable and known_form != "structure" else "structure", *values)
     if found.get(LATITUDE) == found.get(LONGITUDE) == NOWHERE:
         del found[LATITUDE], found[LONGITUDE]
 
@@ -302,14 +291,12 @@ def _name_property(name: str) -> Key:
 def _read_property(element: ElementTree.Element) -> Note:
     children = list(element)
     if not children and not _is_structure(element):
-        return Note((element.text or "",))
+        return "", element.text or ""
     form = children[0].tag.removeprefix(f"{{{RDF}}}") if children else ""
     items = list(children[0]) if children else []
     if form in ("Alt", "Seq", "Bag") and not any(len(item) or _is_structure(item) for item in items):
-        return Note(tuple(item.text or "" for item in items), form)  # type: ignore[arg-type]
-    return Note(
-        (ElementTree.canonicalize(ElementTree.tostring(element, "unicode"), strip_text=True),), "structure"
-    )
+        return form, *(item.text or "" for item in items)
+    return "structure", ElementTree.canonicalize(ElementTree.tostring(element, "unicode"), strip_text=True)
 
 
 def _is_structure(item: ElementTree.Element) -> bool:
@@ -340,22 +327,21 @@ def _read_value(key: Key, value: Value) -> Note:
     """Return the value of a tag; of one that is no text, its digest."""
     if isinstance(value, list):
         texts = ["/".join(map(str, each)) if isinstance(each, tuple) else str(each) for each in value]
-        return Note((" ".join(texts),), "structure" if len(texts) > 1 else "")
+        return "structure" if len(texts) > 1 else "", " ".join(texts)
     if key.startswith("tiff:XP"):  # as Windows writes its own tags
         text = value.decode("utf-16-le", errors="replace")
-        return Note(tuple(text.replace("\0", "").split(";") if key == "tiff:XPKeywords" else (text,)))
+        return "", *(text.replace("\0", "").split(";") if key == "tiff:XPKeywords" else [text])
     if key == COMMENT and value.startswith(b"UNICODE\0"):
         text = value[8:].decode("utf-16-be" if value[8:9] == b"\0" else "utf-16-le", errors="replace")
     else:
         text = _decode(value.removeprefix(b"ASCII\0\0\0") if key == COMMENT else value)
     text = text.strip("\0 ")
-    return (
-        Note((text,)) if all(letter.isprintable() or letter.isspace() for letter in text) else _digest(value)
-    )
+    readable = all(letter.isprintable() or letter.isspace() for letter in text)
+    return ("", text) if readable else _digest(value)
 
 
 def _digest(data: bytes) -> Note:
-    return Note((hashlib.sha256(data).hexdigest(),), "structure")
+    return "structure", hashlib.sha256(data).hexdigest()
 
 
 def _read_iptc(data: bytes) -> Read:
@@ -371,17 +357,17 @@ def _read_iptc(data: bytes) -> Read:
     if FACEBOOK.fullmatch("".join(records.get("iptc:40", ()))):
         del records["iptc:40"]
         records.pop("iptc:103", None)
-    yield from ((key, Note(tuple(values))) for key, values in records.items())
+    yield from ((key, ("", *values)) for key, values in records.items())
 
 
 def _read_text(data: bytes) -> Read:
     name, _, text = data.decode(errors="replace").partition("\0")
     if not TOOL_TEXT.match(name):
-        yield name if name.startswith("exif:") else f"png:{name}", Note((text,))
+        yield name if name.startswith("exif:") else f"png:{name}", ("", text)
 
 
 def _read_comment(data: bytes) -> Read:
-    yield COMMENT, Note((_decode(data),))
+    yield COMMENT, ("", _decode(data))
 
 
 def _clean(key: Key, text: str) -> str:

@@ -6,8 +6,8 @@ Notes can be added to the XMP sidecar of the kept file.
 import filecmp
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
@@ -16,10 +16,11 @@ from image_copies.data.files import open_regular
 from image_copies.data.remote import is_remote
 from image_copies.data.sources.archives import read_image_bytes
 
-from ..verification.contents import Contents, list_missing, read_contents
+from ..verification.contents import Contents, Note, Notes, list_missing, read_contents
 from . import notes as file_notes
 from .companions import find_companions
 from .journal import MERGE, FileStep, LeftAloneError
+from .notes import KEYWORDS
 
 SIDECAR = ".xmp"
 DOWNLOADED = ("user.xdg.origin.", "user.xdg.referrer.", "user.mime_type")  # attributes that programs write
@@ -35,41 +36,17 @@ PACKET = f'''<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?>
 '''
 
 
-@dataclass(frozen=True)
-class Holdings:
-    """What a file holds, what it and its sidecars note, further files that belong to it, and its extended attributes."""
-
-    contents: Contents
-    notes: file_notes.Notes
-    companions: tuple[Path, ...]
-    attributes: Mapping[str, bytes]
-
-
-@dataclass(frozen=True)
-class Surplus:
-    """What a file has that the kept one lacks, in words that follow "it has".
-
-    Attributes:
-        lasting: What can be kept in this file alone.
-        notes: What can be written next to the kept file.
-    """
-
-    lasting: tuple[str, ...] = ()
-    notes: Mapping[file_notes.Key, file_notes.Note] = field(default_factory=dict)
-
-    @property
-    def noted(self) -> str:
-        """The notes in words."""
-        return join_words(
-            map(file_notes.describe, sorted(self.notes, key=lambda key: key not in file_notes.WORDS))
-        )
-
-
 def join_words(words: Iterable[str]) -> str:
     """Return words with commas between them, of many the first ones."""
     listed = list(dict.fromkeys(words))
     more = f" and {len(listed) - MAX_NAMED} more" if len(listed) > MAX_NAMED else ""
     return ", ".join(listed[:MAX_NAMED]) + more
+
+
+def describe_notes(notes: Notes) -> str:
+    """Return what is noted in words."""
+    keys = sorted(notes, key=lambda key: key not in file_notes.WORDS)
+    return join_words(map(file_notes.describe, keys))
 
 
 def list_sidecars(picture: Path) -> list[Path]:
@@ -79,8 +56,8 @@ def list_sidecars(picture: Path) -> list[Path]:
     return [picture.with_name(name) for name in ordered]
 
 
-def read_holdings(path: Path) -> Holdings:
-    """Read what a file holds and what belongs to it.
+def read_holdings(path: Path) -> Contents:
+    """Read what a file holds, notes and has belonging to it.
 
     Raises:
         ImageError: it cannot be read.
@@ -88,9 +65,11 @@ def read_holdings(path: Path) -> Holdings:
     content = read_image_bytes(path)
     sidecars = list_sidecars(path)
     others = [path.with_name(name) for name in find_companions(path)]
-    companions = tuple(other for other in others if other not in sidecars)
-    return Holdings(
-        read_contents(content), file_notes.read_notes(content, sidecars), companions, read_attributes(path)
+    return replace(
+        read_contents(content),
+        notes=file_notes.read_notes(content, sidecars),
+        companions=tuple(other for other in others if other not in sidecars),
+        attributes=read_attributes(path),
     )
 
 
@@ -109,13 +88,17 @@ def read_attributes(path: Path) -> dict[str, bytes]:
         return {}
 
 
-def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
-    """Return what a file has that the kept one lacks; of one that cannot be read, all that there may be."""
+def find_surplus(kept: Contents | None, file: Contents | None) -> tuple[list[str], Notes]:
+    """Return what a file has that the kept one lacks; of one that cannot be read, all that there may be.
+
+    Returns:
+        What can be kept in this file alone, in words that follow "it has", and what can be written next to the kept file.
+    """
     if kept is None or file is None:
-        return Surplus(("what cannot be read",))
+        return ["what cannot be read"], {}
     added, other = file_notes.find_missing(kept.notes, file.notes)
     lasting = [
-        *list_missing(kept.contents, file.contents),
+        *list_missing(kept, file),
         *(f"{file_notes.describe(key)} of its own" for key in other),
         *(
             f"the attribute {name}"
@@ -128,7 +111,7 @@ def find_surplus(kept: Holdings | None, file: Holdings | None) -> Surplus:
             if not any(_is_equal(path, theirs) for theirs in kept.companions)
         ),
     ]
-    return Surplus(tuple(lasting), added)
+    return lasting, added
 
 
 def _is_equal(one: Path, other: Path) -> bool:
@@ -158,10 +141,10 @@ def plan_merge(
     sidecar = next(iter(list_sidecars(kept)), kept.with_name(kept.name + SIDECAR))
     try:
         held = read_holdings(kept), read_holdings(file)
-        surplus = find_surplus(*held)
-        if alone and surplus.lasting:
-            raise LeftAloneError(f"it has {join_words(surplus.lasting)}, unlike the kept file")
-        if not surplus.notes:
+        lasting, notes = find_surplus(*held)
+        if alone and lasting:
+            raise LeftAloneError(f"it has {join_words(lasting)}, unlike the kept file")
+        if not notes:
             return None
         if is_protected(kept) or is_protected(sidecar):
             raise LeftAloneError(f"{kept} is protected, and its notes are not written next to it")
@@ -174,12 +157,9 @@ def plan_merge(
             raise LeftAloneError(
                 f"its notes cannot be added to {sidecar}, which this program has not written"
             )
-        wanted = {**said, **surplus.notes}
-        if (
-            file_notes.KEYWORDS in surplus.notes and file_notes.KEYWORDS in held[0].notes
-        ):  # those of a sidecar replace the picture's
-            joined = held[0].notes[file_notes.KEYWORDS].values + surplus.notes[file_notes.KEYWORDS].values
-            wanted[file_notes.KEYWORDS] = file_notes.Note(joined, "Bag")
+        wanted = {**said, **notes}
+        if KEYWORDS in notes and KEYWORDS in held[0].notes:  # those of a sidecar replace the picture's
+            wanted[KEYWORDS] = ("Bag", *held[0].notes[KEYWORDS][1:], *notes[KEYWORDS][1:])
         content = format_sidecar(wanted)
         digest = hashlib.sha256(content.encode()).hexdigest()
         return FileStep(MERGE, sidecar, sidecar, kept, digest, before=before), content
@@ -187,13 +167,13 @@ def plan_merge(
         raise LeftAloneError(f"its notes cannot be added to {sidecar}: {error}") from error
 
 
-def format_sidecar(notes: file_notes.Notes) -> str:
+def format_sidecar(notes: Notes) -> str:
     """Return the text of a sidecar that notes this, always in one way; empty for nothing.
 
     Raises:
         ValueError: It cannot be written.
     """
-    if not notes or any(note.form == "structure" for note in notes.values()):
+    if not notes or any(form == "structure" for form, *_ in notes.values()):
         return ""
     prefixes = sorted({key.partition(":")[0] for key in notes})
     names = " ".join(f"xmlns:{prefix}={quoteattr(file_notes.SPACES[prefix])}" for prefix in prefixes)
@@ -203,16 +183,16 @@ def format_sidecar(notes: file_notes.Notes) -> str:
     return text
 
 
-def _write(key: file_notes.Key, note: file_notes.Note) -> str:
+def _write(key: file_notes.Key, note: Note) -> str:
+    form, *noted = note
     values = [
-        escape(_format_degrees(float(value), key) if key in file_notes.PLACE else value)
-        for value in note.values
+        escape(_format_degrees(float(value), key) if key in file_notes.PLACE else value) for value in noted
     ]
-    if note.form == "Alt":  # of texts in several languages, which are which is not known
+    if form == "Alt":  # of texts in several languages, which are which is not known
         return f'<{key}><rdf:Alt><rdf:li xml:lang="x-default">{values[0]}</rdf:li></rdf:Alt></{key}>\n'
-    if note.form:
+    if form:
         items = "".join(f"<rdf:li>{value}</rdf:li>" for value in values)
-        return f"<{key}><rdf:{note.form}>{items}</rdf:{note.form}></{key}>\n"
+        return f"<{key}><rdf:{form}>{items}</rdf:{form}></{key}>\n"
     return f"<{key}>{values[0]}</{key}>\n"
 
 

@@ -114,7 +114,8 @@ def _can_replace(facts: Facts, kept: Facts, knowledge: Knowledge) -> bool:
         or not knowledge.is_intact(facts.path)
     ):
         return False
-    return not knowledge.of(facts.path, kept.path).surplus.lasting
+    lasting, _ = knowledge.of(facts.path, kept.path).surplus
+    return not lasting
 
 
 def plan_around(

@@ -4,7 +4,7 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -43,6 +43,9 @@ NEXT_DIFFER = "the same, the next ones differ"
 # parts of a side in which transparency is compared, and levels by which that of copies differs in a part
 ALPHA_CELLS, MAX_ALPHA_APART = 64, 80
 OTHER_ALPHA = "other parts of them are transparent"
+# a property: how XMP holds it, "", "Alt", "Seq", "Bag", or "structure" for what is no plain text; then its values
+Note = tuple[str, ...]
+Notes = Mapping[str, Note]
 # of JPEG 2000, and where it says the depth of the first channel
 CODESTREAM, DEPTH_OFFSET = b"\xff\x4f\xff\x51", 42
 
@@ -60,6 +63,9 @@ class Contents:
         embedded: Names, in words that follow "it has", and digests of all further parts but notes (`parts.py`), of the numbers of
             a palette, and of colours where it is transparent.
         thumbnails: The same of thumbnails that show it, as any writer makes them.
+        notes: What it and its sidecars note, by property. This and what follows is read by `files/surplus.py`, of files alone.
+        companions: Further files that belong to it.
+        attributes: Its extended attributes.
     """
 
     frames: int = 1
@@ -69,6 +75,9 @@ class Contents:
     colours: bytes = b""
     embedded: frozenset[tuple[str, str]] = frozenset()
     thumbnails: frozenset[tuple[str, str]] = field(default=frozenset(), compare=False)
+    notes: Notes = field(default_factory=dict, compare=False)
+    companions: tuple[Path, ...] = field(default=(), compare=False)
+    attributes: Mapping[str, bytes] = field(default_factory=dict, compare=False)
 
 
 def read_contents(source: Path | bytes) -> Contents:

@@ -16,8 +16,9 @@ from image_copies.matching.files.facts import picture_facts
 from image_copies.matching.files.keeping import KeepSettings
 from image_copies.matching.files.notes import parse_xmp
 from image_copies.matching.files.plan import PlanRow
-from image_copies.matching.files.surplus import Holdings, find_surplus, read_holdings
+from image_copies.matching.files.surplus import find_surplus, read_holdings
 from image_copies.matching.groups.group_plan import plan_group
+from image_copies.matching.verification.contents import Contents
 from tests.pictures import encode
 from tests.search_results import know_all_alike
 
@@ -218,13 +219,13 @@ def test_what_both_note_goes_however_it_is_written(tmp_path: Path) -> None:
     ],
 )
 def test_what_both_note_otherwise_is_not_lost(tmp_path: Path, kept: str, other: str, what: str) -> None:
-    held = list[Holdings]()
+    held = list[Contents]()
     for inside in (kept, other):
         folder = tmp_path / str(len(held))
         folder.mkdir()
         write_sidecar(inside)(folder)
         held.append(read_holdings(folder / "small.jpg"))
-    assert find_surplus(*held).lasting == (f"{what} of its own",)
+    assert find_surplus(*held)[0] == [f"{what} of its own"]
 
 
 @pytest.mark.parametrize("same_bytes", [False, True])
@@ -292,5 +293,5 @@ def test_what_a_desktop_keeps_beside_a_file_counts(tmp_path: Path, name: str, ac
 def test_of_what_cannot_be_read_all_may_be_lost(tmp_path: Path) -> None:
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
     held = read_holdings(tmp_path / "a.png")
-    assert not find_surplus(held, held).lasting
-    assert find_surplus(None, held).lasting == find_surplus(held, None).lasting == ("what cannot be read",)
+    assert find_surplus(held, held) == ([], {})
+    assert find_surplus(None, held) == find_surplus(held, None) == (["what cannot be read"], {})
