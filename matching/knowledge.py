@@ -94,7 +94,7 @@ class PairKnowledge:
         knowledge = self.knowledge
         if self.file < self.kept:  # each two are compared once
             back = knowledge.of(self.file, self.kept).edits
-            return back and back.turned()
+            return back and back.exchange()
         return knowledge.comparer.compare(knowledge.facts[self.kept], knowledge.facts[self.file])
 
     @cached_property

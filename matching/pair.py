@@ -101,7 +101,7 @@ class Pair:
                 "likely", judged.reason.replace(judgement.AGREE, doubt), judgement.MAX_LIKELY
             ), None
         alike = not said and shown[0].shape == shown[1].shape  # smaller pictures are less sharp, too
-        said += ["blurred"] * (alike and edits.query.blurred != edits.reference.blurred)
+        said += ["blurred"] * (alike and len(set(edits.blurred)) == 2)
         judged = replace(
             judged, reason=judged.reason.replace(judgement.AGREE, judgement.describe_edits(said))
         )
@@ -144,7 +144,7 @@ class Pair:
             return OTHER_THING, 0.0
         if found.blocks < MIN_TONE_BLOCKS and not judgement.TONES.isdisjoint(said):
             return judgement.TOO_LITTLE, 0.0
-        if edits.query.covered or edits.reference.covered or found.is_covered:
+        if any(edits.covered) or found.is_covered:
             return "", float(shares.max())
         if differences.shows_other_colours(*colours, aligned.inside):
             return PART_DIFFERS, 0.0

@@ -21,7 +21,7 @@ from image_copies.data.process import usable_cores
 from .index.verdicts import NOTHING_KEPT, Verdicts
 from .matches import Match
 from .pair import Pair
-from .verification.edits import Comparison, Edits
+from .verification.edits import Comparison
 from .verification.features import CHANGES, MAX_SIDE, Change, Features, crop_features
 from .verification.geometry import Evidence, verify
 from .verification.judgement import EQUAL_BYTES, MAX_FALSE_ALARMS, Judgement, judge
@@ -184,9 +184,7 @@ class PairJudge:
 
         try:
             given = described, pair.evidence, far
-            judgement, edits = self.verdicts.ask(
-                pair.files, "pair", given, compare, Judgement, Comparison, Edits
-            )
+            judgement, edits = self.verdicts.ask(pair.files, "pair", given, compare, Judgement, Comparison)
         except ImageError:
             return judge(None, described=described)
         if edits is not None and query is None:
@@ -199,7 +197,7 @@ class PairJudge:
         if known == (None, None):
             self.judge(Match(one, other))
             return self._edits.get((one, other))
-        return known[0] or (known[1].turned() if known[1] else None)
+        return known[0] or (known[1].exchange() if known[1] else None)
 
     def judge_all(self, pairs: Sequence[Match], threshold: float | None = -np.inf) -> list[Judgement]:
         """Return the class of each pair, as `judge` does, on all cores."""

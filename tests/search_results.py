@@ -15,11 +15,11 @@ from image_copies.matching.index.store import add_files, digest_of, open_store
 from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match, Matches, write_matches_csv
 from image_copies.matching.results import SearchNotes, write_notes
-from image_copies.matching.verification.edits import Comparison, Edits
+from image_copies.matching.verification.edits import Comparison
 from image_copies.matching.verification.judgement import Judgement
 
 CERTAIN = Judgement("certain", "the pixels agree", 98)
-ALIKE = Comparison(Edits(step=1.0), Edits(step=1.0), np.eye(3), compressed=True, reversed=True)
+ALIKE = Comparison(np.eye(3), step=(1.0, 1.0), compressed=(True, True))
 
 
 def know_alike(digests: Mapping[Path, bytes], facts: Mapping[Path, Facts], pairs: Sequence[Match]) -> Knowledge:

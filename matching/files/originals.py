@@ -1,7 +1,6 @@
 """Which of the files that are certainly copies of each other was edited least: the largest one need not be the original."""
 
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from ..verification import recompression
 from ..verification.derivation import find_made
 from ..verification.detail import MAX_DENSITY, compare_detail
 from ..verification.differences import MIN_DIFFERING
-from ..verification.edits import Comparison, Edits
+from ..verification.edits import ONE, OTHER, Comparison
 from ..verification.geometry import map_pixels
 from .facts import Facts
 
@@ -51,7 +50,7 @@ class EditComparer:
         def look() -> Comparison:
             return self._add_compression(self._add_detail(seen, one, other), one, other)
 
-        return self._judge.verdicts.ask(pair, "edits", [seen], look, Comparison, Edits)
+        return self._judge.verdicts.ask(pair, "edits", [seen], look, Comparison)
 
     def find_made(self, one: Facts, other: Facts, found: Comparison | None) -> tuple[int, str] | None:
         """Return which of two files, 0 or 1, was made of the other, and what says so, in words that follow its name.
@@ -73,8 +72,8 @@ class EditComparer:
         own, theirs, unclear = _sort_changes(found)
         if bool(own) != bool(theirs):
             return int(not own), " and ".join(own or theirs)
-        if found.compressed != found.reversed and _is_same_scale(found):
-            follows: int | None = int(found.compressed)
+        if len(set(found.compressed)) == 2 and _is_same_scale(found):
+            follows: int | None = found.compressed.index(True)
         else:
             derived = partial(self._find_derived, one, other, found)
             follows = self._judge.verdicts.ask((one.path, other.path), "made", [found], derived)
@@ -82,11 +81,10 @@ class EditComparer:
             return follows, " and ".join([*unclear, "follows from the other one by its pixels"])
         if own:
             return None
-        sides = found.query, found.reference
-        clues: dict[str, list[bool]] = {
-            "shows less": [side.cropped for side in sides],
-            "shows less detail": [_has_new_detail(side) for side in sides[::-1]],
-            "does not say when it was taken": [not facts.taken for facts in (one, other)],
+        clues = {
+            "shows less": found.cropped,
+            "shows less detail": (_has_new_detail(found, OTHER), _has_new_detail(found, ONE)),
+            "does not say when it was taken": (not one.taken, not other.taken),
         }
         for words, (mine, others) in clues.items():
             if mine != others:
@@ -110,7 +108,7 @@ class EditComparer:
 
     def _add_detail(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
         """Add what only the files' own pixels show, if they can be read."""
-        if found.query.covered or found.reference.covered:  # what was laid over may have any tones
+        if any(found.covered):  # what was laid over may have any tones
             found = found.add({"recoloured": (False, False)})
         sizes = (one.width, one.height), (other.width, other.height)
         dated = bool(one.taken), bool(other.taken)
@@ -129,13 +127,13 @@ class EditComparer:
     def _add_compression(self, found: Comparison, one: Facts, other: Facts) -> Comparison:
         """Add whether each of the two follows from the other one by compression."""
         follows = (
-            self._follow(found.turned(), other.path, one.path),
+            self._follow(found.exchange(), other.path, one.path),
             self._follow(found, one.path, other.path),
         )
         made = [_is_nearer(*follows), _is_nearer(*follows[::-1])]  # the query, the reference
         detail = [
-            ALL_DETAIL if made_of is not None and made_of[1] else side.new_detail
-            for made_of, side in zip(follows[::-1], (found.query, found.reference), strict=True)
+            ALL_DETAIL if made_of is not None and made_of[1] else new_detail
+            for made_of, new_detail in zip(follows[::-1], found.new_detail, strict=True)
         ]
         found = found.add({"new_detail": detail})
         codings = self._find_codings(one, other)
@@ -146,12 +144,12 @@ class EditComparer:
                 made = [derived == 0, derived == 1]
             elif foreign and codings[made.index(True)] not in recompression.MAX_PIXELS:
                 made = [True, True]  # that it follows does not say that it was made so
-        return replace(found, reversed=made[0], compressed=made[1])
+        return found.add({"compressed": made})
 
     def _follow(self, found: Comparison, query: Path, reference: Path) -> tuple[float, bool] | None:
         """Compress the query as the reference was, where nothing else says that the reference has something that it lacks."""
-        lacking = found.query.changes or found.query.cropped or found.reference.covered
-        if lacking or found.reference.density >= MAX_DENSITY:
+        lacking = found.list_changes(ONE) or found.cropped[ONE] or found.covered[OTHER]
+        if lacking or found.density[OTHER] >= MAX_DENSITY:
             return None
         try:
             source, pixels = self._pixels.require(query), self._pixels.require(reference)
@@ -175,38 +173,40 @@ def find_advantage(found: Comparison, kept: Facts, file: Facts) -> str:
         file: The other one.
     """
     own, _, unclear = _sort_changes(found)
-    sure = _has_new_detail(found.query)
+    sure = _has_new_detail(found, ONE)
     as_large = _is_same_scale(found)
     by = "compression" if as_large else "scaling and compression"
-    own_step, their_step = found.query.step or 0.0, found.reference.step or 0.0
+    own_step, their_step = (step or 0.0 for step in found.step)
+    kept_follows, follows = found.compressed
     advantages = {  # the first that holds is the reason
         f"the kept file {' and '.join(own)}": own,
         f"one of the two {' and '.join(unclear)}": unclear,
         # a caption, or another name in the same form
-        "it has something that the kept file lacks": found.reference.covered,
-        PART_DIFFERS: found.differing >= MIN_DIFFERING and not found.compressed,
-        "it shows more than the kept file": found.query.cropped,
-        "it is a part of the kept file, which somebody chose": found.reference.cropped,
-        "it has more pixels than the kept file": found.reference.density > MAX_DENSITY,
-        "it is sharper than the kept file": found.query.blurred and not sure,
-        "nothing says that the kept file was not enlarged": found.query.density > MAX_DENSITY and not sure,
-        f"they differ by more than {by}": not found.compressed,
+        "it has something that the kept file lacks": found.covered[OTHER],
+        PART_DIFFERS: found.differing >= MIN_DIFFERING and not follows,
+        "it shows more than the kept file": found.cropped[ONE],
+        "it is a part of the kept file, which somebody chose": found.cropped[OTHER],
+        "it has more pixels than the kept file": found.density[OTHER] > MAX_DENSITY,
+        "it is sharper than the kept file": found.blurred[ONE] and not sure,
+        "nothing says that the kept file was not enlarged": found.density[ONE] > MAX_DENSITY and not sure,
+        f"they differ by more than {by}": not follows,
         "the kept file was compressed more": as_large and own_step > MAX_STEPS_APART * their_step > 0,
         f"both {kept.form} and {file.form} have as many pixels, and neither says which was first": as_large
-        and found.reversed
+        and kept_follows
         and not 0 < their_step <= MAX_STEPS_APART * own_step,
     }
     return next((words for words, holds in advantages.items() if holds), "")
 
 
-def _has_new_detail(edits: Edits) -> bool:
-    """Whether a file surely shows detail that its smaller copy cannot have had, and not what its compression left."""
-    return edits.new_detail > max(MIN_NEW_DETAIL, NEW_DETAIL_STEPS * (edits.step or UNKNOWN_STEP))
+def _has_new_detail(found: Comparison, side: int) -> bool:
+    """Whether one of them surely shows detail that its smaller copy cannot have had, and not what its compression left."""
+    step = found.step[side] or UNKNOWN_STEP
+    return found.new_detail[side] > max(MIN_NEW_DETAIL, NEW_DETAIL_STEPS * step)
 
 
 def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
     """Return the changes that were made to the query, to the reference, and to one of the two."""
-    one, other = found.query.changes, found.reference.changes
+    one, other = found.list_changes(ONE), found.list_changes(OTHER)
     unclear = [change for change in one if change in other]
     return (
         [change for change in one if change not in unclear],
@@ -216,7 +216,7 @@ def _sort_changes(found: Comparison) -> tuple[list[str], list[str], list[str]]:
 
 
 def _is_same_scale(found: Comparison) -> bool:
-    return 1 / MAX_DENSITY < found.reference.density < MAX_DENSITY
+    return 1 / MAX_DENSITY < found.density[OTHER] < MAX_DENSITY
 
 
 def _is_nearer(left: tuple[float, bool] | None, other: tuple[float, bool] | None) -> bool:

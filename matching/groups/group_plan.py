@@ -13,6 +13,7 @@ from ..files.facts import Facts
 from ..files.keeping import REFERENCE, KeepSettings, choose_kept, find_link_targets, find_pattern, sort_files
 from ..files.plan import BY_HAND, Action, PlanRow, list_companions
 from ..knowledge import Knowledge, PairKnowledge
+from ..verification.edits import OTHER
 from ..verification.judgement import Judgement
 
 TO_LOOK_AT = "a person should look"
@@ -64,7 +65,7 @@ def _choose_least_edited(
         known = knowledge.of(kept.path, other.path)
         if known.origin is None or known.origin[0] != other.path:
             continue
-        if known.edits is not None and known.edits.reference.cropped:
+        if known.edits is not None and known.edits.cropped[OTHER]:
             continue
         size = f"{kept.width} × {kept.height}"
         kept, why = other, f"{LEAST_EDITED}: {text_of(kept.path.name)}, {size}, {known.origin[1]}"

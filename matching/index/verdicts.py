@@ -17,7 +17,7 @@ from image_copies.data.sources.archives import find_archive
 from .store import write_together
 
 # whoever changes what is found out, or how, raises it: all that an index keeps of another version is dropped
-VERSION = 8
+VERSION = 9
 TABLE = (
     "CREATE TABLE IF NOT EXISTS verdicts (first BLOB NOT NULL, second BLOB NOT NULL, question BLOB NOT NULL, "
     "version INTEGER NOT NULL, answer BLOB NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (first, second, question))"

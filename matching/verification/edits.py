@@ -32,14 +32,18 @@ MIN_UNIFORM = 0.9  # share of a border that has one tone
 FULL = 0.95  # share of a side beyond which the other picture shows something
 
 
-Fields = dict[str, Sequence[Any]]  # of Edits by name, each of query and reference
+Fields = dict[str, Sequence[Any]]  # of Comparison by name, each of query and reference
+Sides = tuple[bool, bool]
+ONE, OTHER = 0, 1  # the query, the reference
+NEITHER = False, False
 
 
 @dataclass(frozen=True)
-class Edits:
-    """What is seen of one of two copies beside the other.
+class Comparison:
+    """What two copies look like beside each other, of the query and of the reference.
 
     Attributes:
+        homography: From the query's pixels to the reference's, as shares 0…1 of width and height [3, 3].
         covered: Something is laid over it, such as a caption or a sticker; of both where nothing says over which.
         framed: Something is added around it, such as a border or a bar.
         cropped: The other one shows more.
@@ -50,26 +54,30 @@ class Edits:
         discoloured: It has lost the colours that the other one has.
         recoloured: Its tones or colours are not those of the other one; of both where nothing says whose were changed.
         density: Pixels per length, of those of the other one.
-        new_detail: Size in grey levels of detail that the other one cannot have had (`enlargement.py`); 0 for none that is sure.
+        new_detail: Size in grey levels of detail that the other one cannot have had (`detail.py`); 0 for none that is sure.
         step: Mean step of its compression, 1 for none; None where it is not known.
+        compressed: It is what the other one gives when scaled and compressed; looked at where nothing else tells the two apart.
+        differing: How far their most differing part exceeds what is usual in them (`differences.py`).
     """
 
-    covered: bool = False
-    framed: bool = False
-    cropped: bool = False
-    blurred: bool = False
-    enlarged: bool = False
-    stretched: bool = False
-    turned: bool = False
-    discoloured: bool = False
-    recoloured: bool = False
-    density: float = 1.0
-    new_detail: float = 0.0
-    step: float | None = None
+    homography: Homography
+    covered: Sides = NEITHER
+    framed: Sides = NEITHER
+    cropped: Sides = NEITHER
+    blurred: Sides = NEITHER
+    enlarged: Sides = NEITHER
+    stretched: Sides = NEITHER
+    turned: Sides = NEITHER
+    discoloured: Sides = NEITHER
+    recoloured: Sides = NEITHER
+    density: tuple[float, float] = 1.0, 1.0
+    new_detail: tuple[float, float] = 0.0, 0.0
+    step: tuple[float | None, float | None] = None, None
+    compressed: Sides = NEITHER
+    differing: float = 0.0
 
-    @property
-    def changes(self) -> list[str]:
-        """What was done to it, in words, but for what only took from it."""
+    def list_changes(self, side: int) -> list[str]:
+        """Return what was done to one of them, in words, but for what only took from it."""
         known = {
             "has something laid over it": self.covered,
             "has something added around it": self.framed,
@@ -79,47 +87,17 @@ class Edits:
             "has lost its colours": self.discoloured,
             "has other tones or colours": self.recoloured,
         }
-        return [words for words, done in known.items() if done]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What two copies look like beside each other.
-
-    Attributes:
-        query: What is seen of the query.
-        reference: What is seen of the reference.
-        homography: From the query's pixels to the reference's, as shares 0…1 of width and height [3, 3].
-        compressed: Whether the reference is what the query gives when it is scaled and compressed; looked at where nothing else
-            tells the two apart.
-        reversed: Whether the query is what the reference, of the same scale, gives when it is compressed.
-        differing: How far their most differing part exceeds what is usual in them (`differences.py`).
-    """
-
-    query: Edits
-    reference: Edits
-    homography: Homography
-    compressed: bool = False
-    reversed: bool = False
-    differing: float = 0.0
+        return [words for words, done in known.items() if done[side]]
 
     def add(self, seen: Fields) -> "Comparison":
         """Return the same with what a detector has seen."""
-        query, reference = ({name: of[side] for name, of in seen.items()} for side in (0, 1))
-        return replace(
-            self, query=replace(self.query, **query), reference=replace(self.reference, **reference)
-        )
+        sides: dict[str, Any] = {name: tuple(of) for name, of in seen.items()}
+        return replace(self, **sides)
 
-    def turned(self) -> "Comparison":
+    def exchange(self) -> "Comparison":
         """Return the same with query and reference exchanged."""
-        return Comparison(
-            query=self.reference,
-            reference=self.query,
-            homography=invert(self.homography),
-            compressed=self.reversed,
-            reversed=self.compressed,
-            differing=self.differing,
-        )
+        sides: dict[str, Any] = {name: of[::-1] for name, of in vars(self).items() if isinstance(of, tuple)}
+        return replace(self, homography=invert(self.homography), **sides)
 
 
 def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int, ...]) -> Comparison:
@@ -134,17 +112,18 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     shapes = (query, reference) if aligned.swapped else (reference, query)
     to_frame = aligned.homography @ map_resized(aligned.moving.shape, shapes[1])
     shares = invert(from_shares(shapes[0])) @ to_frame @ from_shares(shapes[1])
-    beyond = (
-        _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography),
-        _look_beyond(aligned.moving, aligned.fixed.shape, invert(aligned.homography)),
+    covered, other_covered = find_covered_side(aligned)
+    framed, other_cropped = _look_beyond(aligned.fixed, aligned.moving.shape, aligned.homography)
+    other_framed, cropped = _look_beyond(aligned.moving, aligned.fixed.shape, invert(aligned.homography))
+    blur, other_blur = aligned.blurs
+    found = Comparison(
+        shares,
+        covered=(other_covered, covered),
+        framed=(other_framed, framed),
+        cropped=(other_cropped, cropped),
+        blurred=(blur > 0, other_blur > 0),  # to look alike, the sharper one is blurred
     )
-    # to look alike, the sharper one is blurred
-    seen = zip(find_covered_side(aligned), beyond, beyond[::-1], aligned.blurs[::-1], strict=True)
-    fixed, moving = (
-        Edits(covered, framed, cropped, blur > 0) for covered, (framed, _), (_, cropped), blur in seen
-    )
-    found = Comparison(moving, fixed, shares)
-    return found.turned() if aligned.swapped else found
+    return found.exchange() if aligned.swapped else found
 
 
 def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:

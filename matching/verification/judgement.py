@@ -187,21 +187,21 @@ def list_edits(
         reference: Those of the other one.
     """
     homography = map_pixels(found.homography, query, reference)
-    sides = found.query, found.reference
+
     seen = min(aligned.covered.mean(), aligned.seen.mean())
-    said = ["framed"] if any(side.framed for side in sides) else []
-    if not said and any(side.cropped for side in sides) and seen < MAX_SHOWN:
+    said = ["framed"] if any(found.framed) else []
+    if not said and any(found.cropped) and seen < MAX_SHOWN:
         said.append(f"cropped to {100 * seen:.0f} %")
     said += _describe_map(homography)
     if aligned.negative:
         said.append("a negative")
-    if any(side.covered for side in sides):
+    if any(found.covered):
         said.append("captioned or covered in part")
     if aligned.negative or not ADDED.isdisjoint(said):  # what was added may have any tones
         return said
-    if any(side.discoloured for side in sides):
+    if any(found.discoloured):
         said.append("without its colours")
-    elif any(side.recoloured for side in sides):
+    elif any(found.recoloured):
         apart = (aligned.fixed - aligned.warped)[aligned.inside].mean()
         said.append("brighter" if abs(apart) > MIN_BRIGHTER else "other tones or colours")
     return said

@@ -21,7 +21,7 @@ from image_copies.matching.index.store import digest_of, open_store
 from image_copies.matching.index.verdicts import Verdicts
 from image_copies.matching.pair import Pair
 from image_copies.matching.verification import recompression
-from image_copies.matching.verification.edits import Comparison, Edits
+from image_copies.matching.verification.edits import Comparison
 from image_copies.matching.views import Looks
 from image_copies.pipeline.match import main
 from tests.folders import read_tree
@@ -138,18 +138,20 @@ def test_a_search_that_was_killed_leaves_whole_stages(album: Path, looked: list[
     assert again == search(output="fresh")
 
 
-FOUND = Comparison(Edits(covered=True, density=1 / 3), Edits(new_detail=float("nan")), np.linspace(0, 1, 9).reshape(3, 3))
+FOUND = Comparison(
+    np.linspace(0, 1, 9).reshape(3, 3), covered=(True, False), density=(1 / 3, 3.0), new_detail=(0.0, float("nan"))
+)
 
 
 @pytest.mark.parametrize("answer", [None, 0.1 + 0.2, ["a", None], FOUND])
 def test_what_was_found_is_found_again(answer: object, tmp_path: Path) -> None:
-    path, types = tmp_path / "a", (Comparison, Edits)
+    path = tmp_path / "a"
     path.write_bytes(b"a")
     with open_store(tmp_path / "index", "extractor", 8) as store:
         for round_number in range(2):
             known = Verdicts(store.database, [path])
             known.know([(path, b"digest")])
-            found = known.ask((path,), "what?", [FOUND], [lambda: answer, lambda: 1 / 0][round_number], *types)
+            found = known.ask((path,), "what?", [FOUND], [lambda: answer, lambda: 1 / 0][round_number], Comparison)
             known.keep()
     assert repr(found) == repr(answer)
 

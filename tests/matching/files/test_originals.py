@@ -23,7 +23,7 @@ from image_copies.matching.knowledge import Knowledge, list_pairs
 from image_copies.matching.matches import Match
 from image_copies.matching.pairs import PairJudge
 from image_copies.matching.verification.detail import compare_detail
-from image_copies.matching.verification.edits import Comparison, Edits
+from image_copies.matching.verification.edits import Comparison
 from tests import pictures
 from tests.album_kinds.pictures import scene, turn_hue
 from tests.pictures import compress
@@ -456,43 +456,46 @@ def facts(tmp_path: Path) -> Facts:
     return picture_facts(tmp_path / "one.jpg")
 
 
-SHARP = Edits(blurred=True, new_detail=99.0)
-LARGE = Edits(density=1.5, new_detail=99.0)
-STEPS = Edits(step=4.0)
 UNCLEAR = "both JPEG and JPEG have as many pixels, and neither says which was first"
+DETAIL, BOTH, NEITHER = (99.0, 0.0), (True, True), (False, False)
 
 
 @pytest.mark.parametrize(
-    ("query", "reference", "measured", "said"),
+    ("seen", "said"),
     [
-        (Edits(blurred=True), Edits(), {}, "it is sharper than the kept file"),
-        (SHARP, Edits(), {}, ""),
-        (Edits(density=1.5), Edits(), {}, "nothing says that the kept file was not enlarged"),
-        (LARGE, Edits(), {}, ""),
-        (Edits(), Edits(cropped=True), {}, "it is a part of the kept file, which somebody chose"),
-        (Edits(), Edits(), {"reversed": True}, UNCLEAR),
-        (STEPS, Edits(), {"reversed": True}, UNCLEAR),
-        (STEPS, STEPS, {"reversed": True}, ""),  # as by a program that keeps the tables
-        (STEPS, Edits(step=4.4), {"reversed": True}, ""),
-        (STEPS, Edits(step=6.0), {"reversed": True}, UNCLEAR),
-        (Edits(step=6.0), STEPS, {}, "the kept file was compressed more"),
-        (Edits(), Edits(), {"differing": 2.5}, ""),
-        (Edits(), Edits(), {"differing": 2.5, "compressed": False}, "a part of the two differs"),
-        (Edits(), Edits(), {"differing": 1.5, "compressed": False}, None),
-        (Edits(covered=True), Edits(covered=True), {}, "one of the two has something laid over it"),
+        ({"blurred": (True, False)}, "it is sharper than the kept file"),
+        ({"blurred": (True, False), "new_detail": DETAIL}, ""),
+        ({"density": (1.5, 1.0)}, "nothing says that the kept file was not enlarged"),
+        ({"density": (1.5, 1.0), "new_detail": DETAIL}, ""),
+        ({"cropped": (False, True)}, "it is a part of the kept file, which somebody chose"),
+        ({"compressed": BOTH}, UNCLEAR),
+        ({"compressed": BOTH, "step": (4.0, None)}, UNCLEAR),
+        ({"compressed": BOTH, "step": (4.0, 4.0)}, ""),  # as by a program that keeps the tables
+        ({"compressed": BOTH, "step": (4.0, 4.4)}, ""),
+        ({"compressed": BOTH, "step": (4.0, 6.0)}, UNCLEAR),
+        ({"step": (6.0, 4.0)}, "the kept file was compressed more"),
+        ({"differing": 2.5}, ""),
+        ({"differing": 2.5, "compressed": NEITHER}, "a part of the two differs"),
+        ({"differing": 1.5, "compressed": NEITHER}, None),
+        ({"covered": BOTH}, "one of the two has something laid over it"),
     ],
 )
-def test_what_a_file_has_before_the_kept_one_is_said(
-    facts: Facts, query: Edits, reference: Edits, measured: dict[str, Any], said: str | None
-) -> None:
-    found = replace(Comparison(query, reference, np.eye(3), compressed=True), **measured)
+def test_what_a_file_has_before_the_kept_one_is_said(facts: Facts, seen: dict[str, Any], said: str | None) -> None:
+    found = replace(Comparison(np.eye(3), compressed=(False, True)), **seen)
     why = find_advantage(found, facts, facts)
     assert why == said or (said is None and why != "a part of the two differs")
 
 
+def test_what_is_seen_of_two_files_is_exchanged_with_them() -> None:
+    found = Comparison(np.diag([2.0, 4.0, 1.0]), cropped=(True, False), step=(1.0, None), differing=0.5)
+    back = found.exchange()
+    assert (back.cropped, back.step, back.differing) == ((False, True), (None, 1.0), 0.5)
+    assert np.allclose(back.homography, np.diag([0.5, 0.25, 1.0]))
+
+
 def test_of_a_framed_picture_of_another_shape_nobody_knows_which_was_stretched() -> None:
     apart = ((480, 360), (440, 400)), lambda: (np.zeros((360, 480, 3), np.uint8), np.zeros((400, 440, 3), np.uint8))
-    squeezed = compare_detail(Comparison(Edits(framed=True), Edits(), np.eye(3)), *apart)
+    squeezed = compare_detail(Comparison(np.eye(3), framed=(True, False)), *apart)
     assert squeezed["stretched"] == [True, True], "its shape is not the camera's"
 
 
@@ -508,7 +511,7 @@ def test_a_product_of_another_colour_does_not_go(tmp_path: Path, side: float, qu
     assert (rows["one"].action, rows["other"].action) == ("keep", "review")
     judge = PairJudge()
     found = EditComparer(judge).compare(*(picture_facts(tmp_path / name) for name in ("one.jpg", "other.jpg")))
-    assert found is None or found.query.recoloured
+    assert found is None or found.recoloured[0]
 
 
 def test_a_caption_gives_no_other_tones(tmp_path: Path) -> None:
