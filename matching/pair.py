@@ -10,13 +10,13 @@ import numpy as np
 from image_copies.data.errors import ImageError
 
 from .verification import differences, judgement
-from .verification.alignment import MAX_SIDE, NARROW, Aligned, Grey, align, invert, reduce_picture
+from .verification.alignment import MAX_SIDE, NARROW, Grey, invert, reduce_picture
 from .verification.contents import NEXT_DIFFER, list_missing, match_contents
 from .verification.edits import Comparison, compare_edits
 from .verification.geometry import Evidence, map_pixels
 from .verification.picture import Picture, tell_shots_apart
 from .verification.recompression import follow_by_compression
-from .verification.registration import Registration, register
+from .verification.registration import Registration, align, register
 
 CLOSE_SIDE = 2 * MAX_SIDE  # pixels of the longer side at which copies are looked at again
 # blocks that must agree where the tones do not: a disc of one colour is like any other one
@@ -91,10 +91,10 @@ class Pair:
             ), None
         shown = self.query.pixels, self.reference.pixels
         shapes = shown[0].shape, shown[1].shape
-        colours = differences.lay_colours(found.aligned, *shown)
-        tones = differences.compare_colours(*colours, found.aligned.inside)
-        edits = compare_edits(found.aligned, *shapes).add(tones)
-        said = judgement.list_edits(edits, found.aligned, *shapes)
+        colours = differences.lay_colours(found, *shown)
+        tones = differences.compare_colours(*colours, found.inside)
+        edits = compare_edits(found, *shapes).add(tones)
+        said = judgement.list_edits(edits, found, *shapes)
         doubt, differing = self._find_doubt(found, edits, said, colours)
         if doubt:
             return judgement.Judgement(
@@ -132,21 +132,20 @@ class Pair:
             said: What tells them apart, in words.
             colours: Those of both, in one frame.
         """
-        aligned = found.aligned
-        closer = self._look_closer(edits, aligned.negative)
-        finer = closer is not None and closer.fixed.shape != aligned.fixed.shape
-        shares = differences.measure_differences(aligned)
+        closer = self._look_closer(edits, found.negative)
+        finer = closer is not None and closer.fixed.shape != found.fixed.shape
+        shares = differences.measure_differences(found)
         close = shares if closer is None else differences.measure_differences(closer)
         # where both are scaled once at most
         stays = finer or closer is None or differences.shows_another_thing(closer, close)
-        apart = stays and differences.shows_another_thing(aligned, shares)
+        apart = stays and differences.shows_another_thing(found, shares)
         if apart and not self._follows(edits):
             return OTHER_THING, 0.0
         if found.blocks < MIN_TONE_BLOCKS and not judgement.TONES.isdisjoint(said):
             return judgement.TOO_LITTLE, 0.0
         if any(edits.covered) or found.is_covered:
             return "", float(shares.max())
-        if differences.shows_other_colours(*colours, aligned.inside):
+        if differences.shows_other_colours(*colours, found.inside):
             return PART_DIFFERS, 0.0
         differing = float(min(shares.max(), close.max()) if finer else shares.max())
         plain = all(word.startswith("cropped") for word in said)
@@ -155,7 +154,7 @@ class Pair:
             doubted = doubted or differences.shows_another_thing(closer, close)
         return (PART_DIFFERS if doubted and not (apart or self._follows(edits)) else ""), differing
 
-    def _look_closer(self, edits: Comparison, negative: bool) -> Aligned | None:
+    def _look_closer(self, edits: Comparison, negative: bool) -> Registration | None:
         """Lay one on the other with more pixels; None where neither has more, or one cannot be read any more."""
         shown = []
         with suppress(ImageError):

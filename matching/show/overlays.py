@@ -109,12 +109,11 @@ def lay_pair(first: Path, second: Path) -> LaidPair | None:
     found = registration.register(Picture(first), Picture(second))
     if found is None or (found.inliers < geometry.MIN_INLIERS and found.median < judgement.OTHER_MEDIAN):
         return None
-    aligned = found.aligned
-    fixed = 0 if found.aligned.swapped else 1
-    to_fixed = aligned.homography @ alignment.map_resized(aligned.moving.shape, pictures[1 - fixed].shape)
-    to_shown = alignment.map_resized(pictures[fixed].shape, aligned.fixed.shape) @ to_fixed
+    fixed = 0 if found.swapped else 1
+    to_fixed = found.homography @ alignment.map_resized(found.moving.shape, pictures[1 - fixed].shape)
+    to_shown = alignment.map_resized(pictures[fixed].shape, found.fixed.shape) @ to_fixed
     # by how much the one that gives the alignment's frame shows more
-    more = aligned.seen.mean() - aligned.covered.mean()
+    more = found.seen.mean() - found.covered.mean()
     larger = int(pictures[0].size < pictures[1].size)
     frame = larger if abs(more) <= 1 - judgement.MAX_SHOWN else fixed if more > 0 else 1 - fixed
     under, other = pictures[frame], pictures[1 - frame]
@@ -125,10 +124,10 @@ def lay_pair(first: Path, second: Path) -> LaidPair | None:
     back = (
         alignment.invert(to_fixed)
         if frame != fixed
-        else alignment.map_resized(pictures[fixed].shape, aligned.fixed.shape)
+        else alignment.map_resized(pictures[fixed].shape, found.fixed.shape)
     )
-    apart = edits.find_differing(aligned) | edits.find_clearly_differing(aligned)
-    measured = np.maximum(measure_differences(aligned, spots=False), STRONG * apart)
+    apart = edits.find_differing(found) | edits.find_clearly_differing(found)
+    measured = np.maximum(measure_differences(found, spots=False), STRONG * apart)
     excess = cv2.warpPerspective(measured, back, size, flags=cv2.INTER_LINEAR)
     differences, frames = _draw_differences(under, np.asarray(excess, np.float32))
     laid = np.where(covered, warped, _pale(under))

@@ -1,7 +1,4 @@
-"""Two pictures laid on each other: a rough homography is refined until their details meet, at the coarser one's resolution."""
-
-from dataclasses import dataclass, replace
-from functools import cached_property
+"""Pictures and maps between them: blocks, displacements, warping, tones."""
 
 import cv2
 import numpy as np
@@ -11,7 +8,6 @@ from image_copies.data.arrays import Bools, Float32s, Float64s, UInt8s
 BLOCK, STRIDE = 32, 16  # pixels
 COARSE = 13  # pixels: structure wider than this is removed, so that light and shade do not count as agreement
 MIN_TEXTURE = 3.0  # grey levels: standard deviation of a block that shows something
-FULL = 0.999  # share of a block that both pictures must cover
 MIN_PEAK = 0.7  # correlation from which a displaced block counts as found
 
 Grey = Float32s
@@ -101,107 +97,12 @@ MAX_SIDE = 480  # pixels of the longer side; larger pictures are reduced to it
 # aspect ratio beyond which the shorter side decides, up to so many times that of the longer one
 NARROW, MAX_LONGER = 4, 8
 MIN_SIDE = 8  # pixels of a reduced picture
-FIRST_REACH, LAST_REACH = 6, 3  # pixels within which blocks are searched
-MAX_FIT_ERROR = 1.0  # pixels
-MIN_BLOCKS = 4  # displaced blocks from which a map is fitted
-ENOUGH_BLOCKS = 40  # displaced blocks that determine a map well
-BLURS = (0.7, 1.2, 2.0, 3.0)  # standard deviations in pixels by which the sharper picture is blurred
-BLUR_GAIN = 0.003  # of the median correlation, by which more blur must be better
 WINDOW = 9  # pixels of the windows in which differences are measured: as many along the edges are left out
 LEVELS = 32  # steps of grey in which the tones of two pictures are compared
 MEASURED = 40_000  # pixels, about, by which tones and usual differences are measured
 MIN_LEVEL_SHARE = 0.002  # share of the pixels that a step must have, for its tone to be known
-NO_SCALE = 0.95  # a picture is not reduced for a scale above this
 
 Homography = Float64s
-
-
-@dataclass(frozen=True, eq=False)
-class Aligned:
-    """Two pictures in one frame, that of the coarser one.
-
-    Attributes:
-        fixed: Grey values [h, w] of the picture that gives the frame.
-        moving: Grey values of the other picture, in its own frame; negated for a negative.
-        homography: From the other picture's pixels to the frame's [3, 3].
-        blurs: Standard deviations in pixels by which `fixed` and `warped` are blurred to look alike, one of them 0.
-        swapped: Whether the frame is the query's, not the reference's.
-    """
-
-    fixed: Grey
-    moving: Grey
-    homography: Homography
-    blurs: tuple[float, float] = 0.0, 0.0
-    swapped: bool = False
-
-    @cached_property
-    def warped(self) -> Grey:
-        """Grey values [h, w] of the other picture, warped into the frame."""
-        return warp(self.moving, self.homography, self.fixed.shape)
-
-    @cached_property
-    def covered(self) -> Grey:
-        """1 where the warped picture has pixels, else 0, [h, w]."""
-        return find_covered(self.moving.shape, self.homography, self.fixed.shape)
-
-    @property
-    def negative(self) -> bool:
-        """Whether one of them was negated."""
-        return bool(self.moving.mean() < 0)
-
-    @cached_property
-    def alike(self) -> tuple[Grey, Grey]:
-        """Both pictures in the frame [h, w], blurred to look alike."""
-        return _blur(self.fixed, self.blurs[0]), _blur(self.warped, self.blurs[1])
-
-    @cached_property
-    def seen(self) -> Grey:
-        """1 where the other picture lies in `moving`, else 0 [h, w]."""
-        return find_covered(self.fixed.shape, invert(self.homography), self.moving.shape)
-
-    @cached_property
-    def details(self) -> tuple[Grey, Grey]:
-        """Details [h, w] of both, blurred to look alike."""
-        fixed, warped = self.alike
-        return keep_details(fixed), keep_details(warped)
-
-    @cached_property
-    def blocks(self) -> tuple[Grid, Grid, Grid]:
-        """The correlation of their blocks, −1…1, and the standard deviations of those of `fixed` and `warped`."""
-        return compare_blocks(*self.details)
-
-    @cached_property
-    def shared(self) -> Bools:
-        """Blocks that both cover whole."""
-        return block_means(self.covered) > FULL
-
-    @cached_property
-    def textured(self) -> Bools:
-        """Shared blocks that show something in both."""
-        _, first, second = self.blocks
-        return np.asarray(self.shared & (np.minimum(first, second) > MIN_TEXTURE), np.bool_)
-
-    @cached_property
-    def median(self) -> float:
-        """Median correlation of the textured blocks; −1 where there are fewer than three."""
-        values = self.blocks[0][self.textured]
-        return float(np.median(values)) if len(values) >= 3 else -1.0
-
-    @cached_property
-    def inside(self) -> Bools:
-        """Where both are seen [h, w], but for the edges."""
-        around = np.ones((WINDOW, WINDOW), np.uint8)
-        eroded = cv2.erode(self.covered, around, borderType=cv2.BORDER_CONSTANT, borderValue=0.0)
-        return np.asarray(eroded > 0.5, np.bool_)
-
-    @cached_property
-    def toned(self) -> tuple[tuple[Grey, Grey], tuple[Grey, Grey]]:
-        """Both as in `alike`, first with the tones of the fixed one, and then with those of the other one."""
-        fixed, warped = self.alike
-        return (fixed, match_tones(warped, fixed, self.inside)), (
-            match_tones(fixed, warped, self.inside),
-            warped,
-        )
 
 
 def reduce_picture(pixels: UInt8s, side: int = MAX_SIDE) -> UInt8s:
@@ -224,36 +125,6 @@ def map_resized(new: tuple[int, ...], old: tuple[int, ...]) -> Homography:
     return np.array(
         [[horizontal, 0, (horizontal - 1) / 2], [0, vertical, (vertical - 1) / 2], [0, 0, 1]], np.float64
     )
-
-
-def align(query: UInt8s, reference: UInt8s, homography: Homography, negative: bool) -> Aligned | None:
-    """Lay a picture on another.
-
-    Args:
-        query: uint8 [h, w, 3], RGB, reduced.
-        reference: uint8 [h, w, 3], RGB, reduced.
-        homography: Roughly from the query's pixels to the reference's [3, 3].
-        negative: Whether one of them is a negative of the other.
-
-    Returns:
-        Both in one frame; None where they do not overlap, or by less than a block.
-    """
-    scale = float(np.sqrt(np.abs(np.linalg.det(find_steps(homography, query.shape[1::-1])))))
-    if not 0 < scale < np.inf or not find_covered(query.shape, homography, reference.shape).any():
-        return None
-    fixed, moving = (reference, query) if scale <= 1 else (query, reference)
-    rough = homography if scale <= 1 else invert(homography)
-    factor = min(scale, 1 / scale)
-    if factor < NO_SCALE:
-        reduced = resize_by(moving, factor)
-        rough = rough @ map_resized(moving.shape, reduced.shape)
-        moving = reduced
-    if min(*fixed.shape[:2], *moving.shape[:2]) < BLOCK:
-        return None
-    shown = -to_grey(moving) if negative else to_grey(moving)
-    laid = Aligned(to_grey(fixed), shown, rough / rough[2, 2], swapped=scale > 1)
-    aligned = _refine(_match_blur(laid), FIRST_REACH)
-    return _refine(_match_blur(_refine(aligned, LAST_REACH)), LAST_REACH)
 
 
 def warp(
@@ -336,45 +207,3 @@ def cut_middle(picture: Grey, homography: Homography, side: int) -> tuple[Grey, 
     top, left = (max(0, (length - side) // 2) for length in picture.shape)
     shift = np.array([[1, 0, left], [0, 1, top], [0, 0, 1]], np.float64)
     return picture[top : top + side, left : left + side], invert(homography @ shift)
-
-
-def _blur(picture: Grey, deviation: float) -> Grey:
-    return np.asarray(cv2.GaussianBlur(picture, (0, 0), deviation), np.float32) if deviation else picture
-
-
-def _refine(aligned: Aligned, reach: int) -> Aligned:
-    """Lay the pictures by a map fitted to their blocks' displacements, if they agree better then."""
-    chosen = _thin_out(aligned.textured)
-    moved = find_displacements(*aligned.details, chosen, reach)
-    found = ~np.isnan(moved[..., 0])
-    centres = block_centres(chosen.shape)[found]
-    before = map_points(invert(aligned.homography), centres)
-    if len(centres) < MIN_BLOCKS:
-        return aligned
-    affine, _ = cv2.estimateAffine2D(before, centres + moved[found], ransacReprojThreshold=MAX_FIT_ERROR)
-    if affine is None:
-        return aligned
-    again = replace(aligned, homography=np.vstack([affine, [0, 0, 1]]))
-    return again if again.median > aligned.median else aligned
-
-
-def _thin_out(chosen: Bools) -> Bools:
-    """Return every second or third block of as many rows, where these are enough: their neighbours overlap them."""
-    for apart in (3, 2):
-        thinned = np.zeros_like(chosen)
-        thinned[::apart, ::apart] = chosen[::apart, ::apart]
-        if thinned.sum() >= ENOUGH_BLOCKS:
-            return thinned
-    return chosen
-
-
-def _match_blur(aligned: Aligned) -> Aligned:
-    """Blur the sharper picture as far as that makes the two more alike."""
-    best = replace(aligned, blurs=(0.0, 0.0))
-    for deviations in ([(0.0, blur) for blur in BLURS], [(blur, 0.0) for blur in BLURS]):
-        for pair in deviations:
-            blurred = replace(aligned, blurs=pair)
-            if blurred.median <= best.median + BLUR_GAIN:
-                break
-            best = blurred
-    return best

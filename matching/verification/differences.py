@@ -7,8 +7,9 @@ import numpy as np
 
 from image_copies.data.arrays import Bools, UInt8s
 
-from .alignment import Aligned, Grey, match_tones, take_means, take_some, vary, warp
+from .alignment import Grey, match_tones, take_means, take_some, vary, warp
 from .edits import MIN_DIFFERENCE, Fields, differ_by, find_covered_side, find_differing
+from .registration import Registration
 
 COARSE = 16.0  # pixels: differences wider than this are those of tones
 STEPS = 12  # parts of a picture, by how much detail they show, in which usual differences are found
@@ -31,7 +32,7 @@ MIN_ONE_KIND = 0.92  # share of strokes, or of one tone, that suffices alone: of
 MIN_WRITTEN = 0.6
 
 
-def measure_differences(aligned: Aligned, spots: bool = True) -> Grey:
+def measure_differences(aligned: Registration, spots: bool = True) -> Grey:
     """Return how far each pixel's window differs beyond what is usual where as much detail is seen, as the logarithm of a ratio.
 
     Copies reach 1.9, whatever their compression, size or colours; another name in a form or a face that was blurred 2 to 8.
@@ -55,7 +56,7 @@ def measure_differences(aligned: Aligned, spots: bool = True) -> Grey:
     return np.where(inside, excess.max(axis=0) if spots else excess[0], 0).astype(np.float32)
 
 
-def shows_another_thing(aligned: Aligned, differences: Grey) -> bool:
+def shows_another_thing(aligned: Registration, differences: Grey) -> bool:
     """Whether something is seen in one of two pictures alone that was not drawn over it: captions are strokes, or of one tone.
 
     Of a thing that has one tone in both, as a lamp of two colours, one must show the ground around it.
@@ -170,7 +171,7 @@ MIN_TONE_SHARE = 0.02  # of the pixels that have a tone, from which it is compar
 MAX_TONE_APART = 4.0
 
 
-def lay_colours(aligned: Aligned, query: Pixels, reference: Pixels) -> tuple[Grey, Grey]:
+def lay_colours(aligned: Registration, query: Pixels, reference: Pixels) -> tuple[Grey, Grey]:
     """Return brightness and colours of query and reference [h, w, 3] as they were aligned, in one frame [3, h, w]."""
     fixed, moving = (query, reference) if aligned.swapped else (reference, query)
     size = aligned.moving.shape[::-1]

@@ -13,14 +13,15 @@ import numpy as np
 
 from image_copies.data.arrays import Bools
 
-from .alignment import Aligned, Grey, Homography, find_covered, invert, map_resized, warp
+from .alignment import Grey, Homography, find_covered, invert, map_resized, warp
 from .geometry import from_shares
+from .registration import MIN_COVERED, Registration
 
 MIN_DIFFERENCE = 24.0  # grey levels by which a pixel differs
 # grey levels by which it differs clearly: what a change of contrast cuts off differs by less
 CLEAR_DIFFERENCE = 80.0
 USUAL_DIFFERENCES = 6.0  # multiples of the usual difference by which it differs, too
-MIN_COVERED, MAX_COVERED = 0.004, 0.4  # share of the pixels that something laid over a copy covers
+MAX_COVERED = 0.4  # share of the pixels that something laid over a copy covers, at most
 CLOSED = 7  # pixels of gaps in what differs that are closed
 STRONGER_EDGES = 1.25  # factor by which the edges of one picture are stronger along the outline
 MIN_MARGIN = 0.01  # share of a side that one picture shows beyond the other
@@ -100,7 +101,7 @@ class Comparison:
         return replace(self, homography=invert(self.homography), **sides)
 
 
-def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int, ...]) -> Comparison:
+def compare_edits(aligned: Registration, query: tuple[int, ...], reference: tuple[int, ...]) -> Comparison:
     """Compare two copies that were laid on each other.
 
     Args:
@@ -126,7 +127,7 @@ def compare_edits(aligned: Aligned, query: tuple[int, ...], reference: tuple[int
     return found.exchange() if aligned.swapped else found
 
 
-def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
+def find_covered_side(aligned: Registration) -> tuple[bool, bool]:
     """Return whether something may be laid over the picture that gives the frame, and over the other one."""
     inside, differing = aligned.inside, find_differing(aligned)
     if not MIN_COVERED * inside.sum() < differing.sum() < MAX_COVERED * inside.sum():
@@ -136,7 +137,7 @@ def find_covered_side(aligned: Aligned) -> tuple[bool, bool]:
     return bool(STRONGER_EDGES * own > other), bool(STRONGER_EDGES * other > own)
 
 
-def find_differing(aligned: Aligned) -> Bools:
+def find_differing(aligned: Registration) -> Bools:
     """Return where two pictures [h, w] differ by more than pictures displaced by a pixel do, whichever has the other's tones."""
     # tones that a change of contrast has cut off are not unlike each other: a difference shows whichever is matched
     differing = np.logical_and.reduce([differ_by(*pair, aligned.inside) for pair in aligned.toned])
@@ -145,7 +146,7 @@ def find_differing(aligned: Aligned) -> Bools:
     return cv2.morphologyEx(opened, cv2.MORPH_CLOSE, np.ones((CLOSED, CLOSED), np.uint8)).astype(bool)
 
 
-def find_clearly_differing(aligned: Aligned) -> Bools:
+def find_clearly_differing(aligned: Registration) -> Bools:
     """Return where [h, w] solid parts differ by more than a change of contrast does, whichever has the other's tones."""
     differing = np.logical_or.reduce(
         [differ_by(*pair, aligned.inside, CLEAR_DIFFERENCE) for pair in aligned.toned]

@@ -8,7 +8,7 @@ import numpy as np
 
 from image_copies.data.arrays import Float64s
 
-from .alignment import MAX_SIDE, Aligned
+from .alignment import MAX_SIDE
 from .detail import MAX_ANISOTROPY, MAX_TILT, measure_angle, measure_anisotropy
 from .edits import Comparison
 from .geometry import MIN_INLIERS, map_pixels
@@ -176,7 +176,7 @@ TONES = {"a negative", "without its colours", "brighter", "other tones or colour
 
 
 def list_edits(
-    found: Comparison, aligned: Aligned, query: tuple[int, ...], reference: tuple[int, ...]
+    found: Comparison, aligned: Registration, query: tuple[int, ...], reference: tuple[int, ...]
 ) -> list[str]:
     """Return what tells two copies apart, in words; nothing of size and compression.
 

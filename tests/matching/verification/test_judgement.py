@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import cv2
 import numpy as np
@@ -18,7 +18,6 @@ from PIL import ExifTags, Image
 from image_copies.data.decode import decode_rgb
 from image_copies.data.procedural import draw_picture
 from image_copies.matching.pair import Pair
-from image_copies.matching.verification.alignment import Aligned
 from image_copies.matching.verification.judgement import Judgement, judge
 from image_copies.matching.verification.picture import Picture, _read_tags, tell_shots_apart
 from image_copies.matching.verification.registration import Registration, register
@@ -139,9 +138,13 @@ def test_another_point_of_view_is_not_certain_even_of_a_flat_thing() -> None:
     assert compare(np.asarray(view, np.uint8), scene).kind == "likely"
 
 
-LAID = Registration(
-    50, 50, cast(Aligned, None), blocks=60, median=0.95, changed=0, moved=0, parallax=0.1, perspective=0.05, outside=0
-)
+def lay(**measured: Any) -> Registration:
+    """Return two pictures laid on each other that certainly are copies, but for what is measured."""
+    plain = np.zeros((64, 64), np.float32)
+    laid = Registration(plain, plain, np.eye(3))
+    usual = {"inliers": 50, "matched": 50, "blocks": 60, "median": 0.95, "changed": 0, "moved": 0}
+    vars(laid).update(usual | {"parallax": 0.1, "perspective": 0.05, "outside": 0} | measured)
+    return laid
 
 
 @pytest.mark.parametrize(
@@ -173,7 +176,7 @@ LAID = Registration(
     ],
 )
 def test_each_measure_has_its_limit(measures: dict[str, Any], kind: str) -> None:
-    assert judge(registration=replace(LAID, **measures)).kind == kind
+    assert judge(registration=lay(**measures)).kind == kind
 
 
 @pytest.mark.parametrize(
@@ -189,13 +192,13 @@ def test_each_measure_has_its_limit(measures: dict[str, Any], kind: str) -> None
 def test_pixels_count_where_features_or_they_themselves_say_that_the_map_holds(
     inliers: int, matched: int, median: float, kind: str, confirmed: bool
 ) -> None:
-    found = judge(registration=replace(LAID, inliers=inliers, matched=matched, median=median))
+    found = judge(registration=lay(inliers=inliers, matched=matched, median=median))
     assert (found.kind, found.confirmed) == (kind, confirmed)
 
 
 def test_certainty_rises_with_the_agreement() -> None:
     medians = (0.3, 0.49, 0.6, 0.84, 0.86, 0.93, 1.0)
-    found = [judge(registration=replace(LAID, median=median)) for median in medians]
+    found = [judge(registration=lay(median=median)) for median in medians]
     grades = [one.certainty for one in found]
     assert grades == sorted(set(grades)) and max(grades[:2]) <= 39 and 60 <= min(grades[2:4]) <= max(grades[2:4]) <= 89
     assert (found[4].certainty, found[-1].certainty) == (91, 99)
