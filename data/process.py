@@ -2,13 +2,16 @@
 
 import ctypes
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from multiprocessing import get_context
 from typing import TypeVar
 
 DEVICE_VARIABLE = "COPY_DETECTION_DEVICE"  # environment variable: the device to use instead of the best one
 MAX_DEFAULT_WORKERS = 16  # upper limit of the default; a recipe may ask for more
+TRIM_THRESHOLD, MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 def process_rank() -> int:
@@ -29,6 +32,19 @@ def processes_on_machine() -> int:
 def process_rank_on_machine() -> int:
     """Return this process's local rank, from 0, which is also the index of its GPU."""
     return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed for the next arrays of this process; nothing with other C libraries.
+
+    By default it returns large blocks to the system, which clears their pages again for the next: at 160 px a fifth of
+    the processor time of a small network's training step in batches of 64, a third in batches of 256.
+    """
+    if sys.platform == "linux":
+        with suppress(AttributeError):  # musl's library has none
+            library = ctypes.CDLL(None)
+            library.mallopt(MMAP_MAX, 0)
+            library.mallopt(TRIM_THRESHOLD, -1)
 
 
 def usable_cores() -> int:

@@ -1,10 +1,8 @@
 """Device, memory, precision and determinism, and error messages for a missing GPU or exhausted memory."""
 
-import ctypes
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 
@@ -19,7 +17,6 @@ OUT_OF_MEMORY_PHRASES = (
     "not enough memory",
     "alloc_failed",
 )  # CUDA, CPU, cuDNN and cuBLAS
-TRIM_THRESHOLD, MMAP_MAX = -1, -4  # of glibc's malloc.h
 
 
 def best_device() -> torch.device:
@@ -50,19 +47,6 @@ def best_device() -> torch.device:
         )
     torch.cuda.set_device(own)  # the default of calls that name no GPU, such as torch.cuda.synchronize()
     return torch.device("cuda", own)
-
-
-def keep_freed_memory() -> None:
-    """Let glibc keep what is freed for the next tensors of this process; nothing with other C libraries.
-
-    By default it returns large blocks to the system, which clears their pages again at every step: at 160 px a fifth of
-    the processor time of a small network's training step in batches of 64, a third in batches of 256.
-    """
-    if sys.platform == "linux":
-        with suppress(AttributeError):  # musl's library has none
-            library = ctypes.CDLL(None)
-            library.mallopt(MMAP_MAX, 0)
-            library.mallopt(TRIM_THRESHOLD, -1)
 
 
 def describe_device(device: torch.device) -> str:

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from image_copies.data.process import keep_freed_memory
 from image_copies.matching.output import Output
 from image_copies.pipeline.run.cli import report_errors
 from image_copies.pipeline.tools.match_options import is_comparison, parse_line
@@ -105,6 +106,7 @@ def _search(options: argparse.Namespace, output: Output) -> int:
 
     if options.index is not None:
         require_index(options.index)
+    keep_freed_memory()
     queries = [*options.sets, *options.pictures, *options.queries]
     pictures = find_pictures(queries, options.references, options.read_only, options.output, output)
     extractor, rule = _open_network(options)

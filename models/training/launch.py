@@ -6,9 +6,9 @@ from typing import Literal
 from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 
-from image_copies.data.process import process_count, processes_on_machine
+from image_copies.data.process import keep_freed_memory, process_count, processes_on_machine
 
-from ..device import best_device, choose_precision, keep_freed_memory
+from ..device import best_device, choose_precision
 
 PROCESS_TIMEOUT = timedelta(hours=3)  # for collective operations: rank 0 validates while the others wait
 PRECISIONS: dict[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {
