@@ -6,7 +6,8 @@ picture is near enough, too. Each view is one more chance of a false alarm, so a
 rate, the whole picture to the other half: the distance of a view counts as the whole's that is as rare (`Tail.as_whole`).
 
 These views were chosen from 14 crops, 3 turns and the negative on the copies of `photos` and `photos-wide` whose whole is not
-sure, 111 and 122: 97 and 80 are found for sure, or are near enough to be confirmed by features; with all crops and turns, too.
+sure. A crop of eight tenths went: with it as many are found. They are embedded smaller than whole pictures, and by a graph in
+whole numbers where there is one, in under half of the time (docs/experiments.md).
 
 They are made, with the local features of a picture, while its pixels are there for its vector (`Looks`), since decoding takes
 longer than all of this where a camera made it.
@@ -41,7 +42,7 @@ Pixels = UInt8s
 
 
 CROPS: tuple[Box, ...] = (
-    *((edge, edge, 1 - edge, 1 - edge) for edge in ((1 - 0.35) / 2, (1 - 0.6) / 2, (1 - 0.8) / 2)),
+    *((edge, edge, 1 - edge, 1 - edge) for edge in ((1 - 0.35) / 2, (1 - 0.6) / 2)),
     *((0, 0, 1, 0.5), (0, 0, 0.5, 1), (0.5, 0, 1, 1)),
 )
 VIEWS = len(CROPS) + 3  # two turns and the negative
@@ -69,8 +70,8 @@ def list_crops(pixels: Pixels) -> tuple[Box, ...]:
 def find_picture(pixels: Pixels) -> Box | None:
     """Return the box of the largest picture on a page or screen [h, w, 3], flat but for that and text; None for none."""
     small = shrink(pixels, PAGE_SIDE)
-    differences = cv2.morphologyEx(small, cv2.MORPH_GRADIENT, np.ones((2, 2), np.uint8)).max(axis=2)
-    differing = (differences > SAME).astype(np.float32)
+    differences = cv2.morphologyEx(small, cv2.MORPH_GRADIENT, np.ones((2, 2), np.uint8))
+    differing = (np.maximum.reduce(cv2.split(differences)) > SAME).astype(np.float32)
     busy = (cv2.boxFilter(differing, -1, (WINDOW, WINDOW)) > BUSY).astype(np.uint8)
     closed = cv2.morphologyEx(busy, cv2.MORPH_CLOSE, np.ones((GAPS, GAPS)))
     opened = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((SHORTEST, SHORTEST)))
@@ -88,8 +89,15 @@ def find_picture(pixels: Pixels) -> Box | None:
     return best[0] / columns, best[1] / rows, best[2] / columns, best[3] / rows
 
 
-def make_views(pixels: Pixels) -> Iterator[Pixels]:
-    """Yield the crops of a picture [h, w, 3], the picture turned by a quarter either way, and its negative."""
+def make_views(pixels: Pixels, size: int) -> UInt8s:
+    """Return the squares [VIEWS, 3, size, size] of a picture [h, w, 3]: its crops, quarter turns either way, and the negative."""
+    whole = resize_square(pixels, size)
+    crops = [resize_square(crop, size) for crop in _cut_crops(pixels)]
+    views = [*crops, np.rot90(whole), np.rot90(whole, -1), 255 - whole]
+    return np.stack(views).transpose(0, 3, 1, 2)
+
+
+def _cut_crops(pixels: Pixels) -> Iterator[Pixels]:
     height, width = pixels.shape[:2]
     for left, top, right, bottom in list_crops(pixels):
         above = min(int(top * height), height - 1)
@@ -97,25 +105,17 @@ def make_views(pixels: Pixels) -> Iterator[Pixels]:
         below = max(above + 1, round(bottom * height))
         behind = max(before + 1, round(right * width))
         yield np.ascontiguousarray(pixels[above:below, before:behind])
-    yield np.ascontiguousarray(np.rot90(pixels))
-    yield np.ascontiguousarray(np.rot90(pixels, -1))
-    yield 255 - pixels
-
-
-Embed = Callable[[Path], Floats | None]
 
 
 def embed_views(
-    extractor: Extractor,
-    paths: Sequence[Path],
-    ask: Callable[[Path, Embed], Floats | None] = lambda path, embed: embed(path),
+    extractor: Extractor, paths: Sequence[Path], find: Callable[[Path], Floats | None] = lambda path: None
 ) -> list[Floats | None]:
-    """Return the vectors [VIEWS, d] of the views of each file; None for one that cannot be read.
-
-    They are what `ask` returns, which is given a file and what embeds its views.
-    """
+    """Return the vectors [VIEWS, d] of the views of each file, where `find` has none; None for one that cannot be read."""
 
     def embed(path: Path) -> Floats | None:
+        made = find(path)
+        if made is not None:
+            return made
         try:
             return embed_views_of(extractor, decode_rgb(path, short_side=smallest_side(extractor)))
         except ImageError:
@@ -127,21 +127,15 @@ def embed_views(
         for network in extractor.networks:
             if network.side_by_side is not None:
                 held.enter_context(network.side_by_side())
-        embedded = map_in_threads(lambda path: ask(path, embed), paths, threads)
+        embedded = map_in_threads(embed, paths, threads)
         return list(tqdm(embedded, "searching with views", len(paths), leave=False, unit="image"))
 
 
 def embed_views_of(extractor: Extractor, pixels: Pixels) -> Floats:
     """Return the vectors [VIEWS, d] of the views of a picture [h, w, 3]."""
-    sizes = list_square_sizes(extractor.networks)
-    made: dict[int, list[Pixels]] = {size: [] for size in sizes}
-    for view in make_views(pixels):  # one at a time: of a large picture each takes as much memory as that
-        for size in sizes:
-            made[size].append(resize_square(view, size).transpose(2, 0, 1))
-    squares = {size: np.stack(views) for size, views in made.items()}
-    return extractor.project(
-        np.concatenate([network.embed_alone(squares) for network in extractor.networks], axis=1)
-    )
+    networks = [network.for_views() for network in extractor.networks]
+    squares = {size: make_views(pixels, size) for size in list_square_sizes(networks)}
+    return extractor.project(np.concatenate([network.embed(squares) for network in networks], axis=1))
 
 
 def smallest_side(extractor: Extractor) -> int:

@@ -17,7 +17,7 @@ from image_copies.data.sources.archives import find_archive
 from .store import write_together
 
 # whoever changes what is found out, or how, raises it: all that an index keeps of another version is dropped
-VERSION = 9
+VERSION = 10
 TABLE = (
     "CREATE TABLE IF NOT EXISTS verdicts (first BLOB NOT NULL, second BLOB NOT NULL, question BLOB NOT NULL, "
     "version INTEGER NOT NULL, answer BLOB NOT NULL, checksum INTEGER NOT NULL, PRIMARY KEY (first, second, question))"
@@ -68,17 +68,36 @@ class Verdicts:
             find: Finds the answer.
             types: The dataclasses that it consists of; tuples, arrays, numbers and texts in them need no type.
         """
-        if self._database is None:
-            return find()
-        what = hashlib.sha256(_encode([question, *given])).digest()
-        key = self._digests.get(files[0]), self._digests.get(files[-1]), what, VERSION
-        with self._lock:
-            row = self._database.execute(READ, key).fetchone()
+        row = self._read(files, question, given)
         if row is not None:
             return cast("T", _decode(row[0], types))
         answer = find()
-        self._found[key] = files, _encode(answer)
+        self.note(files, question, given, answer)
         return answer
+
+    def find(self, files: Files, question: str, given: Sequence[object]) -> Any:
+        """Return what is known, as `ask` does of answers without dataclasses; None for nothing."""
+        row = self._read(files, question, given)
+        return None if row is None else _decode(row[0], ())
+
+    def note(self, files: Files, question: str, given: Sequence[object], answer: object) -> None:
+        """Take what was found out elsewhere, to be kept as what `ask` finds out is."""
+        if self._database is not None:
+            self._found[self._make_key(files, question, given)] = files, _encode(answer)
+
+    def _make_key(self, files: Files, question: str, given: Sequence[object]) -> Key:
+        what = hashlib.sha256(_encode([question, *given])).digest()
+        return self._digests.get(files[0]), self._digests.get(files[-1]), what, VERSION
+
+    def _read(self, files: Files, question: str, given: Sequence[object]) -> tuple[bytes] | None:
+        """Return the row of an answer; None without one."""
+        if self._database is None:
+            return None
+        with self._lock:
+            row: tuple[bytes] | None = self._database.execute(
+                READ, self._make_key(files, question, given)
+            ).fetchone()
+        return row
 
     def keep(self) -> None:
         """Keep what was found since the last call, all or nothing."""

@@ -1,9 +1,10 @@
 """Networks as plain functions of pixels, independent of what runs them; without torch."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -50,16 +51,28 @@ class Embedder:
     side_by_side: Callable[[], AbstractContextManager[object]] | None
     # the same on a GPU, which need not be waited for at once
     launch: Callable[[Squares], Waiting] | None = None
-    # `embed` without mirror images, where that is less work
-    alone: Callable[[Squares], Float32s] | None = None
+    # opens what embeds views with less work, nearly as well
+    open_views: "Callable[[], Embedder] | None" = None
 
-    def embed_alone(self, squares: Squares) -> Float32s:
-        """Return the vectors [n, d] of images without averaging in their mirror images: half the work, nearly as good."""
-        return (self.alone or self.embed)(squares)
+    def for_views(self) -> "Embedder":
+        """Return what embeds a query's views, at sizes of its own."""
+        return self if self.open_views is None else self.open_views()
 
     def begin(self, squares: Squares) -> Waiting:
         """Begin to embed, where that is possible, and return what waits for the vectors [n, d]."""
         return partial(self.embed, squares) if self.launch is None else self.launch(squares)
+
+
+def open_once(opened: Callable[[], Embedder]) -> Callable[[], Embedder]:
+    """Return a function of threads that opens a network when it is first asked for it."""
+    opening = threading.Lock()
+    kept = cache(opened)
+
+    def open_it() -> Embedder:
+        with opening:
+            return kept()
+
+    return open_it
 
 
 def embed_with_all(

@@ -1,23 +1,20 @@
 """A checkpoint's network without torch: by its graph, an ONNX model beside the checkpoint that takes the weights from there.
 
-`NAME.graph.onnx` embeds pictures; where views are embedded with less work, `NAME.views.onnx` does that. A graph gives torch's
-vectors, to SAME_VECTORS in a coordinate: both belong into the same index. It names the checkpoint's file: one that is renamed
-needs its graph written again.
+`NAME.graph.onnx` embeds pictures. It gives torch's vectors, to SAME_VECTORS in a coordinate: both belong into the same index.
+`NAME.views.onnx` embeds views with less work, nearly as well; these vectors are in no index. Both name the checkpoint's file: one
+that is renamed needs its graphs written again.
 """
 
-import threading
 from dataclasses import replace
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 
 from image_copies.data import commands, process
-from image_copies.data.arrays import Float32s
 from image_copies.data.errors import UserError
 
-from .embedders import Embedder, Squares
+from .embedders import Embedder, open_once
 from .onnx_embedder import open_onnx
 from .settings import EmbeddingSettings
 
@@ -64,18 +61,7 @@ def _open_graph(checkpoint: Path) -> Embedder | None:
     views = checkpoint.with_suffix(VIEWS)
     if not views.is_file():
         return network
-    opening = threading.Lock()
-
-    @cache
-    def open_views() -> Embedder:
-        return open_onnx(views, checkpoint)
-
-    def embed_alone(squares: Squares) -> Float32s:
-        with opening:
-            opened = open_views()
-        return opened.embed(squares)
-
-    return replace(network, alone=embed_alone)
+    return replace(network, open_views=open_once(lambda: open_onnx(views, checkpoint)))
 
 
 def _check(checkpoint: Path) -> None:

@@ -21,8 +21,6 @@ class EmbeddingSettings(Settings):
         image_size: Input size in pixels; None for that of the last stage.
         batch_size: Images per batch.
         flip: Whether the mean includes the mirrored image.
-        views: Whether this model embeds a query's views, too, in a checkpoint of `export.py`; otherwise its mean vector
-            stands for it.
         pooling_exponent: GeM's p; None for the trained one.
         precision: "32", or the autocast precision.
         workers: Data-loading workers; None for this process's share of the cores.
@@ -33,7 +31,6 @@ class EmbeddingSettings(Settings):
     image_size: int | None = Field(None, ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     batch_size: int = Field(128, ge=1)
     flip: bool = False
-    views: bool = True
     pooling_exponent: float | None = Field(None, gt=0)
     precision: Precision = "32"
     workers: int | None = Field(None, ge=0)
@@ -41,12 +38,12 @@ class EmbeddingSettings(Settings):
     whiten: bool = True
 
     def what_makes_vectors(self) -> "EmbeddingSettings":
-        """The settings that vectors depend on: without the number of workers, the sizes of batches and shards, and `views`."""
-        return self.with_defaults("workers", "batch_size", "shard", "views")
+        """The settings that vectors depend on: without the number of workers and the sizes of batches and shards."""
+        return self.with_defaults("workers", "batch_size", "shard")
 
     def what_makes_shards(self) -> str:
-        """The settings that the shards of a stopped run depend on, as JSON: all but the number of workers, and `views`."""
-        return self.with_defaults("workers", "views").model_dump_json(exclude_defaults=True)
+        """The settings that the shards of a stopped run depend on, as JSON: all but the number of workers."""
+        return self.with_defaults("workers").model_dump_json(exclude_defaults=True)
 
 
 class HandmadeModelSettings(HandmadeSettings):

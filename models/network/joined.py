@@ -1,7 +1,6 @@
 """Several descriptors and a projection of their vectors as one descriptor: an ensemble outside of a run."""
 
 from copy import copy
-from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +8,14 @@ from torch.nn import functional
 
 from .base import ImageDescriptor
 from .settings import JoinedSettings
+
+VIEWS_SHARE = 0.8  # of the side at which a picture is embedded whole
+SIDE_STEP = 32  # pixels: sides are multiples of it, which networks halve five times
+
+
+def reduce_for_views(side: int) -> int:
+    """Return the side in pixels at which a network embeds views that embeds whole pictures at this one."""
+    return min(side, max(1, round(VIEWS_SHARE * side / SIDE_STEP)) * SIDE_STEP)
 
 
 class JoinedDescriptor(ImageDescriptor):
@@ -27,13 +34,9 @@ class JoinedDescriptor(ImageDescriptor):
         self.settings: JoinedSettings = settings
         self.members = nn.ModuleList(members)
         self.dimensions = settings.dimensions
-        self.embeds = (True,) * len(members)  # whether each member does; of others the mean vector is taken
-        ends = list(accumulate(member.dimensions for member in members))
-        self.columns = [
-            slice(end - member.dimensions, end) for member, end in zip(members, ends, strict=True)
-        ]
-        self.register_buffer("projection_mean", torch.zeros(ends[-1]))
-        self.register_buffer("projection_axes", torch.eye(self.dimensions, ends[-1]))
+        width = sum(member.dimensions for member in members)
+        self.register_buffer("projection_mean", torch.zeros(width))
+        self.register_buffer("projection_axes", torch.eye(self.dimensions, width))
         self.register_buffer(
             "background", torch.zeros(settings.background, self.dimensions, dtype=torch.float16)
         )
@@ -50,16 +53,13 @@ class JoinedDescriptor(ImageDescriptor):
             return functional.normalize((vectors - self.projection_mean) @ self.projection_axes.T)
 
     def for_views(self) -> "JoinedDescriptor":
-        """Return what embeds a query's views, of the same weights: no mirror images, and only members with `views`.
-
-        It is this descriptor itself where that is all the same.
-        """
-        if all(about.views and not about.flips for about in self.settings.members):
-            return self
-        members = [about.model_copy(update={"flips": False}) for about in self.settings.members]
+        """Return what embeds a query's views, of the same weights: smaller, and without mirror images."""
+        members = [
+            about.model_copy(update={"flips": False, "image_size": reduce_for_views(about.image_size)})
+            for about in self.settings.members
+        ]
         other = copy(self)
         other.settings = self.settings.model_copy(update={"members": members})
-        other.embeds = tuple(about.views for about in members)
         return other
 
     def drop_background(self) -> None:
@@ -71,8 +71,6 @@ class JoinedDescriptor(ImageDescriptor):
         """Return the unit vectors [n, d] of one member."""
         member = self.members[number]
         about = self.settings.members[number]
-        if not self.embeds[number]:
-            return self.projection_mean[self.columns[number]].expand(images.shape[0], -1)
         if images.shape[2:] != (about.image_size, about.image_size):
             size = (about.image_size, about.image_size)
             images = functional.interpolate(

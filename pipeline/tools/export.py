@@ -153,7 +153,6 @@ def _open_member(
         "descriptor": descriptor.settings,
         "image_size": size,
         "flips": embedding.flip,
-        "views": embedding.views,
     }
     member = network.MemberSettings.model_validate(about)
     return descriptor, member.model_copy(

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from onnxscript import ir, optimizer
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch import nn
 
-from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.data.decode import decode_rgb
 from image_copies.data.errors import UserError
 from image_copies.data.squares import decode_square, resize_square
-from image_copies.models.inference import graph
+from image_copies.models.inference import graph, onnx_export
 from image_copies.models.inference.embedders import SAME_VECTORS, Squares
 from image_copies.models.inference.graph import GRAPH, VIEWS, list_graphs, open_network
 from image_copies.models.inference.onnx_embedder import open_onnx
@@ -27,22 +27,19 @@ from image_copies.models.inference.onnx_export import Exported, add_graph, expor
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.inference.torch_embedder import load_embedder
 from image_copies.models.network.backbones import BACKBONES
+from image_copies.models.network.base import Backbone
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.description import OLD_GRAPH
 from image_copies.models.network.handmade import HandmadeDescriptor
-from image_copies.models.network.joined import JoinedDescriptor
+from image_copies.models.network.joined import JoinedDescriptor, reduce_for_views
 from image_copies.models.network.settings import HandmadeSettings, JoinedSettings, MemberSettings
 from image_copies.models.network.weights_file import read_weights_file
 from image_copies.models.shipped import SHIPPED
-from tests.networks import build_edges, make_small
+from tests.networks import make_small
 from tests.pictures import write_images
 
 SETTINGS = EmbeddingSettings()
 OPENED_BY_TORCH = "image_copies.models.inference.torch_embedder.load_embedder"
-
-
-def count_convolutions(graph: Path) -> int:
-    return Counter(node.op_type for node in onnx.load(graph, load_external_data=False).graph.node)["Conv"]
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +84,8 @@ def test_what_ships_has_torch_s_vectors_without_torch_the_same_bits_in_any_batch
     without, by_torch = open_network(SHIPPED, SETTINGS), load_embedder(SHIPPED, SETTINGS)
     assert without.embed.__module__.endswith("onnx_embedder") and without.dimensions == by_torch.dimensions == 256
     assert np.abs(without.embed(squares) - by_torch.embed(squares)).max() < SAME_VECTORS / 5
+    reduced = {128: np.ascontiguousarray(squares[160][:, :, :128, :128])}
+    assert (without.for_views().embed(reduced) * by_torch.for_views().embed(reduced)).sum(axis=1).mean() > 0.99
     network = open_network(SHIPPED, SETTINGS)
     together = network.embed(squares)
     for part in (slice(0, 1), slice(3, 20), slice(8, 24)):
@@ -191,29 +190,46 @@ def test_torch_is_used_where_it_has_a_gpu(checkpoint: Path, monkeypatch: pytest.
     assert open_network(checkpoint, SETTINGS).dimensions == 16
 
 
-def test_the_mean_stands_for_members_that_embed_no_views(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file gives, for views, what the first member gives without its mirror image, and the mean of the second."""
-    monkeypatch.setitem(BACKBONES, "edges", build_edges)
-    first, second = (make_small(backbone="edges").eval() for _ in range(2))
-    about = [MemberSettings(descriptor=first.settings, image_size=32, flips=one, views=one) for one in (True, False)]
-    joined = JoinedDescriptor(JoinedSettings(members=tuple(about), dimensions=8), [first, second])
-    for tensor in (joined.projection_mean, joined.projection_axes):
-        tensor.normal_()
-    path = tmp_path / "joined.safetensors"
-    save_descriptor(path, joined, 32, {})
-    add_graph(path)
-    whole, of_views = map(count_convolutions, list_graphs(path))
-    assert whole / of_views == 3 / 1  # a mirror image is another pass
-    pixels = np.random.default_rng(0).integers(0, 256, (3, 3, 32, 32)).astype(np.uint8)
-    images = normalize_pixels(torch.from_numpy(pixels), first.mean, first.std)
-    parts = torch.cat([first(images).detach(), joined.projection_mean[16:].expand(3, -1)], dim=1)
-    expected = torch.nn.functional.normalize((parts - joined.projection_mean) @ joined.projection_axes.T).numpy()
-    for network in (open_network(path, SETTINGS), load_embedder(path, SETTINGS)):
-        assert np.abs(network.embed_alone({32: pixels}) - expected).max() < SAME_VECTORS
-        assert not np.array_equal(network.embed({32: pixels}), network.embed_alone({32: pixels}))
+def build_pooled(arguments: dict[str, object], pretrained: bool) -> Backbone:
+    """A convolution, a pool and a convolution of what it gives."""
+    layers = nn.Sequential(nn.Conv2d(3, 8, 4, stride=4), nn.ReLU(), nn.AvgPool2d(2, 2), nn.Conv2d(8, 12, 1))
+    return Backbone(layers, nn.Module.__call__, 12, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two networks with pools, joined, for pictures of 64 pixels."""
+    monkeypatch.setitem(BACKBONES, "pooled", build_pooled)
+    torch.manual_seed(0)
+    members = [make_small(backbone="pooled").eval() for _ in range(2)]
+    about = tuple(MemberSettings(descriptor=member.settings, image_size=64, flips=True) for member in members)
+    joined = JoinedDescriptor(JoinedSettings(members=about, dimensions=8), list(members))
+    joined.projection_axes.normal_()
+    save_descriptor(tmp_path / "two.safetensors", joined, 64, {})
+    return tmp_path / "two.safetensors"
+
+
+@pytest.mark.parametrize(("least", "in_whole_numbers"), [(0.99, True), (1.1, False)])
+def test_views_are_embedded_in_whole_numbers_where_little_is_lost(
+    two: Path, monkeypatch: pytest.MonkeyPatch, least: float, in_whole_numbers: bool
+) -> None:
+    monkeypatch.setattr(onnx_export, "MIN_LIKENESS", least)
+    add_graph(two)
+    views = two.with_suffix(VIEWS)
+    kinds = Counter(node.op_type for node in onnx.load(views, load_external_data=False).graph.node)
+    assert kinds["Conv"] == 4  # a mirror image would be another pass
+    assert (kinds["QuantizeLinear"] > 0) == in_whole_numbers and (kinds["AveragePool"] == 0) == in_whole_numbers
+    pixels = {64: np.random.default_rng(0).integers(0, 256, (9, 3, 8, 8)).repeat(8, axis=2).repeat(8, axis=3).astype(np.uint8)}
+    vectors, expected = (open_it(two, SETTINGS).for_views().embed(pixels) for open_it in (open_network, load_embedder))
+    cosines = (vectors * expected).sum(axis=1)
+    assert cosines.mean() > 0.99 and (np.abs(vectors - expected).max() < SAME_VECTORS) == (not in_whole_numbers)
+    assert np.array_equal(open_network(two, SETTINGS).for_views().embed({64: pixels[64][2:5]}), vectors[2:5])
+
+
+def test_views_are_smaller_than_what_is_embedded_whole() -> None:
+    assert [reduce_for_views(side) for side in (16, 32, 64, 96, 128, 160, 224, 512)] == [16, 32, 64, 64, 96, 128, 192, 416]
 
 
 def test_a_single_network_embeds_views_as_it_does_pictures(checkpoint: Path) -> None:
-    pixels = {64: np.random.default_rng(0).integers(0, 256, (2, 3, 64, 64)).astype(np.uint8)}
     network = open_network(checkpoint, SETTINGS)
-    assert np.array_equal(network.embed_alone(pixels), network.embed(pixels))
+    assert network.for_views() is network

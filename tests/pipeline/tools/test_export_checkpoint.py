@@ -12,7 +12,7 @@ from safetensors import safe_open
 from image_copies.data.errors import UserError
 from image_copies.data.images import find_images
 from image_copies.matching.extractor import checkpoint_extractor, make_rule
-from image_copies.models.inference.graph import GRAPH, list_graphs
+from image_copies.models.inference.graph import GRAPH, VIEWS, list_graphs
 from image_copies.models.network.checkpoint import load_descriptor, save_descriptor
 from image_copies.models.network.descriptor import Descriptor
 from image_copies.models.network.settings import DescriptorSettings, JoinedSettings, without_weights_files
@@ -35,7 +35,7 @@ def exported(small_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", [str(script), "--run", str(small_run), "--output", str(path)])
         runpy.run_path(str(script), run_name="__main__")
-    assert list_graphs(path) == [path.with_suffix(GRAPH)]
+    assert list_graphs(path) == [path.with_suffix(GRAPH), path.with_suffix(VIEWS)]
     return path
 
 
@@ -121,17 +121,6 @@ def test_a_run_with_a_joined_member_is_joined_again(small_run: Path, exported: P
     projected = read_vectors(run.paths.projected("query")).vectors
     alone = checkpoint_extractor(tmp_path / "again.safetensors").extract_all(images).vectors
     assert alone.shape == projected.shape and np.abs(alone - projected).max() < 1e-4
-
-
-@pytest.mark.usefixtures("without_graph")
-def test_which_models_embed_views_is_stored_and_makes_nothing_stale(
-    small_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = copy_run(small_run, tmp_path / "run", ("embedding: {", "embedding: {views: false, "))
-    export_joined(run, tmp_path / "out.safetensors")
-    assert "stale" not in capsys.readouterr().err + caplog.text
-    settings = load_descriptor(tmp_path / "out.safetensors").descriptor.settings
-    assert isinstance(settings, JoinedSettings) and not any(member.views for member in settings.members)
 
 
 @pytest.mark.usefixtures("without_graph")
