@@ -20,6 +20,7 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile, get_sampling
 
 from image_copies.data.arrays import Float32s, UInt8s
+from image_copies.data.decode import decode_rgb
 from image_copies.data.formats import SIGNATURE_BYTES, detect_format
 
 from .alignment import Grey, Homography, invert, map_points, to_grey
@@ -153,7 +154,7 @@ def follow_by_compression(
     parts = _scale(pixels, source, homography) if scaled else [source]
     if not parts or pixels[..., 0].size > MAX_PIXELS.get(coding, np.inf):
         return None
-    if (pixels == pixels[..., :1]).all():
+    if all((row == row[:, :1]).all() for row in pixels):  # the first row of most pictures tells
         parts = [
             cv2.cvtColor(cv2.cvtColor(part, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB).astype(np.uint8)
             for part in parts
@@ -161,7 +162,11 @@ def follow_by_compression(
     if coding in MAX_PIXELS:
         part, whole = _compress_as(coding, content, pixels, parts)
     else:
-        part = whole = min(parts, key=lambda part: _compare(_compress_like(tables, part), pixels))
+        part = whole = (
+            min(parts, key=lambda part: _compare(_compress_like(tables, part), pixels))
+            if scaled
+            else parts[0]
+        )
     if whole is None:
         return None
     if not scaled and coding == find_coding(kept) == LOSSLESS and PALETTE not in content[:HEADER_BYTES]:
@@ -239,8 +244,9 @@ def _compress_like(tables: Tables | None, pixels: Pixels) -> Pixels:
         if colours
         else {"qtables": tables.steps[:1]}
     )
-    Image.fromarray(pixels).convert("L" if tables.mode == "L" else "RGB").save(written, "JPEG", **how)
-    return np.asarray(Image.open(written).convert("RGB"))
+    image = Image.fromarray(pixels)
+    (image.convert("L") if tables.mode == "L" else image).save(written, "JPEG", **how)
+    return decode_rgb(written.getvalue())
 
 
 def _compress_as(
@@ -273,10 +279,11 @@ def _compress_as(
 
 
 def _compare(one: Pixels, other: Pixels) -> float:
-    return float(cv2.absdiff(one, other).mean())
+    return cv2.norm(one, other, cv2.NORM_L1) / one.size
 
 
 def _measure_windows(one: Pixels, other: Pixels) -> Grey:
     """Return how far two pictures [h, w, 3] differ in each window [h, w], root mean square of the channel that differs most."""
-    squares = np.square(one.astype(np.float32) - other).max(axis=2)
+    largest = np.maximum.reduce(cv2.split(cv2.absdiff(one, other)))
+    squares = np.square(largest.astype(np.float32))
     return np.asarray(np.sqrt(cv2.blur(squares, (WINDOW, WINDOW))), np.float32)
