@@ -28,11 +28,10 @@ def keep_details(grey: Grey) -> Grey:
 
 def block_means(values: Grey) -> Grid:
     """Return the mean of each block of [h, w]; both sides must be at least `BLOCK`."""
-    height, width = values.shape
-    means = np.asarray(cv2.boxFilter(values, cv2.CV_32F, (BLOCK, BLOCK)), np.float32)
-    half = BLOCK // 2
-    found: Grid = means[half : height - half + 1 : STRIDE, half : width - half + 1 : STRIDE]
-    return found
+    rows, columns = (side // STRIDE for side in values.shape)  # of quarters of blocks, which overlap
+    whole = values[: rows * STRIDE, : columns * STRIDE]
+    quarters = cv2.resize(whole, (columns, rows), interpolation=cv2.INTER_AREA)
+    return np.asarray(cv2.blur(quarters, (2, 2)), np.float32)[1:, 1:]
 
 
 def block_centres(shape: tuple[int, ...]) -> Float64s:
@@ -143,7 +142,7 @@ def find_covered(shape: tuple[int, ...], homography: Homography, frame: tuple[in
     """Return 1 where a picture of this shape lies in a frame [h, w], else 0."""
     return np.asarray(
         cv2.warpPerspective(
-            np.ones(shape[:2], np.float32), homography, (frame[1], frame[0]), flags=cv2.INTER_NEAREST
+            np.ones(shape[:2], np.uint8), homography, (frame[1], frame[0]), flags=cv2.INTER_NEAREST
         ),
         np.float32,
     )

@@ -89,10 +89,24 @@ class Registration:
         return alignment.find_covered(self.fixed.shape, alignment.invert(self.homography), self.moving.shape)
 
     @cached_property
+    def sharp(self) -> tuple[Grey, Grey]:
+        """Details [h, w] of both, as they are."""
+        return alignment.keep_details(self.fixed), alignment.keep_details(self.warped)
+
+    @cached_property
     def details(self) -> tuple[Grey, Grey]:
         """Details [h, w] of both, blurred to look alike."""
-        fixed, warped = self.alike
-        return alignment.keep_details(fixed), alignment.keep_details(warped)
+        fixed, warped = (
+            alignment.keep_details(shown) if blur else sharp
+            for shown, blur, sharp in zip(self.alike, self.blurs, self.sharp, strict=True)
+        )
+        return fixed, warped
+
+    def blur(self, deviations: tuple[float, float]) -> "Registration":
+        """Return the same, blurred by these standard deviations."""
+        blurred = replace(self, blurs=deviations)
+        vars(blurred).update(warped=self.warped, covered=self.covered, shared=self.shared, sharp=self.sharp)
+        return blurred
 
     @cached_property
     def by_block(self) -> tuple[Grid, Grid, Grid]:
@@ -361,10 +375,10 @@ def _thin_out(chosen: Bools) -> Bools:
 
 def _match_blur(aligned: Registration) -> Registration:
     """Blur the sharper picture as far as that makes the two more alike."""
-    best = replace(aligned, blurs=(0.0, 0.0))
+    best = aligned.blur((0.0, 0.0))
     for deviations in ([(0.0, blur) for blur in BLURS], [(blur, 0.0) for blur in BLURS]):
         for pair in deviations:
-            blurred = replace(aligned, blurs=pair)
+            blurred = aligned.blur(pair)
             if blurred.fit <= best.fit + BLUR_GAIN:
                 break
             best = blurred
