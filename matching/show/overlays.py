@@ -127,7 +127,7 @@ def lay_pair(first: Path, second: Path) -> LaidPair | None:
         else alignment.map_resized(pictures[fixed].shape, found.fixed.shape)
     )
     apart = edits.find_differing(found) | edits.find_clearly_differing(found)
-    measured = np.maximum(measure_differences(found, spots=False), STRONG * apart)
+    measured = np.maximum(measure_differences(found, drawn=True), STRONG * apart)
     excess = cv2.warpPerspective(measured, back, size, flags=cv2.INTER_LINEAR)
     differences, frames = _draw_differences(under, np.asarray(excess, np.float32))
     laid = np.where(covered, warped, _pale(under))

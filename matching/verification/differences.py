@@ -32,7 +32,7 @@ MIN_ONE_KIND = 0.92  # share of strokes, or of one tone, that suffices alone: of
 MIN_WRITTEN = 0.6
 
 
-def measure_differences(aligned: Registration, spots: bool = True) -> Grey:
+def measure_differences(aligned: Registration, drawn: bool = False) -> Grey:
     """Return how far each pixel's window differs beyond what is usual where as much detail is seen, as the logarithm of a ratio.
 
     Copies reach 1.9, whatever their compression, size or colours; another name in a form or a face that was blurred 2 to 8.
@@ -40,8 +40,9 @@ def measure_differences(aligned: Registration, spots: bool = True) -> Grey:
 
     Args:
         aligned: The two in one frame.
-        spots: Whether smoothed differences count, too: those of a small thing of nearly the same tone are noise's otherwise. They
-            also show where tones were cut off.
+        drawn: Whether differences are to be drawn. Otherwise they are judged: then those below MIN_DIFFERING with the tones as
+            they are may be too large, and smoothed ones count, too: those of a small thing of nearly the same tone are noise's
+            otherwise. They also show where tones were cut off.
 
     Returns:
         [h, w]; 0 along the edges of the frame and where only one picture is seen.
@@ -50,10 +51,11 @@ def measure_differences(aligned: Registration, spots: bool = True) -> Grey:
     if not inside.any():
         return np.zeros_like(aligned.fixed)
     share = np.maximum(cv2.GaussianBlur(inside.astype(np.float32), (0, 0), COARSE), 1e-3)
-    excess = np.min(
-        [_measure_excess(one, other, inside, share) for one, other in (*aligned.toned, aligned.alike)], axis=0
-    )
-    return np.where(inside, excess.max(axis=0) if spots else excess[0], 0).astype(np.float32)
+    excess = _measure_excess(*aligned.alike, inside, share)
+    if drawn or excess.max() >= MIN_DIFFERING:
+        toned = [_measure_excess(one, other, inside, share) for one, other in aligned.toned]
+        excess = np.minimum(excess, np.minimum(*toned))
+    return np.where(inside, excess[0] if drawn else excess.max(axis=0), 0).astype(np.float32)
 
 
 def shows_another_thing(aligned: Registration, differences: Grey) -> bool:
