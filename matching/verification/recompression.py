@@ -11,7 +11,9 @@ import io
 import re
 import warnings
 from bisect import bisect_left
+from collections.abc import Iterator
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 import cv2
@@ -128,6 +130,7 @@ EXACT = 0.2  # grey levels that are left of what is compressed in the same way a
 SAME_SCALE = 0.004  # share by which sides may be misjudged
 # of a strip, and of those around it that its blocks and windows may reach: whole blocks of JPEG
 ROWS, AROUND = 256, 16
+SAMPLED_ROWS = 1024  # from twice as many on, a part of the strips tells how a picture was scaled
 PALETTE = b"PLTE"  # of a PNG
 
 
@@ -151,22 +154,23 @@ def follow_by_compression(
     if tables is not None and np.mean(tables.steps[0]) > MAX_MEAN_STEP:
         return None
     scaled = pixels.shape != source.shape
-    parts = _scale(pixels, source, homography) if scaled else [source]
-    if not parts or pixels[..., 0].size > MAX_PIXELS.get(coding, np.inf):
+    parts = _scale(pixels, source, homography) if scaled else iter([source])
+    if parts is None or pixels[..., 0].size > MAX_PIXELS.get(coding, np.inf):
         return None
     if all((row == row[:, :1]).all() for row in pixels):  # the first row of most pictures tells
-        parts = [
+        parts = (
             cv2.cvtColor(cv2.cvtColor(part, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB).astype(np.uint8)
             for part in parts
-        ]
-    if coding in MAX_PIXELS:
-        part, whole = _compress_as(coding, content, pixels, parts)
-    else:
-        part = whole = (
-            min(parts, key=lambda part: _compare(_compress_like(tables, part), pixels))
-            if scaled
-            else parts[0]
         )
+    if coding in MAX_PIXELS:
+        part, whole = _compress_as(coding, content, pixels, list(parts))
+    else:
+        some = np.arange(len(pixels)) // ROWS % max(1, len(pixels) // SAMPLED_ROWS) == 0
+
+        def leave(part: Pixels) -> float:
+            return _compare(_compress_like(tables, part[some]), pixels[some])
+
+        part = whole = min(parts, key=leave) if scaled else next(parts)
     if whole is None:
         return None
     if not scaled and coding == find_coding(kept) == LOSSLESS and PALETTE not in content[:HEADER_BYTES]:
@@ -219,19 +223,19 @@ def _exceeds_steps(own: Pixels, theirs: Pixels, compressed: Pixels, limits: Grey
     return bool((from_source.any(axis=(2, 3)) & from_compressed.any(axis=(2, 3))).any())
 
 
-def _scale(pixels: Pixels, source: Pixels, homography: Homography) -> list[Pixels]:
-    """Return a picture scaled to a file's size in all ways; none if it is smaller, or the file shows a part of it."""
+def _scale(pixels: Pixels, source: Pixels, homography: Homography) -> Iterator[Pixels] | None:
+    """Return a picture scaled to a file's size in all ways; None if it is smaller, or the file shows a part of it."""
     size = pixels.shape[1], pixels.shape[0]
     whole = np.array(source.shape[1::-1])
     corners = map_points(invert(homography), np.array([(-0.5, -0.5), np.subtract(size, 0.5)])) + 0.5
     apart = np.abs(corners - [(0, 0), whole])
     if (apart > np.maximum(2, SAME_SCALE * whole)).any() or (whole < size).any():
-        return []
+        return None
     image = Image.fromarray(source)
-    return [
-        *(np.asarray(image.resize(size, each)) for each in PILLOW_FILTERS),
-        *(np.asarray(cv2.resize(source, size, interpolation=each), np.uint8) for each in OPENCV_FILTERS),
-    ]
+    return chain(
+        (np.asarray(image.resize(size, each)) for each in PILLOW_FILTERS),
+        (np.asarray(cv2.resize(source, size, interpolation=each), np.uint8) for each in OPENCV_FILTERS),
+    )
 
 
 def _compress_like(tables: Tables | None, pixels: Pixels) -> Pixels:
