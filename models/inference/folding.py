@@ -28,13 +28,18 @@ def fold_batch_norms(descriptor: ImageDescriptor, image_size: int) -> ImageDescr
     if not any(type(module) in NORMALISATIONS for module in plain.modules()):
         return plain
     folded = copy.deepcopy(plain)
-    pictures = normalize_pixels(draw_pictures(image_size, 2), plain.mean, plain.std)
     for convolution, name in _find_pairs(folded):
         normalisation = folded.get_submodule(name)
         assert isinstance(normalisation, nn.BatchNorm2d)
         _fold(convolution, normalisation)
         folded.set_submodule(name, _keep_activation(normalisation))
-    return folded if (folded(pictures) - plain(pictures)).abs().max() <= SAME_VECTORS else plain
+    return folded if _is_same(folded, plain, image_size) else plain
+
+
+def _is_same(changed: ImageDescriptor, plain: ImageDescriptor, image_size: int) -> bool:
+    """Whether vectors of drawn pictures are the same to SAME_VECTORS."""
+    pictures = normalize_pixels(draw_pictures(image_size, 2), plain.mean, plain.std)
+    return bool((changed(pictures) - plain(pictures)).abs().max() <= SAME_VECTORS)
 
 
 def _find_pairs(descriptor: ImageDescriptor) -> list[tuple[nn.Conv2d, str]]:
@@ -72,20 +77,26 @@ def _fold(convolution: nn.Conv2d, normalisation: nn.BatchNorm2d) -> None:
 
 @torch.inference_mode(False)
 @torch.no_grad()
-def merge_pools(descriptor: ImageDescriptor) -> None:
-    """Change each mean of 2 × 2 pixels before a 1 × 1 convolution, and that, to a convolution of 2 × 2 pixels with stride 2.
+def merge_pools(descriptor: ImageDescriptor, image_size: int) -> ImageDescriptor:
+    """Return a copy with a convolution of 2 × 2 pixels with stride 2 for each mean of 2 × 2 pixels and the 1 × 1 one after it.
 
-    In whole numbers that costs less than the mean. Both give the same of an even number of rows and columns.
+    In whole numbers that costs less than the mean. Vectors of drawn pictures must be the same to SAME_VECTORS, or nothing is
+    merged: of an odd number of rows the mean may give one more, and what comes next by its name may not take what it gives.
     """
+    merged = copy.deepcopy(descriptor)
     before = ""  # the name of the pool before
-    for name, module in list(descriptor.named_modules()):
+    for name, module in list(merged.named_modules()):
         if type(module) is nn.AvgPool2d and (module.kernel_size, module.stride) == (2, 2):
             before = name
         elif isinstance(module, nn.Conv2d):
             if before and type(module) is nn.Conv2d and module.kernel_size == (1, 1) and module.groups == 1:
-                descriptor.set_submodule(before, nn.Identity())
-                descriptor.set_submodule(name, _average(module))
+                merged.set_submodule(before, nn.Identity())
+                merged.set_submodule(name, _average(module))
             before = ""
+    try:
+        return merged if _is_same(merged, descriptor, image_size) else descriptor
+    except RuntimeError:  # maps of unlike sides
+        return descriptor
 
 
 def _average(convolution: nn.Conv2d) -> nn.Conv2d:

@@ -144,15 +144,15 @@ def _write_views(path: Path, checkpoint: Path, loaded: Checkpoint, photographs: 
     plain = Exported([(loaded, EmbeddingSettings())], None).eval().cpu()
     squares = _draw_squares(plain.sizes, photographs)
     folded = folding.fold_batch_norms(loaded.descriptor, loaded.image_size)
-    folding.merge_pools(folded)
-    module = Exported([(replace(loaded, descriptor=folded), EmbeddingSettings())], None).eval()
+    merged = folding.merge_pools(folded, loaded.image_size)
+    module = Exported([(replace(loaded, descriptor=merged), EmbeddingSettings())], None).eval()
     negated = {size: np.concatenate([pixels, 255 - pixels]) for size, pixels in squares.items()}
     model = quantization.quantize(_make_graph(module), negated)
     content = _finish(model, module, checkpoint)
     vectors = open_session(path, content, checkpoint).embed(squares)
     with torch.inference_mode():
         expected = plain(*map(torch.from_numpy, squares.values())).numpy()
-    if (vectors * expected).sum(axis=1).mean() < MIN_LIKENESS:
+    if not (vectors * expected).sum(axis=1).mean() >= MIN_LIKENESS:
         content = _finish(_make_graph(plain), plain, checkpoint)
     with files.whole_file(path) as temporary:
         temporary.write_bytes(content)

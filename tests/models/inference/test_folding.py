@@ -7,7 +7,7 @@ from torch import nn
 from image_copies.augmentations.dataset import normalize_pixels
 from image_copies.models.inference import torch_embedder
 from image_copies.models.inference.embedders import SAME_VECTORS
-from image_copies.models.inference.folding import draw_pictures, fold_batch_norms
+from image_copies.models.inference.folding import draw_pictures, fold_batch_norms, merge_pools
 from image_copies.models.inference.settings import EmbeddingSettings
 from image_copies.models.network.base import ImageDescriptor
 from image_copies.models.network.checkpoint import load_descriptor
@@ -69,6 +69,18 @@ def test_what_would_change_vectors_is_left(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("image_copies.models.inference.folding.SAME_VECTORS", 0.0)
     draw_statistics(descriptor)
     assert count_norms(fold_batch_norms(descriptor, 32)) == count_norms(descriptor)
+
+
+@pytest.mark.parametrize(("backbone", "side", "left"), [("resnet18d", 64, 0), ("resnet18d", 20, 3), ("densenet121", 64, 3)])
+@torch.no_grad()
+def test_pools_are_merged_where_vectors_stay_the_same(backbone: str, side: int, left: int) -> None:
+    """Densenet's maps take what a pool gives besides the convolution after it; of 20 pixels a map has an odd number of rows."""
+    torch.manual_seed(0)
+    descriptor = Descriptor(DescriptorSettings(backbone=backbone, dimensions=16)).eval()
+    merged = merge_pools(descriptor, side)
+    assert sum(type(module) is nn.AvgPool2d for module in merged.modules()) == left
+    pixels = normalize_pixels(draw_pictures(side, 5), descriptor.mean, descriptor.std)
+    assert (merged(pixels) - descriptor(pixels)).abs().max() <= SAME_VECTORS
 
 
 def test_a_gpu_rounds_no_more_than_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
