@@ -11,7 +11,6 @@ import json
 import mmap
 import multiprocessing
 import os
-import pkgutil
 import resource
 import runpy
 import select
@@ -35,12 +34,13 @@ LONGEST = 120.0  # seconds; a command that takes longer hangs
 def import_everything() -> None:
     """All rooms' modules and with them the libraries; nothing is computed, so that no thread is lost in a fork."""
     for room in ROOMS:
-        package = importlib.import_module(f"image_copies.{room}")
-        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            name = found.name.rsplit(".", 1)[1]
-            # the steps' commands and what leads scripts to the code are run, not imported; the other is an extra
-            if not name[0].isdigit() and name not in ("image_copies", "threatexchange"):
-                importlib.import_module(found.name)
+        folder = Path(importlib.import_module(f"image_copies.{room}").__path__[0])
+        for source in sorted(folder.rglob("*.py")):
+            name = source.stem
+            # the steps' commands and what leads scripts to the code are run, not imported; one is an extra
+            if not name[0].isdigit() and name not in ("__init__", "image_copies", "threatexchange"):
+                below = source.relative_to(folder).with_suffix("")
+                importlib.import_module(".".join(["image_copies", room, *below.parts]))
 
 
 class Moments:
