@@ -12,7 +12,7 @@ from .remote import as_path
 
 MAX_INTEGER = 2**40  # larger settings would neither fit on a disk nor finish
 # keys that are gone, by the value that does what is done without
-GONE: dict[str, Any] = {"decode_on": "cpu", "scales": [1.0]}
+GONE: dict[str, Any] = {"decode_on": "cpu", "scales": [1.0], "views": True}
 
 
 def _as_text(value: Any) -> Any:

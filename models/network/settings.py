@@ -86,7 +86,6 @@ class MemberSettings(Settings):
     descriptor: "DescriptorSettings | HandmadeSettings | JoinedSettings"  # which may be joined again
     image_size: int = Field(ge=MIN_IMAGE_SIZE, le=MAX_IMAGE_SIZE)
     flips: bool = False  # whether its vector is the mean over the image and its mirror image
-    views: Literal[True] = Field(True, exclude=True)  # which files of before say
 
 
 class JoinedSettings(Settings):

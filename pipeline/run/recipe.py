@@ -45,7 +45,7 @@ class _Loader(yaml.SafeLoader):
 
 GONE = (  # keys of earlier recipes
     "aspect", "baselines", "class_rows", "clean", "distillation", "edits_on", "fresh_edits", "koleo", "last_intensity", "log_cap",
-    "memory", "minutes", "procedural", "scales", "teacher", "validate_minutes", "watch", "weight_average",
+    "memory", "minutes", "procedural", "scales", "teacher", "validate_minutes", "views", "watch", "weight_average",
 )  # fmt: skip
 MAX_SHOWN = 100  # characters of a wrong value in a message
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -29,7 +29,7 @@ class Outer(Settings):
         ({"name": "a", "inner": {"limit": None}}, Outer(name="a", inner=Inner(limit=None))),  # a value of today's
         ({"name": "a", "gone": None, "parts": [{"depth": 2, "off": False}]}, Outer(name="a", parts=(Inner(depth=2),))),
         ({"name": "a", "inner": {"precision": 16}}, Outer(name="a", inner=Inner(precision="16"))),  # without quotes in YAML
-        ({"name": "a", "decode_on": "cpu", "inner": {"decode_on": "cpu"}}, Outer(name="a")),  # a key that is gone
+        ({"name": "a", "decode_on": "cpu", "views": True, "inner": {"decode_on": "cpu"}}, Outer(name="a")),  # a key that is gone
     ],
 )
 def test_what_an_earlier_version_recorded_is_completed(recorded: dict[str, Any], settings: Outer) -> None:
